@@ -380,7 +380,7 @@ def other_rail(document):
         (lambda d: everywhere(d, lambda t: t.update(rules={"boxes": [0] * 6})), "has no rule"),
         (lambda d: everywhere(d, lambda t: t["rules"].update(ways=["any"])), "expected one of own rail, home"),
         (lambda d: everywhere(d, lambda t: t["rules"].update(ways=["home", "home"])), "names one twice"),
-        (lambda d: everywhere(d, lambda t: t["rules"].update(fan=2)), "not a known field"),
+        (lambda d: everywhere(d, lambda t: t["rules"].update(fans=2)), "not a known field"),
         (lambda d: everywhere(d, lambda t: t["rules"]["phases"].update(across=[2, 1])), "expected a number in 2"),
         (lambda d: everywhere(d, lambda t: t["rules"]["phases"].update(across=[1])), "expected [first, last]"),
         (lambda d: everywhere(d, lambda t: t["rules"]["phases"].update(across=[True, 1])), "whole number"),

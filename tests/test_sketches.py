@@ -66,11 +66,12 @@ def test_a_sketch_that_parts_the_machine_proves_nothing_without_it():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", ":1: expected a mapping with across, inside, without, ways, phases, symmetric, fixed"),
+        ("", ":1: expected a mapping with across, inside, without, ways, phases, symmetric, fixed, fan, relay_memory"),
         ("- 0-1", ":1: expected a mapping"),
         (
             "# a\nrails: true",
-            ":2: unknown rule 'rails'; there are across, inside, without, ways, phases, symmetric, fixed",
+            ":2: unknown rule 'rails'; there are across, inside, without, ways, phases, symmetric, fixed, fan, "
+            "relay_memory",
         ),
         ("ways: rail", ":1: expected own rail or home, each once, found 'rail'"),
         ("ways:\n- home\n- home", ":3: expected own rail or home, each once, found 'home'"),
@@ -154,7 +155,7 @@ def forged(change):
     [
         (lambda sketch: sketch["rules"].update(without=[[0, 2]]), "are not the links that the rules"),
         (lambda sketch: sketch["rules"].update(inside=[]), "are not the links that the rules"),
-        (lambda sketch: sketch["rules"].update(fan=2), "unknown rule 'fan'"),
+        (lambda sketch: sketch["rules"].update(fans=2), "unknown rule 'fans'"),
         (lambda sketch: sketch["rules"].update(across="rails"), "expected a list, found text"),
         (lambda sketch: sketch.update(nodes=[0, 0, 0, 0, 1, 1]), "links that the rules"),
         (lambda sketch: sketch.update(nodes=[]), "puts no link between two boxes"),

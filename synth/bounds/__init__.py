@@ -128,7 +128,7 @@ def _solved(
     if steps is not None and steps < least.value:
         raise InfeasibleError(
             f"{collective.name} on {network.name} needs at least {least.value} steps, {steps} were asked for;"
-            f" unit {least.certificate['pair'][0]} is that far from rank {least.certificate['pair'][1]}",
+            f" unit {least.certificate['pair'][0]}, which rank {least.certificate['pair'][1]} wants, takes that many",
             least.certificate,
         )
     master = CutLP(

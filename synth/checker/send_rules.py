@@ -1,8 +1,9 @@
 """Rules for the sends of a schedule, read from a topology's document: ways by a unit's owner, phases, and others.
 
 `rules` : {"boxes": [box of each rank], "ways": ["own rail", "home"], "phases": {"across" or "inside": [first, last]},
-"symmetric": [[image of each rank] or [offset, size], ...], "fixed": [[unit, src, dst, step], ...]}. A unit's *owner* is
-the one rank that holds it first, or if units are summed the one that wants the sum. This shares no code with what
+"symmetric": [[image of each rank] or [offset, size], ...], "fixed": [[unit, src, dst, step], ...], "fan": peers of a
+rank in a step, "relay_memory": units of data}. A unit's *owner* is the one rank that holds it first, or if units are
+summed the one that wants the sum. This shares no code with what
 applies the rules in a search.
 """
 
@@ -20,6 +21,7 @@ MOST_STEPS = 1 << 14
 MOST_RANKS = 1 << 16
 MOST_SYMMETRIES = 32
 MOST_FIXED = 1 << 12
+MOST_NUMBER = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,9 @@ class CheckedRules:
         symmetries: the image of each rank under each symmetry that maps the schedule to itself.
         fixed: (unit, source, destination, step) of sends that the schedule has, of all chunks of the unit. Their
             receivers get the unit by no other send; where units are summed, their senders send it in no other.
+        fan: the most ranks that a rank sends to in a step, and that it gets data from. None: no limit.
+        relay_memory: the most units that a rank holds after a step to pass them on, of those that it neither has
+            first nor wants, and that no fixed send brings it (where units are summed: takes from it). None: no limit.
     """
 
     boxes: tuple[int, ...]
@@ -43,11 +48,14 @@ class CheckedRules:
     inside: tuple[int, int | None]
     symmetries: tuple[tuple[int, ...], ...] = ()
     fixed: tuple[tuple[int, int, int, int], ...] = ()
+    fan: int | None = None
+    relay_memory: int | None = None
 
     @staticmethod
     def read(doc: object, ranks: int, place: str) -> CheckedRules:
         """Read the object `rules` of a topology. Raises VerificationError."""
-        fields = json_reader.fields(doc, place, {"boxes"}, {"ways", "phases", "symmetric", "fixed"})
+        known = {"ways", "phases", "symmetric", "fixed", "fan", "relay_memory"}
+        fields = json_reader.fields(doc, place, {"boxes"}, known)
         boxes = []
         for i, box in enumerate(json_reader.items(fields["boxes"], f"{place}.boxes")):
             boxes.append(json_reader.number(box, f"{place}.boxes[{i}]", 0))
@@ -66,12 +74,19 @@ class CheckedRules:
             windows[links] = first, last
         symmetries = _read_symmetries(fields.get("symmetric", []), ranks, f"{place}.symmetric")
         fixed = _read_fixed(fields.get("fixed", []), ranks, f"{place}.fixed")
-        need(bool(ways or phases or symmetries or fixed), "has no rule", place)
+        fan = relay_memory = None
+        if "fan" in fields:
+            fan = json_reader.number(fields["fan"], f"{place}.fan", 1, MOST_NUMBER + 1)
+        if "relay_memory" in fields:
+            relay_memory = json_reader.number(fields["relay_memory"], f"{place}.relay_memory", 0, MOST_NUMBER + 1)
+        need(
+            bool(ways or phases or symmetries or fixed or {"fan", "relay_memory"} & fields.keys()), "has no rule", place
+        )
         always = (1, None)
         return CheckedRules(
             tuple(boxes), tuple(positions(boxes)),
             "own rail" in ways, "home" in ways, windows.get("across", always), windows.get("inside", always),
-            symmetries, fixed,
+            symmetries, fixed, fan, relay_memory,
         )  # fmt: skip
 
     @property
@@ -130,6 +145,10 @@ class CheckedRules:
             parts.append(f"each is its own image under {counted(len(self.symmetries), 'symmetry')} of ranks")
         if self.fixed:
             parts.append(f"each has {counted(len(self.fixed), 'fixed send')}")
+        if self.fan is not None:
+            parts.append(f"a rank sends to at most {self.fan} and gets data from at most {self.fan} in a step")
+        if self.relay_memory is not None:
+            parts.append(f"a rank holds at most {counted(self.relay_memory, 'unit')} at once to pass on")
         return "; ".join(parts)
 
 

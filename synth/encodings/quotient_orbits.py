@@ -38,6 +38,7 @@ class QuotientOrbits:
         unit_rep: representative of each unit.
         rank_rep: ``rank_rep[u][n]`` is the rank m with (unit_rep[u], m) the representative of (u, n).
         route_rep: as `rank_rep`, for routes.
+        ranks: representatives of the orbits of ranks.
         routes: representatives of the orbits of routes.
         caps: representatives of the orbits of shared limits.
     """
@@ -49,6 +50,7 @@ class QuotientOrbits:
     unit_rep: list[int]
     rank_rep: list[list[int]]
     route_rep: list[list[int]]
+    ranks: list[int]
     routes: list[int]
     caps: list[int]
 
@@ -64,7 +66,8 @@ def orbits(problem: Problem, generators: Sequence[Automorphism] = ()) -> Quotien
     if not generators:
         same_ranks, same_routes, caps = list(range(ranks)), list(range(routes)), list(range(len(net.caps)))
         return QuotientOrbits(
-            units, copies, pre, post, list(range(units)), [same_ranks] * units, [same_routes] * units, same_routes, caps
+            units, copies, pre, post, list(range(units)), [same_ranks] * units, [same_routes] * units,
+            same_ranks, same_routes, caps,
         )  # fmt: skip
     rank_moves = [list(g.ranks) for g in generators]
     route_moves = [list(g.routes) for g in generators]
@@ -76,7 +79,8 @@ def orbits(problem: Problem, generators: Sequence[Automorphism] = ()) -> Quotien
     return QuotientOrbits(
         units, copies, pre, post, least_members(units, moves),
         _pairs(units, ranks, moves, rank_moves), _pairs(units, routes, moves, route_moves),
-        _least(least_members(routes, route_moves)), _least(least_members(len(net.caps), cap_moves)),
+        _least(least_members(ranks, rank_moves)), _least(least_members(routes, route_moves)),
+        _least(least_members(len(net.caps), cap_moves)),
     )  # fmt: skip
 
 

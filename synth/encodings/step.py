@@ -10,8 +10,9 @@ explicit instead of integer, as in Kautz and Selman, "Planning as satisfiability
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from synth.encodings.decoding import assemble
 from synth.encodings.quotient_orbits import QuotientOrbits, orbits
@@ -22,13 +23,35 @@ from synth.model.send_mask import SendMask, send_mask
 from synth.solvers.boolean_model import Model
 
 
+class UnitVariables(NamedTuple):
+    """The variables of the chunks of a unit: `size` of each, from `base` on.
+
+    Attributes:
+        sends: for each representative route of the unit (offset of step 0, first step, last step).
+        relays: the same for each rank that can only pass it on, for the times after which it may hold it.
+    """
+
+    base: int
+    size: int
+    sends: dict[int, tuple[int, int, int]]
+    relays: dict[int, tuple[int, int, int]]
+
+    def at(self, place: tuple[int, int, int], time: int, copies: int) -> range:
+        """Return the variable of each chunk for a row of `sends` or `relays` at a time; none where it has none."""
+        offset, first, last = place
+        if not first <= time <= last:
+            return range(0)
+        start = self.base - 1 + offset + time
+        return range(start, start + self.size * copies, self.size)
+
+
 @dataclass(frozen=True)
 class Inverse:
-    """Data for `invert`: the orbits and, by unit, the numbering of the send variables of its representative."""
+    """Data for `invert`: the orbits, and the variables of the representative of each unit."""
 
     problem: Problem
     orbits: QuotientOrbits
-    places: list[tuple[int, int, dict[int, tuple[int, int, int]]]]
+    places: list[UnitVariables]
 
 
 @dataclass(frozen=True)
@@ -80,22 +103,23 @@ def build(problem: Problem, quotient: QuotientOrbits, *, tight: bool = True) -> 
         rep = quotient.unit_rep[unit]
         places.append(_chunks(model, problem, quotient, unit, cuts) if rep == unit else places[rep])
     _loads(model, problem, quotient, places, levels, cuts)
+    rules = problem.network.rules
+    if rules is not None and rules.fan is not None:
+        _fan(model, problem, quotient, places, rules.fan)
+    if rules is not None and rules.relay_memory is not None:
+        _relay_memory(model, problem, quotient, places, rules.relay_memory)
     return model, Inverse(problem, quotient, places)
 
 
-def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int, cuts: list) -> tuple[int, int, dict]:
-    """Add variables and clauses of the chunks of one representative unit: written once, copied for each chunk.
-
-    Returns the first variable, the number of variables a chunk, and for each representative route its place:
-    (offset of step 0, first step, last step).
-    """
+def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int, cuts: list) -> UnitVariables:
+    """Add variables and clauses of the chunks of one representative unit: written once, copied for each chunk."""
     net, steps, copies = problem.network, problem.steps, quotient.copies
     mask = send_mask(net, problem.collective)
     pre, goals = quotient.pre[unit], quotient.post[unit] - quotient.pre[unit]
     if mask is not None:
         goals |= {net.routes[r].dst for r in mask.fixed[unit]}  # what a fixed send brings is of use
     if not goals:
-        return 0, 0, {}
+        return UnitVariables(0, 0, {}, {})
     rank_rep, route_rep = quotient.rank_rep[unit], quotient.route_rep[unit]
     near, late = _times(problem, mask, unit, pre, goals)
 
@@ -151,16 +175,18 @@ def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int,
             rows.extend([[-x] for x in crossing])
         elif len(cut) > 1:
             ones.append(crossing)
-    base = model.block(size * copies)
+    variables = UnitVariables(model.block(size * copies), size, sends, {})
+    for n in () if mask is None else mask.relays(problem.collective, unit) & holds.keys():
+        variables.relays[n] = holds[n], near[n], late[n]
     clauses = model.clauses
     if any(near[g] > steps for g in goals):
         model.clause([])
-        return base, size, sends
-    for start in range(base - 1, base - 1 + size * copies, size) if size else ():
+        return variables
+    for start in range(variables.base - 1, variables.base - 1 + size * copies, size) if size else ():
         clauses.extend([_offset(row, start) for row in rows])
         for row in ones:
             model.at_most([x + start for x in row], 1)
-    return base, size, sends
+    return variables
 
 
 def _times(
@@ -191,8 +217,9 @@ def _offset(clause: list[int], start: int) -> list[int]:
 
 
 def _loads(
-    model: Model, problem: Problem, quotient: QuotientOrbits, places: list, levels: list[list[int]], cuts: list
-) -> None:
+    model: Model, problem: Problem, quotient: QuotientOrbits, places: list[UnitVariables], levels: list[list[int]],
+    cuts: list,
+) -> None:  # fmt: skip
     """Add the load limits, for one route and one shared limit of each orbit: at most units times rounds a step."""
     net, copies = problem.network, quotient.copies
     full_routes, full_caps = full_resources(net, cuts)
@@ -200,15 +227,13 @@ def _loads(
     resources += [(net.caps[k].routes, net.caps[k].units, k in full_caps) for k in quotient.caps]
     for routes, units, full in resources:
         loads: list[list[int]] = [[] for _ in levels]
-        for unit, (base, size, sends) in enumerate(places):
+        for unit, variables in enumerate(places):
             rep = quotient.route_rep[unit]
             for r in routes:
-                if (place := sends.get(rep[r])) is None:
+                if (place := variables.sends.get(rep[r])) is None:
                     continue
-                at, first, last = place
-                at += base - 1
-                for t in range(first, last + 1):
-                    loads[t - 1].extend(range(at + t, at + t + size * copies, size))
+                for t in range(place[1], place[2] + 1):
+                    loads[t - 1].extend(variables.at(place, t, copies))
         for t, load in enumerate(loads):
             if full:
                 model.exactly_times(load, units, levels[t])
@@ -216,20 +241,58 @@ def _loads(
                 model.at_most_times(load, units, levels[t])
 
 
+def _fan(
+    model: Model, problem: Problem, quotient: QuotientOrbits, places: list[UnitVariables], fan: int
+) -> None:  # fmt: skip
+    """Let each rank, of one of each orbit, send to at most `fan` peers in a step, and get data from at most `fan`."""
+    net = problem.network
+    used: dict[tuple[int, int], int] = {}
+    for rank in quotient.ranks:
+        for routes in (net.out[rank], net.into[rank]):
+            for t in range(1, problem.steps + 1) if len(routes) > fan else ():
+                peers = []
+                for r in routes:
+                    if (r, t) not in used:
+                        used[r, t] = model.var()
+                        model.clauses.extend([-x, used[r, t]] for x in _sent(quotient, places, r, t))
+                    peers.append(used[r, t])
+                model.at_most(peers, fan)
+
+
+def _sent(quotient: QuotientOrbits, places: list[UnitVariables], route: int, step: int) -> Iterator[int]:
+    """Yield the variables of the sends over a route in a step."""
+    for unit, variables in enumerate(places):
+        place = variables.sends.get(quotient.route_rep[unit][route])
+        if place is not None:
+            yield from variables.at(place, step, quotient.copies)
+
+
+def _relay_memory(
+    model: Model, problem: Problem, quotient: QuotientOrbits, places: list[UnitVariables], units: int
+) -> None:  # fmt: skip
+    """Let each rank, of one of each orbit, hold at most so many units to pass them on after each step."""
+    for rank in quotient.ranks:
+        for t in range(1, problem.steps):
+            held: list[int] = []
+            for unit, variables in enumerate(places):
+                place = variables.relays.get(quotient.rank_rep[unit][rank])
+                if place is not None:
+                    held.extend(variables.at(place, t, quotient.copies))
+            model.at_most(held, units * quotient.copies)
+
+
 def read(inverse: Inverse, values: Sequence[bool]) -> Schedule:
     """Return the schedule of a solution of the model of `build`."""
     problem, quotient = inverse.problem, inverse.orbits
     routes, copies = problem.network.routes, quotient.copies
     steps: list[list[tuple[int, int]]] = [[] for _ in range(problem.steps)]
-    for unit, (base, size, sends) in enumerate(inverse.places):
+    for unit, variables in enumerate(inverse.places):
         rep = quotient.route_rep[unit]
         for r in range(len(routes)):
-            if (place := sends.get(rep[r])) is None:
+            if (place := variables.sends.get(rep[r])) is None:
                 continue
-            at, first, last = place
-            at += base - 1
-            for i in range(copies):
-                for t in range(first, last + 1):
-                    if values[at + i * size + t]:
+            for t in range(place[1], place[2] + 1):
+                for i, x in enumerate(variables.at(place, t, copies)):
+                    if values[x]:
                         steps[t - 1].append((unit * copies + i, r))
     return assemble(problem, steps)

@@ -48,11 +48,16 @@ class SendMask:
         for unit in range(collective.units):
             owner = _owner(collective, unit) if rules.ways else None
             key: tuple | None = None if owner is None else (rules.boxes[owner], places[owner])
+            relays = self.relays(collective, unit) if rules.relay_memory == 0 else frozenset[int]()
             if self.fixed[unit]:
                 key = ("fixed", unit)
+            elif relays:
+                key = (key, relays)
             if key not in numbers:
                 numbers[key] = len(self._routes)
                 self._routes.append(self._allowed(owner, places, collective.combining))
+                for r, route in enumerate(network.routes):
+                    self._routes[-1][r] &= not relays & {route.src, route.dst}
                 self._leave_fixed(unit, collective.combining)
             self.groups.append(numbers[key])
         kinds = [rules.kind(route.src, route.dst) for route in network.routes]
@@ -94,6 +99,12 @@ class SendMask:
         for route in range(len(allowed)):
             if route not in fixed and self._once(route, combining) in ends:
                 allowed[route] = False
+
+    def relays(self, collective: Collective, unit: int) -> frozenset[int]:
+        """Return the ranks that could only pass a unit on: they neither have it first nor want it, and no fixed send
+        of it ends there."""
+        ends = {self._once(route, collective.combining) for route in self.fixed[unit]}
+        return frozenset(range(self.network.ranks)) - collective.pre[unit] - collective.post[unit] - ends
 
     def _symmetry(self, collective: Collective, ranks: tuple[int, ...]) -> Symmetry:
         """Return the symmetry of network and collective that maps rank r to ``ranks[r]``.

@@ -1,6 +1,6 @@
 """SendRules: what the sends of a schedule have to keep, beside the links themselves.
 
-    SendRules  boxes ways phases symmetric fixed     of a network under a sketch
+    SendRules  boxes ways phases symmetric fixed fan relay_memory     of a network under a sketch
 
 The *owner* of a unit is the one rank that holds it first, or where it is summed the one rank that wants the sum. A
 link is *across* if it joins ranks of two boxes, else *inside*.
@@ -17,9 +17,12 @@ from synth.errors import UsageError
 OWN_RAIL, HOME = "own rail", "home"
 WAYS = (OWN_RAIL, HOME)
 ACROSS, INSIDE = "across", "inside"
+LEAST = {"fan": 1, "relay_memory": 0}  # rules that are one number, and the least each may be
+NUMBERS = tuple(LEAST)
 MOST_STEPS = 1 << 14  # greatest step that a rule can name
 MOST_SYMMETRIES = 32
 MOST_FIXED = 1 << 12
+MOST_NUMBER = 1 << 20  # greatest fan, and greatest memory for relays
 Permutation = tuple[int, ...]
 
 
@@ -54,6 +57,9 @@ class SendRules:
         `offset` of each group of `size` ranks in their order. A chunk of a unit goes to the chunk of the same number of
         the unit's image.
     fixed : sends that are in the schedule.
+    fan : in each step a rank sends to at most so many ranks, and gets data from at most so many.
+    relay_memory : units of data that a rank holds at once, between two steps, to pass them on: units that it neither
+        has first nor wants, nor gets by a fixed send (where it is summed: sends by one).
     turned : the network is reversed in time, so steps count from the last one, from 1.
     """
 
@@ -62,6 +68,8 @@ class SendRules:
     phases: tuple[SendPhase, ...] = ()
     symmetric: tuple[Permutation, ...] = ()
     fixed: tuple[FixedSend, ...] = ()
+    fan: int | None = None
+    relay_memory: int | None = None
     turned: bool = field(default=False)
 
     def __str__(self) -> str:
@@ -78,6 +86,10 @@ class SendRules:
             parts.append(f"symmetric under {' and '.join(f'[{row}]' for row in rows)}")
         if self.fixed:
             parts.append(f"fixed sends: {len(self.fixed)}")
+        if self.fan is not None:
+            parts.append(f"peers a step: {self.fan}")
+        if self.relay_memory is not None:
+            parts.append(f"relayed units at a rank: {self.relay_memory}")
         return "; ".join(parts)
 
     @property
@@ -92,6 +104,9 @@ class SendRules:
             doc["symmetric"] = list(map(list, self.symmetric))
         if self.fixed:
             doc["fixed"] = list(map(list, self.fixed))
+        for key in NUMBERS:
+            if getattr(self, key) is not None:
+                doc[key] = getattr(self, key)
         return doc
 
     @staticmethod
@@ -100,7 +115,8 @@ class SendRules:
         phases = tuple(SendPhase(links, *steps) for links, steps in doc.get("phases", {}).items())
         symmetric = tuple(map(tuple, doc.get("symmetric", ())))
         fixed = tuple(FixedSend(*row) for row in doc.get("fixed", ()))
-        return SendRules(tuple(doc["boxes"]), tuple(doc.get("ways", ())), phases, symmetric, fixed)
+        boxes, ways = tuple(doc["boxes"]), tuple(doc.get("ways", ()))
+        return SendRules(boxes, ways, phases, symmetric, fixed, doc.get("fan"), doc.get("relay_memory"))
 
     def reversed(self) -> SendRules:
         """Return the rules of the network reversed in time."""

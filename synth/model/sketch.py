@@ -1,6 +1,6 @@
 """Sketch: rules for the links that schedules may use, as TACCL's communication sketches have them.
 
-    Sketch  name across inside without ways phases symmetric fixed
+    Sketch  name across inside without ways phases symmetric fixed fan relay_memory
 
 A *place* is the position of a rank in its box, from 0. A sketch makes a smaller machine of a machine: the links that
 its rules allow, and what remains of the limits; rules for sends stay with it
@@ -20,9 +20,12 @@ from synth.errors import UsageError
 from synth.model.send_rules import (
     ACROSS,
     INSIDE,
+    LEAST,
     MOST_FIXED,
+    MOST_NUMBER,
     MOST_STEPS,
     MOST_SYMMETRIES,
+    NUMBERS,
     OWN_RAIL,
     WAYS,
     FixedSend,
@@ -60,6 +63,9 @@ class Sketch:
     fixed : sends that are in every schedule, each as the number of a unit of data with its source and destination and
         the step from 1 in which all its chunks are sent. Each rank gets a chunk once (where data are summed: sends it
         once).
+    fan : in each step a rank sends to at most so many ranks, and gets data from at most so many.
+    relay_memory : units of data that a rank may hold at once, between two steps, to pass them on: units that it neither
+        has first nor wants, nor gets by a fixed send.
 
     Examples
     --------
@@ -78,6 +84,8 @@ class Sketch:
     phases: Mapping[str, tuple[int, int | None]] | tuple[SendPhase, ...] = ()
     symmetric: Sequence[Sequence[int]] = ()
     fixed: Sequence[Sequence[int]] = ()
+    fan: int | None = None
+    relay_memory: int | None = None
 
     def __post_init__(self) -> None:
         ways = (self.ways,) if isinstance(self.ways, str) else tuple(self.ways)
@@ -88,6 +96,10 @@ class Sketch:
         object.__setattr__(self, "phases", _phases(self.phases))
         object.__setattr__(self, "symmetric", _symmetric(self.symmetric))
         object.__setattr__(self, "fixed", _fixed(self.fixed))
+        for key in NUMBERS:
+            least, value = LEAST[key], getattr(self, key)
+            if value is not None and not (type(value) is int and least <= value <= MOST_NUMBER):
+                raise UsageError(f"{key}={value!r}: a whole number from {least}")
         if isinstance(self.across, str) and self.across != RAIL:
             raise UsageError(f"across={self.across!r}: {RAIL!r}, or pairs of places such as ((0, 1), (2, 3))")
 
@@ -109,7 +121,8 @@ class Sketch:
         """Return the rules for sends; the fields are tuples since `__post_init__`."""
         phases = tuple(map(SendPhase._make, self.phases))
         fixed = tuple(map(FixedSend._make, self.fixed))
-        return SendRules(boxes, tuple(self.ways), phases, tuple(map(tuple, self.symmetric)), fixed)
+        symmetric = tuple(map(tuple, self.symmetric))
+        return SendRules(boxes, tuple(self.ways), phases, symmetric, fixed, self.fan, self.relay_memory)
 
     def allows(self, src: int, dst: int, boxes: Sequence[int], places: Sequence[int]) -> bool:
         """Return True if a link from rank `src` to rank `dst` may be used.
@@ -144,7 +157,9 @@ class Sketch:
             if inside:
                 limits.append(Limit(limit.name, inside, limit.bandwidth))
         links = tuple(topology.links[i] for i in kept)
-        rules = self._send_rules(boxes) if self.ways or self.phases or self.symmetric or self.fixed else None
+        rules: SendRules | None = self._send_rules(boxes)
+        if rules == SendRules(boxes):
+            rules = None
         under = replace(
             topology, name=f"{topology.name} under {self.name}", links=links, limits=tuple(limits),
             unit=topology.unit_bandwidth(), generators=(), multicast=(), rules=rules,
@@ -164,6 +179,10 @@ class Sketch:
             phase = phases.get(under.rules.kind(src, dst)) if under.rules else None
             if phase and not phase.first <= step <= (step if phase.last is None else phase.last):
                 raise RuleError(place, f"phases do not open the link from rank {src} to rank {dst} in step {step}")
+            for end, rank in ((1, src), (2, dst)):
+                alike = [send for send in self.fixed if send[end] == rank and send[3] == step]
+                if self.fan is not None and len({tuple(send[1:3]) for send in alike}) > self.fan:
+                    raise RuleError(place, f"rank {rank} has more peers in step {step} than fan {self.fan}")
 
     def _check_symmetries(self, under: Topology) -> None:
         """Raise RuleError for a symmetry that the machine under the other rules has not."""

@@ -469,6 +469,22 @@ class Network:
         return Network(name, doc["ranks"], tuple(routes), tuple(caps), unit, wires, (), tuple(multicast), rules)
 
 
+def _limit_fan(routes: Sequence[Route], caps: list[Cap], ranks: int, fan: int) -> None:
+    """Add to `caps` what `fan` links of a rank carry at most, out of each rank and then into each.
+
+    A cap that holds the same routes is tightened in its place.
+    """
+    for end in ("src", "dst"):
+        for rank in range(ranks):
+            same = tuple(i for i, route in enumerate(routes) if getattr(route, end) == rank)
+            units = sum(sorted(routes[i].units for i in same)[-fan:])
+            held = [k for k, cap in enumerate(caps) if sorted(cap.routes) == list(same)]
+            for k in held:
+                caps[k] = Cap(caps[k].routes, min(caps[k].units, units))
+            if not held and len(same) > fan:
+                caps.append(Cap(same, units))
+
+
 def _via(route: Route) -> list:
     """The last field of a route's row: absent where the route passes no switch."""
     return [list(route.via)] if route.via else []
@@ -639,8 +655,10 @@ class Topology:
         routes = tuple(
             Route(link.src, link.dst, n, (), link.latency) for link, n in zip(self.links, units, strict=True)
         )
-        caps = tuple(Cap(tuple(limit.links), int(limit.bandwidth / unit)) for limit in self.limits)
-        return Network(self.name, self.ranks, routes, caps, unit, (), self.generators, (), self.rules)
+        caps = [Cap(tuple(limit.links), int(limit.bandwidth / unit)) for limit in self.limits]
+        if self.rules is not None and self.rules.fan is not None:
+            _limit_fan(routes, caps, self.ranks, self.rules.fan)
+        return Network(self.name, self.ranks, routes, tuple(caps), unit, (), self.generators, (), self.rules)
 
     def _through_switches(self, unit: Fraction, units: list[int]) -> Network:
         """Rank-to-rank routes: direct links and the shortest paths through switches.

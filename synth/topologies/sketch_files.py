@@ -10,6 +10,8 @@ phases:
   inside: 2-                # links inside boxes from step 2 on
 symmetric: [[4, 8]]         # a turn of each 8 ranks by 4 maps the schedule to itself; or the image of each rank
 fixed: [{unit: 0, link: 0-3, step: 1}]  # unit 0 goes from rank 0 to rank 3 in step 1
+fan: 2                      # in each step a rank sends to at most 2 ranks, and gets data from at most 2
+relay_memory: 1             # a rank holds at most 1 unit at once only to pass it on
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from typing import Any
 
 from synth.errors import FormatError, UsageError
 from synth.model.documents.text_file import text_of
-from synth.model.send_rules import ACROSS, INSIDE, MOST_FIXED, MOST_STEPS, MOST_SYMMETRIES, WAYS
+from synth.model.send_rules import ACROSS, INSIDE, LEAST, MOST_FIXED, MOST_STEPS, MOST_SYMMETRIES, NUMBERS, WAYS
 from synth.model.sketch import RAIL, Pair, RuleError, Sketch
 from synth.model.topology import Topology
 from synth.topologies.file_reader import parse_yaml
 
 MAX_BYTES = 1 << 20
 MAX_PAIRS = 1 << 14
-KEYS = ("across", "inside", "without", "ways", "phases", "symmetric", "fixed")
+KEYS = ("across", "inside", "without", "ways", "phases", "symmetric", "fixed", *NUMBERS)
 _PAIR = re.compile(r"(\d{1,6}) ?- ?(\d{1,6})")
 _STEPS = re.compile(r"(\d{1,6})(?: ?- ?(\d{1,6})?)?")
 
@@ -52,6 +54,11 @@ def load(path: Path, topology: Topology) -> Sketch:
             raise fail(f"unknown rule {str(key)[:40]!r}; there are {', '.join(KEYS)}", str(key))
         if key == "across" and value == RAIL:
             rules[key] = RAIL
+            continue
+        if key in LEAST:
+            rules[key] = _whole(value)
+            if rules[key] < LEAST[key]:
+                raise fail(f"expected a whole number from {LEAST[key]}, found {str(value)[:40]!r}", key)
             continue
         if key in _READERS:
             rules[key] = _READERS[key](value, fail)

@@ -174,6 +174,7 @@ def _distance(certificate: dict, problem: Instance) -> Fraction:
         unit, rank = _pair(certificate, problem)
         sources = problem.sources(unit, rank)
         far = max((problem.arrival(unit, s, rank) for s in sources), default=0)  # none: a sum of nothing
+        far = max(far, problem.fan_steps(unit, rank))
     stated = number(certificate["distance"], "distance", 0)
     need(stated == far, f"says {stated}, found {far}", "distance")
     return Fraction(stated)

@@ -118,18 +118,23 @@ class Instance:
         for a, b, _ in self.links:
             ends.append((b, a) if self.turned else (a, b))
             self.windows.append(rules.allowed_steps(*ends[-1]))
-        of_owner: dict[int | None, frozenset[int]] = {}
+        of_owner: dict[object, frozenset[int]] = {}
         self.ways: list[frozenset[int]] = []
         self.fixed: list[dict[int, int]] = []  # of each unit the step of each link with a fixed send
         fixed = rules.fixed_of(self.combining)
         need(all(unit < len(self.pre) for unit in fixed), "names a unit that does not exist", "topology.rules.fixed")
         for unit, (first, wanted) in enumerate(zip(self.pre, self.post, strict=True)):
             owner = rules.owner(first, frozenset(wanted), self.combining, "topology.rules")
-            if owner not in of_owner:
+            holders = None  # all ranks may hold it
+            if rules.relay_memory == 0:
+                holders = first.union(wanted, fixed.get(unit, ()))
+            if (owner, holders) not in of_owner:
                 self.spend(len(ends))
                 allowed = [i for i, (a, b) in enumerate(ends) if rules.allowed_way(owner, a, b, self.combining)]
-                of_owner[owner] = frozenset(allowed)
-            self.ways.append(of_owner[owner])
+                if holders is not None:
+                    allowed = [i for i in allowed if holders.issuperset(ends[i])]
+                of_owner[owner, holders] = frozenset(allowed)
+            self.ways.append(of_owner[owner, holders])
             self.fixed.append({})
             if unit in fixed:
                 self._leave_fixed(ends, fixed[unit])
@@ -190,6 +195,31 @@ class Instance:
                 if i in self.ways[unit] and (last is None or step <= last):
                     heappush(queue, (step, self.links[i][1]))
         return far[rank]
+
+    def fan_steps(self, unit: int, rank: int) -> int:
+        """Return the steps that the rules' fan makes necessary for `rank` to get `unit`; 0 without.
+
+        Data that p ranks have are at no more than p·(1 + fan)^s ranks after s steps, and have to come to all that want
+        a unit which the same ranks have. Data of a rank are from no more than (1 + fan)^s ranks, and have to come from
+        all that have a unit alone which it wants.
+        """
+        if self.rules is None or self.rules.fan is None:
+            return 0
+        reached, origins = {start: set(start) for start in self.sources(unit, rank)}, {rank}
+        for other, rows in enumerate(self.post):
+            self.spend(1 + len(rows) * (1 + len(self.pre[other]) * self.combining))
+            for dst in rows:
+                for start in self.sources(other, dst):
+                    if start in reached:
+                        reached[start].add(dst)
+                    if dst == rank and len(start) == 1:
+                        origins.update(start)
+        crowds = [(1, len(origins))]
+        crowds += [(len(start), len(ranks)) for start, ranks in reached.items() if start]
+        steps = 0
+        while any(size * (1 + self.rules.fan) ** steps < wanted for size, wanted in crowds):
+            steps += 1
+        return steps
 
     def _read_switches(self, topology: dict, turned: bool) -> None:
         self.switches: list[InstanceSwitch] = []

@@ -15,7 +15,8 @@ from synth.checker.send_rules import boxes_in_words, positions
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
 
-SENDS = frozenset({"ways", "phases", "symmetric", "fixed"})  # rules for sends, which stand in the topology, too
+# rules for sends, which stand in the topology, too
+SENDS = frozenset({"ways", "phases", "symmetric", "fixed", "fan", "relay_memory"})
 _OF_BOXES = frozenset({"across", "inside", "ways", "phases"})
 
 
@@ -67,12 +68,40 @@ def check_links(entry: dict, restricted: dict, place: str) -> tuple[int, int]:
         links = [link for link in limit["links"] if allowed(link[0], link[1])]
         if links:
             limits.append({"links": links, "units": limit["units"]})
+    if "fan" in rules:
+        fan = json_reader.number(rules["fan"], f"{place}.rules.fan", 1)
+        limits = _with_fan(limits, expected, entry["topology"]["ranks"], fan)
     if restricted["limits"] != limits:
         raise VerificationError("are not what the sketch leaves of the machine's limits", "$.topology.limits")
     need(restricted["unit_gbps"] == machine["unit_gbps"], "is not the machine's", "$.topology.unit_gbps")
     for key in ("wires", "multicast"):
         need(key not in machine and key not in restricted, f"has {key}", f"{place}.topology.{key}")
     return len(expected), len(machine["links"])
+
+
+def _with_fan(limits: list[dict], links: list[list[int]], ranks: int, fan: int) -> list[dict]:
+    """Return the limits with what `fan` links of each rank carry at most: out of each rank, then into each.
+
+    It is a limit of its own where a rank has more links; where a limit has just these links, its units are the least.
+    """
+    sent: list[list[list[int]]] = [[] for _ in range(ranks)]
+    got: list[list[list[int]]] = [[] for _ in range(ranks)]
+    for link in links:
+        sent[link[0]].append(link)
+        got[link[1]].append(link)
+    where: dict[tuple, list[int]] = {}
+    for k, limit in enumerate(limits):
+        where.setdefault(tuple(sorted(map(tuple, limit["links"]))), []).append(k)
+    limits = list(limits)
+    for same in (*sent, *got):
+        ends = [link[:2] for link in same]
+        units = sum(sorted(link[2] for link in same)[-fan:])
+        held = where.get(tuple(sorted(map(tuple, ends))), [])
+        for k in held:
+            limits[k] = {"links": limits[k]["links"], "units": min(limits[k]["units"], units)}
+        if not held and len(same) > fan:
+            limits.append({"links": ends, "units": units})
+    return limits
 
 
 def boxes_stated(entry: dict, place: str) -> str:

@@ -31,6 +31,8 @@ class KeptRules:
         self.images = []
         for i, ranks in enumerate(rules.symmetries):
             self.images.append((ranks, self._image_of_chunks(ranks, copies, f"{place}.symmetric[{i}]")))
+        self.got, self.sent = dict[tuple[int, int], int](), dict[tuple[int, int], int]()
+        self.memory_place = f"{place}.relay_memory"
 
     def _read_ends(self, task: ReplayCollective) -> None:
         """Note of each chunk the ranks that have it first, and those that want it."""
@@ -86,6 +88,55 @@ class KeptRules:
                 )
         self._check_symmetries(rows, place)
         self._check_fixed(rows, step, place)
+        self._check_fan(rows, place)
+        self._note_relays(rows, step)
+
+    def _check_fan(self, rows: list, place: str) -> None:
+        """Raise VerificationError for a rank with more peers in a step than the rules allow."""
+        fan = self.rules.fan
+        if fan is None:
+            return
+        peers: dict[tuple[str, int], set[int]] = {}
+        for i, (_, src, dst, *_) in enumerate(rows):
+            if src == dst:
+                continue
+            for what, rank, other in (("sends to", src, dst), ("gets data from", dst, src)):
+                others = peers.setdefault((what, rank), set())
+                others.add(other)
+                need(len(others) <= fan, f"rank {rank} {what} more than {fan} in this step", f"{place}[{i}]")
+
+    def _note_relays(self, rows: list, step: int) -> None:
+        """Note the first step in which a rank gets a chunk that it can only pass on, and the last in which it does."""
+        if self.rules.relay_memory is None:
+            return
+        for chunk, src, dst, *_ in rows:
+            if src == dst:
+                continue
+            if self._passes_on(chunk, dst):
+                self.got.setdefault((chunk, dst), step)
+            if self._passes_on(chunk, src):
+                self.sent[chunk, src] = step
+
+    def _passes_on(self, chunk: int, rank: int) -> bool:
+        ends = self.first[chunk], self.wanted[chunk], self.fixed.get(chunk // self.copies, ())
+        return not any(rank in ranks for ranks in ends)
+
+    def _check_memory(self) -> None:
+        """Raise VerificationError where a rank holds more chunks at once to pass them on than the rules allow."""
+        if self.rules.relay_memory is None:
+            return
+        changes: dict[int, Counter[int]] = {}
+        for (chunk, rank), last in self.sent.items():
+            first = self.got.get((chunk, rank), last)
+            if first < last:
+                changes.setdefault(rank, Counter()).update({first: 1})
+                changes[rank].update({last: -1})
+        for rank, steps in sorted(changes.items()):
+            held = 0
+            for step in sorted(steps):
+                held += steps[step]
+                message = f"rank {rank} holds {held} chunks after step {step} to pass them on, {self.copies} a unit"
+                need(held <= self.rules.relay_memory * self.copies, message, self.memory_place)
 
     def _check_fixed(self, rows: list, step: int, place: str) -> None:
         """Tick off the fixed sends of a step. Raises VerificationError for a send in place of a fixed one."""
@@ -101,7 +152,8 @@ class KeptRules:
             self.left.get(step, set()).discard((chunk, src, dst))
 
     def finish(self) -> None:
-        """Raise VerificationError where the schedule lacks a fixed send."""
+        """Raise VerificationError where the schedule lacks a fixed send, or relays need more memory than they have."""
+        self._check_memory()
         for step, sends in sorted(self.left.items()):
             if sends:
                 chunk, src, dst = min(sends)

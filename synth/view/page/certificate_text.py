@@ -24,7 +24,8 @@ ASSUMED = (
 )
 
 _HOW = {
-    "distance": "Distances in the document's links are counted: what {pair} needs is so many links away.",
+    "distance": "Distances in the document's links are counted: what {pair} needs is so many links away, or under a "
+    "sketch's fan takes so many steps to spread.",
     "unreachable": "No link leaves the {closed} ranks that the data can reach, and {pair} is not among them.",
     "static-cuts": "Prices for links and limits, and {cuts} that every chunk must cross; the prices of what it must "
     "cross add up to the"
