@@ -188,3 +188,13 @@ def test_a_wrong_file_gets_one_line_with_its_place(tmp_path, text, says):
 def test_a_missing_file_is_an_error_not_a_traceback(tmp_path):
     with pytest.raises(SynthError, match="cannot be read"):
         load(tmp_path / "none.yaml", 4)
+
+
+def test_chunks_share_lists_of_contributors_in_the_read_only_document_alone():
+    task = collective("scan", 4)
+    shared, own = task.document_of(3), task.to_json(3)
+    assert shared == own
+    of_rank_2 = [[row[2] for row in document["post"] if row[1] == 2] for document in (shared, own)]
+    assert [len(set(map(id, lists))) for lists in of_rank_2] == [1, 3]
+    own["post"][0][2].append(1)
+    assert task.to_json(3) == shared != own

@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise, permutations
 from random import Random
 
+import numpy as np
 import pytest
 
 from synth.bounds.single_cut import single_cut_bound
@@ -14,6 +15,7 @@ from synth.checker.schedule import replay
 from synth.encodings.prefix_planning.chunk_assembly import quick_plans
 from synth.frontiers import pipelined_scans
 from synth.frontiers.pipelined_scans import (
+    _group_sizes,
     _one_after_another,
     _options,
     _pipelined,
@@ -148,6 +150,31 @@ def test_a_hub_is_a_relay_at_no_cost():
     network = topology("star:9").network()
     shortest = next(chain_scans(network, collective("scan", 9)))
     assert (len(shortest.steps), replay.schedule(shortest).sends) == (15, 15)
+
+
+def test_a_chain_leaves_a_box_once_where_boxes_share_a_nic():
+    """Rank 11 reaches rank 12 over a relay: one of its own box, as those of the other box are behind the one NIC."""
+    machine = topology("dgx1*2")
+    network = machine.network()
+    task = collective("scan", 16)
+    found = list(chain_scans(network, task))
+    between = [
+        send for step in found[0].steps for send in step.sends if machine.nodes[send.src] < machine.nodes[send.dst]
+    ]
+    assert len(between) == found[0].chunks
+    assert (
+        min(schedule.rounds_per_chunk for schedule in found) <= Fraction(3, 2) * single_cut_bound(network, task).value
+    )
+
+
+@pytest.mark.parametrize(("load", "sizes"), [
+    ([[3, 2], [2, 3]], [4, 8, 12, 16, 2, 1]),  # 5/2 of 10 units for a chunk: 4 fill a round
+    ([[30, 0], [0, 30]], [1, 2, 4]),  # 3/2 rounds for a chunk of each lane: 4 chunks fill 6 rounds, 5 would take 9
+    ([[1, 1], [1, 1]], [7, 3, 1]),
+])  # fmt: skip
+def test_groups_have_as_many_chunks_as_few_rounds_carry(load, sizes):
+    units = np.array([10, 10])
+    assert _group_sizes(np.array(load), units, 7 if sizes[0] == 7 else 16) == sizes
 
 
 def test_no_chain_where_no_relays_lead_to_the_next_rank():

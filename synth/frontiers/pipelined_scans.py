@@ -49,16 +49,19 @@ class ScanSettings:
 
     Attributes:
         most_sends: Maximum number of sends, which are written out and replayed in a second.
-        shares: Multiples of a box's ranks that are tried as the chunks of a group. More chunks fill the rounds better;
-            fewer fit into a round where a box's links carry little more than its NICs.
+        rounds: Numbers of rounds, as multiples of the least that carry a chunk, for which a group has as many chunks as
+            they carry in each step. In more rounds less capacity is left over.
+        parts: A group may also have the chunks of the least of these rounds divided by these numbers: less is to be
+            written out.
         change_sends: Sends for which a step along the chain to a rank that holds its prefix counts: two with which the
             ranks change their values, and two with which they change them back.
         growth: The first schedules of a kind have this many times the chunks of the one before.
         worth: A schedule with more steps is offered only if R/C falls by this fraction.
     """
 
-    most_sends: int = 50_000
-    shares: tuple[float, ...] = (1, 2, 3, 5, 0.75, 1.5)
+    most_sends: int = 80_000
+    rounds: tuple[int, ...] = (1, 2, 3, 4)
+    parts: tuple[int, ...] = (2, 4)
     change_sends: int = 4
     growth: int = 4
     worth: Fraction = Fraction(1, 5)
@@ -157,7 +160,8 @@ def _least_rate(lanes: Sequence[Lane]) -> Fraction:
 def _in_offered_order(options: Sequence[_Option], goal: Fraction) -> list[_Option]:
     """Return the options, given by growing steps, in the order in which they are offered: see `box_scans`."""
     good = [option for option in options if option.rate <= goal]
-    early = [*options[:1], *sorted(good, key=lambda option: option.sends)[:1]]
+    least = min(options, key=lambda option: option.sends, default=None)
+    early = [*([] if least is None else [least]), *sorted(good, key=lambda option: option.sends)[:1]]
     largest = 0
     for option in options:
         if option.sends >= SETTINGS.growth * largest:
@@ -204,7 +208,7 @@ class _Chain:
         steps: the sends of each step.
         ready: the first step in which each rank may be written to again.
         used: ranks that do not hold their own input any more, but no prefix of theirs either.
-        load: sends on each route, in rounds.
+        load, limit_load: sends on each route, and against each limit, in rounds.
     """
 
     def __init__(self, network: Network) -> None:
@@ -216,6 +220,7 @@ class _Chain:
         for i, route in enumerate(network.routes):
             self.leaving[route.src].setdefault(route.dst, i)
         self.load = [0.0] * len(network.routes)
+        self.limit_load = [0.0] * len(network.caps)
 
     def lane(self) -> list[list[Send]] | None:
         """Return the steps, or None where no relays lead from a rank to the next."""
@@ -253,7 +258,7 @@ class _Chain:
                 changes = self._holds(end, sender)
                 if changes and rank not in self.leaving[end]:
                     continue
-                through = cost + (1 + self.load[route]) * (SETTINGS.change_sends if changes else 1)
+                through = cost + (1 + self._load(route)) * (SETTINGS.change_sends if changes else 1)
                 if through < known.get(end, inf):
                     known[end], before[end] = through, rank
                     heappush(queue, (through, end))
@@ -306,6 +311,12 @@ class _Chain:
         if src != dst:
             route = self.leaving[src][dst]
             self.load[route] += 1 / self.network.routes[route].units
+            for k in self.network.caps_of[route]:
+                self.limit_load[k] += 1 / self.network.caps[k].units
+
+    def _load(self, route: int) -> float:
+        """Return the load of a route, or of the busiest limit that it counts against."""
+        return max([self.load[route], *(self.limit_load[k] for k in self.network.caps_of[route])])
 
 
 def _side_by_side(boxes: Sequence[Box], k: int) -> Lane:
@@ -419,16 +430,42 @@ def _options(network: Network, lanes: Sequence[Lane]) -> Iterator[_Option]:
                     np.add.at(load[k, t], [len(network.routes) + c for c in network.caps_of[i]], 1)
     used = np.flatnonzero(load.any(axis=(0, 1)))
     load, units = load[:, :, used], units[used]
-    for size in dict.fromkeys(ceil(share * len(lanes)) for share in SETTINGS.shares):
+    for size in _group_sizes(load.sum(axis=1), units, SETTINGS.most_sends // max(1, min(sends))):
         chosen = _spread(len(lanes), size)
         before = np.cumsum(np.concatenate([np.zeros((1, len(units)), np.int64), load[chosen].sum(axis=0)]), axis=0)
-        each, groups = sum(sends[k] for k in chosen), 1
-        while each * groups <= SETTINGS.most_sends:
+        each = sum(sends[k] for k in chosen)
+        for groups in _group_counts(SETTINGS.most_sends // max(1, each)):
             steps = np.arange(depth + groups - 1)
             carried = before[np.minimum(steps + 1, depth)] - before[np.maximum(0, steps + 1 - groups)]
             rounds = np.maximum(1, (-(-carried // units)).max(axis=1))
             yield _Option(len(steps), Fraction(int(rounds.sum()), size * groups), each * groups, size, groups)
-            groups += (groups + 1) // 2
+
+
+def _group_sizes(load: np.ndarray, units: np.ndarray, most: int) -> list[int]:
+    """Return the numbers of chunks in a group, `most` at most, with which steps of few rounds have little to spare.
+
+    `load`: sends by lane and resource, of all steps. So much is carried in each step in which all groups are under way.
+    """
+    lanes = len(load)
+    each = float((load.mean(axis=0) / units).max())  # rounds for a chunk
+    sizes = []
+    for times in SETTINGS.rounds:
+        rounds = times * ceil(each)
+        size = min(most, int(rounds / each))
+        while size > 1 and (np.bincount(_spread(lanes, size), minlength=lanes) @ load > rounds * units).any():
+            size -= 1
+        sizes.append(size)
+    sizes += [sizes[0] // part for part in SETTINGS.parts]
+    return [size for size in dict.fromkeys(sizes) if size > 0]
+
+
+def _group_counts(most: int) -> list[int]:
+    """Return numbers of groups up to `most`, each about half as large again as the one before."""
+    counts, groups = [], 1
+    while groups < most:
+        counts.append(groups)
+        groups += (groups + 1) // 2
+    return [*counts, most] if most else counts
 
 
 def _pipelined(network: Network, task: Collective, lanes: Sequence[list[list[Send]]], groups: int) -> Schedule:

@@ -8,6 +8,7 @@ of three or more values in one step equals no other sum for certain; copies of i
 
 from __future__ import annotations
 
+from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 
 
@@ -18,7 +19,7 @@ def same_bits(schedule: Schedule) -> bool:
     (`synth.checker.schedule.replay`).
     """
     collective, chunks = schedule.collective, schedule.chunks
-    if not collective.combining:
+    if not collective.combining or not _wanted_twice(collective):
         return True
     nodes: dict[tuple, int] = {}
 
@@ -51,3 +52,11 @@ def same_bits(schedule: Schedule) -> bool:
                 if seen.setdefault(collective.wanted(u, rank), result) != result:
                     return False
     return True
+
+
+def _wanted_twice(collective: Collective) -> bool:
+    """Return True if two ranks want the same contributions of a unit."""
+    for unit, ranks in enumerate(collective.post):
+        if len({collective.wanted(unit, rank) for rank in ranks}) < len(ranks):
+            return True
+    return False

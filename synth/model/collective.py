@@ -185,7 +185,16 @@ class Collective:
 
     def to_json(self, chunks: int) -> dict:
         """Return the `collective` object of a schedule document, with `chunks` chunks of every unit."""
-        return pickle.loads(pickle.dumps(self.document)) if chunks == 1 else self._document(chunks)
+        if chunks == 1:
+            return pickle.loads(pickle.dumps(self.document))
+        document = self._document(chunks)
+        for row in document["post"]:
+            row[2:] = map(list, row[2:])
+        return document
+
+    def document_of(self, chunks: int) -> dict:
+        """Return `to_json(chunks)` for readers that change nothing in it: chunks share the lists of contributors."""
+        return self.document if chunks == 1 else self._document(chunks)
 
     def _document(self, chunks: int) -> dict:
         pre: list[list] = []
@@ -197,7 +206,7 @@ class Collective:
                 post += [[chunk, r] for chunk in mine for r in after]
             else:
                 wanted = [(r, sorted(self.wanted(u, r))) for r in after]
-                post += [[chunk, r, list(want)] for chunk in mine for r, want in wanted]
+                post += [[chunk, r, want] for chunk in mine for r, want in wanted]
         root = self.roots[0] if len(self.roots) == 1 else (list(self.roots) or None)
         return {
             "name": self.name, "ranks": self.ranks, "root": root, "combining": self.combining,

@@ -321,8 +321,7 @@ class Schedule(SynchronousSchedule):
     @property
     def document(self) -> dict:
         """`to_json()` without a copy of the machine's document, for readers that change nothing in it."""
-        task = self.collective
-        return self._document(self.network.document, task.document if self.chunks == 1 else task.to_json(self.chunks))
+        return self._document(self.network.document, self.collective.document_of(self.chunks))
 
     def _document(self, topology: dict, collective: dict) -> dict:
         rows = []

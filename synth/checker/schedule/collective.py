@@ -117,12 +117,14 @@ class ReplayCollective:
 
 def _check_sums(task: ReplayCollective, place: str) -> None:
     """Check that every sum that a rank wants has contributions, and that all of them exist."""
-    contributed = {at // task.ranks for at in task.pre}
+    contributors: dict[int, set[int]] = {}
+    for at in task.pre:
+        contributors.setdefault(at // task.ranks, set()).add(at % task.ranks)
     for at, want in task.post.items():
         chunk, rank = divmod(at, task.ranks)
-        if want is None and chunk not in contributed:
+        if want is None and chunk not in contributors:
             raise VerificationError(f"rank {rank} wants the sum of chunk {chunk}, to which no rank contributes", place)
-        if want is not None and not (want and all(chunk * task.ranks + r in task.pre for r in want)):
+        if want is not None and not (want and want <= contributors.get(chunk, set())):
             raise VerificationError(
                 f"rank {rank} wants {sorted(want)} of chunk {chunk}, which are not its contributors", place
             )
@@ -142,6 +144,7 @@ def _pairs(doc: object, chunks: int, ranks: int, place: str, most: int) -> dict[
     except (TypeError, ValueError):  # no row of two
         pass
     found: dict[int, frozenset[int] | None] = {}
+    read: dict[int, frozenset[int]] = {}  # by the id of a list of contributors, which many rows may share
     for i, row in enumerate(rows):  # one by one, to say what is wrong where
         here = f"{place}[{i}]"
         if not 2 <= len(json_reader.items(row, here)) <= most:
@@ -152,7 +155,12 @@ def _pairs(doc: object, chunks: int, ranks: int, place: str, most: int) -> dict[
         )
         if chunk * ranks + rank in found:
             raise VerificationError(f"chunk {chunk} at rank {rank} is listed twice", here)
-        found[chunk * ranks + rank] = _contributors(row[2], ranks, f"{here}[2]") if len(row) == 3 else None
+        want = None
+        if len(row) == 3:
+            want = read.get(id(row[2]))
+            if want is None:
+                want = read[id(row[2])] = _contributors(row[2], ranks, f"{here}[2]")
+        found[chunk * ranks + rank] = want
     return found
 
 
@@ -254,7 +262,8 @@ def _as_defined(task: ReplayCollective, roots: list[int], c: int, place: str) ->
         for r in row[1]:
             right.update(range(first + r, end, n))
     if name == "scan":
-        sums = all(want == frozenset(range(at % n + 1)) for at, want in task.post.items())
+        prefixes = [frozenset(range(rank + 1)) for rank in everyone]
+        sums = all(want == prefixes[at % n] for at, want in task.post.items())
     else:
         sums = all(want is None for want in task.post.values())
     return sums and left == set(before) and right == set(after)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, pairwise
 
 from synth.checker.fields import need
@@ -111,6 +112,15 @@ class ReplayMachine:
                     )
         return machine
 
+    @cached_property
+    def _limits_of(self) -> dict[LinkKey, list[tuple[int, int]]]:
+        """The limits that each link counts against, and how often a send over it counts there."""
+        limits_of: dict[LinkKey, list[tuple[int, int]]] = {}
+        for i, (members, _) in enumerate(self.limits):
+            for key, times in members.items():
+                limits_of.setdefault(key, []).append((i, times))
+        return limits_of
+
     @staticmethod
     def hops(key: LinkKey) -> list[Wire]:
         """Return the physical wires of a link."""
@@ -126,8 +136,12 @@ class ReplayMachine:
             if n > self.links[src, dst, via] * rounds:
                 room = self.links[src, dst, via] * rounds
                 raise VerificationError(f"link {src} -> {dst} carries {n} chunks, {rounds} rounds allow {room}", place)
-        for i, (members, units) in enumerate(self.limits):
-            n = sum(members[key] * load[key] for key in members.keys() & load.keys()) + ports[i]
+        against = [0] * len(self.limits)
+        for key, n in load.items():
+            for i, times in self._limits_of.get(key, ()):
+                against[i] += times * n
+        for i, (_, units) in enumerate(self.limits):
+            n = against[i] + ports[i]
             if n > units * rounds:
                 raise VerificationError(f"limit {i} carries {n} chunks, {rounds} rounds allow {units * rounds}", place)
         if self.wires:

@@ -18,6 +18,7 @@ from synth.checker.schedule.machine import ReplayMachine, count_loads, switch_se
 from synth.checker.schedule.state import HeldChunks, HeldSums
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
+from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule
 
 
@@ -36,6 +37,7 @@ class Replay:
         return Fraction(self.rounds, self.chunks)
 
 
+@collector_off()
 def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     """Replay a schedule, or its JSON document, step by step; return its C, S, R and number of sends.
 

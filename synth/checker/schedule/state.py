@@ -90,11 +90,12 @@ class HeldSums:
 
     def finish(self) -> None:
         """Raise VerificationError unless every rank holds all that it must end with."""
+        sums: dict[frozenset[int], int] = {}  # by the contributors that are wanted
         for at, want in sorted(self.task.post.items()):
             chunk, rank = divmod(at, self.task.ranks)
             bits = self.total.get(chunk, 0)
             if want is not None:
-                bits = sum(1 << r for r in want)
+                bits = sums[want] = sums.get(want) or sum(1 << r for r in want)
             held = self.value.get(at, 0)
             if held != bits:
                 wrong = (held ^ bits).bit_length() - 1
