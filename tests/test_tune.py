@@ -325,6 +325,19 @@ def test_a_point_that_does_not_divide_a_size_is_chosen_at_its_padded_time(no_lis
     assert table.losses == (0.0, 0.0)
 
 
+def test_the_library_competes_where_no_schedule_betters_it(no_list_schedules):
+    """A complete frontier leaves nothing that is better."""
+    frontier = made("ring", topology="hypercube:8", collective="allreduce")
+    plan = sound(api.tune(frontiers=[frontier], sizes=[1 << 10], protocols=["LL"]))
+    assert plan.choose("allreduce", 1 << 10).label == "recursive-doubling-rotated-LL"
+    names = []
+    for one in (frontier, replace(frontier, complete=True)):
+        inputs = tuning_inputs.CollectiveInputs("allreduce", 8, None, one.network, (one,), ())
+        names.append({row.name for row in tuning._schedules(inputs, TuningRequest(), tuning_inputs.SearchOptions())})
+    assert names[0] - names[1] == {"recursive-doubling-rotated", "halving-doubling-rotated"}
+    assert names[1] == {"S14-R14-C16", "ring", "direct", "halving-doubling", "binomial"}
+
+
 @pytest.mark.slow
 def test_a_size_is_left_to_the_library_with_both_times():
     plan = sound(api.tune(frontiers=[ALLREDUCE], sizes=[1 << 10, 1 << 30]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
     from synth.catalog.tuner.predicted_times import PredictedTimes
     from synth.catalog.tuner.tune import TunedTable, TunerCandidate
     from synth.export.request import Machine
+    from synth.model.collective import Collective
     from synth.model.time_bound import ClockBoundRow
+    from synth.model.topology import Network
     from synth.pareto.events import Listener
     from synth.view.algorithm_times import AlgorithmTime
 
@@ -92,8 +95,8 @@ def tune(
     """Choose the algorithm for each message size.
 
     Candidates are every point of the frontiers in every protocol and number of instances; ring, tree, direct and other
-    `baselines`; the algorithms in other backends' logs; and, where nothing is measured, NCCL's own ring and tree by the
-    same model.
+    `baselines`; on up to 16 ranks algorithms of the library that no other schedule betters in steps and in R/C; the
+    algorithms in other backends' logs; and, where nothing is measured, NCCL's own ring and tree by the same model.
 
     Parameters
     ----------
@@ -412,10 +415,9 @@ def _list_schedules(
 
 
 def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchOptions) -> list[NamedSchedule]:
-    """Return every point, the baselines asked for or named by measurements, and ring, tree and direct.
+    """Return every point, the baselines asked for or named by measurements, `ALWAYS`, and others of the library.
 
-    The last three are left out where the links do not carry them, or have a sketch's rules for sends, which no baseline
-    keeps.
+    Those that nobody asked for are left out where the links do not carry them. None keeps a sketch's rules for sends.
     """
     from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.cost_terms import shape
@@ -457,7 +459,32 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
             continue
         predicted = None if inputs.measured else shape(schedule)
         made.append(NamedSchedule(name.lower(), schedule, True, predicted))
+    if inputs.network.ranks <= SETTINGS.few_ranks and not all(f.complete for f in inputs.frontiers):
+        _add_library(made, inputs.network, task, search)
     return made
+
+
+def _add_library(made: list[NamedSchedule], network: Network, task: Collective, search: SearchOptions) -> None:
+    """Add the algorithms of the library that fit the machine and are better than each schedule in steps or in R/C.
+
+    A complete frontier leaves none.
+    """
+    from synth.api.algorithms import library
+    from synth.catalog.tuner.candidates import NamedSchedule
+
+    known = {*ALWAYS, *(one.name for one in made)}
+    found: list[tuple[int, Fraction, str, Schedule]] = []
+    for one in library(task.name):
+        if one.name in known or search.left == 0:
+            continue
+        try:
+            schedule = baseline(one.name, network, task)
+        except SynthError:
+            continue
+        found.append((schedule.step_count, schedule.rounds_per_chunk, one.name, schedule))
+    for steps, rate, name, schedule in sorted(found, key=lambda row: row[:3]):
+        if all(steps < other.schedule.step_count or rate < other.schedule.rounds_per_chunk for other in made):
+            made.append(NamedSchedule(name, schedule))
 
 
 def _plan(
