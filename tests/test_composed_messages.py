@@ -46,8 +46,8 @@ def schedules(machine, task, most_sends=1_000, most=None, **options):
 )
 def test_all_nics_of_a_box_are_used_in_few_steps(name, steps, most):
     machine = topology("dgx-a100*2")
-    found = schedules(machine, collective(name, 16), 10_000, enough=most)
-    assert len(found[-1].steps) <= steps and found[-1].rounds_per_chunk <= most
+    found = schedules(machine, collective(name, 16), 10_000, most=8)
+    assert min(schedule.rounds_per_chunk for schedule in found if len(schedule.steps) <= steps) <= most
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_several_roots_share_the_rails_of_a_box(machine, roots, name):
         replay.schedule(schedule)
         assert (len(schedule.steps), schedule.rounds_per_chunk) == (candidate.steps, candidate.rounds_per_chunk)
         found.append(schedule)
-    assert bound <= found[-1].rounds_per_chunk <= 2 * bound < found[0].rounds_per_chunk
+    assert bound <= found[-1].rounds_per_chunk <= 2 * bound
 
 
 def test_roots_in_one_box_alone_have_no_composed_schedules():
@@ -118,10 +118,21 @@ def test_a_rank_without_nic_sends_over_the_others():
 
 
 def test_schedules_end_with_the_first_one_that_is_enough():
-    machine, task = topology("fully-connected:3*2"), collective("alltonext", 6)
-    every = schedules(machine, task, most=3)
-    some = schedules(machine, task, enough=every[1].rounds_per_chunk)
-    assert [s.rounds_per_chunk for s in some] == [s.rounds_per_chunk for s in every[:2]]
+    machine, task = topology("rail:2x3"), collective("alltonext", 6)
+    every = [schedule.rounds_per_chunk for schedule in schedules(machine, task, most=6)]
+    some = [schedule.rounds_per_chunk for schedule in schedules(machine, task, enough=min(every))]
+    assert some == every[: every.index(min(every)) + 1] and len(some) > 1
+
+
+def test_a_number_of_steps_with_time_for_all_phases_is_tried_first():
+    machine = topology("rail:4x4")
+    bounds = []
+    for task in (collective("sendrecv", 16), collective("multi-broadcast", 16, (0, 5))):
+        bounds.append(single_cut_bound(machine.network(), task).value)
+    message = next(composed_messages(machine, collective("sendrecv", 16), most_sends=20_000))
+    roots = next(composed_roots(machine, collective("multi-broadcast", 16, (0, 5)), "broadcast", most_sends=20_000))
+    assert (message.steps, roots.steps) == (4, 8)
+    assert message.rounds_per_chunk <= 2 * bounds[0] and roots.rounds_per_chunk <= 2 * bounds[1]
 
 
 def test_the_first_rows_have_composed_messages_where_direct_sends_are_worse():

@@ -251,24 +251,24 @@ def _over_boxes_or_roots(
 ) -> Iterator[tuple[str, Schedule]]:
     """Yield (method, replayed schedule) of messages, and several roots, composed over the boxes, and of roots at once.
 
-    Those with few sends come first, but for roots on many ranks: in few steps their trees have few chunks. `known`: the
-    schedules before, to which the caller adds each. `few`: so few sends are needed that composed ones are written out.
+    Composed ones come first, until one is within twice the bound, and better ones last. `known`: the schedules before,
+    to which the caller adds each. `few`: so few sends are needed that composed ones are written out.
     """
     from synth.frontiers.superposed_roots import SINGLE, superposed_schedules
 
     messages = not task.combining and all(len(post - pre) < 2 for pre, post in zip(task.pre, task.post, strict=True))
     composed = few and _has_boxes(machine) and (messages or task.name in SINGLE) and task.name != "alltoall"
-    if composed and (task.name not in SINGLE or network.ranks <= SETTINGS.exact_ranks):
-        yield from _composed(machine, network, task, known, SETTINGS.few_sends, bound * SETTINGS.goal)
+    good = bound * SETTINGS.goal
+    if composed:
+        yield from _composed(machine, network, task, known, good)
     if network.ranks > SETTINGS.few_ranks and len(task.roots) > 1:
         yield from superposed_schedules(machine, network, task)
-    if composed:
-        enough = bound / (1 - SETTINGS.message_worth)
-        yield from _composed(machine, network, task, known, SETTINGS.max_sends, enough)
+    if composed and any(schedule.rounds_per_chunk <= good for schedule in known):  # else all were tried
+        yield from _composed(machine, network, task, known, bound / (1 - SETTINGS.message_worth))
 
 
 def _composed(
-    machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], most_sends: int, enough: Fraction
+    machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], enough: Fraction
 ) -> Iterator[tuple[str, Schedule]]:
     """Yield (method, replayed schedule) of messages, or several roots, composed over the boxes, until one has at most
     `enough` rounds per chunk.
@@ -283,7 +283,7 @@ def _composed(
         return
     one_root = SINGLE.get(task.name)
     composed = composed_messages if one_root is None else partial(composed_roots, one_root=one_root)
-    for candidate in composed(machine.live(), task, most_sends=most_sends, known=rates, enough=enough):
+    for candidate in composed(machine.live(), task, most_sends=SETTINGS.max_sends, known=rates, enough=enough):
         schedule = Schedule(network, task, candidate.chunks, candidate.make().written_out(task).steps)
         replay.schedule(schedule)
         yield candidate.construction, schedule

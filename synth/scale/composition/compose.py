@@ -97,8 +97,7 @@ def composed_messages(
     best = many if many.steady_rate() < few.steady_rate() * (1 - SETTINGS.slight) else few
     chunks = max(SETTINGS.message_chunks, ceil(SETTINGS.message_rounds / best.steady_rate()))
     sends = min(most_sends, 2 * chunks * len(messages))  # about two for each chunk of a message
-    steps = [s for s in SETTINGS.steps if s <= SETTINGS.most_message_steps]
-    yield from best.points(sends, steps, known, enough)
+    yield from best.points(sends, _step_counts(SETTINGS.first_message_steps), known, enough)
 
 
 def composed_roots(
@@ -120,8 +119,14 @@ def composed_roots(
             listed.append(replace(template, unit=unit, blocks=(unit,) * len(template.blocks)))
     composition = Composition(Resources(index), collective.name, None, listed, None)
     if listed:
-        steps = [s for s in SETTINGS.steps if s <= SETTINGS.most_message_steps]
+        steps = _step_counts(SETTINGS.first_root_steps)
         yield from composition.points(most_sends, steps, known, enough)
+
+
+def _step_counts(first: int) -> list[int]:
+    """Return the numbers of steps of composed messages, and of several roots, in the order in which they are tried."""
+    counts = [steps for steps in SETTINGS.steps if steps <= SETTINGS.most_message_steps]
+    return sorted(counts, key=lambda steps: steps != first)
 
 
 def _messages(collective: Collective) -> list[Message]:
@@ -148,6 +153,8 @@ class Composition:
         if pricer is not None:
             self.units = {unit for unit, _ in pricer.groups}
         self._begun = False  # whether a number of steps was tried
+        self._used: list[Template] = []  # templates for `_used_from` steps and more
+        self._used_from: float = inf
         self._trees: list[Template] = []  # of the last number of steps
         self._loads: dict[int, tuple[Template, np.ndarray]] = {}
         # Chunks of the collective's unit for each chunk of the templates' units.
@@ -251,14 +258,14 @@ class Composition:
     def _plain(self, steps: int) -> Solution | None:
         """Return the solution of the templates alone, without those that carry no data.
 
-        Where all of them make a large program, these are left out at other numbers of steps, too.
+        Where all of them make a large program, these are left out of those for more steps, too.
         """
-        plain = self._solved(steps, self.templates)
+        plain = self._solved(steps, self.templates if steps < self._used_from else self._used)
         if plain is None:
             return None
         used = _restricted(*plain)
         if plain[0].size(steps) > SETTINGS.many_columns:
-            self.templates = list(used[0].templates)
+            self._used, self._used_from = list(used[0].templates), min(steps, self._used_from)
         return used
 
     def _generated(self, search: CheapTrees, listed: Sequence[Template]) -> TreeColumns | None:
@@ -348,6 +355,11 @@ class Composition:
         return None if shares is None else (program, shares)
 
     def _program(self, listed: Sequence[Template]) -> PipeliningProgram:
+        new = [template for template in listed if id(template) not in self._loads]
+        loads = self.resources.loads([phase for template in new for phase in template.phases])
+        ends = np.cumsum([len(template.phases) for template in new])
+        for template, rows in zip(new, np.split(loads, ends[:-1]), strict=True) if new else ():
+            self._loads[id(template)] = template, rows
         return PipeliningProgram(listed, list(map(self._phase_loads, listed)), self.resources.capacity)
 
     def _phase_loads(self, template: Template) -> np.ndarray:

@@ -148,12 +148,15 @@ class Resources:
 
     def loads(self, phases: Sequence[Phase]) -> np.ndarray:
         """Return ``loads[phase, resource]``, the chunks that one chunk of each block takes of each resource."""
-        rows = np.zeros((len(phases), len(self.capacity)), np.int64)
-        for p, phase in enumerate(phases):
-            _, src, dst = np.array(phase.sends, np.int64).reshape(-1, 3).T
-            path, count = np.unique(self.index.find(src, dst), return_counts=True)
-            rows[p] = self.usage[path].T @ count
-        return rows
+        from scipy.sparse import csr_matrix
+
+        sends = [send for phase in phases for send in phase.sends]
+        _, src, dst = np.array(sends, np.int64).reshape(-1, 3).T
+        row = np.repeat(np.arange(len(phases)), [len(phase.sends) for phase in phases])
+        paths = self.index.find(src, dst)
+        shape = (len(phases), len(self.index.paths))
+        counts = csr_matrix((np.ones(len(row), np.int64), (row, paths)), shape=shape)
+        return csr_matrix(counts @ self.usage).toarray()
 
     def prices(self, resource_prices: np.ndarray) -> np.ndarray:
         """Return ``prices[step, source, destination]`` of a send for ``resource_prices[resource, step]``.

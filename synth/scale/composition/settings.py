@@ -14,6 +14,9 @@ class CompositionSettings:
             proportional to them.
         most_message_steps: Maximum number of steps of composed messages: schedules that are written out have too few
             chunks to gain from more.
+        first_message_steps: Number of steps of composed messages that is tried first. A chunk takes up to three, so the
+            links between boxes can carry some in half of the four steps, which makes twice the bound at most.
+        first_root_steps: The same for several roots, whose chunks take up to five steps.
         message_rounds: Rounds of such a schedule from which on more chunks gain little: rounding costs less than a
             round in most steps.
         message_chunks: Chunks of such a schedule from which on the paths over all rails of a box have several each.
@@ -36,8 +39,8 @@ class CompositionSettings:
         descent_passes: Passes over all ranks, forwards and backwards, in which a tree is improved in one turn.
         idle_price: Price of each resource in relation to that of one of average use. It keeps trees from useless
             detours over idle links.
-        many_columns: Columns of the linear program above which the templates that carried no data at fewer steps are
-            left out.
+        many_columns: Columns of the linear program above which the templates that carry no data are left out of those
+            for more steps.
         most_columns: Maximum number of columns of the linear program, which takes a few seconds then.
         ramp: Steps before and after the segment of equal steps of a long schedule, beyond the longest chain of phases.
         most_compared: Maximum number of different resources that are compared with each other.
@@ -53,6 +56,8 @@ class CompositionSettings:
 
     steps: tuple[int, ...] = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
     most_message_steps: int = 16
+    first_message_steps: int = 4
+    first_root_steps: int = 8
     message_rounds: int = 64
     message_chunks: int = 64
     most_placed: int = 12
