@@ -142,6 +142,18 @@ def test_ranges_switch_several_times_between_two_sizes_where_times_jump():
     assert len(alone.table.ranges) < len(labels)
 
 
+def test_an_algorithm_that_wins_for_a_third_of_an_octave_is_found():
+    """The dent is the fastest from 1,220,000 to 1,320,000 bytes alone: between 1 MB and 2 MB, and not at √2 MB."""
+    even = lambda size: 1e-12 * size  # noqa: E731
+    dent = lambda size: 1e-12 * size * (0.9 if 1_220_000 <= size <= 1_320_000 else 1.1)  # noqa: E731
+    candidates = []
+    for label, seconds in (("even", even), ("dent", dent)):
+        candidates.append(TunerCandidate(Algorithm(label, "nccl", None, "Simple", 1, 1), None, (), seconds))
+    found = choose_algorithms(Question("allreduce", 4, (1_000_000, 2_000_000), 1), candidates, None)
+    labels = [found.algorithms[row.order[0]].label for row in found.table.ranges]
+    assert labels == ["even", "dent", "even"]
+
+
 def test_when_the_time_is_over_sizes_between_those_of_the_question_are_left_out():
     asked: list[int] = []
 
@@ -156,7 +168,7 @@ def test_when_the_time_is_over_sizes_between_those_of_the_question_are_left_out(
     asked.clear()
     cut = choose_algorithms(question, [one], None, lambda: len(asked) > 4)
     assert len(asked) == 5 and cut.table.seconds == whole.table.seconds
-    assert cut.notes[0] == "the time limit ended the comparison between these sizes, after 0 of 19"
+    assert cut.notes[0] == "the time limit ended the comparison between these sizes, after 0 of 29"
 
 
 def test_predictions_are_exact_at_the_sizes_given_and_switch_between_them_for_more_than_the_tolerance_alone():
