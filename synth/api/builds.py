@@ -30,6 +30,7 @@ from synth.model.documents.whole_file import write
 from synth.model.plan_registration import PlanRegistration
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Plan, Table
+from synth.program.checked_lowering import too_many_ranks_for_plan
 from synth.program.overheads import NCCL, describe
 from synth.program.plan_limits import ALIGNMENT, NEWEST
 
@@ -136,6 +137,9 @@ def build(
     runtime = (runtime or ("rccl" if "xgmi" in kinds else "msccl-executor")).lower()
     if runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
+    for task in tasks if runtime == "mscclpp" else ():
+        if reason := too_many_ranks_for_plan(task):
+            raise SynthError(reason)
     form, loader, _ = RUNTIMES[runtime]
     rooted = [task.roots[0] for task in tasks if len(task.roots) == 1]
     wanted = ExportRequest(form, loader, assume_root=rooted[0] if rooted else None, plan_version=plan_version)
