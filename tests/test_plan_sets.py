@@ -33,7 +33,7 @@ from synth.model.plan_set import PlanSet
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.program import plan_limits
-from synth.program.checked_lowering import onesided, reason_against_plan
+from synth.program.checked_lowering import onesided, reason_against_plan, too_many_ranks_for_plan
 from synth.program.lowering_options import LoweringOptions
 from synth.view import plan_set as view
 
@@ -294,6 +294,22 @@ def test_of_more_ranks_than_a_block_has_channels_rows_and_columns_are_candidates
         if grid:
             assert reason_against_plan(schedules["grid"], machine.nodes) is None
             assert len(schedules["grid"].steps) == 2 + (name == "switch:9*2")
+
+
+def test_collectives_of_more_sends_than_plans_have_are_refused_before_a_search(tmp_path, monkeypatch):
+    """Every schedule of an allgather, a reduce-scatter or an alltoall on n ranks has n(n-1) sends."""
+    monkeypatch.setattr(plan_limits, "PLAN_SENDS", 11)
+    monkeypatch.setattr("synth.api.builds._planned", lambda *_: pytest.fail("searched"))
+    for name in ("allgather", "reduce-scatter", "alltoall"):
+        assert too_many_ranks_for_plan(collective(name, 3)) is None
+        reason = f"no MSCCL++ plan can hold {name} on 4 ranks: it has at least 12 sends, plans are made of at most 11"
+        with pytest.raises(SynthError, match=reason.replace("+", r"\+")):
+            synth.plans("ring:4", collective=name, output=tmp_path / name)
+    monkeypatch.setattr("synth.api.builds.PLAN_SENDS", 11)
+    with pytest.raises(SynthError, match="allreduce on 4 ranks is left to the library: NCCL's ring has at least 24"):
+        synth.plans("ring:4", collective="allreduce", output=tmp_path / "allreduce")
+    assert too_many_ranks_for_plan(collective("allreduce", 100)) is None
+    assert too_many_ranks_for_plan(collective("broadcast", 12)) is None
 
 
 def test_without_time_alltoall_has_direct_sends_among_its_candidates():

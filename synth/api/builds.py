@@ -30,8 +30,9 @@ from synth.model.documents.whole_file import write
 from synth.model.plan_registration import PlanRegistration
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Plan, Table
+from synth.program.checked_lowering import too_many_ranks_for_plan
 from synth.program.overheads import NCCL, describe
-from synth.program.plan_limits import ALIGNMENT, NEWEST
+from synth.program.plan_limits import ALIGNMENT, NEWEST, PLAN_SENDS
 
 if TYPE_CHECKING:
     from synth.export.plans.plan_export import PlanExport
@@ -136,6 +137,8 @@ def build(
     runtime = (runtime or ("rccl" if "xgmi" in kinds else "msccl-executor")).lower()
     if runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
+    for task in tasks if runtime == "mscclpp" else ():
+        _check_ranks(task)
     form, loader, _ = RUNTIMES[runtime]
     rooted = [task.roots[0] for task in tasks if len(task.roots) == 1]
     wanted = ExportRequest(form, loader, assume_root=rooted[0] if rooted else None, plan_version=plan_version)
@@ -225,6 +228,19 @@ def _cut_short(plans: Sequence[Plan]) -> list[str]:
         return []
     more = "the same command with a longer --time-limit goes on from here and may find faster schedules"
     return [f"{', '.join(cut)}: not searched to the end; {more}"]
+
+
+def _check_ranks(task: Collective) -> None:
+    """Raise SynthError for more ranks than plans are made for, or than NCCL's ring is predicted for beside them."""
+    pairs = task.ranks * (task.ranks - 1)
+    reason = too_many_ranks_for_plan(task)
+    if reason is None and task.name == "allreduce" and pairs > PLAN_SENDS:
+        reason = (
+            f"allreduce on {task.ranks} ranks is left to the library: NCCL's ring has at least {2 * pairs} sends, "
+            f"too many to compare plans with, which are made of at most {PLAN_SENDS}"
+        )
+    if reason is not None:
+        raise SynthError(reason)
 
 
 def _check_counts(name: str) -> None:

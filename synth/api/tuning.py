@@ -38,7 +38,7 @@ from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.model.tuning_plan import OURS, Plan
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import selected
-from synth.program.plan_limits import ALIGNMENT, BLOCK_CHANNELS
+from synth.program.plan_limits import ALIGNMENT, BLOCK_CHANNELS, PLAN_SENDS
 from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 
 if TYPE_CHECKING:
@@ -443,10 +443,11 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     known = baseline_summaries()
     seen = [m.label for m in inputs.measured if m.backend == OURS and m.label in known]
     kept = [*request.baselines, *seen, *LIBRARY]
-    if request.plans:
+    ranks = inputs.network.ranks
+    if request.plans and ranks * (ranks - 1) <= PLAN_SENDS:
         # each chunk of it meets few ranks, so that a plan can hold it
         kept.append("direct" if task.name == "alltoall" else "hierarchical")
-        if inputs.network.ranks > BLOCK_CHANNELS:  # no thread block has a channel to all others
+        if ranks > BLOCK_CHANNELS:  # no thread block has a channel to all others
             kept.append("grid")
     for name in dict.fromkeys((*kept, *ALWAYS)):
         if search.left == 0 and name not in kept and not few:

@@ -65,3 +65,4 @@ def _replayed(lowering: Lowering, *, emulates: bool) -> Lowering:
 lower = _replayed(two_sided.lower, emulates=True)
 onesided = _replayed(one_sided.onesided, emulates=False)
 reason_against_plan = one_sided.reason_against
+too_many_ranks_for_plan = one_sided.too_many_ranks

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from synth.errors import SynthError, UsageError
+from synth.model.collective import Collective
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule
 from synth.program import plan_limits as limits
@@ -92,6 +93,23 @@ def reason_against(schedule: Schedule, boxes: Sequence[int]) -> str | None:
                 f"{limits.BLOCK_CHANNELS}"
             )
     return None
+
+
+def too_many_ranks(collective: Collective) -> str | None:
+    """Return why every schedule of `collective` has too many sends for a plan; None where that is not known.
+
+    Each rank has to be sent what it wants and does not have; sums that end on one rank each are such copies, reversed.
+    """
+    task = collective.reversed() if collective.reversible else collective
+    if task.combining:
+        return None
+    least = sum(len(post - pre) for pre, post in zip(task.pre, task.post, strict=True))
+    if least <= limits.PLAN_SENDS:
+        return None
+    return (
+        f"no MSCCL++ plan can hold {collective.name} on {collective.ranks} ranks: it has at least {least} sends, plans "
+        f"are made of at most {limits.PLAN_SENDS}"
+    )
 
 
 def _sums_at_once(work: tuple[ChunkGroup, ...]) -> int:
