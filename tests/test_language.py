@@ -3,6 +3,7 @@
 import doctest
 import json
 import random
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -155,8 +156,12 @@ def test_torus_and_rails_are_groups():
 # unit by unit. ("to", value, rank), ("add", value, value), ("part", value, i, n).
 
 
-def interpret(task, linked, plan):
-    """Return whether a plan makes sense and makes all outputs: by sets of (unit, atom) and contributions alone."""
+OUTPUTS = -1  # the fault of a plan whose operations make sense, but not all outputs
+
+
+def fault(task, linked, plan):
+    """Return the place of the first operation of a plan that makes no sense, `OUTPUTS`, or None for a right plan: by
+    sets of (unit, atom) and contributions alone."""
     atoms = range(12)
     values = [
         (rank, {(unit, atom): frozenset([rank]) for atom in atoms})
@@ -164,7 +169,7 @@ def interpret(task, linked, plan):
         for unit in range(task.units)
         if rank in task.pre[unit]
     ]
-    for kind, first, second, *count in plan:
+    for place, (kind, first, second, *count) in enumerate(plan):
         rank, held = values[first]
         if kind == "part":
             keys, n = sorted(held), count[0]
@@ -172,14 +177,14 @@ def interpret(task, linked, plan):
             values.append((rank, {key: held[key] for key in keys[second * size : (second + 1) * size]}))
         elif kind == "to":
             if rank != second and (rank, second) not in linked:
-                return False
+                return place
             values.append((second, held))
         else:
             other, added = values[second]
             if not task.combining or (other != rank and (other, rank) not in linked):
-                return False
+                return place
             if held.keys() != added.keys() or any(held[key] & added[key] for key in held):
-                return False
+                return place
             values.append((rank, {key: held[key] | added[key] for key in held}))
     got = {}
     for rank, held in values:
@@ -189,8 +194,8 @@ def interpret(task, linked, plan):
         for rank in ranks:
             want = task.wanted(unit, rank) if task.combining else True
             if any(want not in got.get((rank, unit, atom), ()) for atom in atoms):
-                return False
-    return True
+                return OUTPUTS
+    return None
 
 
 def play(a, plan):
@@ -286,7 +291,7 @@ def disagreement(seed):
     """Return the outcome of a random program: right, wrong, or refused for a second sum; raises where looks differ."""
     topology, task, linked, plan = random_plan(seed)
     program = ChunkAlgorithm(lambda a: play(a, plan), task.name, "random")
-    right = interpret(task, linked, plan)
+    right = fault(task, linked, plan) is None
     outcomes, counts = set(), []
     for steps in ("asap", "paced"):
         try:
@@ -304,16 +309,83 @@ def disagreement(seed):
     return outcomes.pop()
 
 
-def test_random_programs_of_known_outcomes():
-    outcomes = [disagreement(seed) for seed in range(60)]
-    assert outcomes.count("right") > 20
-    assert outcomes.count("wrong") > 5
+@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 2060), marks=pytest.mark.slow)])
+def test_random_programs_of_known_outcomes(seeds):
+    outcomes = [disagreement(seed) for seed in seeds]
+    assert outcomes.count("right") > len(seeds) // 3
+    assert outcomes.count("wrong") > len(seeds) // 12
 
 
 @settings(max_examples=20)
 @given(st.integers(0, 10**9))
 def test_random_programs_agree_with_sets(seed):
     disagreement(seed)
+
+
+def mutated(plan, inputs, draw):
+    """Return a plan with one operation dropped, done twice or sent elsewhere."""
+    place, kind = draw.randrange(len(plan)), draw.choice(("drop", "double", "redirect"))
+    value, changed = inputs + place, []
+    for at, (what, first, second, *count) in enumerate(plan):
+        operands = [first, second] if what == "add" else [first]
+        if kind == "drop" and at > place:  # what used its value takes that of its first operand
+            operands = [plan[place][1] if i == value else i - (i > value) for i in operands]
+        if kind == "double" and at > place:
+            operands = [i + (i >= value) for i in operands]
+        if at == place and kind == "redirect":
+            if what == "add":
+                operands[1] = draw.randrange(value)
+            else:
+                second = draw.randrange(4 if what == "to" else count[0])
+        if at == place and kind == "drop":
+            continue
+        changed.append((what, operands[0], operands[1] if what == "add" else second, *count))
+        if at == place and kind == "double":
+            changed.append((what, value, operands[1] if what == "add" else second, *count))
+    return changed
+
+
+def written_out(plan, task):
+    """Return a plan as a program with an operation a line, from line 9 on."""
+    lines = [
+        "from synth.language import algorithm", "", "", f"@algorithm({task.name!r})", "def plan(a):", "    v = []",
+        "    for r in a.ranks:", "        v += [a.input(r).unit(u) for u in a.input(r).units]",
+    ]  # fmt: skip
+    for kind, first, second, *count in plan:
+        words = {"part": f"part({second}, {sum(count)})", "to": f"to({second})", "add": f"add(v[{second}])"}
+        lines.append(f"    v.append(v[{first}].{words[kind]})")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("seeds", [range(150), pytest.param(range(150, 1500), marks=pytest.mark.slow)])
+def test_mutants_name_the_line_or_are_right(seeds, tmp_path):
+    """One operation of a right program dropped, doubled or sent elsewhere."""
+    outcomes = Counter()
+    for seed in seeds:
+        topology, task, linked, plan = random_plan(seed)
+        inputs = sum(map(len, task.pre))
+        if not plan or fault(task, linked, plan) is not None:
+            continue
+        plan = mutated(plan, inputs, random.Random(seed))
+        if any(kind == "to" and rank >= topology.ranks for kind, _, rank, *_ in plan):
+            continue
+        place, file = fault(task, linked, plan), tmp_path / "plan.py"
+        file.write_text(written_out(plan, task))
+        try:
+            schedule = load_algorithm(str(file)).compile(topology, task, CompileOptions("asap")).schedule
+        except SynthError as error:
+            what = "outputs" if place == OUTPUTS else "line"
+            said = "are missing" if place == OUTPUTS else f"plan.py:{place + 9}: " if place is not None else None
+            if "a rank holds one sum" in str(error):  # what a schedule cannot say, of the operation or before
+                what = "second sum"
+            else:
+                assert said is not None and said in str(error), (seed, str(error))
+            outcomes[what] += 1
+            continue
+        assert place is None, seed
+        replay.schedule(schedule)
+        outcomes["right"] += 1
+    assert min(outcomes[what] for what in ("right", "outputs", "line")) >= len(seeds) // 30, outcomes
 
 
 def test_compile_prints_and_writes(tmp_path, monkeypatch, capsys):
