@@ -3,6 +3,7 @@
 import doctest
 import json
 import random
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,8 +21,8 @@ from synth.cli.root import root
 from synth.errors import SynthError, UsageError
 from synth.language import ChunkAlgorithm, Data, RankGroup, algorithm
 from synth.language.algorithm import CompileOptions
-from synth.model.collective import collective as collective_named
 from synth.program.analysis import check
+from tests.random_programs import OUTPUTS, fault, play, random_plan
 
 PROGRAMS = Path(__file__).parent / "data" / "language"
 
@@ -151,142 +152,11 @@ def test_torus_and_rails_are_groups():
     assert sizes == [[[(0, 3), (1, 4), (2, 5)], [(0, 1, 2), (3, 4, 5)]]]
 
 
-# Random programs. A plan is a list of operations on numbered values; the first values are the inputs of all ranks,
-# unit by unit. ("to", value, rank), ("add", value, value), ("part", value, i, n).
-
-
-def interpret(task, linked, plan):
-    """Return whether a plan makes sense and makes all outputs: by sets of (unit, atom) and contributions alone."""
-    atoms = range(12)
-    values = [
-        (rank, {(unit, atom): frozenset([rank]) for atom in atoms})
-        for rank in range(task.ranks)
-        for unit in range(task.units)
-        if rank in task.pre[unit]
-    ]
-    for kind, first, second, *count in plan:
-        rank, held = values[first]
-        if kind == "part":
-            keys, n = sorted(held), count[0]
-            size = len(keys) // n
-            values.append((rank, {key: held[key] for key in keys[second * size : (second + 1) * size]}))
-        elif kind == "to":
-            if rank != second and (rank, second) not in linked:
-                return False
-            values.append((second, held))
-        else:
-            other, added = values[second]
-            if not task.combining or (other != rank and (other, rank) not in linked):
-                return False
-            if held.keys() != added.keys() or any(held[key] & added[key] for key in held):
-                return False
-            values.append((rank, {key: held[key] | added[key] for key in held}))
-    got = {}
-    for rank, held in values:
-        for (unit, atom), contributions in held.items():
-            got.setdefault((rank, unit, atom), set()).add(contributions if task.combining else True)
-    for unit, ranks in enumerate(task.post):
-        for rank in ranks:
-            want = task.wanted(unit, rank) if task.combining else True
-            if any(want not in got.get((rank, unit, atom), ()) for atom in atoms):
-                return False
-    return True
-
-
-def play(a, plan):
-    """Do a plan in the language."""
-    values = []
-    for rank in a.ranks:
-        values += [a.input(rank).unit(unit) for unit in a.input(rank).units]
-    for kind, first, second, *count in plan:
-        if kind == "part":
-            values.append(values[first].part(second, count[0]))
-        elif kind == "to":
-            values.append(values[first].to(second))
-        else:
-            values.append(values[first].add(values[second]))
-
-
-def random_plan(seed):
-    """Return a collective, a machine and a plan that is often right."""
-    draw = random.Random(seed)
-    topology = synth.topology(draw.choice(("ring:4", "fully-connected:4", "line:3", "fully-connected:3", "star:4")))
-    n = topology.ranks
-    names = ("allgather", "broadcast", "alltoall", "allreduce", "reduce-scatter", "scan")
-    task = collective_named(draw.choice(names), n)
-    linked = {(route.src, route.dst) for route in topology.network().routes}
-    plan, values = [], []
-    for rank in range(n):
-        values += [(rank, unit, frozenset([rank]), ()) for unit in range(task.units) if rank in task.pre[unit]]
-
-    def do(kind, first, second, *count):
-        rank, unit, held, part = values[first]
-        plan.append((kind, first, second, *count))
-        if kind == "to":
-            values.append((second, unit, held, part))
-        elif kind == "part":
-            values.append((rank, unit, held, (*part, second, *count)))
-        else:
-            values.append((rank, unit, held | values[second][2], part))
-        return len(values) - 1
-
-    def route(first, goal):
-        distance = topology.network().reversed().distances_from([goal])
-        while values[first][0] != goal:
-            at = values[first][0]
-            nearer = [b for a, b in sorted(linked) if a == at and distance[b] == distance[at] - 1]
-            first = do("to", first, draw.choice(nearer))
-        return first
-
-    for _ in range(draw.randrange(8)):  # legal operations of any kind
-        first = draw.randrange(len(values))
-        rank, unit, held, part = values[first]
-        fitting = [
-            i for i, (other, u, contributions, q) in enumerate(values)
-            if u == unit and q == part and not contributions & held and (other == rank or (other, rank) in linked)
-        ]  # fmt: skip
-        if task.combining and fitting and draw.random() < 0.6:
-            do("add", first, draw.choice(fitting))
-        elif not part and draw.random() < 0.2:
-            do("part", first, draw.randrange(2), 2)
-        else:
-            do("to", first, draw.choice([b for a, b in sorted(linked) if a == rank]))
-    for unit, ranks in enumerate(task.post):  # what is missing, of values that are there
-        for rank in sorted(ranks):
-            want = task.wanted(unit, rank) if task.combining else None
-            candidates = [i for i, (_, u, _, part) in enumerate(values) if u == unit and not part]
-            whole = [i for i in candidates if want in (None, values[i][2])]
-            if any(values[i][0] == rank for i in whole):
-                continue
-            if whole and (want is None or draw.random() < 0.9):
-                route(draw.choice(whole), rank)
-                continue
-            total = None
-            inputs = candidates[: len(task.pre[unit])]
-            for i in [*draw.sample(candidates, min(3, len(candidates))), *inputs]:
-                held = values[i][2]
-                if not held <= want or (total is not None and held & values[total][2]):
-                    continue
-                if total is None:
-                    total = route(i, rank)
-                else:
-                    near = [i] if (values[i][0], rank) in linked or values[i][0] == rank else [route(i, rank)]
-                    total = do("add", total, near[0])
-    if plan and draw.random() < 0.3:  # one operation is spoilt
-        i = draw.randrange(len(plan))
-        kind, first, second, *_ = plan[i]
-        if kind == "to":
-            plan[i] = (kind, first, draw.randrange(n))
-        elif kind == "add":
-            plan[i] = (kind, first, draw.randrange(min(first, second) + 1))
-    return topology, task, linked, plan
-
-
 def disagreement(seed):
     """Return the outcome of a random program: right, wrong, or refused for a second sum; raises where looks differ."""
     topology, task, linked, plan = random_plan(seed)
     program = ChunkAlgorithm(lambda a: play(a, plan), task.name, "random")
-    right = interpret(task, linked, plan)
+    right = fault(task, linked, plan) is None
     outcomes, counts = set(), []
     for steps in ("asap", "paced"):
         try:
@@ -304,16 +174,83 @@ def disagreement(seed):
     return outcomes.pop()
 
 
-def test_random_programs_of_known_outcomes():
-    outcomes = [disagreement(seed) for seed in range(60)]
-    assert outcomes.count("right") > 20
-    assert outcomes.count("wrong") > 5
+@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 2060), marks=pytest.mark.slow)])
+def test_random_programs_of_known_outcomes(seeds):
+    outcomes = [disagreement(seed) for seed in seeds]
+    assert outcomes.count("right") > len(seeds) // 3
+    assert outcomes.count("wrong") > len(seeds) // 12
 
 
 @settings(max_examples=20)
 @given(st.integers(0, 10**9))
 def test_random_programs_agree_with_sets(seed):
     disagreement(seed)
+
+
+def mutated(plan, inputs, draw):
+    """Return a plan with one operation dropped, done twice or sent elsewhere."""
+    place, kind = draw.randrange(len(plan)), draw.choice(("drop", "double", "redirect"))
+    value, changed = inputs + place, []
+    for at, (what, first, second, *count) in enumerate(plan):
+        operands = [first, second] if what == "add" else [first]
+        if kind == "drop" and at > place:  # what used its value takes that of its first operand
+            operands = [plan[place][1] if i == value else i - (i > value) for i in operands]
+        if kind == "double" and at > place:
+            operands = [i + (i >= value) for i in operands]
+        if at == place and kind == "redirect":
+            if what == "add":
+                operands[1] = draw.randrange(value)
+            else:
+                second = draw.randrange(4 if what == "to" else count[0])
+        if at == place and kind == "drop":
+            continue
+        changed.append((what, operands[0], operands[1] if what == "add" else second, *count))
+        if at == place and kind == "double":
+            changed.append((what, value, operands[1] if what == "add" else second, *count))
+    return changed
+
+
+def written_out(plan, task):
+    """Return a plan as a program with an operation a line, from line 9 on."""
+    lines = [
+        "from synth.language import algorithm", "", "", f"@algorithm({task.name!r})", "def plan(a):", "    v = []",
+        "    for r in a.ranks:", "        v += [a.input(r).unit(u) for u in a.input(r).units]",
+    ]  # fmt: skip
+    for kind, first, second, *count in plan:
+        words = {"part": f"part({second}, {sum(count)})", "to": f"to({second})", "add": f"add(v[{second}])"}
+        lines.append(f"    v.append(v[{first}].{words[kind]})")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("seeds", [range(150), pytest.param(range(150, 1500), marks=pytest.mark.slow)])
+def test_mutants_name_the_line_or_are_right(seeds, tmp_path):
+    """One operation of a right program dropped, doubled or sent elsewhere."""
+    outcomes = Counter()
+    for seed in seeds:
+        topology, task, linked, plan = random_plan(seed)
+        inputs = sum(map(len, task.pre))
+        if not plan or fault(task, linked, plan) is not None:
+            continue
+        plan = mutated(plan, inputs, random.Random(seed))
+        if any(kind == "to" and rank >= topology.ranks for kind, _, rank, *_ in plan):
+            continue
+        place, file = fault(task, linked, plan), tmp_path / "plan.py"
+        file.write_text(written_out(plan, task))
+        try:
+            schedule = load_algorithm(str(file)).compile(topology, task, CompileOptions("asap")).schedule
+        except SynthError as error:
+            what = "outputs" if place == OUTPUTS else "line"
+            said = "are missing" if place == OUTPUTS else f"plan.py:{place + 9}: " if place is not None else None
+            if "a rank holds one sum" in str(error):  # what a schedule cannot say, of the operation or before
+                what = "second sum"
+            else:
+                assert said is not None and said in str(error), (seed, str(error))
+            outcomes[what] += 1
+            continue
+        assert place is None, seed
+        replay.schedule(schedule)
+        outcomes["right"] += 1
+    assert min(outcomes[what] for what in ("right", "outputs", "line")) >= len(seeds) // 30, outcomes
 
 
 def test_compile_prints_and_writes(tmp_path, monkeypatch, capsys):

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import floods
 import pytest
+import random_programs
 import randoms
 import strict_msccl
 import strict_mscclpp
@@ -37,7 +38,7 @@ from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
 from synth.runtime.reference.executor import Reference
 
-KINDS = (*COLLECTIVES, "custom")
+KINDS = (*COLLECTIVES, "custom", "program")
 TYPES = (
     ("int32", "sum"),
     ("int8", "max"),
@@ -49,8 +50,9 @@ TYPES = (
 
 
 def made(kind, seed):
-    """A verified schedule of the collective `kind`."""
-    found = randoms.schedule(seed) if kind == "custom" else floods.schedule(kind, seed)
+    """A verified schedule of the collective `kind`, or of a random program of the chunk language."""
+    others = {"custom": randoms.schedule, "program": random_programs.schedule}
+    found = others[kind](seed) if kind in others else floods.schedule(kind, seed)
     replay.schedule(found)
     return found
 

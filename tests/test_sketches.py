@@ -118,6 +118,26 @@ def test_machines_that_no_sketch_fits():
         synth.Sketch(across="rail").applied(synth.topology("ring:4"))
 
 
+@pytest.mark.parametrize("text", ["across: [0-0]", "fan: 1", "without: [0-1]"])
+def test_schedules_of_fewer_links_are_explained_on_the_whole_machine(text, tmp_path, capsys):
+    file, output = tmp_path / "s.yaml", tmp_path / "f.json"
+    file.write_text(text)
+    names = ["--topo", "rail:2x2", "--coll", "allgather", "--max-steps", "3", "-o", str(output), "--fresh"]
+    with pytest.raises(SystemExit):
+        root.main(["pareto", *names, "--sketch", str(file), "--time-limit", "20s"])
+    for machine in ([], ["--topo", "rail:2x2"]):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            root.main(["explain", str(output), "--point", "1", *machine])
+        assert end.value.code == 0
+        said = capsys.readouterr().out
+        assert "right: every rank ends with what it must" in said
+        assert ("idle links" in said) or not machine
+    with pytest.raises(SystemExit) as end:
+        root.main(["explain", str(output), "--point", "1", "--topo", "ring:4"])
+    assert end.value.code in (2, 5)
+
+
 @pytest.fixture(scope="module")
 def document(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sketch")

@@ -130,18 +130,26 @@ def distances(
 
 
 @keywords_checked
-def blame(schedule: Schedule, bound: LowerBound, *, places: Places | None = None) -> Blame | None:
+def blame(
+    schedule: Schedule, bound: LowerBound, *, topology: TopologyLike | None = None, places: Places | None = None
+) -> Blame | None:  # fmt: skip
     """Return where the rounds of a schedule go, by the certificate of a bound: needed, detours, idle links and slack.
 
     Parameters
     ----------
     schedule : a schedule.
     bound : at its number of steps, as `distance` has it, or for any number.
+    topology : the machine of the bound, on which the schedule is replayed: under a sketch its own has fewer links, or
+        rules for sends. None: its own.
     places : the source line of each send by (step, chunk, source, destination), such as `Compiled.places`.
 
     Returns
     -------
     Parts that come to the schedule's rounds exactly. None where the certificate has no prices.
+
+    Raises
+    ------
+    VerificationError where the machine does not carry the schedule, or the bound is not of it.
 
     Examples
     --------
@@ -153,7 +161,14 @@ def blame(schedule: Schedule, bound: LowerBound, *, places: Places | None = None
     True
     """
     from synth.bounds.blame import blame
+    from synth.checker.schedule import replay
 
+    network = schedule.network
+    if topology is not None and not schedule.uses_multicast:
+        network = named_topology(topology).network()
+    if network.document != schedule.network.document:
+        schedule = replace(schedule, network=network)
+        replay.schedule(schedule)
     return blame(schedule, bound, places)
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from synth.checker.certificates.cuts import BoundPrices, prices
 from synth.model.blame import Blame, IdleLink, LineParts, RoundParts
 from synth.model.documents.int_ranges import runs
 from synth.model.frontier import LowerBound
-from synth.model.schedule import Schedule, Send, problem_fingerprint
+from synth.model.schedule import Schedule, Send
 from synth.model.topology import Network
 
 # The source line of each send, by step (from 1), chunk, source and destination.
@@ -47,10 +46,7 @@ def blame(schedule: Schedule, bound: LowerBound, places: Places | None = None) -
     whose switches multicast. Raises VerificationError where the certificate is of another problem, or proves nothing.
     """
     network, task = schedule.network, schedule.collective
-    machine = network
-    if network.rules is not None and bound.certificate["problem"] != problem_fingerprint(network, task):
-        machine = replace(network, rules=None)  # a bound without rules holds under them, too
-    priced = None if schedule.uses_multicast else prices(bound.certificate, machine.document, task.document)
+    priced = None if schedule.uses_multicast else prices(bound.certificate, network.document, task.document)
     if priced is None:
         return None
     priced_schedule = _PricedSchedule(schedule, priced)

@@ -94,7 +94,7 @@ def _explain_file(file: Path, flags: dict[str, Any]) -> int:
         places = {}
         for send, place in () if found.compiled is None else found.compiled.places.items():
             places[send] = str(place).removeprefix(f"{file}: ").removeprefix(f"{file}:")
-        blame = None if distance.bound is None else api.blame(schedule, distance.bound, places=places)
+        blame = None if distance.bound is None else api.blame(schedule, distance.bound, topology=machine, places=places)
     for line in found.notes:
         note(line)
     emit(
