@@ -94,9 +94,8 @@ def test_several_roots_share_the_rails_of_a_box(machine, roots, name):
     machine = topology(machine)
     network, task = machine.network(), collective(name, machine.ranks, roots)
     bound = single_cut_bound(network, task).value
-    one_root = name.removeprefix("multi-")
     found = []
-    for candidate in composed_roots(machine, task, one_root, most_sends=6_000, enough=2 * bound):
+    for candidate in composed_roots(machine, task, most_sends=6_000, enough=2 * bound):
         schedule = replace(candidate.make().written_out(task), network=network)
         replay.schedule(schedule)
         assert (len(schedule.steps), schedule.rounds_per_chunk) == (candidate.steps, candidate.rounds_per_chunk)
@@ -106,7 +105,7 @@ def test_several_roots_share_the_rails_of_a_box(machine, roots, name):
 
 def test_roots_in_one_box_alone_have_no_composed_schedules():
     task = collective("multi-broadcast", 4, (0, 1))
-    assert not list(composed_roots(topology("ring:4"), task, "broadcast", most_sends=100))
+    assert not list(composed_roots(topology("ring:4"), task, most_sends=100))
 
 
 def test_a_rank_without_nic_sends_over_the_others():
@@ -124,13 +123,22 @@ def test_schedules_end_with_the_first_one_that_is_enough():
     assert some == every[: every.index(min(every)) + 1] and len(some) > 1
 
 
+def test_nothing_is_yielded_where_no_number_of_steps_comes_within_the_given_rate():
+    machine = topology("rail:2x3")
+    message, roots = collective("alltonext", 6), collective("multi-broadcast", 6, (0, 1))
+    for composed, task in ((composed_messages, message), (composed_roots, roots)):
+        least = min(candidate.rounds_per_chunk for candidate in composed(machine, task, most_sends=1_000))
+        assert list(composed(machine, task, most_sends=1_000, within=least))
+        assert not list(composed(machine, task, most_sends=1_000, within=least / 2))
+
+
 def test_a_number_of_steps_with_time_for_all_phases_is_tried_first():
     machine = topology("rail:4x4")
     bounds = []
     for task in (collective("sendrecv", 16), collective("multi-broadcast", 16, (0, 5))):
         bounds.append(single_cut_bound(machine.network(), task).value)
     message = next(composed_messages(machine, collective("sendrecv", 16), most_sends=20_000))
-    roots = next(composed_roots(machine, collective("multi-broadcast", 16, (0, 5)), "broadcast", most_sends=20_000))
+    roots = next(composed_roots(machine, collective("multi-broadcast", 16, (0, 5)), most_sends=20_000))
     assert (message.steps, roots.steps) == (4, 8)
     assert message.rounds_per_chunk <= 2 * bounds[0] and roots.rounds_per_chunk <= 2 * bounds[1]
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -251,27 +250,31 @@ def _over_boxes_or_roots(
 ) -> Iterator[tuple[str, Schedule]]:
     """Yield (method, replayed schedule) of messages, and several roots, composed over the boxes, and of roots at once.
 
-    Composed ones come first, until one is within twice the bound, and better ones last. `known`: the schedules before,
-    to which the caller adds each. `few`: so few sends are needed that composed ones are written out.
+    Composed ones come first where they come within twice the bound in enough steps, until one does, and others last.
+    `known`: the schedules before, to which the caller adds each. `few`: so few sends are needed that composed ones are
+    written out.
     """
     from synth.frontiers.superposed_roots import SINGLE, superposed_schedules
 
     messages = not task.combining and all(len(post - pre) < 2 for pre, post in zip(task.pre, task.post, strict=True))
     composed = few and _has_boxes(machine) and (messages or task.name in SINGLE) and task.name != "alltoall"
     good = bound * SETTINGS.goal
+    before = len(known)
     if composed:
-        yield from _composed(machine, network, task, known, good)
+        yield from _composed(machine, network, task, known, good, within=good)
+    none = len(known) == before
     if network.ranks > SETTINGS.few_ranks and len(task.roots) > 1:
         yield from superposed_schedules(machine, network, task)
-    if composed and any(schedule.rounds_per_chunk <= good for schedule in known):  # else all were tried
+    if composed and (none or any(schedule.rounds_per_chunk <= good for schedule in known)):  # else all were tried
         yield from _composed(machine, network, task, known, bound / (1 - SETTINGS.message_worth))
 
 
 def _composed(
-    machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], enough: Fraction
-) -> Iterator[tuple[str, Schedule]]:
+    machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], enough: Fraction,
+    within: Fraction | None = None,
+) -> Iterator[tuple[str, Schedule]]:  # fmt: skip
     """Yield (method, replayed schedule) of messages, or several roots, composed over the boxes, until one has at most
-    `enough` rounds per chunk.
+    `enough` rounds per chunk; none where no number of steps has at most `within`.
 
     Each has fewer than those of `known` and earlier ones with no more steps.
     """
@@ -281,9 +284,9 @@ def _composed(
     rates = [(len(schedule.steps), schedule.rounds_per_chunk) for schedule in known]
     if rates and min(rate for _, rate in rates) <= enough:
         return
-    one_root = SINGLE.get(task.name)
-    composed = composed_messages if one_root is None else partial(composed_roots, one_root=one_root)
-    for candidate in composed(machine.live(), task, most_sends=SETTINGS.max_sends, known=rates, enough=enough):
+    composed = composed_roots if task.name in SINGLE else composed_messages
+    most = SETTINGS.max_sends
+    for candidate in composed(machine.live(), task, most_sends=most, known=rates, enough=enough, within=within):
         schedule = Schedule(network, task, candidate.chunks, candidate.make().written_out(task).steps)
         replay.schedule(schedule)
         yield candidate.construction, schedule

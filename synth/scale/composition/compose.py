@@ -76,12 +76,13 @@ def composed_points(
 
 def composed_messages(
     topology: Topology, collective: Collective, *, most_sends: int, known: Sequence[Rate] = (),
-    enough: Fraction = Fraction(0),
+    enough: Fraction = Fraction(0), within: Fraction | None = None,
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of a collective whose units go from one rank to one rank each, as `composed_points`.
 
-    Nothing is yielded for other collectives. The schedules number chunks by the units of `collective`, and have fewer
-    rounds per chunk than `known` ones. The last one has at most `enough`, if one has.
+    Nothing is yielded for other collectives, and where no number of steps has at most `within` rounds per chunk. The
+    schedules number chunks by the units of `collective`, and have fewer rounds per chunk than `known` ones. The last
+    one has at most `enough`, if one has.
     """
     index = PathIndex(topology)
     boxes = boxes_of(index)
@@ -95,20 +96,22 @@ def composed_messages(
         compositions.append(Composition(resources, collective.name, None, listed, None))
     few, many = compositions
     best = many if many.steady_rate() < few.steady_rate() * (1 - SETTINGS.slight) else few
+    if within is not None and best.steady_rate() > within:
+        return
     chunks = max(SETTINGS.message_chunks, ceil(SETTINGS.message_rounds / best.steady_rate()))
     sends = min(most_sends, 2 * chunks * len(messages))  # about two for each chunk of a message
     yield from best.points(sends, _step_counts(SETTINGS.first_message_steps), known, enough)
 
 
 def composed_roots(
-    topology: Topology, collective: Collective, one_root: str, *, most_sends: int, known: Sequence[Rate] = (),
-    enough: Fraction = Fraction(0),
+    topology: Topology, collective: Collective, *, most_sends: int, known: Sequence[Rate] = (),
+    enough: Fraction = Fraction(0), within: Fraction | None = None,
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of a collective that is a broadcast, or a reduce, from each of several roots.
 
-    `one_root`: which of the two. One linear program divides links and limits between the roots. The schedules are as
-    those of `composed_messages`.
+    One linear program divides links and limits between the roots. The schedules are as those of `composed_messages`.
     """
+    one_root = collective.name.removeprefix("multi-")
     index = PathIndex(topology, flipped=one_root == "reduce")
     boxes = boxes_of(index)
     if boxes is None:
@@ -118,7 +121,7 @@ def composed_roots(
         for template in templates(boxes, one_root, root, block_groups(one_root, (), False), running=True):
             listed.append(replace(template, unit=unit, blocks=(unit,) * len(template.blocks)))
     composition = Composition(Resources(index), collective.name, None, listed, None)
-    if listed:
+    if listed and (within is None or composition.steady_rate() <= within):
         steps = _step_counts(SETTINGS.first_root_steps)
         yield from composition.points(most_sends, steps, known, enough)
 
