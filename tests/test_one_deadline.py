@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import replace
 from fractions import Fraction
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -24,8 +25,9 @@ from synth.pareto.log import Log
 from synth.pareto.queries import call_within_limit
 from synth.pareto.sweep import Sweep
 from synth.scale import frontier_points, search
+from synth.solvers import linear_program
 from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import NEVER, Budget, Deadline, current_deadline
+from synth.solvers.processes.deadline import NEVER, Budget, Deadline, TimeUp, current_deadline, time_limited
 from synth.topologies import topology
 
 MACHINE = topology("torus:3x3")
@@ -232,3 +234,21 @@ def test_seeds_of_more_steps_than_the_sweep_visits_are_kept():
     longest = max(last.schedules, key=lambda row: len(row[1].steps))[1]
     assert len(longest.steps) > first + 6 and found.points[-1].steps == len(longest.steps) and not found.complete
     api.verify(found)
+
+
+def test_a_linear_program_ends_at_the_deadline_unless_it_is_short(monkeypatch):
+    """It is the solver that stops: nothing checks the deadline while a program is solved."""
+
+    def solved():
+        random = Random(0)
+        program = linear_program.LinearProgram([1.0] * 60)
+        program.add_rows([(1.0, {j: random.random() for j in range(60)}, None) for _ in range(60)])
+        return program.solve()
+
+    whole = solved()
+    assert whole is not None
+    with time_limited(Deadline.after(0)):
+        assert solved() == whole
+        monkeypatch.setattr(linear_program, "SHORT", 0.0)
+        with pytest.raises(TimeUp):
+            solved()

@@ -14,7 +14,10 @@ from pathlib import Path
 from types import ModuleType
 
 from synth.errors import MissingDependencyError
+from synth.solvers.processes.deadline import TimeUp, current_deadline
 
+# Seconds that a program may take however late it is: small ones are short work that must be completed.
+SHORT = 1.0
 _CORE = "scipy.optimize._highspy._core"
 
 
@@ -68,9 +71,17 @@ class LinearProgram:
         self._solver.addRows(len(rows), lows, highs, len(index), starts, index, value)
 
     def solve(self) -> tuple[float, list[float], list[float]] | None:
-        """Return ``(objective, x, row duals)`` at an optimal vertex, or None without an optimum."""
+        """Return ``(objective, x, row duals)`` at an optimal vertex, or None without an optimum.
+
+        Raises TimeUp at the ambient deadline, where the program has also taken `SHORT` seconds.
+        """
+        limit = max(SHORT, current_deadline().remaining())
+        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + limit)  # of all runs together
         self._solver.run()
-        if self._solver.getModelStatus() != self._core.HighsModelStatus.kOptimal:
+        status = self._solver.getModelStatus()
+        if status == self._core.HighsModelStatus.kTimeLimit:
+            raise TimeUp
+        if status != self._core.HighsModelStatus.kOptimal:
             return None
         solution = self._solver.getSolution()
         return self._solver.getInfo().objective_function_value, list(solution.col_value), list(solution.row_dual)

@@ -132,23 +132,23 @@ def cheapest_arborescence(prices: np.ndarray, root: int) -> np.ndarray | None:
     if not np.isfinite(paid).all():
         return None
     cycle = _cycles(parent)
-    if len(np.unique(cycle)) < count:
+    on_top = cycle == np.arange(count)  # one rank of each cycle, and those on none
+    if not on_top.all():
         # each cycle becomes a node: entering it at a rank saves what the rank's parent on the cycle costs
-        _, node = np.unique(cycle, return_inverse=True)
+        node = (np.cumsum(on_top) - 1)[cycle]
         sizes = np.bincount(node)
         order, starts = np.argsort(node, kind="stable"), np.cumsum(sizes) - sizes
-        extra = (prices - paid)[np.ix_(order, order)]
-        smaller = np.minimum.reduceat(np.minimum.reduceat(extra, starts, axis=0), starts, axis=1)
-        inner = cheapest_arborescence(smaller, int(node[root]))
+        extra = prices - paid
+        rows = np.minimum.reduceat(extra[order], starts, axis=0)
+        inner = cheapest_arborescence(np.minimum.reduceat(rows[:, order], starts, axis=1), int(node[root]))
         if inner is None:
             return None
-        members = np.split(order, starts[1:])
-        for child, above in enumerate(inner.tolist()):
-            if above >= 0:
-                sources, into = members[above], members[child]
-                options = prices[np.ix_(sources, into)] - paid[into]
-                source, entry = np.unravel_index(options.argmin(), options.shape)
-                parent[into[entry]] = sources[source]
+        # of each node the cheapest edge from the node above, the first source among equal ones
+        allowed = np.where(node[:, None] == inner[node], extra, np.inf)
+        source = allowed.argmin(axis=0)
+        ranked = np.lexsort((source, allowed.min(axis=0), node))
+        entries = ranked[starts][inner >= 0]
+        parent[entries] = source[entries]
     parent[root] = -1
     return parent
 
@@ -160,5 +160,6 @@ def _cycles(parent: np.ndarray) -> np.ndarray:
     for _ in range(len(parent).bit_length()):
         least = np.minimum(least, least[ahead])
         ahead = ahead[ahead]
-    cyclic = np.isin(nodes, ahead)  # many parents up from any node lies a node of a cycle
+    cyclic = np.zeros(len(nodes), bool)
+    cyclic[ahead] = True  # many parents up from any node lies a node of a cycle
     return np.where(cyclic, least, nodes)
