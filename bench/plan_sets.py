@@ -80,7 +80,7 @@ def verdict(row: dict) -> str:
     if row["code"] == -1:
         return "stopped"
     if row["code"] != 0:
-        return f"exit {row['code']}: {row['said']}"
+        return f"exit {row['code']}: {row['said'].removeprefix('synth: error: ')}"
     served = [one for one in row["sizes"] if one["ours"]]
     if not served:
         return "left to the library"
