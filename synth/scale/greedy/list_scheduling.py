@@ -34,6 +34,24 @@ from synth.model.topology import Network
 from synth.solvers.processes.deadline import check_deadline
 
 
+class Variant(NamedTuple):
+    """One way of list scheduling.
+
+    Attributes:
+        weight: Limit on the µs that a message keeps a link, as a multiple of latency / depth: with less the messages
+            under way might not fill the link. With 0 each chunk is a message. A further message counts as much in the
+            choice of paths.
+        tapered: A message holds at most half of what is left for its route, and no chunk with less far to go than its
+            first.
+        in_turn: Of sends that may start at once those from each rank to the next one come first, then those to the one
+            after it, so that limits into a rank serve no burst. Else those of the least source come first.
+    """
+
+    weight: float
+    tapered: bool = False
+    in_turn: bool = False
+
+
 @dataclass(frozen=True)
 class ListSchedulingSettings:
     """Numbers of list scheduling.
@@ -43,19 +61,20 @@ class ListSchedulingSettings:
         most_work: Limit on sends x routes of all orders together, about half a second of search. More is done only
             for one order with each of `tree_variants` or `path_variants`.
         path_work: Times that a send counts whose path is chosen before.
-        tree_variants: Limits on the µs that a message keeps a link, as multiples of latency / depth: with less the
-            messages under way might not fill the link. With 0 each chunk is a message. A further message counts as much
-            in the choice of paths. Each is tried, the first one with the first order; `tapered` messages or not.
+        tree_variants: Each is tried, the first one with the first order.
         path_variants: The same where not all ranks want a chunk. Paths follow from what a message costs, so that none
             costs 0.
+        in_turn_gain: Least fraction by which a schedule in turn is earlier than others: the executor has another order
+            of sends that start at once, in which it may lose a part of that.
         instant: µs within which events count as simultaneous, above the rounding of sums.
     """
 
     orders: int = 16
     most_work: int = 4_000_000
     path_work: int = 6
-    tree_variants: tuple[tuple[float, bool], ...] = ((1.0, False), (8.0, False), (0.0, False))
-    path_variants: tuple[tuple[float, bool], ...] = ((1.0, False), (8.0, False), (8.0, True))
+    tree_variants: tuple[Variant, ...] = (Variant(1.0), Variant(8.0), Variant(0.0), Variant(0.0, in_turn=True))
+    path_variants: tuple[Variant, ...] = (Variant(1.0), Variant(8.0), Variant(8.0, tapered=True))
+    in_turn_gain: float = 0.02
     instant: float = 1e-9
 
 
@@ -85,8 +104,8 @@ def list_schedule(
     if not 0 < work <= SETTINGS.most_work:
         raise UsageError(f"{sends} sends on {network.name}: too many for list scheduling, or none")
     machines = []
-    for weight, tapered in SETTINGS.tree_variants if everywhere else SETTINGS.path_variants:
-        machines.append(_ChunkTimes(network, unit_bytes / chunks, depth, weight, tapered))
+    for variant in SETTINGS.tree_variants if everywhere else SETTINGS.path_variants:
+        machines.append(_ChunkTimes(network, unit_bytes / chunks, depth, variant))
     for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
         if isinf(machines[0].longest(pre, post)):
             raise UsageError(f"unit {unit} of {collective.name} cannot reach all its ranks on {network.name}")
@@ -99,21 +118,25 @@ def list_schedule(
         if not everywhere:
             paths = _paths(machine, collective, chunks, random if shuffles else None)
         runs.append(_ListRun(machine, collective, chunks, paths, random).run())
-    best = min(runs, key=lambda run: run.end)
+    best = min(runs, key=_comparable_end)
     return TimedSchedule(best.end, Schedule(network, collective, chunks, best.steps(), timed=True))
+
+
+def _comparable_end(run: _ListRun) -> float:
+    return run.end / (1 - SETTINGS.in_turn_gain) if run.machine.in_turn else run.end
 
 
 class _ChunkTimes:
     """Times in µs of one chunk: `busy[i]` on route i, `served[i]` (cap, µs) on its caps, `latency[i]` of the route.
 
-    `depth`: messages of a route that may be under way. `weight`: one of `SETTINGS.tree_variants`. `scarce`: messages
-    are so short that those under way might not fill a route. `tapered`: a message holds at most half of what is left
-    for its route, and no chunk with less far to go than its first. `together[i]`, `filling[i]`: chunks of the longest
-    message on route i, and of one of which those under way fill it.
+    `depth`: messages of a route that may be under way. `scarce`: messages are so short that those under way might not
+    fill a route. `together[i]`, `filling[i]`: chunks of the longest message on route i, and of one of which those under
+    way fill it. `order`: the routes in the order in which they take sends that may start at once.
     """
 
-    def __init__(self, network: Network, chunk_bytes: float, depth: int, weight: float, tapered: bool) -> None:
-        self.network, self.depth, self.scarce, self.tapered = network, depth, weight < 1, tapered
+    def __init__(self, network: Network, chunk_bytes: float, depth: int, variant: Variant) -> None:
+        self.network, self.depth, self.tapered, self.in_turn = network, depth, variant.tapered, variant.in_turn
+        self.scarce = variant.weight < 1
         unit_us = chunk_bytes / (1000 * float(network.unit))
         self.busy = [unit_us / route.units for route in network.routes]
         self.latency = [float(route.latency) for route in network.routes]
@@ -123,11 +146,16 @@ class _ChunkTimes:
         self.chunk_us = []
         for us, caps in zip(self.busy, self.served, strict=True):
             self.chunk_us.append(max([us, *(time for _, time in caps)]))
-        self.message_us = [weight * latency / depth for latency in self.latency]
+        self.message_us = [variant.weight * latency / depth for latency in self.latency]
         self.together, self.filling = [], []
         for us, limit, latency in zip(self.chunk_us, self.message_us, self.latency, strict=True):
             self.together.append(max(1, int(limit / us)) if us else 1)
             self.filling.append(max(1, round(latency / max(1, depth - 1) / us)) if us else 1)
+        keys = []
+        for i, route in enumerate(network.routes):
+            ahead = (route.dst - route.src) % network.ranks if variant.in_turn else 0
+            keys.append((ahead, route.src, route.dst, i))
+        self.order = [key[-1] for key in sorted(keys)]
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -298,9 +326,8 @@ class _ListRun:
     def run(self) -> _ListRun:
         """Send until every rank has what it wants."""
         routes, leaving = self.machine.network.routes, self.machine.network.out
-        order = sorted(range(len(routes)), key=lambda i: (routes[i].src, routes[i].dst, i))
         place = [0] * len(routes)
-        for k, route in enumerate(order):
+        for k, route in enumerate(self.machine.order):
             place[route] = k
         # (time, number, route, chunks that arrive); no chunks: the route is free again
         events: list[tuple[float, int, int, int]] = []
