@@ -34,7 +34,7 @@ from synth.model.topology import Network
 from synth.solvers.processes.deadline import check_deadline
 
 
-class Variant(NamedTuple):
+class ListVariant(NamedTuple):
     """One way of list scheduling.
 
     Attributes:
@@ -72,8 +72,13 @@ class ListSchedulingSettings:
     orders: int = 16
     most_work: int = 4_000_000
     path_work: int = 6
-    tree_variants: tuple[Variant, ...] = (Variant(1.0), Variant(8.0), Variant(0.0), Variant(0.0, in_turn=True))
-    path_variants: tuple[Variant, ...] = (Variant(1.0), Variant(8.0), Variant(8.0, tapered=True))
+    tree_variants: tuple[ListVariant, ...] = (
+        ListVariant(1.0),
+        ListVariant(8.0),
+        ListVariant(0.0),
+        ListVariant(0.0, in_turn=True),
+    )
+    path_variants: tuple[ListVariant, ...] = (ListVariant(1.0), ListVariant(8.0), ListVariant(8.0, tapered=True))
     in_turn_gain: float = 0.02
     instant: float = 1e-9
 
@@ -134,7 +139,7 @@ class _ChunkTimes:
     way fill it. `order`: the routes in the order in which they take sends that may start at once.
     """
 
-    def __init__(self, network: Network, chunk_bytes: float, depth: int, variant: Variant) -> None:
+    def __init__(self, network: Network, chunk_bytes: float, depth: int, variant: ListVariant) -> None:
         self.network, self.depth, self.tapered, self.in_turn = network, depth, variant.tapered, variant.in_turn
         self.scarce = variant.weight < 1
         unit_us = chunk_bytes / (1000 * float(network.unit))
