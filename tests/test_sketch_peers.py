@@ -144,6 +144,21 @@ def test_a_fan_costs_rounds_and_both_bounds_say_so():
                for step in found.frontier.points[0].schedule.steps)  # fmt: skip
 
 
+def test_a_schedule_of_one_chunk_stands_before_the_bound_is_met(monkeypatch):
+    """No other method than a solver's keeps rules: where the bound is out of reach, that is all there is."""
+    tried = []
+
+    def in_vain(state, steps, bound, _):
+        tried.append((steps, [p.steps for p in state.points]))
+        return None, "time", bound
+
+    monkeypatch.setattr("synth.pareto.close_step_count.meet_bound", in_vain)
+    found = api.sketched_frontier("rail:2x2", "alltoall", synth.Sketch("one", fan=1), max_steps=4).frontier
+    assert found.points and found.points[0].status == "best-known"
+    first = found.points[0].steps
+    assert dict(tried)[first] == [first]
+
+
 @pytest.mark.parametrize("name", ["alltoall", "reducescatter"])
 def test_subgroups_of_the_portfolio_keep_the_rules_too(name):
     network, collective = under("rail:2x3", fan=2, relay_memory=2), synth.collective(name, 6)

@@ -58,6 +58,9 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
         )
         return
     verdict, why = None, "time"
+    if state.best is None and not resumed and state.network.rules is not None:
+        # no method but the solver's keeps rules, so nothing stands before it has an answer
+        _search(state, steps, bound, state.work + SETTINGS.search_slice * state.longer, began, 1)
     if not state.out_of_time:
         verdict, why, bound = meet_bound(state, steps, bound, worked + state.point_seconds())
     if verdict is None and state.best is not None and bound.value >= state.best:
@@ -71,9 +74,8 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
     if not state.out_of_time and state.tree_search:
         _near(state, steps, bound, began)
     if not state.out_of_time:
-        _search(
-            state, steps, bound, state.work + min(SETTINGS.search_seconds * state.longer, state.point_seconds()), began
-        )
+        limit = state.work + min(SETTINGS.search_seconds * state.longer, state.point_seconds())
+        _search(state, steps, bound, limit, began, SETTINGS.search_chunks)
     reached = [p.rounds_per_chunk for p in state.points if p.steps <= steps]
     if not any(p.steps == steps and p.status == "optimal" for p in state.points):
         reason = "time" if state.out_of_time else why
@@ -122,10 +124,12 @@ def _near(state: SweepState, steps: int, bound: LowerBound, began: float) -> Non
         state.add_point(point(verdict, bound, "best-known", began))
 
 
-def _search(state: SweepState, steps: int, bound: LowerBound, work_limit: float, began: float) -> None:
+def _search(
+    state: SweepState, steps: int, bound: LowerBound, work_limit: float, began: float, most_chunks: int
+) -> None:
     """Enter schedules with ever smaller R/C, by growing C, until one is near the bound or `work` is `work_limit`."""
     ratios: dict[Fraction, tuple[int, int]] = {}
-    for chunks in range(1, min(SETTINGS.search_chunks, state.options.max_chunks or SETTINGS.search_chunks) + 1):
+    for chunks in range(1, min(most_chunks, state.options.max_chunks or most_chunks) + 1):
         least = max(steps, ceil(bound.value * chunks))
         for rounds in range(least, least + 2 + (chunks <= 2) * steps):
             if rounds <= state.options.max_rounds(steps):
