@@ -2,10 +2,12 @@
 end."""
 
 import ctypes
+import random
 import shutil
 
 import numpy as np
 import pytest
+import random_programs
 from host_runs import needs_compiler
 from host_runs import same_outputs as both
 from programs import (
@@ -24,6 +26,8 @@ from synth.errors import MissingDependencyError, SynthError, UsageError, Verific
 from synth.model.collective import collective
 from synth.model.outcome import Sat
 from synth.program.buffer_layout import Layout
+from synth.program.lowering.lower import lower
+from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime import reference_data
 from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
@@ -58,6 +62,17 @@ def test_known_algorithms(threads, in_place):
         for elements in (0, 1, 7, 1000):
             both(program, elements, in_place=in_place, threads=threads)
     both(broadcast_chain(4, 5), 11, threads=threads)
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(40), pytest.param(range(40, 1000), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_random_programs_of_the_chunk_language(seeds):
+    for seed in seeds:
+        rng = random.Random(seed)
+        options = LoweringOptions(protocol=rng.choice(("Simple", "LL", "LL128")), instances=rng.randint(1, 2))
+        program = lower(random_programs.schedule(seed), options)
+        both(program, rng.choice((1, 7, 100)), rng.choice(QUICK), threads=rng.choice((1, 2, 4)))
 
 
 def test_local_reductions_and_copies():
