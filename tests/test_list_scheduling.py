@@ -102,6 +102,13 @@ def test_ranks_send_to_the_next_one_first_where_that_is_earlier():
     assert made.microseconds < 40 and executed(made.schedule, 262144) < 40
 
 
+def test_chunks_are_chosen_by_what_a_schedule_in_turn_may_lose():
+    """Two chunks in turn are planned for 4.328 µs and run in 4.44, four take 4.34."""
+    network = api.topology(TECCL / "dgx2-x2.yaml").network()
+    made = schedule_for_size(network, collective("allgather", network.ranks), 64 * KB, 8)
+    assert executed(made, 64 * KB) < 4.35
+
+
 @pytest.mark.parametrize("name", ["reduce-scatter", "reduce", "allreduce"])
 def test_sums_are_reversals_of_copies(name):
     network = api.topology("dgx1").network()
