@@ -42,7 +42,7 @@ def chosen(topology, collective, size, cost=NO_COST):
     [
         ("full:8", "alltoall", 8 * 16, "bruck-LL"),
         ("full:8", "broadcast", 64, "binomial-LL"),
-        pytest.param("full:8", "allreduce", 64, "binomial-LL", marks=pytest.mark.slow),
+        pytest.param("full:8", "allreduce", 64, "recursive-doubling-LL", marks=pytest.mark.slow),
     ],
 )
 def test_algorithms_of_few_messages_win_at_small_sizes_where_messages_cost(topology, collective, size, few):

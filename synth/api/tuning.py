@@ -95,8 +95,9 @@ def tune(
     """Choose the algorithm for each message size.
 
     Candidates are every point of the frontiers in every protocol and number of instances; ring, tree, direct and other
-    `baselines`; on up to 16 ranks algorithms of the library that no other schedule betters in steps and in R/C; the
-    algorithms in other backends' logs; and, where nothing is measured, NCCL's own ring and tree by the same model.
+    `baselines`; on up to 16 ranks algorithms of the library that no other schedule betters in steps, in R/C and, with
+    `per_send`, in messages; the algorithms in other backends' logs; and, where nothing is measured, NCCL's own ring and
+    tree by the same model.
 
     Parameters
     ----------
@@ -461,20 +462,30 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
         predicted = None if inputs.measured else shape(schedule)
         made.append(NamedSchedule(name.lower(), schedule, True, predicted))
     if inputs.network.ranks <= SETTINGS.few_ranks and not all(f.complete for f in inputs.frontiers):
-        _add_library(made, inputs.network, task, search)
+        _add_library(made, inputs.network, task, search, bool(request.per_send))
     return made
 
 
-def _add_library(made: list[NamedSchedule], network: Network, task: Collective, search: SearchOptions) -> None:
+def _add_library(
+    made: list[NamedSchedule], network: Network, task: Collective, search: SearchOptions, costly: bool
+) -> None:
     """Add the algorithms of the library that fit the machine and are better than each schedule in steps or in R/C.
 
-    A complete frontier leaves none.
+    A complete frontier leaves none. `costly`: messages cost something, so few of them are a merit, too.
     """
     from synth.api.algorithms import library
     from synth.catalog.tuner.candidates import NamedSchedule
+    from synth.catalog.tuner.cost_terms import shape
+
+    def merits(schedule: Schedule) -> tuple[int, Fraction, int]:
+        messages = schedule.step_count + shape(schedule).messages if costly else 0
+        return schedule.step_count, schedule.rounds_per_chunk, messages
+
+    def covers(theirs: tuple, mine: tuple) -> bool:
+        return all(a <= b for a, b in zip(theirs, mine, strict=True))
 
     known = {*ALWAYS, *(one.name for one in made)}
-    found: list[tuple[int, Fraction, str, Schedule]] = []
+    found: list[tuple[tuple[int, Fraction, int], str, Schedule]] = []
     for one in library(task.name):
         if one.name in known or search.left == 0:
             continue
@@ -482,10 +493,12 @@ def _add_library(made: list[NamedSchedule], network: Network, task: Collective, 
             schedule = baseline(one.name, network, task)
         except SynthError:
             continue
-        found.append((schedule.step_count, schedule.rounds_per_chunk, one.name, schedule))
-    for steps, rate, name, schedule in sorted(found, key=lambda row: row[:3]):
-        if all(steps < other.schedule.step_count or rate < other.schedule.rounds_per_chunk for other in made):
+        found.append((merits(schedule), one.name, schedule))
+    others = [merits(one.schedule) for one in made]
+    for mine, name, schedule in sorted(found, key=lambda row: row[:2]):
+        if not any(covers(theirs, mine) for theirs in others):
             made.append(NamedSchedule(name, schedule))
+            others.append(mine)
 
 
 def _plan(
