@@ -260,7 +260,10 @@ def _check_outputs(
         bits = sum(1 << contributor for contributor in wanted)
         what = f"the sum {rank_names(bits)} of unit {unit}"
     else:
-        what, bits = f"unit {unit}", 0
+        sources = trace.collective.pre[unit]
+        # whoever writes an alltoall counts by source and destination
+        of = f" of rank {min(sources)}" if len(sources) == 1 == len(trace.collective.post[unit]) else ""
+        what, bits = f"unit {unit}{of}", 0
     nearest = _nearest(ops, trace, chunk, rank, bits)
     others = sorted({other for _, other in missing} - {rank})
     text = f"{len(missing)} of {total} outputs are missing: rank {rank} ends without {what} ({nearest})"
@@ -280,7 +283,7 @@ def _nearest(ops: Operations, trace: AlgorithmTrace, chunk: int, rank: int, bits
         away = distance[row.rank]
         if row.chunk != chunk or away is None or row.contents & ~bits:
             continue
-        rate = (-row.contents.bit_count(), away, row.rank)
+        rate = (-row.contents.bit_count(), away, bool(row.place), row.rank)  # inputs first
         if best is None or rate < best[0]:
             best = (rate, row)
     if best is None:
