@@ -169,7 +169,7 @@ def build(
 
     write(folder / PLAN, json.dumps(plan.to_json()) + "\n")
     load_plan(folder / PLAN)  # replays every schedule
-    _tell(on_event, "files of the runtime: lowered and proved")
+    tell(on_event, "files of the runtime: lowered and proved")
     tables, files, notes, registrations = _exported(plan, machine, runtime, folder, wanted, on_event)
     notes = (*assumed, *rounded, *_cut_short(plans), *notes)
     result = BuildResult(
@@ -253,7 +253,8 @@ def _check_counts(name: str) -> None:
         )
 
 
-def _tell(on_event: Listener | None, text: str) -> None:
+def tell(on_event: Listener | None, text: str) -> None:
+    """Tell the listener, if there is one, what is being done."""
     from synth.pareto.events import Event
 
     if on_event is not None:
@@ -321,7 +322,7 @@ def _planned(
     )  # fmt: skip
     _save_frontier(found, folder / "frontiers" / f"{task.name}.json")
     left = max(1.0, seconds - (time.monotonic() - began))
-    _tell(on_event, f"{task.name}: predicted times")
+    tell(on_event, f"{task.name}: predicted times")
     try:
         return tune_request(replace(request, collective=task.name, frontiers=(found,), time_limit=left), on_event)
     except SynthError as error:
@@ -487,7 +488,7 @@ def _check_files(
         size = row.program.loop_chunks * 16  # a program is the same at all sizes that it is for
         for name in row.files:
             path = folder / runtime / name
-            _tell(on_event, f"{name}: linted and run")
+            tell(on_event, f"{name}: linted and run")
             place = "in" if path.stem.endswith("-in-place") else None
             report = lint(path, runtime=runtime, collective=task, roots=roots, in_place=place)
             if not report.ok:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.api.arguments import keywords_checked
-from synth.api.builds import SETTINGS, build
+from synth.api.builds import SETTINGS, build, tell
 from synth.api.inputs import named_topology, size_in_bytes
 from synth.api.inputs import topology as changed_topology
 from synth.catalog.tuner.request import SIZES, TuningRequest
@@ -113,7 +113,8 @@ def plans(
     for place, one in enumerate(machines, 1):
         part = PlanSetPart(one.name, one.topology.ranks, key, notes=one.notes)
         before = result
-        _tell(on_event, one)
+        for note in one.notes:
+            tell(on_event, f"{one.name}: {note}")
         for name in names:
             done = _of_collective(known.get(one.name, part), name)
             if done is None or not all((folder / f"{plan.name}.json").is_file() for plan in done.plans):
@@ -240,15 +241,6 @@ def _placed(plan: PlanRegistration, machine: _Machine, name: str) -> PlanRegistr
     """
     per_node = plan.ranks_per_node if machine.hosts else 0
     return plan._replace(name=f"{machine.name}/{name}/mscclpp/{plan.name}", ranks_per_node=per_node)
-
-
-def _tell(listener: Listener | None, machine: _Machine) -> None:
-    """Say before the search which GPUs of the boxes it is for."""
-    from synth.pareto.events import Event
-
-    if listener is not None:
-        for note in machine.notes:
-            listener(Event("query", f"{machine.name}: {note}"))
 
 
 def _labelled(listener: Listener, label: str) -> Listener:

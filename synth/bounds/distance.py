@@ -67,7 +67,10 @@ class _Crowds:
                     self.origins.setdefault(dst, {dst}).update(sources)
 
     def steps(self, demand: Demand) -> int:
-        """Return the least steps of all that starts where a demand does, and of all that ends where it does."""
+        """Return the least number of steps that a fan allows for what `demand` is a part of.
+
+        That is to bring data from its sources to all that want them, and what its rank wants from where it is.
+        """
         sources, dst = demand
         pairs = ((len(sources), len(self.reached[sources])), (1, len(self.origins.get(dst, ()))))
         least = 0

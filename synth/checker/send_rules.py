@@ -3,8 +3,7 @@
 `rules` : {"boxes": [box of each rank], "ways": ["own rail", "home"], "phases": {"across" or "inside": [first, last]},
 "symmetric": [[image of each rank] or [offset, size], ...], "fixed": [[unit, src, dst, step], ...], "fan": peers of a
 rank in a step, "relay_memory": units of data}. A unit's *owner* is the one rank that holds it first, or if units are
-summed the one that wants the sum. This shares no code with what
-applies the rules in a search.
+summed the one that wants the sum. This shares no code with what applies the rules in a search.
 """
 
 from __future__ import annotations

@@ -22,14 +22,13 @@ def with_fewer_chunks(schedule: Schedule, chunks: int) -> Schedule:
     switch sends.
     """
     usage = _usage(schedule)
-    count = len(schedule.collective.pre)
+    count = schedule.collective.units
     own = np.asarray(usage.multiply(usage).sum(axis=1))
     load = np.zeros(usage.indices.max(initial=-1) + 1)
     units = np.repeat(np.arange(count), schedule.chunks)
     remaining = np.full(count, chunks)
-    cost = own.copy()
-    taken = []
-    for _ in range(chunks * len(remaining)):
+    cost, taken = own.copy(), []
+    for _ in range(chunks * count):
         chunk = int(np.argmin(cost))
         taken.append(chunk)
         row = usage[[chunk]]
@@ -42,7 +41,7 @@ def with_fewer_chunks(schedule: Schedule, chunks: int) -> Schedule:
 
 
 def _usage(schedule: Schedule) -> csr_array:
-    """Return the load of each chunk (row) on each route and limit in each step (column), in rounds."""
+    """Return the load of each chunk (row) on each route and limit that it uses in a step (column), in rounds."""
     network = schedule.network
     resources = len(network.routes) + len(network.caps)
     rows, columns, values = [], [], []
@@ -58,9 +57,9 @@ def _usage(schedule: Schedule) -> csr_array:
                 rows.append(send.chunk)
                 columns.append(place * resources + resource)
                 values.append(float(Fraction(1, units)))
-    shape = (len(schedule.collective.pre) * schedule.chunks, len(schedule.steps) * resources)
-    _, known = np.unique(columns, return_inverse=True)
-    return csr_array((values, (rows, known)), shape=(shape[0], int(known.max(initial=0)) + 1))
+    used, column = np.unique(columns, return_inverse=True)
+    shape = (schedule.collective.units * schedule.chunks, max(1, len(used)))
+    return csr_array((values, (rows, column)), shape=shape)
 
 
 def _with_chunks(schedule: Schedule, taken: list[int], chunks: int) -> Schedule:

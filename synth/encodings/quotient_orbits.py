@@ -89,7 +89,10 @@ def _least(rep: list[int]) -> list[int]:
 
 
 def _pairs(units: int, width: int, unit_moves: list[list[int]], moves: list[list[int]]) -> list[list[int]]:
-    """Return for each (u, x) the second part of its representative; the first part is the representative of u."""
+    """Return ``found[u][x]``, the y for which (representative of u, y) is the representative of the orbit of (u, x).
+
+    `unit_moves`, `moves`: the images of the units, and of x, under each generator of the symmetries.
+    """
     joint: list[list[int]] = []
     for by_unit, by_x in zip(unit_moves, moves, strict=True):
         joint.append([u * width + x for u in by_unit for x in by_x])

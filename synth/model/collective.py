@@ -142,9 +142,10 @@ class Collective:
         return Collective(name, self.ranks, self.post, self.pre, not self.combining, self.roots)
 
     def unit_permutation(self, pi: Sequence[int], onto: Collective | None = None) -> tuple[int, ...] | None:
-        """The permutation of units that goes with the rank permutation `pi`, None where pre and post do not agree.
+        """Return the image of each unit when each rank r becomes rank ``pi[r]``; None where that is no symmetry.
 
-        With `onto`: where the units are in that collective, if `pi` makes this one of it.
+        The image of a unit is one that has its sources and destinations after the renaming: a unit of this collective,
+        or with `onto` of another one. Units that are alike keep their order.
         """
         goal = onto or self
         if (goal.units, goal.combining) != (self.units, self.combining):

@@ -18,7 +18,6 @@ OWN_RAIL, HOME = "own rail", "home"
 WAYS = (OWN_RAIL, HOME)
 ACROSS, INSIDE = "across", "inside"
 LEAST = {"fan": 1, "relay_memory": 0}  # rules that are one number, and the least each may be
-NUMBERS = tuple(LEAST)
 MOST_STEPS = 1 << 14  # greatest step that a rule can name
 MOST_SYMMETRIES = 32
 MOST_FIXED = 1 << 12
@@ -104,7 +103,7 @@ class SendRules:
             doc["symmetric"] = list(map(list, self.symmetric))
         if self.fixed:
             doc["fixed"] = list(map(list, self.fixed))
-        for key in NUMBERS:
+        for key in LEAST:
             if getattr(self, key) is not None:
                 doc[key] = getattr(self, key)
         return doc

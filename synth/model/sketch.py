@@ -25,7 +25,6 @@ from synth.model.send_rules import (
     MOST_NUMBER,
     MOST_STEPS,
     MOST_SYMMETRIES,
-    NUMBERS,
     OWN_RAIL,
     WAYS,
     FixedSend,
@@ -96,8 +95,8 @@ class Sketch:
         object.__setattr__(self, "phases", _phases(self.phases))
         object.__setattr__(self, "symmetric", _symmetric(self.symmetric))
         object.__setattr__(self, "fixed", _fixed(self.fixed))
-        for key in NUMBERS:
-            least, value = LEAST[key], getattr(self, key)
+        for key, least in LEAST.items():
+            value = getattr(self, key)
             if value is not None and not (type(value) is int and least <= value <= MOST_NUMBER):
                 raise UsageError(f"{key}={value!r}: a whole number from {least}")
         if isinstance(self.across, str) and self.across != RAIL:
@@ -172,6 +171,7 @@ class Sketch:
         """Raise RuleError for a fixed send over a link, or in a step, that the other rules do not leave."""
         links = {(link.src, link.dst) for link in under.links}
         phases = {phase.links: phase for phase in map(SendPhase._make, self.phases)}
+        peers = self._peers_of_fixed()
         for i, (_, src, dst, step) in enumerate(map(FixedSend._make, self.fixed)):
             place = f"fixed[{i}]"
             if (src, dst) not in links:
@@ -179,10 +179,17 @@ class Sketch:
             phase = phases.get(under.rules.kind(src, dst)) if under.rules else None
             if phase and not phase.first <= step <= (step if phase.last is None else phase.last):
                 raise RuleError(place, f"phases do not open the link from rank {src} to rank {dst} in step {step}")
-            for end, rank in ((1, src), (2, dst)):
-                alike = [send for send in self.fixed if send[end] == rank and send[3] == step]
-                if self.fan is not None and len({tuple(send[1:3]) for send in alike}) > self.fan:
-                    raise RuleError(place, f"rank {rank} has more peers in step {step} than fan {self.fan}")
+            for end in (("out", src, step), ("in", dst, step)):
+                if self.fan is not None and len(peers[end]) > self.fan:
+                    raise RuleError(place, f"rank {end[1]} has more peers in step {step} than fan {self.fan}")
+
+    def _peers_of_fixed(self) -> dict[tuple[str, int, int], set[int]]:
+        """Return whom each ("out", rank, step) sends fixed sends to, and who sends such to each ("in", rank, step)."""
+        peers: dict[tuple[str, int, int], set[int]] = {}
+        for _, src, dst, step in map(FixedSend._make, self.fixed):
+            peers.setdefault(("out", src, step), set()).add(dst)
+            peers.setdefault(("in", dst, step), set()).add(src)
+        return peers
 
     def _check_symmetries(self, under: Topology) -> None:
         """Raise RuleError for a symmetry that the machine under the other rules has not."""

@@ -486,7 +486,7 @@ def _limit_fan(routes: Sequence[Route], caps: list[Cap], ranks: int, fan: int) -
 
 
 def _via(route: Route) -> list:
-    """The last field of a route's row: absent where the route passes no switch."""
+    """Return the last field of a route's row in a document, in a list: the switches that it passes, if any."""
     return [list(route.via)] if route.via else []
 
 

@@ -23,14 +23,14 @@ from typing import Any
 
 from synth.errors import FormatError, UsageError
 from synth.model.documents.text_file import text_of
-from synth.model.send_rules import ACROSS, INSIDE, LEAST, MOST_FIXED, MOST_STEPS, MOST_SYMMETRIES, NUMBERS, WAYS
+from synth.model.send_rules import ACROSS, INSIDE, LEAST, MOST_FIXED, MOST_STEPS, MOST_SYMMETRIES, WAYS
 from synth.model.sketch import RAIL, Pair, RuleError, Sketch
 from synth.model.topology import Topology
 from synth.topologies.file_reader import parse_yaml
 
 MAX_BYTES = 1 << 20
 MAX_PAIRS = 1 << 14
-KEYS = ("across", "inside", "without", "ways", "phases", "symmetric", "fixed", *NUMBERS)
+KEYS = ("across", "inside", "without", "ways", "phases", "symmetric", "fixed", *LEAST)
 _PAIR = re.compile(r"(\d{1,6}) ?- ?(\d{1,6})")
 _STEPS = re.compile(r"(\d{1,6})(?: ?- ?(\d{1,6})?)?")
 

@@ -88,7 +88,7 @@ class ReplayCollective:
         return task
 
     def unit(self, per_unit: int) -> ReplayCollective:
-        """Return the collective with the first of each unit's `per_unit` chunks alone."""
+        """Return the collective in which each unit is one chunk, where it has `per_unit` here."""
         size = per_unit * self.ranks
 
         def kept(at: int) -> bool:
