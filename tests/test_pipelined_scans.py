@@ -15,10 +15,9 @@ from synth.checker.schedule import replay
 from synth.encodings.prefix_planning.chunk_assembly import quick_plans
 from synth.frontiers import pipelined_scans
 from synth.frontiers.pipelined_scans import (
+    _Group,
     _group_sizes,
     _one_after_another,
-    _options,
-    _pipelined,
     _routed,
     _side_by_side,
     box_scans,
@@ -26,6 +25,7 @@ from synth.frontiers.pipelined_scans import (
     planned_scans,
 )
 from synth.model.collective import collective
+from synth.model.dead_sends import with_fewest_rounds
 from synth.model.schedule import Send, Step
 from synth.model.topology import Link, Topology
 from synth.topologies import topology
@@ -61,7 +61,7 @@ def test_every_place_of_the_hubs_makes_a_scan(sizes, make):
     ends = [*accumulate(sizes)]
     boxes = [range(end - size, end) for size, end in zip(sizes, ends, strict=True)]
     lanes = _routed(network, [make(boxes, k) for k in range(max(sizes))])
-    replay.schedule(_pipelined(network, collective("scan", network.ranks), lanes, 3))
+    replay.schedule(_Group(network, lanes).pipelined(collective("scan", network.ranks), len(lanes), 3))
 
 
 def test_one_chain_of_a_box_has_half_as_many_sends_inside_it():
@@ -206,6 +206,9 @@ def test_rounds_are_predicted(name):
     network = topology(name).network()
     task = collective("scan", network.ranks)
     lanes = _routed(network, [[[Send(0, r, r + 1, "reduce")] for r in range(network.ranks - 1)]])
-    for option in list(_options(network, lanes))[:12]:
-        made = _pipelined(network, task, lanes * option.size, option.groups)
+    group = _Group(network, lanes)
+    for option in list(group.options())[:12]:
+        made = group.pipelined(task, option.size, option.groups)
         assert (len(made.steps), made.rounds_per_chunk, made.sends) == (option.steps, option.rate, option.sends)
+        assert with_fewest_rounds(made) == made
+        assert all(list(step.sends) == sorted(step.sends) for step in made.steps)
