@@ -62,7 +62,7 @@ class ScanSettings:
     """
 
     most_sends: int = 80_000
-    goal_sends: int = 420_000
+    goal_sends: int = 320_000
     rounds: tuple[int, ...] = (1, 2, 3, 4)
     parts: tuple[int, ...] = (2, 4)
     change_sends: int = 4
