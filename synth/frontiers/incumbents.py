@@ -289,7 +289,7 @@ def _composed(
     if rates and min(rate for _, rate in rates) <= enough:
         return
     composed = composed_roots if task.name in SINGLE else composed_messages
-    most = SETTINGS.max_sends
+    most = SETTINGS.max_sends if within is None else SETTINGS.goal_sends
     for candidate in composed(machine.live(), task, most_sends=most, known=rates, enough=enough, within=within):
         schedule = Schedule(network, task, candidate.chunks, candidate.make().written_out(task).steps)
         replay.schedule(schedule)

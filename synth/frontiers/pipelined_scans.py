@@ -26,6 +26,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from heapq import heappop, heappush
 from itertools import chain
 from math import ceil, inf, isqrt
@@ -36,6 +37,7 @@ import numpy as np
 from synth.checker.schedule import replay
 from synth.errors import VerificationError
 from synth.model.collective import Collective, collective
+from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
 
@@ -138,7 +140,7 @@ def _scans(network: Network, task: Collective, ways: Sequence[list[Lane]], goal:
     `ways`: the lanes of one group, in each way to make them. Sends that name no switches take the first route between
     their ranks.
     """
-    routed = [_Group(network, lanes) for lanes in filter(None, (_routed(network, lanes) for lanes in ways))]
+    routed = [_Group(network, lanes) for lanes in map(partial(_routed, network), ways) if lanes]
     options: list[_Option] = []
     for way, group in enumerate(routed):
         if way == 0 or not goal or group.least_rate <= goal:
@@ -436,11 +438,12 @@ class _Group:
                     i = network.route_index[send.src, send.dst, send.via]
                     cells.append((k, t, i))
                     cells += [(k, t, len(network.routes) + c) for c in network.caps_of[i]]
-        used, resource = np.unique([i for _, _, i in cells], return_inverse=True)
+        lane_of, step_of, resource = np.array(cells, np.int64).reshape(-1, 3).T
+        used, place = np.unique(resource, return_inverse=True)
         resources = (*network.routes, *network.caps)
         self.units = np.array([resources[i].units for i in used.tolist()], np.int64)
         self.load = np.zeros((len(lanes), self.depth, len(used)), np.int64)
-        np.add.at(self.load, ([k for k, _, _ in cells], [t for _, t, _ in cells], resource), 1)
+        np.add.at(self.load, (lane_of, step_of, place), 1)
 
     @property
     def least_rate(self) -> Fraction:
@@ -497,6 +500,7 @@ class _Group:
         carried = before[np.minimum(steps + 1, self.depth)] - before[np.maximum(0, steps + 1 - groups)]
         return (-(-carried // units)).max(axis=1, initial=1).tolist()
 
+    @collector_off()
     def pipelined(self, task: Collective, size: int, groups: int) -> Schedule:
         """Return the schedule of groups of `size` chunks, spread over the lanes, each one step behind the one before.
 

@@ -23,7 +23,7 @@ from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 
-# Schedules of so many sends are replayed by columns first.
+# Schedules of so many sends are replayed by columns first. To import NumPy takes as long as to replay them.
 MANY_SENDS = 10_000
 
 
@@ -89,7 +89,7 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
 
 def by_columns(given: Schedule) -> Replay | None:
     """Return the replay of a schedule if it is right and has no rules; None where its document is to be replayed."""
-    from synth.checker.schedule.column_replay import sends_if_right  # NumPy takes as long to import as the replay of 10,000
+    from synth.checker.schedule.column_replay import sends_if_right  # it imports NumPy
 
     try:
         machine = _machine_of(given.network, "$.topology")
