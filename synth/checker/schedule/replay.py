@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+from weakref import finalize
 
 from synth.checker.fingerprints import problem_fingerprint, size_fingerprint, with_one_chunk
 from synth.checker.schedule.collective import ReplayCollective
@@ -20,6 +21,10 @@ from synth.errors import VerificationError
 from synth.model.documents import json_reader
 from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule
+from synth.model.topology import Network
+
+# Schedules of so many sends are replayed by columns first. To import NumPy takes as long as to replay them.
+MANY_SENDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
 
     Raises VerificationError at the first thing that is wrong; `place` is where the document stands in another one.
     """
+    if isinstance(given, Schedule) and given.sends >= MANY_SENDS and (found := by_columns(given)) is not None:
+        return found
     doc = given.document if isinstance(given, Schedule) else given
     required = {"schema", "topology", "collective", "chunks", "steps"}
     fields = json_reader.fields(doc, place, required, {"fingerprint", "timed"})
@@ -50,7 +57,10 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         raise VerificationError(f"schema is {fields['schema']!r}, expected 'synth.schedule/1'", f"{place}.schema")
     if not isinstance(fields.get("timed", False), bool):
         raise VerificationError(f"timed is {fields['timed']!r}, expected true or false", f"{place}.timed")
-    machine = _machine(fields["topology"], f"{place}.topology")
+    if isinstance(given, Schedule):
+        machine = _machine_of(given.network, f"{place}.topology")
+    else:
+        machine = _machine(fields["topology"], f"{place}.topology")
     chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 1)
     task = ReplayCollective.read(fields["collective"], chunks, machine.ranks, f"{place}.collective")
     kept = None if machine.rules is None else KeptRules(machine.rules, task, chunks, f"{place}.topology.rules")
@@ -75,6 +85,31 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     if "fingerprint" in fields:
         _check_fingerprint(fields, chunks, rounds, place)
     return Replay(chunks, len(fields["steps"]), rounds, sends)
+
+
+def by_columns(given: Schedule) -> Replay | None:
+    """Return the replay of a schedule if it is right and has no rules; None where its document is to be replayed."""
+    from synth.checker.schedule.column_replay import sends_if_right  # it imports NumPy
+
+    try:
+        machine = _machine_of(given.network, "$.topology")
+        task = ReplayCollective.read(given.collective.document, 1, machine.ranks, "$.collective")
+    except VerificationError:
+        return None
+    sends = sends_if_right(given, machine, task) if machine.rules is None else None
+    return None if sends is None else Replay(given.chunks, len(given.steps), given.rounds, sends)
+
+
+_machines: dict[int, ReplayMachine] = {}  # by the id of each network that is there
+
+
+def _machine_of(network: Network, place: str) -> ReplayMachine:
+    """Return the machine of a network's document, which is read once. Raises VerificationError."""
+    machine = _machines.get(id(network))
+    if machine is None:
+        machine = _machines[id(network)] = _machine(network.document, place)
+        finalize(network, _machines.pop, id(network), None).atexit = False
+    return machine
 
 
 def problem(topology: object, collective: object, place: str = "$") -> None:
