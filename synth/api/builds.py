@@ -168,7 +168,7 @@ def build(
     from synth.api.plan_export import load_plan
 
     write(folder / PLAN, json.dumps(plan.to_json()) + "\n")
-    load_plan(folder / PLAN)  # replays every schedule
+    plan = load_plan(folder / PLAN)  # replays every schedule; the report reads the same, so bounds are found once
     tell(on_event, "files of the runtime: lowered and proved")
     tables, files, notes, registrations = _exported(plan, machine, runtime, folder, wanted, on_event)
     notes = (*assumed, *rounded, *_cut_short(plans), *notes)
@@ -479,7 +479,7 @@ def _check_files(
     folder: Path, done: PlanExport, runtime: str, machine: Topology, on_event: Listener | None
 ) -> None:  # fmt: skip
     """Lint each program file, and run it on the reference executor with 16 bytes a chunk. Raises VerificationError."""
-    from synth.api.programs import lint
+    from synth.api.programs import lint, load_program
     from synth.api.running import run
 
     for row in done.served:
@@ -490,11 +490,12 @@ def _check_files(
             path = folder / runtime / name
             tell(on_event, f"{name}: linted and run")
             place = "in" if path.stem.endswith("-in-place") else None
-            report = lint(path, runtime=runtime, collective=task, roots=roots, in_place=place)
+            program = load_program(path, collective=task, runtime=runtime)
+            report = lint(program, runtime=runtime, collective=task, roots=roots, in_place=place)
             if not report.ok:
                 raise VerificationError(f"{path}: {report.errors[0]}")
             run(
-                path, size=size, topology=machine, collective=task, roots=roots, runtime=runtime,
+                program, size=size, topology=machine, collective=task, roots=roots, runtime=runtime,
                 in_place=place == "in", bound=False,
             )  # fmt: skip
 
