@@ -30,9 +30,10 @@ from synth.model.documents.whole_file import write
 from synth.model.plan_registration import PlanRegistration
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Plan, Table
+from synth.program import plan_limits
 from synth.program.checked_lowering import too_many_ranks_for_plan
 from synth.program.overheads import NCCL, describe
-from synth.program.plan_limits import ALIGNMENT, NEWEST, PLAN_SENDS
+from synth.program.plan_limits import ALIGNMENT, NEWEST
 
 if TYPE_CHECKING:
     from synth.export.plans.plan_export import PlanExport
@@ -232,12 +233,12 @@ def _cut_short(plans: Sequence[Plan]) -> list[str]:
 
 def _check_ranks(task: Collective) -> None:
     """Raise SynthError for more ranks than plans are made for, or than NCCL's ring is predicted for beside them."""
-    pairs = task.ranks * (task.ranks - 1)
     reason = too_many_ranks_for_plan(task)
-    if reason is None and task.name == "allreduce" and pairs > PLAN_SENDS:
+    if reason is None and task.name == "allreduce" and not plan_limits.holds_all_pairs(task.ranks):
+        sends = 2 * task.ranks * (task.ranks - 1)
         reason = (
-            f"allreduce on {task.ranks} ranks is left to the library: NCCL's ring has at least {2 * pairs} sends, "
-            f"too many to compare plans with, which are made of at most {PLAN_SENDS}"
+            f"allreduce on {task.ranks} ranks is left to the library: NCCL's ring has at least {sends} sends, "
+            f"too many to compare plans with, which are made of at most {plan_limits.PLAN_SENDS}"
         )
     if reason is not None:
         raise SynthError(reason)

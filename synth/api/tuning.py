@@ -38,7 +38,7 @@ from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.model.tuning_plan import OURS, Plan
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import selected
-from synth.program.plan_limits import ALIGNMENT, BLOCK_CHANNELS, PLAN_SENDS
+from synth.program.plan_limits import ALIGNMENT, BLOCK_CHANNELS, holds_all_pairs
 from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 
 if TYPE_CHECKING:
@@ -445,7 +445,7 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     seen = [m.label for m in inputs.measured if m.backend == OURS and m.label in known]
     kept = [*request.baselines, *seen, *LIBRARY]
     ranks = inputs.network.ranks
-    if request.plans and ranks * (ranks - 1) <= PLAN_SENDS:
+    if request.plans and holds_all_pairs(ranks):
         # each chunk of it meets few ranks, so that a plan can hold it
         kept.append("direct" if task.name == "alltoall" else "hierarchical")
         if ranks > BLOCK_CHANNELS:  # no thread block has a channel to all others
