@@ -60,7 +60,7 @@ class ScanSettings:
         change_sends: Sends for which a step along the chain to a rank that holds its prefix counts: two with which the
             ranks change their values, and two with which they change them back.
         growth: The first schedules of a kind have this many times the chunks of the one before.
-        worth: A schedule with more steps is offered only if R/C falls by this fraction.
+        worth: A schedule with more steps is offered only if R/C falls by this fraction, or to the goal.
     """
 
     most_sends: int = 80_000
@@ -149,9 +149,11 @@ def _scans(network: Network, task: Collective, ways: Sequence[list[Lane]], goal:
         found = [(way, group.within(goal)) for way, group in enumerate(routed)]
         good = [option._replace(way=way) for way, option in found if option is not None]
         options += sorted(good, key=lambda option: option.sends)[:1]
-    chosen: list[_Option] = []
-    for option in sorted(options):
-        if not chosen or option.rate <= chosen[-1].rate * (1 - SETTINGS.worth):
+    options.sort()
+    chosen = options[:1]
+    for option in options[1:]:
+        worth = 0 if option.rate <= goal < chosen[-1].rate else SETTINGS.worth
+        if option.rate <= chosen[-1].rate * (1 - worth):
             chosen.append(option)
     for option in _in_offered_order(chosen, goal):
         schedule = routed[option.way].pipelined(task, option.size, option.groups)
