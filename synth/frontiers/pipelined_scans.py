@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synth.checker.schedule import replay
+from synth.checker.schedule import column_replay
 from synth.errors import VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.gc_pause import collector_off
@@ -116,7 +116,7 @@ def planned_scans(network: Network, task: Collective, plan: Schedule, goal: Frac
     if task != collective("scan", network.ranks):
         return
     try:
-        replay.schedule(plan)
+        column_replay.schedule(plan)
     except VerificationError:
         return
     yield from _scans(network, task, [[[list(step.sends) for step in plan.steps]]], goal)
@@ -157,7 +157,7 @@ def _scans(network: Network, task: Collective, ways: Sequence[list[Lane]], goal:
             chosen.append(option)
     for option in _in_offered_order(chosen, goal):
         schedule = routed[option.way].pipelined(task, option.size, option.groups)
-        replay.schedule(schedule)
+        column_replay.schedule(schedule)
         yield schedule
 
 
