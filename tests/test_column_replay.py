@@ -70,7 +70,7 @@ def test_it_accepts_what_the_replay_of_the_document_accepts(word, monkeypatch):
         schedule = randoms.schedule(seed)
         for case in (schedule, *(changed(schedule, rng) for _ in range(8))):
             wanted = by_document(case)
-            assert replay.by_columns(case) == wanted, case.steps
+            assert column_replay.by_columns(case) == wanted, case.steps
             seen[wanted is not None, case.collective.combining] += 1
     assert len(seen) == 4 and min(seen.values()) > 100, seen
 
@@ -78,12 +78,12 @@ def test_it_accepts_what_the_replay_of_the_document_accepts(word, monkeypatch):
 def test_many_ranks_and_chunks():
     network = topology("ring:70").network()
     schedule = max(chain_scans(network, collective("scan", 70)), key=lambda schedule: schedule.sends)
-    assert schedule.sends > replay.MANY_SENDS
-    assert replay.schedule(schedule) == replay.schedule(schedule.document)
+    assert schedule.sends > column_replay.MANY_SENDS
+    assert column_replay.schedule(schedule) == replay.schedule(schedule.document)
     rng = Random(0)
     for _ in range(6):
         case = changed(schedule, rng)
-        assert replay.by_columns(case) == by_document(case)
+        assert column_replay.by_columns(case) == by_document(case)
 
 
 def test_a_wrong_schedule_of_many_sends_is_blamed_where_it_is_wrong():
@@ -93,19 +93,19 @@ def test_a_wrong_schedule_of_many_sends_is_blamed_where_it_is_wrong():
     wrong = schedule.steps[7]._replace(sends=(*schedule.steps[7].sends, first))
     steps = (*schedule.steps[:7], wrong._replace(rounds=9), *schedule.steps[8:])
     with pytest.raises(VerificationError, match=r"steps\[\d+\]"):
-        replay.schedule(replace(schedule, steps=steps))
+        column_replay.schedule(replace(schedule, steps=steps))
 
 
 def test_sends_of_switches_are_left_to_the_document():
     schedule = multicast_schedules.random_schedule(Random(1), 4)
-    assert by_document(schedule) is not None and replay.by_columns(schedule) is None
+    assert by_document(schedule) is not None and column_replay.by_columns(schedule) is None
 
 
 def test_what_is_no_send_is_not_accepted():
     schedule = randoms.schedule(1)
     for row in ((0, 0, 1, "copy"), [0, 0, 1, "copy", ()], Send(0, 0, 1, "copy", ["s0"])):
         steps = (Step(9, (row,)), *schedule.steps)
-        assert replay.by_columns(replace(schedule, steps=steps)) is None
+        assert column_replay.by_columns(replace(schedule, steps=steps)) is None
 
 
 def test_the_machine_of_a_network_is_read_once_and_no_longer_than_the_network_is_there():

@@ -16,7 +16,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from synth.bounds import steps
-from synth.checker.schedule import replay
 from synth.errors import SynthError, UndecidedError
 from synth.frontiers.direct_sends import direct_schedule
 from synth.frontiers.settings import SETTINGS
@@ -282,6 +281,7 @@ def _composed(
 
     Each has fewer than those of `known` and earlier ones with no more steps.
     """
+    from synth.checker.schedule import column_replay
     from synth.frontiers.superposed_roots import SINGLE
     from synth.scale.composition.compose import composed_messages, composed_roots
 
@@ -292,7 +292,7 @@ def _composed(
     most = SETTINGS.max_sends if within is None else SETTINGS.goal_sends
     for candidate in composed(machine.live(), task, most_sends=most, known=rates, enough=enough, within=within):
         schedule = Schedule(network, task, candidate.chunks, candidate.make().written_out(task).steps)
-        replay.schedule(schedule)
+        column_replay.schedule(schedule)
         yield candidate.construction, schedule
 
 

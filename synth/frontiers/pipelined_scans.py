@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synth.checker.schedule import replay
+from synth.checker.schedule import column_replay
 from synth.errors import VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.gc_pause import collector_off
@@ -60,7 +60,7 @@ class ScanSettings:
         change_sends: Sends for which a step along the chain to a rank that holds its prefix counts: two with which the
             ranks change their values, and two with which they change them back.
         growth: The first schedules of a kind have this many times the chunks of the one before.
-        worth: A schedule with more steps is offered only if R/C falls by this fraction.
+        worth: A schedule with more steps is offered only if R/C falls by this fraction, or to the goal.
     """
 
     most_sends: int = 80_000
@@ -116,7 +116,7 @@ def planned_scans(network: Network, task: Collective, plan: Schedule, goal: Frac
     if task != collective("scan", network.ranks):
         return
     try:
-        replay.schedule(plan)
+        column_replay.schedule(plan)
     except VerificationError:
         return
     yield from _scans(network, task, [[[list(step.sends) for step in plan.steps]]], goal)
@@ -149,13 +149,15 @@ def _scans(network: Network, task: Collective, ways: Sequence[list[Lane]], goal:
         found = [(way, group.within(goal)) for way, group in enumerate(routed)]
         good = [option._replace(way=way) for way, option in found if option is not None]
         options += sorted(good, key=lambda option: option.sends)[:1]
-    chosen: list[_Option] = []
-    for option in sorted(options):
-        if not chosen or option.rate <= chosen[-1].rate * (1 - SETTINGS.worth):
+    options.sort()
+    chosen = options[:1]
+    for option in options[1:]:
+        worth = 0 if option.rate <= goal < chosen[-1].rate else SETTINGS.worth
+        if option.rate <= chosen[-1].rate * (1 - worth):
             chosen.append(option)
     for option in _in_offered_order(chosen, goal):
         schedule = routed[option.way].pipelined(task, option.size, option.groups)
-        replay.schedule(schedule)
+        column_replay.schedule(schedule)
         yield schedule
 
 

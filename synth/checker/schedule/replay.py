@@ -23,9 +23,6 @@ from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 
-# Schedules of so many sends are replayed by columns first. To import NumPy takes as long as to replay them.
-MANY_SENDS = 10_000
-
 
 @dataclass(frozen=True)
 class Replay:
@@ -48,8 +45,6 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
 
     Raises VerificationError at the first thing that is wrong; `place` is where the document stands in another one.
     """
-    if isinstance(given, Schedule) and given.sends >= MANY_SENDS and (found := by_columns(given)) is not None:
-        return found
     doc = given.document if isinstance(given, Schedule) else given
     required = {"schema", "topology", "collective", "chunks", "steps"}
     fields = json_reader.fields(doc, place, required, {"fingerprint", "timed"})
@@ -58,7 +53,7 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     if not isinstance(fields.get("timed", False), bool):
         raise VerificationError(f"timed is {fields['timed']!r}, expected true or false", f"{place}.timed")
     if isinstance(given, Schedule):
-        machine = _machine_of(given.network, f"{place}.topology")
+        machine = machine_of(given.network, f"{place}.topology")
     else:
         machine = _machine(fields["topology"], f"{place}.topology")
     chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 1)
@@ -87,23 +82,10 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     return Replay(chunks, len(fields["steps"]), rounds, sends)
 
 
-def by_columns(given: Schedule) -> Replay | None:
-    """Return the replay of a schedule if it is right and has no rules; None where its document is to be replayed."""
-    from synth.checker.schedule.column_replay import sends_if_right  # it imports NumPy
-
-    try:
-        machine = _machine_of(given.network, "$.topology")
-        task = ReplayCollective.read(given.collective.document, 1, machine.ranks, "$.collective")
-    except VerificationError:
-        return None
-    sends = sends_if_right(given, machine, task) if machine.rules is None else None
-    return None if sends is None else Replay(given.chunks, len(given.steps), given.rounds, sends)
-
-
 _machines: dict[int, ReplayMachine] = {}  # by the id of each network that is there
 
 
-def _machine_of(network: Network, place: str) -> ReplayMachine:
+def machine_of(network: Network, place: str) -> ReplayMachine:
     """Return the machine of a network's document, which is read once. Raises VerificationError."""
     machine = _machines.get(id(network))
     if machine is None:
