@@ -239,7 +239,7 @@ def _gpu(
     shift = input_size if overlap is None else overlap  # in place, the cells of both buffers have the same numbers
     length = [0] * len(ends)
     accesses: list[Access] = []
-    awaited = {draft.after for draft in drafts if draft.after is not None}
+    targets = {draft.after for draft in drafts if draft.after is not None}
 
     def cells(place: Place | None, count: int) -> range:
         if place is None:
@@ -265,7 +265,7 @@ def _gpu(
         both = (*reads, *writes) if draft.code == "re" else reads
         if draft.after is not None:
             both = (*both, _SENT - draft.after)
-        if draft.sent in awaited:
+        if draft.sent in targets:
             writes = (_SENT - draft.sent,)
         accesses.append(Access(draft.block, length[draft.block], both, writes))
         length[draft.block] += 1
