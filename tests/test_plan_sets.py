@@ -334,4 +334,4 @@ def test_without_time_alltoall_has_direct_sends_among_its_candidates():
     for plans in (False, True):
         request = TuningRequest(machine, "alltoall", plans=plans)
         names = [one.name for one in tuning._schedules(inputs, request, over)]
-        assert ("direct" in names) == plans
+        assert "direct" in names

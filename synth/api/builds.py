@@ -217,18 +217,20 @@ def _plan_size(parts: int, size: int) -> int:
 
 
 def _cut_short(plans: Sequence[Plan]) -> list[str]:
-    """Return a sentence on the collectives whose search the time limit of the build ended, if there are any."""
-    from synth.api.tuning import NOT_COMPLETE
+    """Return a sentence on the collectives whose search the time limit of the build ended, and those on what was not
+    run, if there are any."""
+    from synth.api.tuning import NOT_COMPLETE, SYNCHRONOUS
     from synth.api.tuning_inputs import SearchOptions
 
-    cut = []
+    cut, said = [], []
     for plan in plans:
+        said += [f"{table.collective}: {note}" for table in plan.tables for note in plan.notes if SYNCHRONOUS in note]
         if any(note.startswith((SearchOptions.limit, NOT_COMPLETE)) for note in plan.notes):
             cut += [table.collective for table in plan.tables]
     if not cut:
-        return []
+        return said
     more = "the same command with a longer --time-limit goes on from here and may find faster schedules"
-    return [f"{', '.join(cut)}: not searched to the end; {more}"]
+    return [*said, f"{', '.join(cut)}: not searched to the end; {more}"]
 
 
 def _check_ranks(task: Collective) -> None:

@@ -58,6 +58,7 @@ ALWAYS = (
 )  # fmt: skip
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
 NOT_COMPLETE = "the frontier is not complete: its open intervals may hold better points"
+SYNCHRONOUS = "predicted by synchronous steps"
 REFERENCE_PROTOCOLS = (
     "the reference executor's times of protocols follow from NCCL's constants: a choice between protocols by them is "
     "no evidence for a GPU"
@@ -347,15 +348,18 @@ def _answer(
     inputs: CollectiveInputs, facts: Machine | None, several: bool, request: TuningRequest, search: SearchOptions
 ) -> tuple[TunedTable, TimeModel | None, tuple[Measurement, ...]]:  # fmt: skip
     from synth.catalog.tuner import tune
+    from synth.catalog.tuner.predicted_times import Prediction
 
     offers = _offers(inputs, request, f"{inputs.name}-" if several else "", facts, search)
     ranks = inputs.ranks or offers.measured[0].ranks
     question = tune.Question(inputs.name, ranks, request.sizes, request.element, request.tolerance, inputs.root)
     answer = tune.choose_algorithms(question, offers.candidates, offers.model, lambda: search.left == 0)
     notes = (*inputs.notes, *offers.notes, *answer.notes)
-    if offers.times and offers.times.not_run:
-        schedules = {variant.schedule for variant in offers.times.not_run}
-        notes += (f"{counted(len(schedules), 'schedule')} too long or too late to run, predicted by synchronous steps",)
+    if offers.times and (late := offers.times.not_run):
+        timed = [(one.algorithm.label, one.predicted) for one in offers.candidates]
+        labels = [label for label, time in timed if isinstance(time, Prediction) and time.variant in late]
+        more = f" and {len(labels) - 4} more" if len(labels) > 4 else ""
+        notes += (f"{SYNCHRONOUS} (too long or too late to run): {', '.join(labels[:4])}{more}",)
     return answer._replace(notes=notes), offers.model, offers.measured
 
 
@@ -426,7 +430,7 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     points = [*(p.schedule for f in inputs.frontiers for p in f.points), *inputs.dividing]
     # Under a time limit the times of the points are predicted first, as long as there is time.
     timed = not inputs.measured and search.end is not None
-    few = request.plans and inputs.network is not None and inputs.network.ranks <= SETTINGS.few_ranks
+    few = inputs.network is not None and inputs.network.ranks <= SETTINGS.few_ranks
     made = []
     for schedule in points:
         predicted = shape(schedule) if timed and (search.left or few) else None

@@ -44,8 +44,8 @@ class TuningInputSettings:
         flows_add: Fraction that flow methods add, about, to the time of a frontier.
         tree_ranks: Maximum number of ranks for which spanning trees are packed: within a second or two.
         worth: Least fraction by which a schedule of more chunks lowers the rounds per chunk.
-        few_ranks: Maximum number of ranks for which all points and baselines are candidates for MSCCL++ plans though
-            the time is over: their steps are counted in milliseconds.
+        few_ranks: Maximum number of ranks for which all points and baselines are candidates though the time is over:
+            their steps are counted in milliseconds.
         after: Time of a frontier's baselines and predictions, about, over the time to write it out.
     """
 

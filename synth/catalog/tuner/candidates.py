@@ -121,7 +121,7 @@ def nccl_candidates(
     for protocol in protocols:
         label = f"{prefix}nccl-{name}" + ("" if protocol == "Simple" else f"-{protocol}")
         options = (("algorithm", name), ("protocol", protocol.lower()))
-        predicted = times.add(Variant(schedule, shape, protocol))
+        predicted = times.add(Variant(schedule, shape, protocol), compared=True)
         algorithm = Algorithm(label, "nccl", None, protocol, 1, 1, options)
         result.append(TunerCandidate(algorithm, shape, (), predicted, predicted.jumps))
     return result
@@ -146,12 +146,15 @@ def _without_ll128(schedules: Sequence[NamedSchedule], machine: Machine | None) 
 
 
 def _distinct(schedules: Sequence[NamedSchedule]) -> list[NamedSchedule]:
-    """Return the schedules without repetitions: the first of those with the same sends."""
+    """Return the schedules without repetitions: the first of those with the same sends, always if one of them is."""
     result: list[NamedSchedule] = []
     for named in schedules:
         sends = (named.schedule.chunks, named.schedule.steps)
-        if not any((other.schedule.chunks, other.schedule.steps) == sends for other in result):
+        alike = [k for k, one in enumerate(result) if (one.schedule.chunks, one.schedule.steps) == sends]
+        if not alike:
             result.append(named)
+        elif named.always:
+            result[alike[0]] = result[alike[0]]._replace(always=True)
     return result
 
 
