@@ -19,6 +19,9 @@ COLUMNS = (
 def report(found: PlanSet) -> Report:
     """Return the table, and a sentence for each range of sizes that is left to the library, with both times."""
     rows, sentences = [], []
+    shared = [note for note in found.parts[0].notes if len(found.parts) > 1] if found.parts else []
+    for part in found.parts[1:]:
+        shared = [note for note in shared if note in part.notes]
     for part in found.parts:
         for name, reason in part.refused:
             sentences.append(f"{part.name}, {name}: no plans: {reason}")
@@ -27,7 +30,8 @@ def report(found: PlanSet) -> Report:
             for algorithm, run in groupby(table.rows, lambda row: row.algorithm):
                 if not algorithm:
                     sentences.append(f"{part.name}, {table.collective}: {left_sentence(list(run))}")
-        sentences += [f"{part.name}: {note}" for note in part.notes]
+        sentences += [f"{part.name}: {note}" for note in part.notes if note not in shared]
+    sentences += shared
     sentences.append("x NCCL: how many times faster than NCCL's ring and tree, predicted by one clock, not measured")
     title = f"MSCCL++ {found.version} plans for {found.machine}"
     return Report(title, COLUMNS, tuple(rows), tuple(sentences))
