@@ -102,7 +102,7 @@ def test_a_job_gets_the_plans_for_its_ranks_and_boxes(made, monkeypatch):
 
 
 def test_the_commands_of_the_page_start_as_many_ranks_a_host_as_the_plans_are_for(made):
-    """Those for two boxes of 3 started 6 ranks in one, for which no plan was loaded."""
+    """For two boxes of 3 they started 6 ranks in one, for which no plan was loaded."""
     for part, torchrun, mpirun in (
         ("switch-3", "torchrun --nproc-per-node 3 train.py", "mpirun -np 3 ./run.sh"),
         ("switch-3x2", "torchrun --nnodes 2 --nproc-per-node 3 ", "mpirun -np 6 --map-by ppr:3:node ./run.sh"),
