@@ -17,6 +17,8 @@ from synth.cli.build import RUNTIMES
 from synth.cli.root import root
 from synth.errors import SynthError, UsageError
 from synth.export import program_reader
+from synth.export.job_files import JobShape, readme, run_script
+from synth.export.request import Machine
 from synth.model.time_bound import TimeBound
 from synth.model.topology import Topology
 from synth.scale import clock_bound
@@ -105,6 +107,25 @@ def test_the_folder_has_what_a_job_needs(built):
     page = (built[1] / "README.txt").read_text()
     assert "torchrun" in page and "all_gather_perf" in page
     assert json.loads((built[1] / "build.json").read_text())["schema"] == "synth.build/1"
+
+
+def test_several_boxes_are_started_box_by_box():
+    """A box above 16 GPUs is several hosts, and how many is not known; neither is it where boxes differ."""
+    several = "--nnodes 2 --nproc-per-node 3 --rdzv-backend c10d --rdzv-endpoint HOST:29400 train.py"
+    unknown = "--nnodes HOSTS --nproc-per-node RANKS_PER_HOST --rdzv-backend c10d --rdzv-endpoint HOST:29400 train.py"
+    for nodes, torchrun, mpirun in (
+        ((0,) * 3, "--nproc-per-node 3 train.py", "mpirun -np 3"),
+        ((0,) * 3 + (1,) * 3, several, "mpirun -np 6 --map-by ppr:3:node"),
+        ((0,) * 18, unknown, "mpirun -np 18"),
+        ((0, 0, 1), unknown, "mpirun -np 3"),
+    ):
+        job = JobShape.of(Machine(nodes=nodes))
+        assert (job.torchrun, job.mpirun) == (f"torchrun {torchrun}", mpirun)
+    boxes = JobShape.of(Machine.of(synth.topology("mi250*2")))
+    assert boxes == JobShape(32, 16, amd=True)
+    script = run_script("mscclpp", "mscclpp", ["01.json"], boxes)
+    assert "--nnodes 2 --nproc-per-node 16 " in script and ":-librccl.so.1}" in script
+    assert "--nnodes 2 --nproc-per-node 16 " in readme("title", "msccl-executor", boxes, ["allreduce"], "", (1, 2))
 
 
 @pytest.mark.parametrize("runtime", builds.TUNERS)

@@ -72,6 +72,7 @@ MAIN = """
 #include <cstdio>
 #include "register.hpp"
 int main() {
+  synth_plans::registerPlans("/plans", 1, 8, 8);
   synth_plans::registerPlans("/plans", 1, 4, 4);
   auto builder = mscclpp::collective::AlgorithmCollectionBuilder::getInstance();
   std::unordered_map<std::string, std::unordered_map<std::string, std::shared_ptr<mscclpp::Algorithm>>> known;
@@ -149,7 +150,8 @@ def test_python_selects_and_registers(files, monkeypatch):
     assert kept == added and selectors == [scope["select"]]
     assert sorted(a.id + ".json" for a in added) == sorted(name for name in files if name.endswith(".json"))
     assert all(a.execution_plan == (f"/plans/{a.id}.json", 1) and a.constraint == (4, 4) for a in added)
-    assert scope["register"](1, 8, 8) == []
+    with pytest.warns(UserWarning, match="no plan is loaded for 8 ranks, 8 of a node; there are plans for 4 ranks, "):
+        assert scope["register"](1, 8, 8) == []
     known = {}
     for name in (row[-1] for row in scope["PLANS"]):
         known.setdefault("reducescatter" if "reduce" in name else "allgather", {})[name] = name
@@ -172,5 +174,16 @@ def test_cpp_selects_the_same(files, tmp_path):
     subprocess.run(["g++", "-std=c++17", "-Wall", "-I.", "main.cc", "-o", "main"], cwd=tmp_path, check=True)
     asked = list(requests())
     given = "".join(" ".join(map(str, request)) + "\n" for request, _ in asked)
-    said = subprocess.run([tmp_path / "main"], input=given, capture_output=True, text=True, check=True).stdout.split()
+    ran = subprocess.run([tmp_path / "main"], input=given, capture_output=True, text=True, check=True)
+    said = ran.stdout.split()
     assert [None if line == "-" else number_off(line) for line in said] == [want for _, want in asked]
+    (line,) = ran.stderr.splitlines()
+    assert line == "synth_plans: no plan is loaded for 8 ranks, 8 of a node; there are plans for 4 ranks, 4 of a node"
+
+
+def test_the_code_says_which_calls_get_wrong_data(files):
+    sums = "MSCCL++'s executor sums whatever the operator"
+    gathered = dict(api.export_plan(plan(), "mscclpp-dir").files)
+    for name in ("register.py", "register.hpp"):
+        assert files[name].count(sums) == 1 and sums not in gathered[name]
+        assert "with a root other than" not in files[name]

@@ -88,7 +88,10 @@ def test_a_job_gets_the_plans_for_its_ranks_and_boxes(made, monkeypatch):
         scope["register"](0, part.ranks, part.plans[0].ranks_per_node)
         assert [one.id for one in added] == [plan.name for plan in part.plans]
         assert all(Path(one.execution_plan).is_file() for one in added)
-        scope["register"](0, part.ranks, 1)
+        per_node = part.plans[0].ranks_per_node
+        known = f"there are plans for .*{part.ranks} ranks, {per_node} of a node"
+        with pytest.warns(UserWarning, match=f"no plan is loaded for {part.ranks} ranks, 1 of a node; {known}"):
+            scope["register"](0, part.ranks, 1)
         assert len(added) == len(part.plans)  # another shape of job: nothing more
     plan = next(plan for plan in made.parts[-1].plans if not plan.in_place)
     request = SimpleNamespace(
@@ -96,6 +99,57 @@ def test_a_job_gets_the_plans_for_its_ranks_and_boxes(made, monkeypatch):
         output_buffer=1 << 40, dtype="any",
     )  # fmt: skip
     assert scope["select"]({"allgather": {plan.name: "this"}}, request) == "this"
+
+
+def test_the_commands_of_the_page_start_as_many_ranks_a_host_as_the_plans_are_for(made):
+    """For two boxes of 3 they started 6 ranks in one, for which no plan was loaded."""
+    for part, torchrun, mpirun in (
+        ("switch-3", "torchrun --nproc-per-node 3 train.py", "mpirun -np 3 ./run.sh"),
+        ("switch-3x2", "torchrun --nnodes 2 --nproc-per-node 3 ", "mpirun -np 6 --map-by ppr:3:node ./run.sh"),
+    ):
+        folder = Path(made.folder) / part / "allgather"
+        page = (folder / "README.txt").read_text()
+        ranks = {found.name: found.ranks for found in made.parts}[part]
+        assert torchrun in page and torchrun in (folder / "run.sh").read_text()
+        assert mpirun.removesuffix(" ./run.sh") in page
+        assert f"register.register(rank, {ranks}, 3)" in page
+
+
+def test_the_page_says_that_nccl_tests_runs_no_plan(made):
+    """The command was said to compare the plans with the library, and it registers none."""
+    folder = Path(made.folder) / "switch-3" / "allgather"
+    page = (folder / "README.txt").read_text()
+    assert "nccl-tests does not call it, so it runs none of these plans" in page and "to compare" not in page
+    script = (folder / "run.sh").read_text()
+    assert 'export MSCCLPP_NCCL_LIB_PATH="${MSCCLPP_NCCL_LIB_PATH:-libnccl.so.2}"' in script
+
+
+def test_calls_that_would_get_wrong_data_are_said_wherever_the_plans_are(tmp_path):
+    """They were said in the page beside the inner folder alone, and the root 0 was assumed without a word."""
+    assumed = "broadcast: root 0 is assumed, since no --root was given"
+    root = "these files also serve a broadcast with a root other than {}, with wrong data"
+    sums = "MSCCL++'s executor sums whatever the operator"
+    for number, names in ((None, ("broadcast", "allreduce")), (1, ("broadcast",))):
+        folder = tmp_path / str(number)
+        found = synth.plans("switch:3", output=folder, root=number, **(WANTED | {"collective": names}))
+        texts = view.report(found).sentences
+        summed = "allreduce" in names
+        assert sum(assumed in text for text in texts) == (number is None)
+        warning = root.format(number or 0)
+        assert sum(warning in text for text in texts) == 1
+        assert sum(sums in text for text in texts) == summed
+        for name in ("register.py", "register.hpp"):
+            code = (folder / name).read_text()
+            assert code.count(warning) == 1 and code.count(sums) == summed
+        page = (folder / "switch-3" / "broadcast" / "README.txt").read_text()
+        assert warning in page and (assumed in page) == (number is None) and sums not in page
+        if summed:
+            assert sums in (folder / "switch-3" / "allreduce" / "README.txt").read_text()
+
+
+def test_notes_of_every_size_are_said_once(made):
+    said = [text for text in view.report(made).sentences if "the plans have the format" in text]
+    assert said == ["the plans have the format of MSCCL++ 0.10"]
 
 
 def test_switch_channels_are_not_taken_for_types_of_8_bits(monkeypatch):

@@ -172,11 +172,13 @@ def build(
     plan = load_plan(folder / PLAN)  # replays every schedule; the report reads the same, so bounds are found once
     tell(on_event, "files of the runtime: lowered and proved")
     tables, files, notes, registrations = _exported(plan, machine, runtime, folder, wanted, on_event)
+    if root is None:
+        notes = [*_assumed_roots(tables), *notes]
     notes = (*assumed, *rounded, *_cut_short(plans), *notes)
     result = BuildResult(
         machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes, registrations
     )
-    _write_pages(result, plan, frontiers, folder)
+    _write_pages(result, plan, machine, frontiers, folder)
     return result
 
 
@@ -231,6 +233,15 @@ def _cut_short(plans: Sequence[Plan]) -> list[str]:
         return said
     more = "the same command with a longer --time-limit goes on from here and may find faster schedules"
     return [*said, f"{', '.join(cut)}: not searched to the end; {more}"]
+
+
+def _assumed_roots(tables: Sequence[BuiltTable]) -> list[str]:
+    """Return a sentence for each collective with files whose root was not given."""
+    said = []
+    for table in tables:
+        if table.root is not None and any(row.files for row in table.rows):
+            said.append(f"{table.collective}: root {table.root} is assumed, since no --root was given")
+    return said
 
 
 def _check_ranks(task: Collective) -> None:
@@ -418,6 +429,8 @@ def _exported(
                 names |= {id(row.share): tuple(f"{runtime}/{name}" for name in row.files)}
             files = [f"{runtime}/{name}" for name, _ in done.files]
             registrations = done.registrations
+            calls = [(row.table.collective, row.table.root) for row in done.served]
+            notes = folder_notes.call_warnings(runtime, calls)
             _check_files(folder, done, runtime, machine, on_event)
         except NoFilesError as error:
             shares = list(error.tables)
@@ -503,10 +516,13 @@ def _check_files(
             )  # fmt: skip
 
 
-def _write_pages(result: BuildResult, plan: Plan, frontiers: Sequence[Path], folder: Path) -> None:
+def _write_pages(
+    result: BuildResult, plan: Plan, machine: Topology, frontiers: Sequence[Path], folder: Path
+) -> None:  # fmt: skip
     """Write the report, the script, the README and the summary of a build."""
     from synth.api.report_pages import report
     from synth.export import job_files
+    from synth.export.request import Machine
     from synth.view.build import reports
     from synth.view.table_layout import report_lines
 
@@ -515,14 +531,14 @@ def _write_pages(result: BuildResult, plan: Plan, frontiers: Sequence[Path], fol
     page = report([folder / PLAN, *frontiers], title=title, verify=False)
     write(folder / "report.html", page.html)
     programs = [Path(name).name for name in result.files if name.endswith((".xml", ".json", ".csv"))]
-    ranks = result.tables[0].ranks
-    write(folder / "run.sh", job_files.run_script(result.runtime, result.runtime, programs, ranks))
+    job = job_files.JobShape.of(Machine.of(machine))
+    write(folder / "run.sh", job_files.run_script(result.runtime, result.runtime, programs, job))
     (folder / "run.sh").chmod(0o755)
     lines: list[str] = []
     for one in reports(result):
         lines += [*report_lines(one), ""]
     sizes = [row.size for table in result.tables for row in table.rows]
     screen = "\n".join(lines)
-    page_text = job_files.readme(title, result.runtime, ranks, names, screen, (min(sizes), max(sizes)))
+    page_text = job_files.readme(title, result.runtime, job, names, screen, (min(sizes), max(sizes)))
     write(folder / "README.txt", page_text)
     write(folder / SUMMARY, json.dumps(result.to_json(), indent=1) + "\n")

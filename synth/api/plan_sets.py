@@ -17,8 +17,9 @@ from synth.api.inputs import named_topology, size_in_bytes
 from synth.api.inputs import topology as changed_topology
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.errors import SynthError, UsageError, VerificationError
+from synth.export.folder_notes import call_warnings
 from synth.export.plans import registration_code
-from synth.export.request import ExportRequest
+from synth.export.request import HOST_RANKS, ExportRequest
 from synth.model.collective import canonical_name
 from synth.model.documents.whole_file import write
 from synth.model.plan_registration import PlanRegistration
@@ -162,8 +163,15 @@ def _with(part: PlanSetPart, more: PlanSetPart) -> PlanSetPart:
 def _write(folder: Path, result: PlanSet) -> None:
     """Write the index and the code that registers the plans so far: an interrupted call leaves a set of use."""
     write(folder / INDEX, json.dumps(result.to_json(), indent=1) + "\n")
-    write(folder / "register.py", registration_code.python(result.plans, result.version))
-    write(folder / "register.hpp", registration_code.cpp(result.plans, result.version))
+    calls = []
+    for part in result.parts:
+        registered = {plan.collective for plan in part.plans}
+        for table in part.tables:
+            if table.collective.replace("-", "") in registered:
+                calls.append((table.collective, table.root))
+    warnings = call_warnings("mscclpp", calls)
+    write(folder / "register.py", registration_code.python(result.plans, result.version, warnings))
+    write(folder / "register.hpp", registration_code.cpp(result.plans, result.version, warnings))
 
 
 def _machines(machine: str, boxes: Iterable[int], gpus: Iterable[int]) -> list[_Machine]:
@@ -171,7 +179,7 @@ def _machines(machine: str, boxes: Iterable[int], gpus: Iterable[int]) -> list[_
     box = named_topology(machine if "=" not in machine.rpartition(":")[2] else machine.rpartition(":")[0])
     if len(set(box.nodes)) > 1:
         raise UsageError(f"{machine} is a cluster: name one box, and their numbers with --boxes")
-    hosts = box.ranks <= registration_code.HOST_RANKS
+    hosts = box.ranks <= HOST_RANKS
     sizes = {count * box.ranks: count for count in boxes}
     for count in gpus:
         sizes.setdefault(count, _equal_boxes(count, box.ranks))

@@ -5,10 +5,12 @@ Facts of the runtimes: see `synth.program.runtimes`, and docs/exporting.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import gcd
 
+from synth.export.msccl_xml.limits import wrong_root_sentence
 from synth.export.point_choice import ServedRange
+from synth.model.collective import COLLECTIVES, collective
 from synth.program.program import Program
 
 PER_RANK = ("allgather", "reduce-scatter", "alltoall")
@@ -61,6 +63,20 @@ def env(runtime: str, folder: str, files: Sequence[str]) -> str:
     if runtime == "msccl":
         paths = [f"MSCCL_XML_FILES={':'.join(f'{folder}/{name}' for name in files)}"]
     return "\n".join([*(paths if runtime != "mscclpp" else []), *ENABLE[runtime]]) + "\n"
+
+
+def call_warnings(runtime: str, calls: Iterable[tuple[str, int | None]]) -> list[str]:
+    """Return a sentence for each kind of call that files of `runtime` would answer with wrong data.
+
+    `calls`: the collectives that have files, each with its root, None for those without one.
+    """
+    names = dict.fromkeys(calls)
+    warnings = [wrong_root_sentence(name, root) for name, root in names if root is not None]
+    if runtime == "mscclpp" and any(name in COLLECTIVES and collective(name, 2).combining for name, _ in names):
+        warnings.append(
+            "MSCCL++'s executor sums whatever the operator, and a request does not tell it: for jobs that only sum"
+        )
+    return warnings
 
 
 def divisor(program: Program) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from synth.export.folder_notes import ENABLE
+from synth.export.request import Machine
 
 # Programs of nccl-tests, by collective.
 NCCL_TESTS = {
@@ -14,18 +16,56 @@ NCCL_TESTS = {
 }  # fmt: skip
 
 
-def run_script(runtime: str, folder: str, files: Sequence[str], ranks: int) -> str:
+@dataclass(frozen=True)
+class JobShape:
+    """The hosts of a job of `ranks` processes. `per_host`: the processes of each; 0 where it is not known, or differs.
+
+    `amd`: its GPUs are AMD's, so that the library behind MSCCL++ is RCCL.
+    """
+
+    ranks: int
+    per_host: int
+    amd: bool = False
+
+    @staticmethod
+    def of(machine: Machine) -> JobShape:
+        """Return the job with one process for each GPU of `machine`."""
+        amd = any("xgmi" in kinds for kinds in machine.kinds.values())
+        return JobShape(len(machine.nodes), machine.ranks_per_host, amd)
+
+    @property
+    def torchrun(self) -> str:
+        """The command that starts the processes of one host with PyTorch."""
+        if self.per_host == self.ranks:
+            return f"torchrun --nproc-per-node {self.ranks} train.py"
+        hosts, per_host = ("HOSTS", "RANKS_PER_HOST")
+        if self.per_host:
+            hosts, per_host = (str(self.ranks // self.per_host), str(self.per_host))
+        meeting = "--rdzv-backend c10d --rdzv-endpoint HOST:29400"
+        return f"torchrun --nnodes {hosts} --nproc-per-node {per_host} {meeting} train.py"
+
+    @property
+    def mpirun(self) -> str:
+        """The command that starts all processes with Open MPI; the program follows."""
+        if self.per_host in (0, self.ranks):
+            return f"mpirun -np {self.ranks}"
+        return f"mpirun -np {self.ranks} --map-by ppr:{self.per_host}:node"
+
+
+def run_script(runtime: str, folder: str, files: Sequence[str], job: JobShape) -> str:
     """Return a shell script that exports the variables of `runtime` and runs its arguments.
 
-    `folder`: the name of the folder of `files`, beside the script. `ranks`: of one machine, for the example.
+    `folder`: the name of the folder of `files`, beside the script. `job`: the job of the example.
     """
     match runtime:
         case "msccl":
             paths = ":".join(f"$here/{folder}/{name}" for name in files)
             exports = [f'MSCCL_XML_FILES="{paths}"']
         case "mscclpp":
+            library = "librccl.so.1" if job.amd else "libnccl.so.2"
             exports = [
                 f'PYTHONPATH="$here/{folder}${{PYTHONPATH:+:$PYTHONPATH}}"', 'LD_PRELOAD="libmscclpp_nccl.so"',
+                f'MSCCLPP_NCCL_LIB_PATH="${{MSCCLPP_NCCL_LIB_PATH:-{library}}}"  # to fall back to',
             ]  # fmt: skip
         case "nccl-tuner":
             exports = [
@@ -38,7 +78,7 @@ def run_script(runtime: str, folder: str, files: Sequence[str], ranks: int) -> s
     lines = [
         "#!/usr/bin/env bash",
         "# Exports the variables with which the runtime loads these algorithms, then runs the command given:",
-        f"#   ./run.sh torchrun --nproc-per-node {ranks} train.py     (or: source run.sh)",
+        f"#   ./run.sh {job.torchrun}     (or: source run.sh)",
         'here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',
         *(f"export {line}" for line in [*exports, *ENABLE.get(runtime, [])] if files),
         'if [ "$#" -gt 0 ]; then exec "$@"; fi',
@@ -47,24 +87,30 @@ def run_script(runtime: str, folder: str, files: Sequence[str], ranks: int) -> s
 
 
 def readme(
-    title: str, runtime: str, ranks: int, collectives: Sequence[str], screen: str, sizes: tuple[int, int]
+    title: str, runtime: str, job: JobShape, collectives: Sequence[str], screen: str, sizes: tuple[int, int]
 ) -> str:
     """Return the page of a build: its table `screen`, the files, and the commands that run the algorithms.
 
     `sizes`: the least and the greatest in bytes.
     """
     lines = [title, "=" * len(title), "", *screen.rstrip().splitlines(), "", "Run", "---", ""]
-    lines += ["PyTorch, one process for each GPU:", "", f"    ./run.sh torchrun --nproc-per-node {ranks} train.py", ""]
+    on_each = "" if job.per_host == job.ranks else ", this command on each host"
+    lines += [f"PyTorch, one process for each GPU{on_each}:", "", f"    ./run.sh {job.torchrun}", ""]
     if runtime == "mscclpp":
+        call = f"register.register(rank, {job.ranks}, {job.per_host or 'RANKS_PER_HOST'})"
         lines += [
             "Call this in train.py on every rank, before the first communicator is made:",
-            "", "    import register", f"    kept = register.register(rank, {ranks}, {ranks})", "",
+            "", "    import register", f"    kept = {call}", "",
+            "nccl-tests does not call it, so it runs none of these plans: with run.sh it measures MSCCL++'s own "
+            "algorithms", "and its fallback, without run.sh the library behind it. Measure the plans in a job that "
+            "calls register().", "",
         ]  # fmt: skip
-    lines += ["nccl-tests, with the library of the runtime, and once more without run.sh to compare:", ""]
+    else:
+        lines += ["nccl-tests, with the library of the runtime, and once more without run.sh to compare:", ""]
     for name in collectives:
         if name in NCCL_TESTS:
-            command = f"mpirun -np {ranks} build/{NCCL_TESTS[name]} -b {sizes[0]} -e {sizes[1]} -f 2 -g 1"
-            lines.append(f"    ./run.sh {command}")
+            command = f"build/{NCCL_TESTS[name]} -b {sizes[0]} -e {sizes[1]} -f 2 -g 1"
+            lines.append(f"    {job.mpirun} ./run.sh {command}")
     lines += [
         "",
         "Files",

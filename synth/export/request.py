@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,9 @@ from synth.program.plan_limits import NEWEST, VERSIONS
 from synth.program.program import InPlace, Program
 from synth.program.send_hints import SendHints
 
+# The most GPUs of one host. A larger box is an NVLink domain of several hosts, for which MSCCL++ counts ranks by host.
+HOST_RANKS = 16
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -36,6 +40,13 @@ class Machine:
 
     kinds: Mapping[tuple[int, int], frozenset[str]] = field(default_factory=dict)
     nodes: tuple[int, ...] = ()
+
+    @property
+    def ranks_per_host(self) -> int:
+        """The number of ranks of each host; 0 where boxes differ in it, or are larger than a host."""
+        boxes = set(Counter(self.nodes).values())
+        per_host = boxes.pop() if len(boxes) == 1 else 0
+        return per_host if per_host <= HOST_RANKS else 0
 
     @staticmethod
     def of(topology: Topology) -> Machine:

@@ -19,6 +19,7 @@ COLUMNS = (
 def report(found: PlanSet) -> Report:
     """Return the table, and a sentence for each range of sizes that is left to the library, with both times."""
     rows, sentences = [], []
+    shared = _shared_notes(found)
     for part in found.parts:
         for name, reason in part.refused:
             sentences.append(f"{part.name}, {name}: no plans: {reason}")
@@ -27,10 +28,21 @@ def report(found: PlanSet) -> Report:
             for algorithm, run in groupby(table.rows, lambda row: row.algorithm):
                 if not algorithm:
                     sentences.append(f"{part.name}, {table.collective}: {left_sentence(list(run))}")
-        sentences += [f"{part.name}: {note}" for note in part.notes]
+        sentences += [f"{part.name}: {note}" for note in part.notes if note not in shared]
+    sentences += shared
     sentences.append("x NCCL: how many times faster than NCCL's ring and tree, predicted by one clock, not measured")
     title = f"MSCCL++ {found.version} plans for {found.machine}"
     return Report(title, COLUMNS, tuple(rows), tuple(sentences))
+
+
+def _shared_notes(found: PlanSet) -> list[str]:
+    """Return the notes that all of several parts have; none of a single part."""
+    if len(found.parts) < 2:
+        return []
+    shared = list(found.parts[0].notes)
+    for part in found.parts[1:]:
+        shared = [note for note in shared if note in part.notes]
+    return shared
 
 
 def _row(part: PlanSetPart, table: BuiltTable) -> tuple[str, ...]:

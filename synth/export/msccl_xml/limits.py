@@ -83,9 +83,13 @@ def root_warning(program: Program) -> str | None:
     task = program.collective
     if task is None or task.name not in ROOTED:
         return None
+    return wrong_root_sentence(task.name, task.roots[0])
+
+
+def wrong_root_sentence(name: str, root: int) -> str:
+    """Return the warning for files of the rooted collective `name` with the root `root`."""
     return (
-        f"no loader compares the root: these files also serve a {task.name} with a root other than "
-        f"{task.roots[0]}, with wrong data"
+        f"no loader compares the root: these files also serve a {name} with a root other than {root}, with wrong data"
     )
 
 

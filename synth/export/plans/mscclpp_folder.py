@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
-from synth.export.folder_notes import PER_RANK
-from synth.export.msccl_xml.limits import root_warning
+from synth.export.folder_notes import PER_RANK, call_warnings
 from synth.export.mscclpp.emit import Mscclpp, port_channels, ports_remark
 from synth.export.plans import programs, registration_code
 from synth.export.plans.msccl_folder import library_remarks
@@ -19,6 +18,7 @@ from synth.model.plan_registration import PlanRegistration
 from synth.model.tuning_plan import Plan
 from synth.program import plan_limits as limits
 from synth.program.program import Program
+from synth.program.runtimes import ROOTED
 
 UNSERVED = "MSCCL++ chooses itself"
 
@@ -55,19 +55,16 @@ def folder(plan: Plan, placed: TargetOfNetwork, version: str) -> PlanExport:
     said = [line for m in made for line in unserved_ranges(plan, m.shares, UNSERVED)]
     if not files:
         raise NoFilesError([m.shares for m in made], said)
-    remarks = list(dict.fromkeys(warning for row in rows if (warning := root_warning(row.program))))
-    if any(row.program.collective is not None and row.program.collective.combining for row in rows):
-        remarks.append(
-            "MSCCL++'s executor sums whatever the operator, and a request does not tell it: for jobs that only sum"
-        )
+    warnings = call_warnings("mscclpp", map(_call, rows))
+    remarks = list(warnings)
     if said_ports := ports_remark(max((row.program for row in rows), key=port_channels)):
         remarks.append(said_ports)
     if any(plan.algorithms[i].protocol not in PROTOCOLS for m in made for i in m.shares.refused):
         remarks.append(f"for MSCCL++ tune with its protocols: {' '.join(f'--protocol {name}' for name in PROTOCOLS)}")
     remarks += library_remarks(plan, made)
     facts = [f"The plans have the format of MSCCL++ {version}.", *remarks]
-    files.append(("register.py", registration_code.python(entries, version)))
-    files.append(("register.hpp", registration_code.cpp(entries, version)))
+    files.append(("register.py", registration_code.python(entries, version, warnings)))
+    files.append(("register.hpp", registration_code.cpp(entries, version, warnings)))
     return PlanExport(
         tuple(files),
         ".json",
@@ -113,6 +110,14 @@ def _page(plan: Plan, rows: list[ServedShare], tables: list[SizeShares], said: l
         "- Scratch is allocated up to the largest size of a plan.",
     ]
     return "\n".join([*lines, *(f"- {fact}" for fact in remarks)]) + "\n"
+
+
+def _call(row: ServedShare) -> tuple[str, int | None]:
+    """Return the collective of a row's calls, and their root as the machine numbers it; None without one."""
+    task = row.program.collective
+    if task is None or task.name not in ROOTED:
+        return row.table.collective, None
+    return task.name, task.roots[0]
 
 
 def _divisor(program: Program) -> str:

@@ -8,7 +8,6 @@ elements: plans serve all, but the kernel's switch channels sum no 8-bit types.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from synth.export.mscclpp.connections import switch_channels
@@ -20,8 +19,6 @@ from synth.program.program import Program
 
 # MSCCL++'s types that its kernel sums through switch channels, as Python and, in capitals, C++ name them.
 SWITCH_TYPES = ("float32", "float16", "bfloat16", "int32", "uint32")
-# The most GPUs of one host. A larger box is an NVLink domain of several hosts, for which MSCCL++ counts ranks by host.
-HOST_RANKS = 16
 
 
 def registration(program: Program, machine: Machine | None) -> PlanRegistration:
@@ -30,28 +27,28 @@ def registration(program: Program, machine: Machine | None) -> PlanRegistration:
     `machine`: the boxes of its ranks, if they are known.
     """
     divisor = limits.ALIGNMENT * max(limits.chunk_counts(gpu)[limits.counted_side(program)] for gpu in program.gpus)
-    boxes = set() if machine is None else set(Counter(machine.nodes).values())
-    per_node = boxes.pop() if len(boxes) == 1 else 0
-    if per_node > HOST_RANKS:
-        per_node = 0
+    per_node = 0 if machine is None else machine.ranks_per_host
     return PlanRegistration(
         collective_name(program), program.ranks, per_node, *message_sizes(program), divisor, program.in_place == "in",
         bool(switch_channels(program)), program.name,
     )  # fmt: skip
 
 
-def python(entries: Sequence[PlanRegistration], version: str) -> str:
+def python(entries: Sequence[PlanRegistration], version: str, warnings: Sequence[str] = ()) -> str:
     """Return a module with `register(rank, ranks, ranks_per_node)` and `select(algorithms, request)`.
 
-    `version`: the version of MSCCL++ whose format the plans have.
+    `version`: the version of MSCCL++ whose format the plans have. `warnings`: a sentence for each kind of call that
+    the plans would answer with wrong data (`folder_notes.call_warnings`).
     """
     rows = "".join(f"    {tuple(entry)!r},\n" for entry in entries)
+    said = "".join(f"\nWarning: {warning}.\n" for warning in warnings)
     return f'''"""Registers the plans of this folder, of the format of MSCCL++ {version}.
 
 Call register() on every rank before the first communicator is made.
-"""
+{said}"""
 
 import os
+import warnings
 
 # collective, ranks, ranks of a node (0: any), least and greatest size (bytes of the input, for allgather of the output),
 # divisor, in place, uses switch channels, name
@@ -60,7 +57,10 @@ PLANS = [
 
 
 def register(rank, ranks, ranks_per_node, folder=os.path.dirname(os.path.abspath(__file__))):
-    """Loads the plans for such jobs and installs the selector; keep what it returns for as long as they are used."""
+    """Loads the plans for such jobs and installs the selector; keep what it returns for as long as they are used.
+
+    Warns where no plan is for such jobs.
+    """
     import mscclpp
 
     try:
@@ -75,6 +75,10 @@ def register(rank, ranks, ranks_per_node, folder=os.path.dirname(os.path.abspath
             algorithm = mscclpp.Algorithm(id=name, execution_plan=plan, constraint=where)
             builder.add_algorithm_builder(algorithm)
             kept.append(algorithm)
+    if not kept:
+        known = dict.fromkeys(f"{{plan[1]}} ranks, {{plan[2] or 'any number'}} of a node" for plan in PLANS)
+        asked = f"{{ranks}} ranks, {{ranks_per_node}} of a node"
+        warnings.warn(f"no plan is loaded for {{asked}}; there are plans for {{'; '.join(known) or 'no job'}}", stacklevel=2)
     builder.set_algorithm_selector(select)
     return kept
 
@@ -102,18 +106,20 @@ def _narrow(dtype):
 '''
 
 
-def cpp(entries: Sequence[PlanRegistration], version: str) -> str:
+def cpp(entries: Sequence[PlanRegistration], version: str, warnings: Sequence[str] = ()) -> str:
     """Return a C++ header with the same functions: `synth_plans::registerPlans(folder, rank, ranks, ranksPerNode)`."""
     rows = "".join(
         f'    {{"{e.collective}", {e.ranks}, {e.ranks_per_node}, {e.low}ull, {e.high}ull, {e.divisor}ull, '
         f'{str(e.in_place).lower()}, {str(e.switches).lower()}, "{e.name}"}},\n'
         for e in entries
     )
+    said = "".join(f"// Warning: {warning}.\n" for warning in warnings)
     wide = " && ".join(f"dtype != mscclpp::DataType::{name.upper()}" for name in SWITCH_TYPES)
     return f"""// Registers the plans of this folder, of the format of MSCCL++ {version}: call registerPlans() on every rank before the
 // first communicator is made.
-#pragma once
+{said}#pragma once
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -168,15 +174,25 @@ inline std::shared_ptr<mscclpp::Algorithm> select(const Algorithms& algorithms, 
   return nullptr;
 }}
 
-// Loads the plans for such jobs and installs the selector.
+// Loads the plans for such jobs and installs the selector. Writes a line to stderr where no plan is for such jobs.
 inline void registerPlans(const std::string& folder, int rank, int ranks, int ranksPerNode) {{
   auto builder = mscclpp::collective::AlgorithmCollectionBuilder::getInstance();
   const mscclpp::Algorithm::Constraint where{{ranks, ranksPerNode}};
+  bool loadedAny = false;
+  std::string known;
   for (const Entry& plan : plans) {{
+    const std::string perNode = plan.ranksPerNode == 0 ? "any number" : std::to_string(plan.ranksPerNode);
+    const std::string job = "; " + std::to_string(plan.ranks) + " ranks, " + perNode + " of a node";
+    if ((known + ";").find(job + ";") == std::string::npos) known += job;
     if (plan.ranks != ranks || (plan.ranksPerNode != 0 && plan.ranksPerNode != ranksPerNode)) continue;
     mscclpp::ExecutionPlan loaded(folder + "/" + plan.name + ".json", rank);
     std::unordered_map<std::string, uint64_t> tags;
     builder->addAlgorithmBuilder(std::make_shared<mscclpp::DslAlgorithm>(plan.name, loaded, tags, where));
+    loadedAny = true;
+  }}
+  if (!loadedAny) {{
+    std::fprintf(stderr, "synth_plans: no plan is loaded for %d ranks, %d of a node; there are plans for %s\\n", ranks,
+                 ranksPerNode, known.empty() ? "no job" : known.c_str() + 2);
   }}
   builder->setAlgorithmSelector(select);
 }}
