@@ -32,7 +32,6 @@ from synth.encodings.multicast_pipelining import MulticastPipelining, whole_swit
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.number_text import size_text
-from synth.model.rational import counted
 from synth.model.schedule import Schedule
 from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.model.tuning_plan import OURS, Plan
