@@ -39,7 +39,17 @@ class Imported(NamedTuple):
 
 
 class NoStepsError(UsageError):
-    """A program that was found right and has no messages that make steps. Exit code 2."""
+    """A program that was found right and has no messages that make steps; `safe` says up to which size it is right.
+
+    Exit code 2.
+    """
+
+    def __init__(self, file: str, safe: str) -> None:
+        super().__init__(
+            f"{file} is a one-sided program, such as a MSCCL++ plan, and cannot be imported as a schedule; use "
+            f"`synth lint` or `synth run`"
+        )
+        self.safe = safe
 
 
 class FrontierGivenError(UsageError):
@@ -112,8 +122,11 @@ def _of_program(program: Program, kind: str, file: str, request: Request) -> Imp
     if program.collective is None:
         raise FormatError("does not say which collective it is; give it with --coll", file)
     if program.one_sided:
+        machine = request.machine
+        if machine is not None and machine.ranks != program.ranks:
+            raise UsageError(f"{file} is for {program.ranks} ranks; {machine.name} has {machine.ranks}")
         sizes = "at any size" if report.safe is None else f"up to {size_text(report.safe)}"
-        raise NoStepsError(f"{file}: one-sided: safe {sizes}; it has no messages that make steps")
+        raise NoStepsError(file, f"one-sided: safe {sizes}")
     return _finished(program_moves.recorded(program, request.machine, file), kind, request)
 
 
