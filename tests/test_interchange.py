@@ -515,6 +515,15 @@ def test_a_plan_is_no_schedule():
         assert "use `synth lint` or `synth run`" in said
 
 
+def test_lint_and_run_name_the_command_that_reads_others_schedules():
+    ring = api.baseline("ring", "ring:4", "allgather")
+    written(foreign_schedules.teccl(ring), "flows.json")
+    written("<!-- ours -->\n" + foreign_schedules.forest(CHAIN), "trees.xml")
+    for file, kind in (("flows.json", "TE-CCL's schedule"), ("trees.xml", "ForestColl's trees")):
+        for name in ("lint", "run"):
+            assert f"{file}: is {kind}: `synth import {file}` reads it" in command(name, file, code=1).stderr
+
+
 def test_audit_names_the_folders_of_files():
     for folder in ("theirs/a", "theirs/b"):
         Path(folder).mkdir(parents=True)

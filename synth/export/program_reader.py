@@ -67,6 +67,8 @@ def load(
             case "synth.plan/1":
                 raise FormatError("is a tuner's plan: `synth export --plan FILE` writes its schedules", str(path))
             case other:
+                if path.stat().st_size > MAX_TEXT:
+                    raise FormatError(f"has {path.stat().st_size} bytes; at most {MAX_TEXT} are read", str(path))
                 known = f"{FRONTIER}, {SCALE_FRONTIER}, {SCHEDULE}, {PROGRAM} or a MSCCL++ plan"
                 raise FormatError(f"schema is {other!r}; expected {known}", str(path))
     except SynthError:
