@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import synth
+from synth import api
 from synth.catalog.tuner import measurements
 from synth.cli import root
 from synth.errors import FormatError, SynthError, UsageError
@@ -179,6 +180,28 @@ def test_a_document_of_others_that_is_too_large_is_refused_alike_by_all_commands
     path.write_text(json.dumps({"theirs": "x" * 100}))
     for command in ("lint", "run", "import"):
         assert "large.json: has 114 bytes; at most 100 are read" in refused(1, command, path), command
+
+
+def test_a_folder_is_no_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ".: is not a file" in refused(1, "bound", "--topo", ".", "--coll", "allgather")
+    (tmp_path / "dgx1").mkdir()
+    assert api.topology("dgx1").ranks == 8
+
+
+def test_a_wrong_name_of_a_format_comes_before_the_choice_of_a_point(tmp_path):
+    path = tmp_path / "f.json"
+    path.write_text(json.dumps(api.frontier("ring:4", "allreduce").to_json()))
+    assert "unknown exporter 'chakkra'; did you mean chakra" in refused(2, "export", path, "--to", "chakkra")
+
+
+def test_lines_of_the_library_are_not_named():
+    """Where a library's algorithm does not fit the machine, there is no line for the user to change."""
+    words = ["run", "--topo", "ring:6", "--coll", "allreduce", "--baseline", "halving-doubling"]
+    assert refused(2, *words).endswith("error: halving-doubling: ring:6 has no link 2 -> 0")
+    listed = CliRunner().invoke(root, ["algorithms", "--topo", "ring:6", "--coll", "allreduce", "--no-bounds"])
+    assert "one-shot: ring:6 has no link 2 -> 0\n" in listed.output
+    assert ".py:" not in listed.output
 
 
 def test_a_program_whose_collective_is_nested_too_deeply():

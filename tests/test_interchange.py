@@ -524,6 +524,11 @@ def test_lint_and_run_name_the_command_that_reads_others_schedules():
             assert f"{file}: is {kind}: `synth import {file}` reads it" in command(name, file, code=1).stderr
 
 
+def test_mscclpp_loads_no_xml():
+    said = command("lint", str(written(gathered(), "a.xml")), "--runtime", "mscclpp", code=1).stderr
+    assert "a.xml: is XML; mscclpp loads plans in JSON alone" in said
+
+
 def test_audit_names_the_folders_of_files():
     for folder in ("theirs/a", "theirs/b"):
         Path(folder).mkdir(parents=True)

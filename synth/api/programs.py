@@ -359,7 +359,9 @@ def export_request(source: str | Path | ParetoFrontier | Schedule | Program, req
     """Export as `export_program` does, with all options as one value."""
     from synth.export import exported_files
     from synth.export.request import Machine, Target
+    from synth.model.registry import find
 
+    find("exporters", request.to, exported_files.EXPORTERS, exported_files.OF_SCHEDULES)  # a wrong name comes first
     found = _source(source, request)
     if request.every and not isinstance(found, ParetoFrontier):
         raise UsageError("--all is for a frontier; this is one schedule or program")

@@ -39,6 +39,10 @@ def load(
             "is an HTML page; expected a schedule, a frontier, a program, MSCCL-IR or a MSCCL++ plan", str(path)
         )
     if head.startswith("<"):
+        if runtime == "mscclpp":
+            raise FormatError(
+                "is XML; mscclpp loads plans in JSON alone, msccl, msccl-executor and rccl load XML", str(path)
+            )
         return read.read(text_of(path, read.MAX_BYTES), str(path), task, root, runtime)
     if not head.startswith("{"):
         if head.startswith("program "):
