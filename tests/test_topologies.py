@@ -433,7 +433,7 @@ BAD = [
     ("ring:8:units=2,units=3", "given twice"),
     ("ring:8:units=0", "positive"),
     ("ring:8:units=1/0", "divides by zero"),
-    ("ring:8:latency=-1", "positive"),
+    ("ring:8:latency=-1", "must not be negative"),
     ("hypercube:12", "power of two"),
     ("fully-connected:2000", "at most"),
     ("switch:2000", "at most"),

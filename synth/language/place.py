@@ -23,7 +23,7 @@ class SourceLine:
 
     @property
     def users(self) -> bool:
-        """Whether it is in a program of the user, or called by one."""
+        """True if it is in a program of the user, or called by one."""
         return self.caller is not None or not self.file.startswith(_LIBRARY)
 
     def __str__(self) -> str:
