@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import synth
+from synth import api
 from synth.catalog.tuner import measurements
 from synth.cli import root
 from synth.errors import FormatError, SynthError, UsageError
@@ -146,12 +147,61 @@ def test_a_hostile_collective_is_refused_in_a_short_line(text, said, tmp_path):
     assert len(str(error.value)) < len(str(path)) + 200
 
 
-@pytest.mark.parametrize("text", [DEEP, "9" * 5000])
-def test_measurements_that_json_cannot_read(text, tmp_path):
+@pytest.mark.parametrize(("text", "said"), [(DEEP, "is nested too deeply"), ("9" * 5000, "is not JSON: ")])
+def test_measurements_that_json_cannot_read(text, said, tmp_path):
     path = tmp_path / "m.json"
     path.write_text(text)
-    with pytest.raises(FormatError, match="is not JSON"):
+    with pytest.raises(FormatError, match=said):
         measurements.load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"a": ' * 100_000, "bad.json: is nested too deeply"),
+        ('{"a": 1,\n "b"', "bad.json:2:5: is not JSON: Expecting ':' delimiter"),
+        ('{"a": 1, "a": 2}', "bad.json: is not JSON: the field 'a' is given twice"),
+        ("", "bad.json: is empty"),
+    ],
+)
+def test_a_bad_document_is_refused_alike_by_all_commands(text, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("bad.json").write_text(text)
+    for command in ("lint", "run", "verify", "import", "export", "explain"):
+        assert said in refused(1, command, "bad.json"), command
+    outcome = CliRunner().invoke(root, ["audit", "bad.json", "--format", "json"])
+    assert json.loads(outcome.stdout)["files"][0]["reason"].startswith(said.removeprefix("bad.json:").lstrip())
+
+
+def test_a_document_of_others_that_is_too_large_is_refused_alike_by_all_commands(tmp_path, monkeypatch):
+    monkeypatch.setattr("synth.export.program_reader.MAX_TEXT", 100)
+    monkeypatch.setattr("synth.interchange.read.MAX_BYTES", 100)
+    path = tmp_path / "large.json"
+    path.write_text(json.dumps({"theirs": "x" * 100}))
+    for command in ("lint", "run", "import"):
+        assert "large.json: has 114 bytes; at most 100 are read" in refused(1, command, path), command
+
+
+def test_a_folder_is_no_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ".: is not a file" in refused(1, "bound", "--topo", ".", "--coll", "allgather")
+    (tmp_path / "dgx1").mkdir()
+    assert api.topology("dgx1").ranks == 8
+
+
+def test_a_wrong_name_of_a_format_comes_before_the_choice_of_a_point(tmp_path):
+    path = tmp_path / "f.json"
+    path.write_text(json.dumps(api.frontier("ring:4", "allreduce").to_json()))
+    assert "unknown exporter 'chakkra'; did you mean chakra" in refused(2, "export", path, "--to", "chakkra")
+
+
+def test_lines_of_the_library_are_not_named():
+    """Where a library's algorithm does not fit the machine, there is no line for the user to change."""
+    words = ["run", "--topo", "ring:6", "--coll", "allreduce", "--baseline", "halving-doubling"]
+    assert refused(2, *words).endswith("error: halving-doubling: ring:6 has no link 2 -> 0")
+    listed = CliRunner().invoke(root, ["algorithms", "--topo", "ring:6", "--coll", "allreduce", "--no-bounds"])
+    assert "one-shot: ring:6 has no link 2 -> 0\n" in listed.output
+    assert ".py:" not in listed.output
 
 
 def test_a_program_whose_collective_is_nested_too_deeply():

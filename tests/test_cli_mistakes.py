@@ -169,7 +169,7 @@ MISTAKES = [
     ("run empty.json", 1, "is empty"),
     ("run list.json", 1, "is no schedule"),
     ("run cut.xml", 1, "cut.xml:1"),
-    ("run cut.json", 1, "cut.json:1: not JSON"),
+    ("run cut.json", 1, "cut.json:1:30: is not JSON"),
     ("run dir", 1, "Is a directory"),
     ("run nothere.json", 1, "No such file"),
     ("lint dir", 2, "no .json and no .xml"),

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from synth import api
-from synth.errors import FormatError, SynthError
+from synth.errors import FormatError, SynthError, VerificationError
 from synth.export.mscclpp.emit import document
 from synth.export.mscclpp.read import read
 from synth.program import analysis, text
@@ -320,6 +320,14 @@ def test_a_pipeline_moves_pieces():
         assert runs(doc, size)
     line = straight_line(program(doc), 3, 1 << 12)
     assert [op.dst[0].offset for op in line.program.gpus[1].blocks[0].ops if op.dst] == [0, 1, 2]
+
+
+def test_a_call_beyond_the_safe_size_names_it():
+    """The turns of a scratch overwrite each other there; what was found wrong is followed by the reason."""
+    found = program(pipelined(unit=1 << 24, reuse_resources=True))
+    words = "found .*; `synth lint` proves this program only up to 64 MiB; this call has 128 MiB"
+    with pytest.raises(VerificationError, match=words):
+        api.run(found, size=128 << 20, in_place=True, dtype="int32")
 
 
 def test_pieces_go_round_a_bounded_scratch():

@@ -491,6 +491,62 @@ def test_audit_has_a_row_for_each_file():
     assert "right" in table
 
 
+def one_sided_plan(name: str) -> str:
+    """Return the path of a MSCCL++ plan of an allgather on four ranks."""
+    made = synth.export_program(api.baseline("direct", "fully-connected:4", "allgather"), "mscclpp")
+    made.write(name)
+    return name
+
+
+def test_a_plan_of_other_ranks_does_not_fit_the_machine():
+    plan = one_sided_plan("p.json")
+    (fits,) = json.loads(command("audit", plan, "--topo", "ring:4", "--format", "json").stdout)["files"]
+    assert (fits["verdict"], fits["reason"].partition(":")[0]) == ("right", "one-sided")
+    (other,) = json.loads(command("audit", plan, "--topo", "ring:6", "--format", "json").stdout)["files"]
+    assert (other["verdict"], other["reason"]) == ("other", "is for 4 ranks; ring:6 has 6")
+
+
+def test_a_plan_is_no_schedule():
+    """The refusal of an import sounds like one, and names the commands that read a plan."""
+    plan = one_sided_plan("p.json")
+    for words in (["import", plan, "--topo", "ring:4"], ["export", plan, "--to", "chakra", "-o", "traces"]):
+        said = command(*words, code=2).stderr
+        assert "p.json is a one-sided program, such as a MSCCL++ plan, and cannot be imported as a schedule" in said
+        assert "use `synth lint` or `synth run`" in said
+
+
+def test_lint_and_run_name_the_command_that_reads_others_schedules():
+    ring = api.baseline("ring", "ring:4", "allgather")
+    written(foreign_schedules.teccl(ring), "flows.json")
+    written("<!-- ours -->\n" + foreign_schedules.forest(CHAIN), "trees.xml")
+    for file, kind in (("flows.json", "TE-CCL's schedule"), ("trees.xml", "ForestColl's trees")):
+        for name in ("lint", "run"):
+            assert f"{file}: is {kind}: `synth import {file}` reads it" in command(name, file, code=1).stderr
+
+
+def test_mscclpp_loads_no_xml():
+    said = command("lint", str(written(gathered(), "a.xml")), "--runtime", "mscclpp", code=1).stderr
+    assert "a.xml: is XML; mscclpp loads plans in JSON alone" in said
+
+
+def test_audit_names_the_folders_of_files():
+    for folder in ("theirs/a", "theirs/b"):
+        Path(folder).mkdir(parents=True)
+        written(gathered(), f"{folder}/same.xml")
+    files = json.loads(command("audit", "theirs", "--format", "json").stdout)["files"]
+    assert [row["file"] for row in files] == ["a/same.xml", "b/same.xml"]
+    files = json.loads(command("audit", "theirs/a", "theirs/b/same.xml", "--format", "json").stdout)["files"]
+    assert [row["file"] for row in files] == ["theirs/a/same.xml", "theirs/b/same.xml"]
+
+
+def test_a_file_that_audit_cannot_read_is_no_success():
+    Path("theirs").mkdir()
+    written(gathered(), "theirs/a.xml")
+    command("audit", "theirs", "--no-bounds")
+    written("[]", "theirs/b.json")
+    command("audit", "theirs", "--no-bounds", code=1)
+
+
 def test_what_strangers_wrote_moves_no_cursor():
     """Names of files and their contents, as escape sequences, newlines, and bytes that are no text."""
     Path("theirs").mkdir()
@@ -498,7 +554,7 @@ def test_what_strangers_wrote_moves_no_cursor():
     for name in names[:3]:
         written("[]", f"theirs/{name}")
     written(foreign_schedules.forest(CHAIN).replace('root="', 'root="&#10;&#127;', 1), "theirs/c.xml")
-    said = command("audit", "theirs").stdout
+    said = command("audit", "theirs", code=1).stdout
     said += command("import", "theirs/" + names[1], code=1).stderr + command("import", "theirs/c.xml", code=1).stderr
     said += command("lint", "theirs", code=1).stdout
     assert r"\x1b[2J.json" in said

@@ -451,6 +451,14 @@ def test_offsets_of_32_bits_bound_the_size():
         emit(Program(**{**vars_of(program), "max_bytes": 1 << 40}))
 
 
+def test_a_report_writes_sizes_in_one_way():
+    """The safe size and the size of the offsets' warning are the same number."""
+    lines = list(analysis.check(replace(onesided(exchange()), max_bytes=None), "mscclpp").lines())
+    (warning,) = [line for line in lines if "[offsets]" in line]
+    size = warning.partition("32 bits above ")[2].partition(":")[0]
+    assert any(line.startswith(f"safe up to {size} (") for line in lines)
+
+
 def vars_of(program: Program) -> dict:
     names = ("name", "collective", "chunks", "gpus", "protocol", "in_place", "min_bytes", "max_bytes")
     return {name: getattr(program, name) for name in names}

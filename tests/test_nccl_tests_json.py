@@ -67,5 +67,5 @@ def test_malformed_documents_are_refused_with_the_place(tmp_path, path, value, t
 
 
 def test_what_is_no_json_is_refused(tmp_path):
-    with pytest.raises(FormatError, match="is no JSON"):
+    with pytest.raises(FormatError, match="is not JSON"):
         load(tmp_path, '{"results": [')

@@ -425,6 +425,7 @@ BAD = [
     ("dgx1*2:cross=0+0", "distinct ranks"),
     ("dgx1*2:cross=0,net=rail", "remove net="),
     ("dgx1*2:net=foo", "none of all"),
+    ("dgx1*2:nick=25", "a cluster has no option 'nick'; it has cross, net, net-latency, nic, nics, over, pod"),
     ("dgx1*2:nic=-1", "positive"),
     ("dgx1*2:nic=nan", "not a number"),
     ("dgx1*2:nics=3", "divide"),
@@ -432,7 +433,7 @@ BAD = [
     ("ring:8:units=2,units=3", "given twice"),
     ("ring:8:units=0", "positive"),
     ("ring:8:units=1/0", "divides by zero"),
-    ("ring:8:latency=-1", "positive"),
+    ("ring:8:latency=-1", "must not be negative"),
     ("hypercube:12", "power of two"),
     ("fully-connected:2000", "at most"),
     ("switch:2000", "at most"),
@@ -452,6 +453,10 @@ def test_a_bad_name_gets_one_line_that_says_what_is_wrong(name, words):
         topology(name)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_blanks_around_the_number_of_boxes_mean_nothing():
+    assert topology(" ring:4 * 2:nic=25 ") == topology("ring:4*2:nic=25")
 
 
 def test_a_plug_in_adds_a_name(monkeypatch):

@@ -77,8 +77,9 @@ def baseline(
     task = task_of(collective, machine.ranks, roots)
     known, lowered = baseline_summaries(), name.lower()
     if lowered not in known:
-        message = unknown("baseline", name, list(known), "").partition(";")[0]
-        raise UsageError(f"{message}; there are {', '.join(known)}")
+        message, _, hint = unknown("baseline", name, list(known), "").partition("; ")
+        hint = hint if hint.startswith("did you mean") else f"there are {', '.join(known)}"
+        raise UsageError(f"{message}; {hint}")
     if lowered in SUMMARIES:
         return _searched(lowered, machine, task, pieces)
     return _of_library(lowered, machine, task, pieces)

@@ -130,7 +130,12 @@ def named_topology(spec: TopologyLike) -> Topology:
         text = str(spec)
         if isinstance(spec, Path) or os.sep in text or Path(text).is_file() or Path(text).suffix.lower() in FILES:
             return _load(Path(spec))
-        return topologies.topology(text)
+        try:
+            return topologies.topology(text)
+        except UsageError:
+            if Path(text).is_dir():
+                return _load(Path(text))  # which says that it is no file
+            raise
     if all(hasattr(spec, name) for name in ("nodes", "edges", "is_directed")):
         from synth.topologies.graph_files import from_graph
         from synth.topologies.topology_files import from_document

@@ -82,7 +82,7 @@ class AuditRow:
 
     Attributes
     ----------
-    file : its name.
+    file : its path below the folder that was given, where that is the only path; else as it was given.
     kind : in words; "" where it was not read.
     verdict : right; wrong; other: right or not, it does not fit the machine or has no steps; unread.
     reason : the place and the fault, or why there is no schedule.
@@ -153,7 +153,12 @@ def audit(
     ('right', Fraction(2, 1))
     """
     machine = None if topology is None else named_topology(topology)
-    rows = [_row(path, machine, collective) for path in files_of(map(Path, paths), below=True)]
+    given = [Path(path) for path in paths]
+    folder = given[0] if len(given) == 1 and given[0].is_dir() else None
+    rows = []
+    for path in files_of(given, below=True):
+        name = str(path) if folder is None else path.relative_to(folder).as_posix()
+        rows.append(_row(path, name, machine, collective))
     if not bounds:
         return tuple(rows)
     alike: dict[tuple, list[int]] = {}
@@ -173,21 +178,21 @@ def audit(
     return tuple(rows)
 
 
-def _row(path: Path, machine: TopologyLike | None, collective: CollectiveLike | None) -> AuditRow:
+def _row(path: Path, name: str, machine: TopologyLike | None, collective: CollectiveLike | None) -> AuditRow:
     from synth.interchange.read import NoStepsError
 
     try:
         found = import_schedule(path, machine, collective=collective)
         reason = "; ".join(note for note in found.notes if not note.startswith("no machine"))
-        return AuditRow(path.name, found.kind, "right", reason, found.schedule)
+        return AuditRow(name, found.kind, "right", reason, found.schedule)
     except VerificationError as error:
-        return AuditRow(path.name, "", "wrong", _reason(error, path))
+        return AuditRow(name, "", "wrong", _reason(error, path))
     except FormatError as error:
-        return AuditRow(path.name, "", "unread", _reason(error, path))
+        return AuditRow(name, "", "unread", _reason(error, path))
     except NoStepsError as error:
-        return AuditRow(path.name, "program", "right", _reason(error, path))
+        return AuditRow(name, "program", "right", f"{error.safe}; it has no messages that make steps")
     except SynthError as error:
-        return AuditRow(path.name, "", "other", _reason(error, path))
+        return AuditRow(name, "", "other", _reason(error, path))
 
 
 def _reason(error: SynthError, path: Path) -> str:

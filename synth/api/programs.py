@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from synth.api.arguments import keywords_checked
 from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
-from synth.errors import SynthError, UsageError
+from synth.errors import FormatError, SynthError, UsageError
 from synth.export.request import ExportRequest
 from synth.model.collective import Collective
 from synth.model.frontier import ParetoFrontier, Point, StepCount
@@ -96,7 +96,15 @@ def read(
         return schedule.written_out()
     from synth.export.program_reader import load
 
-    return load(path, collective, root, runtime)
+    try:
+        return load(path, collective, root, runtime)
+    except FormatError as error:
+        from synth.interchange.read import kind_of_other
+
+        kind = kind_of_other(path)
+        if not kind:
+            raise
+        raise FormatError(f"is {kind}: `synth import {path}` reads it", str(path)) from error
 
 
 def lowered(
@@ -351,7 +359,9 @@ def export_request(source: str | Path | ParetoFrontier | Schedule | Program, req
     """Export as `export_program` does, with all options as one value."""
     from synth.export import exported_files
     from synth.export.request import Machine, Target
+    from synth.model.registry import find
 
+    find("exporters", request.to, exported_files.EXPORTERS, exported_files.OF_SCHEDULES)  # a wrong name comes first
     found = _source(source, request)
     if request.every and not isinstance(found, ParetoFrontier):
         raise UsageError("--all is for a frontier; this is one schedule or program")

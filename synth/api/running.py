@@ -12,7 +12,7 @@ from synth.api.baselines import baseline
 from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
 from synth.api.programs import chosen_point, lowered, read
-from synth.errors import TooManySendsError, UsageError
+from synth.errors import TooManySendsError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier, Point, StepCount
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
@@ -123,10 +123,30 @@ def run_request(
         return prepared_launch.run_on_gpu(call, arrays, outputs, stream)
     if stream is not None:
         raise UsageError("a stream goes with arrays in a GPU's memory; these are in the host's")
-    done = replace(calls.run(call, arrays), choice=call.choice)
+    try:
+        done = replace(calls.run(call, arrays), choice=call.choice)
+    except VerificationError as error:
+        hint = _too_large(call) if arrays is None else ""
+        if not hint:
+            raise
+        raise VerificationError(f"{error}; {hint}") from error
     if outputs is not None:
         prepared_launch.copy_outputs(done, outputs)
     return done
+
+
+def _too_large(call: Call) -> str:
+    """Return that the size asked for is beyond those up to which a one-sided program is right; "" where it is not."""
+    from synth.program.analysis import check
+    from synth.program.analysis.report import size_text
+
+    size = call.request.size
+    if size is None or not call.program.one_sided:
+        return ""
+    safe = check(call.program, "mscclpp").safe
+    if safe is None or size <= safe:
+        return ""
+    return f"`synth lint` proves this program only up to {size_text(safe)}; this call has {size_text(size)}"
 
 
 def _call(program: object, request: RunRequest, choose: bool = False) -> Call:

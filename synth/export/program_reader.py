@@ -39,6 +39,10 @@ def load(
             "is an HTML page; expected a schedule, a frontier, a program, MSCCL-IR or a MSCCL++ plan", str(path)
         )
     if head.startswith("<"):
+        if runtime == "mscclpp":
+            raise FormatError(
+                "is XML; mscclpp loads plans in JSON alone, msccl, msccl-executor and rccl load XML", str(path)
+            )
         return read.read(text_of(path, read.MAX_BYTES), str(path), task, root, runtime)
     if not head.startswith("{"):
         if head.startswith("program "):
@@ -67,6 +71,8 @@ def load(
             case "synth.plan/1":
                 raise FormatError("is a tuner's plan: `synth export --plan FILE` writes its schedules", str(path))
             case other:
+                if path.stat().st_size > MAX_TEXT:
+                    raise FormatError(f"has {path.stat().st_size} bytes; at most {MAX_TEXT} are read", str(path))
                 known = f"{FRONTIER}, {SCALE_FRONTIER}, {SCHEDULE}, {PROGRAM} or a MSCCL++ plan"
                 raise FormatError(f"schema is {other!r}; expected {known}", str(path))
     except SynthError:

@@ -25,6 +25,8 @@ from synth.program.program import Program
 # What may stand before the first element of XML: a declaration and comments.
 _PROLOG = re.compile(r"(?s)(?:\s|<\?.*?\?>|<!--.*?-->)*")
 
+FOREST, FLOWS = "ForestColl's trees", "TE-CCL's schedule"  # kinds of files that `synth import` alone reads
+
 
 class Imported(NamedTuple):
     """A schedule that a file of another program describes, replayed; the file's kind in words, and remarks.
@@ -39,7 +41,17 @@ class Imported(NamedTuple):
 
 
 class NoStepsError(UsageError):
-    """A program that was found right and has no messages that make steps. Exit code 2."""
+    """A program that was found right and has no messages that make steps; `safe` says up to which size it is right.
+
+    Exit code 2.
+    """
+
+    def __init__(self, file: str, safe: str) -> None:
+        super().__init__(
+            f"{file} is a one-sided program, such as a MSCCL++ plan, and cannot be imported as a schedule; use "
+            f"`synth lint` or `synth run`"
+        )
+        self.safe = safe
 
 
 class FrontierGivenError(UsageError):
@@ -65,24 +77,47 @@ def schedule(path: Path, request: Request = Request()) -> Imported:  # noqa: B00
     Raises FormatError for a file that cannot be read, VerificationError for one that is wrong, UsageError for one whose
     messages do not fit the machine or a schedule.
     """
+    if path.is_file() and path.stat().st_size > MAX_BYTES:  # a document of this project, if any
+        return _own(path, request)
     text = text_of(path, MAX_BYTES)
-    head = text.lstrip()[:4096]
-    prolog = _PROLOG.match(text)
-    element = text[prolog.end() if prolog else 0 :][:16]
-    if element.startswith("<Algo"):
+    if _element(text).startswith("<Algo"):
         name = "allgather" if request.task is None else request.task.name
-        return _finished(forestcoll.recorded(text, request.machine, str(path), name), "ForestColl's trees", request)
-    if head.startswith("{"):
-        doc = json_reader.foreign(text, str(path))
-        if isinstance(doc, dict) and teccl.is_schedule(doc):
-            return _finished(teccl.recorded(doc, request.machine, str(path)), "TE-CCL's schedule", request)
-    if not element.startswith("<algo"):
+        return _finished(forestcoll.recorded(text, request.machine, str(path), name), FOREST, request)
+    doc = _flows(text, str(path))
+    if doc is not None:
+        return _finished(teccl.recorded(doc, request.machine, str(path)), FLOWS, request)
+    if not _element(text).startswith("<algo"):
         return _own(path, request)
     program = program_reader.load(path, request.task, request.root)
     assert isinstance(program, Program)
     skipped = skipped_in(path)
     notes = (f"{skipped} <copy> elements are skipped, as every loader does",) if skipped else ()
     return _of_program(program, "MSCCL-IR", str(path), request)._replace(notes=notes)
+
+
+def kind_of_other(path: Path) -> str:
+    """Return in words which kind of schedule, that is no program, a file of another program is; "" for other files."""
+    try:
+        text = text_of(path, MAX_BYTES)
+        if _element(text).startswith("<Algo"):
+            return FOREST
+        return "" if _flows(text, str(path)) is None else FLOWS
+    except FormatError:
+        return ""
+
+
+def _element(text: str) -> str:
+    """Return the start of the first element of XML."""
+    prolog = _PROLOG.match(text)
+    return text[prolog.end() if prolog else 0 :][:16]
+
+
+def _flows(text: str, file: str) -> dict | None:
+    """Return the document of a schedule of TE-CCL; None for other texts. Raises FormatError for JSON with a fault."""
+    if text.lstrip()[:1] != "{":
+        return None
+    doc = json_reader.document(text, file)
+    return doc if isinstance(doc, dict) and teccl.is_schedule(doc) else None
 
 
 def _own(path: Path, request: Request) -> Imported:
@@ -112,8 +147,11 @@ def _of_program(program: Program, kind: str, file: str, request: Request) -> Imp
     if program.collective is None:
         raise FormatError("does not say which collective it is; give it with --coll", file)
     if program.one_sided:
+        machine = request.machine
+        if machine is not None and machine.ranks != program.ranks:
+            raise UsageError(f"{file} is for {program.ranks} ranks; {machine.name} has {machine.ranks}")
         sizes = "at any size" if report.safe is None else f"up to {size_text(report.safe)}"
-        raise NoStepsError(f"{file}: one-sided: safe {sizes}; it has no messages that make steps")
+        raise NoStepsError(file, f"one-sided: safe {sizes}")
     return _finished(program_moves.recorded(program, request.machine, file), kind, request)
 
 

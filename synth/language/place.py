@@ -21,6 +21,11 @@ class SourceLine:
     line: int
     caller: SourceLine | None = None
 
+    @property
+    def users(self) -> bool:
+        """True if it is in a program of the user, or called by one."""
+        return self.caller is not None or not self.file.startswith(_LIBRARY)
+
     def __str__(self) -> str:
         text = f"{short_path(self.file)}:{self.line}"
         return text if self.caller is None else f"{text} ({self.caller})"
@@ -57,7 +62,9 @@ class SourceLines:
 
 
 def error_at(place: object, message: str) -> UsageError:
-    """Return the error of a program that makes no sense, its line first."""
+    """Return the error of a program that makes no sense, its line first if it is of use to the user."""
+    if isinstance(place, SourceLine) and not place.users:
+        return UsageError(message)
     return UsageError(f"{place}: {message}")
 
 

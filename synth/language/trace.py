@@ -347,7 +347,7 @@ class AlgorithmTrace:
         assert self.topology is not None
         between = sorted(rank for rank in self._neighbors(src) if (rank, dst) in self._linked)
         message = f"{self.topology.name} has no link {src} -> {dst}"
-        if between:
+        if between and place.users:
             paths = ", ".join(f"{src}-{rank}-{dst}" for rank in between[:2])
             message += f'; two hops: {paths}: write .to({between[0]}, {dst}) or via="shortest"'
         return error_at(place, message)

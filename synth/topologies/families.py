@@ -52,7 +52,7 @@ def _number(options: Options, key: str, default: int, low: int = 0) -> Fraction:
     except ValueError as error:
         raise UsageError(f"{key}: {error}") from None
     if value < low or (value == low == 0 and key != "latency"):
-        raise UsageError(f"{key}={text} must be positive")
+        raise UsageError(f"{key}={text} must {'not be negative' if key == 'latency' else 'be positive'}")
     return value
 
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from synth.errors import FormatError
+from synth.model.documents import json_reader
 from synth.model.rational import rational
 
 MAX_DEPTH = 32
@@ -37,12 +38,8 @@ def parse_json(text: str, file: str) -> Any:
             raise FormatError(f"the key {twice[:40]!r} is given twice", file)
         return found
 
-    try:
+    with json_reader.faults_of(file):
         return json.loads(text, parse_int=Plain, parse_float=Plain, parse_constant=Plain, object_pairs_hook=unique)
-    except json.JSONDecodeError as error:
-        raise FormatError(f"is not JSON: {error.msg}", file, f"{error.lineno}:{error.colno}") from None
-    except RecursionError:
-        raise FormatError("is nested too deeply", file) from None
 
 
 def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any:

@@ -70,7 +70,7 @@ def topology(name: str) -> Topology:
 
     Raises UsageError: an unknown name (with the nearest ones), a size or option it does not take.
     """
-    text = name.strip().lower().replace("_", "-")
+    text = "*".join(part.strip() for part in name.lower().replace("_", "-").split("*"))
     shape = _SHAPE.fullmatch(text)
     if shape is None:
         raise UsageError(
@@ -94,6 +94,9 @@ def topology(name: str) -> Topology:
             *tail,
         ]
     )
+    if count is not None and own and key in MACHINES:
+        extra = next(iter(own))
+        raise UsageError(f"topology {name!r}: a cluster has no option {extra!r}; it has {', '.join(OPTIONS)}")
     box = entry.build(sizes, own)
     if count is None:
         if across:

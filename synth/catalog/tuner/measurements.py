@@ -8,7 +8,6 @@ Sizes are nccl-tests' (the larger of one rank's send and receive buffers), times
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from math import gcd
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from synth.errors import FormatError, UsageError
 from synth.model.collective import collective as named
+from synth.model.documents import json_reader
 from synth.model.documents.text_file import text_of
 from synth.model.tuning_plan import OURS
 from synth.program.program import PROTOCOLS
@@ -65,13 +65,7 @@ class Measurement(NamedTuple):
 
 def load(path: Path, in_place: bool = False) -> list[Measurement]:
     """Return the measurements in a file that ``synth bench -o`` wrote. Raises FormatError."""
-    try:
-        doc = json.loads(text_of(path, MOST))
-    except json.JSONDecodeError as error:
-        raise FormatError(f"is not JSON: {error.msg}", str(path), error.lineno) from None
-    except (RecursionError, ValueError) as error:  # nested too deeply, or a number of thousands of digits
-        raise FormatError(f"is not JSON that can be read: {str(error)[:80]}", str(path)) from None
-    return from_document(doc, str(path), in_place)
+    return from_document(json_reader.document(text_of(path, MOST), str(path)), str(path), in_place)
 
 
 def from_document(doc: Any, file: str, in_place: bool = False) -> list[Measurement]:

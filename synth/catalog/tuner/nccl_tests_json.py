@@ -26,7 +26,7 @@ def is_document(text: str) -> bool:
 
 def read(text: str, file: str, collective: str, ranks: int | None, in_place: bool) -> list[Measurement]:
     """Return one measurement of `collective`; the caller sets label and backend. Raises FormatError with the place."""
-    doc = json_reader.foreign(text, file)
+    doc = json_reader.document(text, file)
     rows = doc.get("results") if isinstance(doc, dict) else None
     if not isinstance(rows, list) or not rows or len(rows) > MAX_RESULTS:
         raise FormatError(f"expected a list of 1 to {MAX_RESULTS} results", file, "results")

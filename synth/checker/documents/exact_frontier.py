@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from fractions import Fraction
 from pathlib import Path
 
@@ -59,15 +58,12 @@ def read(path: Path, what: str = "a schedule or a frontier") -> dict:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise FormatError(f"{path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
-        doc = json_reader.parsed(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
-    except json.JSONDecodeError as error:
-        raise FormatError(f"not JSON: {error.msg} at column {error.colno}", str(path), error.lineno) from None
-    except RecursionError:
-        raise FormatError("is nested too deeply", str(path)) from None
-    except ValueError as error:
-        raise FormatError(f"not JSON: {error}", str(path)) from None
+    except UnicodeDecodeError as error:
+        raise FormatError(f"is not JSON: {error}", str(path)) from None
+    doc = json_reader.document(text, str(path))
     if not isinstance(doc, dict):
         raise FormatError(f"expected {what}, found {json_kind(doc)}", str(path))
     return doc

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from typing import NoReturn
 
@@ -28,12 +27,7 @@ class Node:
         """Return the document of `text`. Raises FormatError if it is not JSON, too large or too deep."""
         if len(text) > MAX_BYTES:
             raise FormatError(f"has {len(text)} characters; at most {MAX_BYTES} are read", file)
-        try:
-            return Node(json_reader.parsed(text), "$", file)
-        except json.JSONDecodeError as error:
-            raise FormatError(f"is not JSON: {error.msg}", file, error.lineno) from None
-        except (ValueError, RecursionError) as error:
-            raise FormatError(f"is not JSON that can be read: {str(error)[:80]}", file) from None
+        return Node(json_reader.document(text, file), "$", file)
 
     def fail(self, what: str) -> NoReturn:
         """Raise FormatError at this place."""

@@ -6,7 +6,8 @@ Whatever is wrong raises `VerificationError` with the place in the document.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Iterator, Set
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -25,12 +26,28 @@ def parsed(text: str | bytes) -> Any:
     return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
 
 
-def foreign(text: str, file: str) -> Any:
-    """Return the value of the JSON text of another program's file. Raises FormatError for what is no JSON."""
-    try:
+def document(text: str, file: str | None) -> Any:
+    """Return the value of the JSON text of `file`.
+
+    Raises FormatError, with line and column, for what is no JSON, is nested too deeply, or gives a field twice.
+    """
+    if not text.strip():
+        raise FormatError("is empty", file)
+    with faults_of(file):
         return parsed(text)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"is no JSON: {error}"[:160], file) from None
+
+
+@contextmanager
+def faults_of(file: str | None) -> Iterator[None]:
+    """Raise FormatError, which names `file`, where Python's JSON reader finds a fault."""
+    try:
+        yield
+    except json.JSONDecodeError as error:
+        raise FormatError(f"is not JSON: {error.msg}", file, f"{error.lineno}:{error.colno}") from None
+    except RecursionError:
+        raise FormatError("is nested too deeply", file) from None
+    except ValueError as error:  # as a number of thousands of digits
+        raise FormatError(f"is not JSON: {error}"[:160], file) from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from synth.program.analysis.call_sizes import call_sizes
 from synth.program.analysis.cells import Memory
 from synth.program.analysis.finding import Finding, error
 from synth.program.analysis.onesided_order import other_end
+from synth.program.analysis.report import size_text
 from synth.program.analysis.structure import NAMES, loop_size
 from synth.program.buffer_layout import Layout
 from synth.program.program import SWITCHED, Block, Gpu, Op, Port, Program, Span
@@ -212,12 +213,12 @@ def _offsets(program: Program) -> Iterator[Finding]:
     fault = (
         "an offset passes 32 bits above"
         if top is None
-        else f"at its largest size, {top} bytes, an offset passes 32 bits; the limit is"
+        else f"at its largest size, {size_text(top)}, an offset passes 32 bits; the limit is"
     )
     finding = error(
         "offsets",
         (None, None, None),
-        f"{fault} {fitting} bytes: set the largest size (max_message_size) to that or less",
+        f"{fault} {size_text(fitting)}: set the largest size (max_message_size) to that or less",
     )
     yield finding if top is not None else finding._replace(severity="warning")
 
