@@ -115,14 +115,21 @@ class PipeliningProgram:
         if not chunks or any(total != chunks for total in totals.values()):
             return None
         options = []
-        placed = all(template.placed for template in self.templates)
-        for up in ROUND_UP[:1] if placed else ROUND_UP:
-            passed = []
-            for template, table, count in zip(self.templates, shares, counts, strict=True):
-                passed.append(_whole_chunks(template, table, count, up))
+        free = [i for i, template in enumerate(self.templates) if not template.placed]
+        for up in ROUND_UP if free else ROUND_UP[:1]:
+            passed = self._passed(counts, shares[0].shape[1])
+            for i in free:
+                passed[i] = _whole_chunks(self.templates[i], shares[i], counts[i], up)
             found = Pipelining(self.templates, tuple(passed), chunks, rounds(passed, self.loads, self.capacity))
             options.append(found)
         return min(options, key=lambda found: found.rounds_per_chunk)
+
+    def _passed(self, counts: Sequence[int], steps: int) -> list[np.ndarray]:
+        """Return the chunks that have passed each phase of each template after each step, where it is placed."""
+        phases = np.array([len(template.phases) for template in self.templates])
+        step = np.concatenate([template.placed or (0,) * len(template.phases) for template in self.templates])
+        passed = np.repeat(counts, phases)[:, None] * (np.arange(steps) >= step[:, None])
+        return np.split(passed, self.first[1:])
 
     def _counts(self, shares: Sequence[np.ndarray], pieces: int) -> list[int]:
         """Return the chunks of a block for each template: by largest remainder where units must agree."""
@@ -142,16 +149,17 @@ class PipeliningProgram:
 def rounds(passed: Sequence[np.ndarray], loads: np.ndarray, capacity: np.ndarray) -> np.ndarray:
     """Return the rounds of each step, of which each has one at least."""
     moved = np.diff(np.concatenate(passed), axis=1, prepend=0)
-    needed = -(-(moved.T @ loads) // capacity)
-    return np.maximum(needed.max(axis=1, initial=0), 1)
+    needed = []
+    for chunks in moved.T:
+        active = np.flatnonzero(chunks)  # a placed phase moves chunks in one step alone
+        needed.append((-(-(chunks[active] @ loads[active]) // capacity)).max(initial=1))
+    return np.array(needed)
 
 
 def _whole_chunks(template: Template, shares: np.ndarray, count: int, up: float) -> np.ndarray:
     """Round the shares of a template to whole numbers of `count` chunks, up from fractions of 1 - `up` on; phases still
-    wait for each other."""
+    wait for each other. The template is not placed."""
     steps = shares.shape[1]
-    if template.placed:
-        return count * (np.arange(steps) >= np.array(template.placed)[:, None])
     total = shares[0, -1]
     passed = np.zeros(shares.shape, np.int64)
     if not count:
