@@ -123,6 +123,9 @@ def run(command: Command, folder: Path, cache: Path) -> list[str]:
         "SYNTH_CACHE": str(cache), "COLUMNS": "120", "NO_COLOR": "1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }  # fmt: skip
+    if command.text.startswith("synth compile"):
+        # bounds and searches of the pages end by themselves; the default limits of 20 s come first on a busy machine
+        shell |= {"SYNTH_TIME_LIMIT": "10m", "SYNTH_SOLVE_LIMIT": "10m"}
     done = subprocess.run(
         command.text, shell=True, cwd=folder, env=shell, capture_output=True, text=True, timeout=20 * SECONDS
     )

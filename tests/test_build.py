@@ -16,6 +16,10 @@ from synth.api import builds
 from synth.cli.build import RUNTIMES
 from synth.cli.root import root
 from synth.errors import SynthError, UsageError
+from synth.export import program_reader
+from synth.model.time_bound import TimeBound
+from synth.model.topology import Topology
+from synth.scale import clock_bound
 from synth.topologies.topology_files import dump as document
 
 # Seconds: more than any build here takes on a busy machine. Each ends by itself, with all that its effort can find.
@@ -118,6 +122,30 @@ def test_programs_of_large_messages_are_run_with_few_bytes(tmp_path):
     result = synth.build("full:4", output=tmp_path / "a", collective="allgather", sizes=[1 << 30], time_limit=ENOUGH)
     assert result.tables[0].rows[0].files
     assert "-b 1073741824 -e 1073741824" in (tmp_path / "a" / "README.txt").read_text()
+
+
+def test_bounds_are_found_once_and_each_file_is_read_once(tmp_path, monkeypatch):
+    """The bounds of the tables are those of the report, and what is linted is run."""
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
+    bounded: list[str] = []
+    opened: list[str] = []
+
+    bound, load = clock_bound.time_bound, program_reader.load
+
+    def time_bound(links: Topology, *rest: Any, **options: Any) -> TimeBound:
+        bounded.append(repr(links.links))
+        return bound(links, *rest, **options)
+
+    def load_file(path: Path, *rest: Any) -> Any:
+        opened.append(path.name)
+        return load(path, *rest)
+
+    clock_bound._kept.cache_clear()
+    monkeypatch.setattr(clock_bound, "time_bound", time_bound)
+    monkeypatch.setattr(program_reader, "load", load_file)
+    made = synth.build("ring:4", "allgather", tmp_path / "out", sizes=["64KB"], time_limit=2)
+    assert bounded and len(set(bounded)) == len(bounded)
+    assert opened == [Path(name).name for name in made.files if name.endswith(".xml")]
 
 
 def test_a_second_build_in_the_same_folder_searches_nothing(built, searches):

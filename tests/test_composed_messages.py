@@ -50,6 +50,15 @@ def test_all_nics_of_a_box_are_used_in_few_steps(name, steps, most):
     assert min(schedule.rounds_per_chunk for schedule in found if len(schedule.steps) <= steps) <= most
 
 
+def test_numbers_of_steps_that_are_too_few_for_a_goal_are_left_out():
+    """The linear program of four steps has 3/16 rounds per chunk at least, so that no chunks are rounded there."""
+    machine, task, goal = topology("dgx-a100*2"), collective("alltonext", 16), Fraction(3, 20)
+    every = schedules(machine, task, 10_000, enough=goal)
+    some = schedules(machine, task, 10_000, enough=goal, within=goal)
+    assert len(every[0].steps) == 4 < len(some[0].steps)
+    assert some[-1].rounds_per_chunk <= goal and some == every[-len(some) :]
+
+
 @pytest.mark.parametrize(
     ("machine", "ranks", "name", "roots"),
     [

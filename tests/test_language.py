@@ -278,6 +278,28 @@ def test_compile_prints_and_writes(tmp_path, monkeypatch, capsys):
     assert "are missing" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("collective", "body", "says"),
+    [
+        ("allgather", "a.input(r).to(a.others(r)[0])", "): copy it there with .to(2); and 2 alike on ranks 0, 1"),
+        ("alltoall", "a.input(r).unit(r)", "; my.py:5: unit(1) is empty: the data on rank 1 have units 3, 4, 5"),
+        ("reduce-scatter", "a.sum(r, [a.input(0).unit(r)])", "): add what it lacks with a.sum(0, [...]); and 2 alike"),
+        (
+            "reduce-scatter",
+            "[a.input(r) for _ in a]",
+            "my.py:5: a group is not iterable: write a.ranks, or",
+        ),
+    ],
+)
+def test_errors_say_what_to_do(tmp_path, monkeypatch, capsys, collective, body, says):
+    monkeypatch.chdir(tmp_path)
+    head = f"from synth.language import algorithm\n@algorithm('{collective}')\ndef my(a):\n    for r in a.ranks:\n"
+    Path("my.py").write_text(f"{head}        {body}\n")
+    with pytest.raises(SystemExit):
+        root(["compile", "my.py", "--topo", "fully-connected:3", "--no-bounds"])
+    assert says in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("value", [ChunkAlgorithm, Data, RankGroup, algorithm, synth.api.distance, synth.api.library])
 def test_examples_of_the_documentation_run(value):
     (found,) = doctest.DocTestFinder(recurse=False).find(value, module=False, globs={})

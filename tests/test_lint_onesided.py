@@ -4,7 +4,9 @@ import pytest
 
 from synth.model.collective import collective
 from synth.program import analysis
+from synth.program.analysis.symbolic_execution_onesided import OneSidedExecution
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
+from synth.program.straight_line import StraightLine
 from tests.programs import put_allgather
 from tests.test_lint import edit, replace, rules
 
@@ -68,6 +70,29 @@ def test_the_source_of_a_put_is_free_once_it_has_left(kind):
     assert analysis.check(pair([WAIT, first, put, FLUSH, again, SIGNAL], [SIGNAL, WAIT], kind)).ok
     answered = pair([WAIT, first, put, SIGNAL, WAIT, again], [SIGNAL, WAIT, SIGNAL], kind)
     assert analysis.check(answered).ok
+
+
+def test_a_port_channel_that_only_signals_needs_no_clock_of_its_own():
+    """Blocks have the clocks 0 and 1. The engine of a channel that moves data has another, which a flush waits for."""
+
+    def engines(program: Program) -> dict:
+        return OneSidedExecution(StraightLine(program), False, range(4)).engines
+
+    ops = [WAIT, PUT, SIGNAL], [SIGNAL, WAIT]
+    assert engines(pair(*ops, kind="port")) == {(0, PORT): 2}
+    signals = pair([WAIT._replace(ports=(1,)), PUT, SIGNAL._replace(ports=(1,))], ops[1], kind="port")
+    block = signals.gpus[0].blocks[0]._replace(ports=(MEMORY, PORT))
+    signals = edit_blocks(signals, 0, block)
+    assert engines(signals) == {}
+    assert analysis.check(signals).ok
+    late = edit_blocks(signals, 0, block._replace(ops=(block.ops[0], block.ops[2], block.ops[1])))
+    assert rules(analysis.check(late)) == {"unfinished"}
+
+
+def edit_blocks(program: Program, rank: int, *blocks: Block) -> Program:
+    gpus = list(program.gpus)
+    gpus[rank] = gpus[rank]._replace(blocks=blocks)
+    return replace(program, gpus=tuple(gpus))
 
 
 def test_get_and_reduce_read_what_lies_elsewhere():

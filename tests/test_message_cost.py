@@ -11,6 +11,7 @@ from synth.errors import UsageError
 from synth.program.checked_lowering import lower
 from synth.program.lowering_options import LoweringOptions
 from synth.program.message_cost import NO_COST, MessageCost
+from synth.program.overheads import NCCL
 from synth.runtime.reference.executor import Reference
 from synth.runtime.reference.program_times import ProgramTimes
 
@@ -151,6 +152,17 @@ def test_times_over_sizes_know_the_jumps_at_slices():
     for elements in (sliced + 1, 4 * sliced + 300, 7 * sliced + 40, 9 * sliced + 6000, 17 * sliced, 17 * sliced + 1):
         found = float(times.picoseconds(elements))
         assert found == pytest.approx(times.computed(elements), rel=0.01)
+
+
+def test_a_middle_that_lies_on_the_line_by_chance_is_not_believed():
+    """Messages that share ports overtake one another: between one slice and two the time rises, falls and rises."""
+    schedule = api.baseline("halving-doubling", "dgx-a100", "reduce-scatter")
+    program = lower(schedule, LoweringOptions(protocol="LL"))
+    links, launch = NCCL.links(schedule.network, "LL"), NCCL.launch("LL")
+    times = ProgramTimes(program, links, MessageCost.parse("0.3us"), launch)
+    exact = ProgramTimes(program, links, MessageCost.parse("0.3us"), launch)
+    for elements in range(8500, 16_000, 500):
+        assert float(times.picoseconds(elements)) == pytest.approx(exact.computed(elements), rel=0.02)
 
 
 def test_times_of_many_slices_wait_for_a_steady_rhythm():

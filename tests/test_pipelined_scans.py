@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, pairwise, permutations
@@ -15,10 +16,9 @@ from synth.checker.schedule import replay
 from synth.encodings.prefix_planning.chunk_assembly import quick_plans
 from synth.frontiers import pipelined_scans
 from synth.frontiers.pipelined_scans import (
+    _Group,
     _group_sizes,
     _one_after_another,
-    _options,
-    _pipelined,
     _routed,
     _side_by_side,
     box_scans,
@@ -26,6 +26,7 @@ from synth.frontiers.pipelined_scans import (
     planned_scans,
 )
 from synth.model.collective import collective
+from synth.model.dead_sends import with_fewest_rounds
 from synth.model.schedule import Send, Step
 from synth.model.topology import Link, Topology
 from synth.topologies import topology
@@ -61,7 +62,7 @@ def test_every_place_of_the_hubs_makes_a_scan(sizes, make):
     ends = [*accumulate(sizes)]
     boxes = [range(end - size, end) for size, end in zip(sizes, ends, strict=True)]
     lanes = _routed(network, [make(boxes, k) for k in range(max(sizes))])
-    replay.schedule(_pipelined(network, collective("scan", network.ranks), lanes, 3))
+    replay.schedule(_Group(network, lanes).pipelined(collective("scan", network.ranks), len(lanes), 3))
 
 
 def test_one_chain_of_a_box_has_half_as_many_sends_inside_it():
@@ -206,6 +207,50 @@ def test_rounds_are_predicted(name):
     network = topology(name).network()
     task = collective("scan", network.ranks)
     lanes = _routed(network, [[[Send(0, r, r + 1, "reduce")] for r in range(network.ranks - 1)]])
-    for option in list(_options(network, lanes))[:12]:
-        made = _pipelined(network, task, lanes * option.size, option.groups)
+    group = _Group(network, lanes)
+    for option in list(group.options())[:12]:
+        made = group.pipelined(task, option.size, option.groups)
         assert (len(made.steps), made.rounds_per_chunk, made.sends) == (option.steps, option.rate, option.sends)
+        assert with_fewest_rounds(made) == made
+        assert all(list(step.sends) == sorted(step.sends) for step in made.steps)
+
+
+@pytest.mark.parametrize("name", ["rail:4x4", "dgx-a100*3", "dgx-h100*3"])
+def test_one_within_the_goal_may_have_more_sends_than_others(name, monkeypatch):
+    """It is alone in that, and a group less would not do."""
+    few = replace(pipelined_scans.SETTINGS, most_sends=500, goal_sends=20_000)
+    monkeypatch.setattr(pipelined_scans, "SETTINGS", few)
+    machine = topology(name)
+    network = machine.network()
+    task = collective("scan", network.ranks)
+    goal = 2 * single_cut_bound(network, task).value
+    found = list(box_scans(network, task, machine.nodes, goal))
+    sends = [replay.schedule(schedule).sends for schedule in found]
+    assert found[1].rounds_per_chunk <= goal and 500 < sends[1] <= 20_000
+    assert all(count <= 500 for count in sends[:1] + sends[2:])
+    monkeypatch.setattr(pipelined_scans, "SETTINGS", replace(few, goal_sends=sends[1] - 1))
+    assert all(schedule.rounds_per_chunk > goal for schedule in box_scans(network, task, machine.nodes, goal))
+
+
+def test_one_within_the_goal_is_offered_where_another_is_nearly_as_good(monkeypatch):
+    monkeypatch.setattr(pipelined_scans, "SETTINGS", replace(pipelined_scans.SETTINGS, most_sends=5_000))
+    machine = topology("rail:4x4")
+    network = machine.network()
+    task = collective("scan", network.ranks)
+    best = min(schedule.rounds_per_chunk for schedule in box_scans(network, task, machine.nodes))
+    goal = best * Fraction(99, 100)
+    assert any(schedule.rounds_per_chunk <= goal for schedule in box_scans(network, task, machine.nodes, goal))
+
+
+@pytest.mark.parametrize("size", [6, 8])
+def test_the_first_rank_of_a_box_is_a_hub_for_no_more_chunks_than_others(size):
+    """It sends most where it is one."""
+    machine = topology(f"rail:4x{size}")
+    network = machine.network()
+    schedules = list(box_scans(network, collective("scan", network.ranks), machine.nodes))
+    hubs = Counter()
+    for schedule in schedules[:4]:
+        for send in (send for step in schedule.steps for send in step.sends):
+            if machine.nodes[send.src] != machine.nodes[send.dst]:
+                hubs[send.src % size] += 1
+        assert hubs[0] == min(hubs[place] for place in range(size))

@@ -296,6 +296,18 @@ def test_of_more_ranks_than_a_block_has_channels_rows_and_columns_are_candidates
             assert len(schedules["grid"].steps) == 2 + (name == "switch:9*2")
 
 
+def test_baselines_know_the_boxes_of_the_machine():
+    """All links of `rail:2x4` have one latency, so the links alone do not tell the boxes."""
+    machine = named_topology("rail:2x4")
+    found = synth.frontier(machine, "allgather", time_limit=1)
+    assert isinstance(found, Frontier)
+    inputs = CollectiveInputs("allgather", 8, None, machine.network(), (found,), ())
+    search = SearchOptions()
+    for topology, known in ((machine, True), (None, False)):
+        schedules = tuning._schedules(inputs, TuningRequest(topology, "allgather"), search)
+        assert ("hierarchical" in [one.name for one in schedules]) == known
+
+
 def test_collectives_of_more_sends_than_plans_have_are_refused_before_a_search(tmp_path, monkeypatch):
     """Every schedule of an allgather, a reduce-scatter or an alltoall on n ranks has n(n-1) sends."""
     monkeypatch.setattr(plan_limits, "PLAN_SENDS", 11)
@@ -305,7 +317,6 @@ def test_collectives_of_more_sends_than_plans_have_are_refused_before_a_search(t
         reason = f"no MSCCL++ plan can hold {name} on 4 ranks: it has at least 12 sends, plans are made of at most 11"
         with pytest.raises(SynthError, match=reason.replace("+", r"\+")):
             synth.plans("ring:4", collective=name, output=tmp_path / name)
-    monkeypatch.setattr("synth.api.builds.PLAN_SENDS", 11)
     with pytest.raises(SynthError, match="allreduce on 4 ranks is left to the library: NCCL's ring has at least 24"):
         synth.plans("ring:4", collective="allreduce", output=tmp_path / "allreduce")
     assert too_many_ranks_for_plan(collective("allreduce", 100)) is None

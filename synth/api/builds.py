@@ -30,9 +30,10 @@ from synth.model.documents.whole_file import write
 from synth.model.plan_registration import PlanRegistration
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Plan, Table
+from synth.program import plan_limits
 from synth.program.checked_lowering import too_many_ranks_for_plan
 from synth.program.overheads import NCCL, describe
-from synth.program.plan_limits import ALIGNMENT, NEWEST, PLAN_SENDS
+from synth.program.plan_limits import ALIGNMENT, NEWEST
 
 if TYPE_CHECKING:
     from synth.export.plans.plan_export import PlanExport
@@ -168,7 +169,7 @@ def build(
     from synth.api.plan_export import load_plan
 
     write(folder / PLAN, json.dumps(plan.to_json()) + "\n")
-    load_plan(folder / PLAN)  # replays every schedule
+    plan = load_plan(folder / PLAN)  # replays every schedule; the report reads the same, so bounds are found once
     tell(on_event, "files of the runtime: lowered and proved")
     tables, files, notes, registrations = _exported(plan, machine, runtime, folder, wanted, on_event)
     notes = (*assumed, *rounded, *_cut_short(plans), *notes)
@@ -232,12 +233,12 @@ def _cut_short(plans: Sequence[Plan]) -> list[str]:
 
 def _check_ranks(task: Collective) -> None:
     """Raise SynthError for more ranks than plans are made for, or than NCCL's ring is predicted for beside them."""
-    pairs = task.ranks * (task.ranks - 1)
     reason = too_many_ranks_for_plan(task)
-    if reason is None and task.name == "allreduce" and pairs > PLAN_SENDS:
+    if reason is None and task.name == "allreduce" and not plan_limits.holds_all_pairs(task.ranks):
+        sends = 2 * task.ranks * (task.ranks - 1)
         reason = (
-            f"allreduce on {task.ranks} ranks is left to the library: NCCL's ring has at least {2 * pairs} sends, "
-            f"too many to compare plans with, which are made of at most {PLAN_SENDS}"
+            f"allreduce on {task.ranks} ranks is left to the library: NCCL's ring has at least {sends} sends, "
+            f"too many to compare plans with, which are made of at most {plan_limits.PLAN_SENDS}"
         )
     if reason is not None:
         raise SynthError(reason)
@@ -479,7 +480,7 @@ def _check_files(
     folder: Path, done: PlanExport, runtime: str, machine: Topology, on_event: Listener | None
 ) -> None:  # fmt: skip
     """Lint each program file, and run it on the reference executor with 16 bytes a chunk. Raises VerificationError."""
-    from synth.api.programs import lint
+    from synth.api.programs import lint, load_program
     from synth.api.running import run
 
     for row in done.served:
@@ -490,11 +491,12 @@ def _check_files(
             path = folder / runtime / name
             tell(on_event, f"{name}: linted and run")
             place = "in" if path.stem.endswith("-in-place") else None
-            report = lint(path, runtime=runtime, collective=task, roots=roots, in_place=place)
+            program = load_program(path, collective=task, runtime=runtime)
+            report = lint(program, runtime=runtime, collective=task, roots=roots, in_place=place)
             if not report.ok:
                 raise VerificationError(f"{path}: {report.errors[0]}")
             run(
-                path, size=size, topology=machine, collective=task, roots=roots, runtime=runtime,
+                program, size=size, topology=machine, collective=task, roots=roots, runtime=runtime,
                 in_place=place == "in", bound=False,
             )  # fmt: skip
 

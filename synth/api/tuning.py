@@ -38,7 +38,7 @@ from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.model.tuning_plan import OURS, Plan
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import selected
-from synth.program.plan_limits import ALIGNMENT, BLOCK_CHANNELS, PLAN_SENDS
+from synth.program.plan_limits import ALIGNMENT, BLOCK_CHANNELS, holds_all_pairs
 from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ if TYPE_CHECKING:
     from synth.catalog.tuner.predicted_times import PredictedTimes
     from synth.catalog.tuner.tune import TunedTable, TunerCandidate
     from synth.export.request import Machine
-    from synth.model.collective import Collective
     from synth.model.time_bound import ClockBoundRow
-    from synth.model.topology import Network
     from synth.pareto.events import Listener
     from synth.view.algorithm_times import AlgorithmTime
 
@@ -154,6 +152,7 @@ def tune(
 def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Plan:
     """Tune as `tune` does, with all options as one value."""
     machine = None if request.topology is None else named_topology(request.topology)
+    request = replace(request, topology=machine)
     check_logs(request.logs)  # before anything is searched for
     divide = machine is not None and request.dividing is not False
     began, limit = time.monotonic(), request.time_limit
@@ -420,6 +419,7 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
 
     Those that nobody asked for are left out where the links do not carry them. None keeps a sketch's rules for sends.
     """
+    from synth.api.algorithms import library
     from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.cost_terms import shape
 
@@ -441,11 +441,22 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
             raise UsageError(f"{inputs.network.name}: baselines know nothing of a sketch's ways and phases")
         return made
     task = inputs.frontiers[0].collective
+    machine = request.topology or inputs.network
+
+    def fitting(name: str) -> Schedule | None:
+        """Return a baseline on the machine; None where it is not asked for and the links do not carry it."""
+        try:
+            return baseline(name, machine, task)
+        except SynthError:
+            if name in request.baselines:
+                raise
+        return None
+
     known = baseline_summaries()
     seen = [m.label for m in inputs.measured if m.backend == OURS and m.label in known]
     kept = [*request.baselines, *seen, *LIBRARY]
     ranks = inputs.network.ranks
-    if request.plans and ranks * (ranks - 1) <= PLAN_SENDS:
+    if request.plans and holds_all_pairs(ranks):
         # each chunk of it meets few ranks, so that a plan can hold it
         kept.append("direct" if task.name == "alltoall" else "hierarchical")
         if ranks > BLOCK_CHANNELS:  # no thread block has a channel to all others
@@ -453,28 +464,26 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     for name in dict.fromkeys((*kept, *ALWAYS)):
         if search.left == 0 and name not in kept and not few:
             continue
-        try:
-            schedule = baseline(name, inputs.network if name != "grid" else request.topology or inputs.network, task)
-        except SynthError:
-            if name in request.baselines:
-                raise
-            continue
-        predicted = None if inputs.measured else shape(schedule)
-        made.append(NamedSchedule(name.lower(), schedule, True, predicted))
+        schedule = fitting(name)
+        if schedule is not None:
+            predicted = None if inputs.measured else shape(schedule)
+            made.append(NamedSchedule(name.lower(), schedule, True, predicted))
     if inputs.network.ranks <= SETTINGS.few_ranks and not all(f.complete for f in inputs.frontiers):
-        _add_library(made, inputs.network, task, search, bool(request.per_send))
+        others = []
+        for one in library(task.name):
+            known = one.name in ALWAYS or any(one.name == other.name for other in made)
+            schedule = None if known or search.left == 0 else fitting(one.name)
+            if schedule is not None:
+                others.append(NamedSchedule(one.name, schedule))
+        made += _better(others, made, bool(request.per_send))
     return made
 
 
-def _add_library(
-    made: list[NamedSchedule], network: Network, task: Collective, search: SearchOptions, costly: bool
-) -> None:
-    """Add the algorithms of the library that fit the machine and are better than each schedule in steps or in R/C.
+def _better(others: Sequence[NamedSchedule], made: Sequence[NamedSchedule], costly: bool) -> list[NamedSchedule]:
+    """Return those of `others` that are better than each schedule of `made`, and of the result, in steps or in R/C.
 
     A complete frontier leaves none. `costly`: messages cost something, so few of them are a merit, too.
     """
-    from synth.api.algorithms import library
-    from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.cost_terms import shape
 
     def merits(schedule: Schedule) -> tuple[int, Fraction, int]:
@@ -484,21 +493,13 @@ def _add_library(
     def covers(theirs: tuple, mine: tuple) -> bool:
         return all(a <= b for a, b in zip(theirs, mine, strict=True))
 
-    known = {*ALWAYS, *(one.name for one in made)}
-    found: list[tuple[tuple[int, Fraction, int], str, Schedule]] = []
-    for one in library(task.name):
-        if one.name in known or search.left == 0:
-            continue
-        try:
-            schedule = baseline(one.name, network, task)
-        except SynthError:
-            continue
-        found.append((merits(schedule), one.name, schedule))
-    others = [merits(one.schedule) for one in made]
-    for mine, name, schedule in sorted(found, key=lambda row: row[:2]):
-        if not any(covers(theirs, mine) for theirs in others):
-            made.append(NamedSchedule(name, schedule))
-            others.append(mine)
+    best = [merits(one.schedule) for one in made]
+    found = []
+    for mine, one in sorted(((merits(one.schedule), one) for one in others), key=lambda row: (row[0], row[1].name)):
+        if not any(covers(theirs, mine) for theirs in best):
+            found.append(one)
+            best.append(mine)
+    return found
 
 
 def _plan(

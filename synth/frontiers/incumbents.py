@@ -16,7 +16,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from synth.bounds import steps
-from synth.checker.schedule import replay
 from synth.errors import SynthError, UndecidedError
 from synth.frontiers.direct_sends import direct_schedule
 from synth.frontiers.settings import SETTINGS
@@ -231,14 +230,18 @@ def _scans(machine: Topology, network: Network, task: Collective, goal: Fraction
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.frontiers.pipelined_scans import box_scans, chain_scans, planned_scans
 
-    chains = chain_scans(network, task, goal)
+    ways = {
+        "prefixes over boxes": box_scans(network, task, machine.nodes, goal),
+        "prefixes along a chain": chain_scans(network, task, goal),
+    }
+    counts: tuple[int | None, ...] = (2, None)  # of each way those that come early, and then the others
     if network.ranks <= SETTINGS.few_ranks:
-        chains = islice(chains, 1)
-    else:
-        for schedule in box_scans(network, task, machine.nodes, goal):
-            yield "prefixes over boxes", schedule
-    for schedule in chains:
-        yield "prefixes along a chain", schedule
+        del ways["prefixes over boxes"]
+        counts = (1,)
+    for count in counts:
+        for method, schedules in ways.items():
+            for schedule in islice(schedules, count):
+                yield method, schedule
     if chunk_assembly.applies(network, task):
         for rule, plan in chunk_assembly.quick_plans(network, task):
             for schedule in planned_scans(network, task, plan, goal):
@@ -278,6 +281,7 @@ def _composed(
 
     Each has fewer than those of `known` and earlier ones with no more steps.
     """
+    from synth.checker.schedule import column_replay
     from synth.frontiers.superposed_roots import SINGLE
     from synth.scale.composition.compose import composed_messages, composed_roots
 
@@ -285,10 +289,10 @@ def _composed(
     if rates and min(rate for _, rate in rates) <= enough:
         return
     composed = composed_roots if task.name in SINGLE else composed_messages
-    most = SETTINGS.max_sends
+    most = SETTINGS.max_sends if within is None else SETTINGS.goal_sends
     for candidate in composed(machine.live(), task, most_sends=most, known=rates, enough=enough, within=within):
         schedule = Schedule(network, task, candidate.chunks, candidate.make().written_out(task).steps)
-        replay.schedule(schedule)
+        column_replay.schedule(schedule)
         yield candidate.construction, schedule
 
 

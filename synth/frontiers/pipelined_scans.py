@@ -22,9 +22,11 @@ passes all ranks, and leaves it at the same hub. So half as many sends are insid
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from heapq import heappop, heappush
 from itertools import chain
 from math import ceil, inf, isqrt
@@ -32,15 +34,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synth.checker.schedule import replay
+from synth.checker.schedule import column_replay
 from synth.errors import VerificationError
 from synth.model.collective import Collective, collective
-from synth.model.dead_sends import with_fewest_rounds
+from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
 
 Box = Sequence[int]
 Lane = list[list[Send]]  # the sends of one chunk in each step
+_Load = tuple[np.ndarray, np.ndarray]  # of a group before each step, by resource, and the units of these
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class ScanSettings:
     """Limits of pipelined scans.
 
     Attributes:
-        most_sends: Maximum number of sends, which are written out and replayed in a second.
+        most_sends: Maximum number of sends, of which there are several schedules.
+        goal_sends: The same of the one schedule within the goal: it is written out and replayed in less than a second.
         rounds: Numbers of rounds, as multiples of the least that carry a chunk, for which a group has as many chunks as
             they carry in each step. In more rounds less capacity is left over.
         parts: A group may also have the chunks of the least of these rounds divided by these numbers: less is to be
@@ -56,10 +60,11 @@ class ScanSettings:
         change_sends: Sends for which a step along the chain to a rank that holds its prefix counts: two with which the
             ranks change their values, and two with which they change them back.
         growth: The first schedules of a kind have this many times the chunks of the one before.
-        worth: A schedule with more steps is offered only if R/C falls by this fraction.
+        worth: A schedule with more steps is offered only if R/C falls by this fraction, or to the goal.
     """
 
     most_sends: int = 80_000
+    goal_sends: int = 320_000
     rounds: tuple[int, ...] = (1, 2, 3, 4)
     parts: tuple[int, ...] = (2, 4)
     change_sends: int = 4
@@ -83,7 +88,8 @@ def box_scans(network: Network, task: Collective, nodes: Sequence[int], goal: Fr
     boxes = _boxes(nodes)
     if boxes is None or task != collective("scan", network.ranks):
         return
-    places = range(max(map(len, boxes)))
+    # The first rank of a box has most to send where it is a hub: it is so for no more chunks than other ranks.
+    places = [*range(1, max(map(len, boxes))), 0]
     side_by_side = [_side_by_side(boxes, k) for k in places]
     one_after_another = [_one_after_another(boxes, k) for k in places]
     yield from _scans(network, task, [side_by_side, one_after_another], goal)
@@ -110,7 +116,7 @@ def planned_scans(network: Network, task: Collective, plan: Schedule, goal: Frac
     if task != collective("scan", network.ranks):
         return
     try:
-        replay.schedule(plan)
+        column_replay.schedule(plan)
     except VerificationError:
         return
     yield from _scans(network, task, [[[list(step.sends) for step in plan.steps]]], goal)
@@ -134,27 +140,25 @@ def _scans(network: Network, task: Collective, ways: Sequence[list[Lane]], goal:
     `ways`: the lanes of one group, in each way to make them. Sends that name no switches take the first route between
     their ranks.
     """
-    routed = list(filter(None, (_routed(network, lanes) for lanes in ways)))
+    routed = [_Group(network, lanes) for lanes in map(partial(_routed, network), ways) if lanes]
     options: list[_Option] = []
-    for way, lanes in enumerate(routed):
-        if way == 0 or not goal or _least_rate(lanes) <= goal:
-            options += [option._replace(way=way) for option in _options(network, lanes)]
-    chosen: list[_Option] = []
-    for option in sorted(options):
-        if not chosen or option.rate <= chosen[-1].rate * (1 - SETTINGS.worth):
+    for way, group in enumerate(routed):
+        if way == 0 or not goal or group.least_rate <= goal:
+            options += [option._replace(way=way) for option in group.options()]
+    if goal and all(option.rate > goal for option in options):
+        found = [(way, group.within(goal)) for way, group in enumerate(routed)]
+        good = [option._replace(way=way) for way, option in found if option is not None]
+        options += sorted(good, key=lambda option: option.sends)[:1]
+    options.sort()
+    chosen = options[:1]
+    for option in options[1:]:
+        worth = 0 if option.rate <= goal < chosen[-1].rate else SETTINGS.worth
+        if option.rate <= chosen[-1].rate * (1 - worth):
             chosen.append(option)
     for option in _in_offered_order(chosen, goal):
-        lanes = routed[option.way]
-        group = [lanes[k] for k in _spread(len(lanes), option.size)]
-        schedule = _pipelined(network, task, group, option.groups)
-        replay.schedule(schedule)
+        schedule = routed[option.way].pipelined(task, option.size, option.groups)
+        column_replay.schedule(schedule)
         yield schedule
-
-
-def _least_rate(lanes: Sequence[Lane]) -> Fraction:
-    """Return rounds per chunk that no schedule of these lanes with few enough sends goes below."""
-    sends = sum(not send.local for lane in lanes for step in lane for send in step)
-    return Fraction(max(map(len, lanes)) * sends, SETTINGS.most_sends * len(lanes))
 
 
 def _in_offered_order(options: Sequence[_Option], goal: Fraction) -> list[_Option]:
@@ -414,31 +418,113 @@ def _spread(lanes: int, size: int) -> list[int]:
     return [i * lanes // size for i in range(size)]
 
 
-def _options(network: Network, lanes: Sequence[Lane]) -> Iterator[_Option]:
-    """Yield the schedules with few enough sends, of ever more groups: each number is about half as large again."""
-    units = np.array([resource.units for resource in (*network.routes, *network.caps)], np.int64)
-    depth = max(map(len, lanes))
-    load = np.zeros((len(lanes), depth, len(units)), np.int64)  # by lane, step and resource
-    sends = [0] * len(lanes)
-    for k, lane in enumerate(lanes):
-        for t, step in enumerate(lane):
-            for each in step:
-                if not each.local:
-                    sends[k] += 1
-                    i = network.route_index[each.src, each.dst, each.via]
-                    load[k, t, i] += 1
-                    np.add.at(load[k, t], [len(network.routes) + c for c in network.caps_of[i]], 1)
-    used = np.flatnonzero(load.any(axis=(0, 1)))
-    load, units = load[:, :, used], units[used]
-    for size in _group_sizes(load.sum(axis=1), units, SETTINGS.most_sends // max(1, min(sends))):
-        chosen = _spread(len(lanes), size)
-        before = np.cumsum(np.concatenate([np.zeros((1, len(units)), np.int64), load[chosen].sum(axis=0)]), axis=0)
-        each = sum(sends[k] for k in chosen)
-        for groups in _group_counts(SETTINGS.most_sends // max(1, each)):
-            steps = np.arange(depth + groups - 1)
-            carried = before[np.minimum(steps + 1, depth)] - before[np.maximum(0, steps + 1 - groups)]
-            rounds = np.maximum(1, (-(-carried // units)).max(axis=1))
-            yield _Option(len(steps), Fraction(int(rounds.sum()), size * groups), each * groups, size, groups)
+class _Group:
+    """A group of chunks that take the same steps over the lanes of one way, and groups that follow each other.
+
+    Attributes:
+        sends: number of sends between ranks of a chunk of each lane.
+        load: sends by lane, step and resource, of the links and limits that are used.
+        units: the capacities of these.
+    """
+
+    def __init__(self, network: Network, lanes: Sequence[Lane]) -> None:
+        self.network, self.lanes = network, lanes
+        self.depth = max(map(len, lanes))
+        self.sends = [0] * len(lanes)
+        cells: list[tuple[int, int, int]] = []  # lane, step and resource
+        for k, lane in enumerate(lanes):
+            for t, step in enumerate(lane):
+                remote = [send for send in step if not send.local]
+                self.sends[k] += len(remote)
+                for send in remote:
+                    i = network.route_index[send.src, send.dst, send.via]
+                    cells.append((k, t, i))
+                    cells += [(k, t, len(network.routes) + c) for c in network.caps_of[i]]
+        lane_of, step_of, resource = np.array(cells, np.int64).reshape(-1, 3).T
+        used, place = np.unique(resource, return_inverse=True)
+        resources = (*network.routes, *network.caps)
+        self.units = np.array([resources[i].units for i in used.tolist()], np.int64)
+        self.load = np.zeros((len(lanes), self.depth, len(used)), np.int64)
+        np.add.at(self.load, (lane_of, step_of, place), 1)
+
+    @property
+    def least_rate(self) -> Fraction:
+        """Rounds per chunk that no schedule of these lanes with few enough sends goes below."""
+        return Fraction(self.depth * sum(self.sends), SETTINGS.goal_sends * len(self.lanes))
+
+    def options(self) -> Iterator[_Option]:
+        """Yield the schedules with few enough sends, of ever more groups: each number is about half as large again."""
+        for size in self._sizes(SETTINGS.most_sends):
+            load = self._load_before(size)
+            for groups in _group_counts(SETTINGS.most_sends // max(1, self._sends_of(size))):
+                yield self._option(size, groups, load)
+
+    def within(self, goal: Fraction) -> _Option | None:
+        """Return a schedule of few sends with at most `goal` rounds per chunk; None where all have too many sends.
+
+        Of each number of chunks in a group it has the fewest groups, where more of them take fewer rounds per chunk.
+        """
+        best, most_sends = None, SETTINGS.goal_sends
+        for size in self._sizes(SETTINGS.goal_sends):
+            load = self._load_before(size)
+            counts = range(1, most_sends // max(1, self._sends_of(size)) + 1)
+            if counts and self._option(size, counts[-1], load).rate <= goal:
+                first = bisect_left(counts, -goal, key=lambda groups: -self._option(size, groups, load).rate)
+                best = self._option(size, counts[first], load)
+                most_sends = best.sends - 1
+        return best
+
+    def _sizes(self, most_sends: int) -> list[int]:
+        """Return the numbers of chunks in a group that are tried, of schedules with so many sends at most."""
+        return _group_sizes(self.load.sum(axis=1), self.units, most_sends // max(1, min(self.sends)))
+
+    def _sends_of(self, size: int) -> int:
+        """Return the number of sends between ranks of a group of `size` chunks."""
+        return sum(self.sends[k] for k in _spread(len(self.lanes), size))
+
+    def _option(self, size: int, groups: int, load: _Load) -> _Option:
+        """Return the schedule of so many groups of `size` chunks, whose load is `load`."""
+        rounds = self._rounds(groups, load)
+        return _Option(len(rounds), Fraction(sum(rounds), size * groups), self._sends_of(size) * groups, size, groups)
+
+    def _load_before(self, size: int) -> _Load:
+        """Return what a group of `size` chunks loads before each step, and after the last: by resource, of those that
+        one round may not be enough for, with their units."""
+        load = self.load[_spread(len(self.lanes), size)].sum(axis=0)
+        busy = np.flatnonzero(load.sum(axis=0) > self.units)
+        start = np.zeros((1, len(busy)), np.int64)
+        return np.cumsum(np.concatenate([start, load[:, busy]]), axis=0), self.units[busy]
+
+    def _rounds(self, groups: int, load: _Load) -> list[int]:
+        """Return the rounds of each step of so many groups with this load."""
+        before, units = load
+        steps = np.arange(self.depth + groups - 1)
+        carried = before[np.minimum(steps + 1, self.depth)] - before[np.maximum(0, steps + 1 - groups)]
+        return (-(-carried // units)).max(axis=1, initial=1).tolist()
+
+    @collector_off()
+    def pipelined(self, task: Collective, size: int, groups: int) -> Schedule:
+        """Return the schedule of groups of `size` chunks, spread over the lanes, each one step behind the one before.
+
+        Chunk i of group g has the number ``g * size + i``.
+        """
+        rows = []  # (step counted backwards, send) of one group: groups that are behind come last in a step
+        for chunk, k in enumerate(_spread(len(self.lanes), size)):
+            for t, step in enumerate(self.lanes[k]):
+                rows += [(-t, send._replace(chunk=chunk)) for send in step]
+        rows.sort()
+        backwards = np.array([t for t, _ in rows], np.int64)
+        chunks = np.array([send.chunk for _, send in rows], np.int64) + backwards * size
+        _, src, dst, kind, via = map(list, zip(*(send for _, send in rows), strict=True))
+        rounds = self._rounds(groups, self._load_before(size))
+        first = np.searchsorted(backwards, -np.arange(len(rounds))).tolist()
+        end = np.searchsorted(backwards, groups - np.arange(len(rounds))).tolist()
+        steps = []
+        for s in range(len(rounds)):
+            here = slice(first[s], end[s])
+            columns = (chunks[here] + s * size).tolist(), src[here], dst[here], kind[here], via[here]
+            steps.append(Step.of_columns(rounds[s], *columns))
+        return Schedule(self.network, task, size * groups, tuple(steps))
 
 
 def _group_sizes(load: np.ndarray, units: np.ndarray, most: int) -> list[int]:
@@ -451,7 +537,7 @@ def _group_sizes(load: np.ndarray, units: np.ndarray, most: int) -> list[int]:
     sizes = []
     for times in SETTINGS.rounds:
         rounds = times * ceil(each)
-        size = min(most, int(rounds / each))
+        size = min(most, int(rounds / each) + lanes - 1)  # the last ones may pass by the lanes of the greatest load
         while size > 1 and (np.bincount(_spread(lanes, size), minlength=lanes) @ load > rounds * units).any():
             size -= 1
         sizes.append(size)
@@ -466,16 +552,3 @@ def _group_counts(most: int) -> list[int]:
         counts.append(groups)
         groups += (groups + 1) // 2
     return [*counts, most] if most else counts
-
-
-def _pipelined(network: Network, task: Collective, lanes: Sequence[list[list[Send]]], groups: int) -> Schedule:
-    """Return the schedule in which group g of chunks, one for each lane, is g steps behind the first."""
-    steps: list[list[Send]] = [[] for _ in range(max(map(len, lanes)) + groups - 1)]
-    for k, lane in enumerate(lanes):
-        for t, step in enumerate(lane):
-            for send in step:
-                for g in range(groups):
-                    steps[t + g].append(send._replace(chunk=g * len(lanes) + k))
-    chunks = len(lanes) * groups
-    rows = tuple(Step(1, tuple(sorted(row))) for row in steps)
-    return with_fewest_rounds(Schedule(network, task, chunks, rows))

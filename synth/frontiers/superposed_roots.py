@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from synth.checker.schedule import replay
+from synth.checker.schedule import column_replay
 from synth.errors import SynthError
 from synth.frontiers.written_points import least_sends
 from synth.model.collective import Collective
@@ -66,7 +66,7 @@ def superposed_schedules(machine: Topology, network: Network, task: Collective) 
                     continue
                 schedule = _superposed(network, task, points)
                 if improves(steps, schedule.rounds_per_chunk):
-                    replay.schedule(schedule)
+                    column_replay.schedule(schedule)
                     rates.append((steps, schedule.rounds_per_chunk))
                     yield f"{name}s of all roots at once, {points[0].construction}", schedule
     except SynthError:  # also at the deadline, with those so far

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import inf, log
 
-from synth.checker.schedule import replay
 from synth.errors import SynthError
 from synth.frontiers.settings import SETTINGS
 from synth.model.collective import Collective
@@ -97,6 +96,8 @@ class PointWriter:
 
 def written_out(point: Point, network: Network, task: Collective, most_sends: int) -> Schedule | None:
     """Return the replayed schedule of a point at scale, or None where it has more sends or is of another problem."""
+    from synth.checker.schedule import column_replay  # it imports NumPy
+
     if least_sends(point, task) > most_sends:
         return None
     compressed = point.schedule
@@ -106,7 +107,7 @@ def written_out(point: Point, network: Network, task: Collective, most_sends: in
     if (expansion.collective.pre, expansion.collective.post) != (task.pre, task.post):
         return None
     schedule = Schedule(network, task, expansion.chunks, expansion.steps)
-    replay.schedule(schedule)
+    column_replay.schedule(schedule)
     return schedule
 
 

@@ -264,17 +264,26 @@ def _check_outputs(
         # whoever writes an alltoall counts by source and destination
         of = f" of rank {min(sources)}" if len(sources) == 1 == len(trace.collective.post[unit]) else ""
         what, bits = f"unit {unit}{of}", 0
-    nearest = _nearest(ops, trace, chunk, rank, bits)
+    row = _nearest(ops, trace, chunk, rank, bits)
+    nearest = "no rank that has it reaches this one"
+    if row is not None:
+        has = f" has {rank_names(row.contents)}" if row.contents not in (0, bits) else ""
+        nearest = f"nearest: rank {row.rank}{has}, {row.place or 'its input'}"
     others = sorted({other for _, other in missing} - {rank})
     text = f"{len(missing)} of {total} outputs are missing: rank {rank} ends without {what} ({nearest})"
+    if trace.topology is not None and row is not None:  # a program, whose writer can change it
+        whole = row.contents in (0, bits)
+        text += f": copy it there with .to({rank})" if whole else f": add what it lacks with a.sum({rank}, [...])"
     if len(missing) > 1:
         on = f" on ranks {', '.join(map(str, others))}" if others else f" on rank {rank}"
         text += f"; and {len(missing) - 1} alike{on}"
+    if trace.empty:
+        text += f"; {trace.empty}"
     raise VerificationError(f"{file}: {text}")
 
 
-def _nearest(ops: Operations, trace: AlgorithmTrace, chunk: int, rank: int, bits: int) -> str:
-    """Name the rank nearest to `rank` that has the chunk, or the sum of most of the contributions `bits`."""
+def _nearest(ops: Operations, trace: AlgorithmTrace, chunk: int, rank: int, bits: int) -> Operation | None:
+    """Return the operation that gives the chunk, or the sum of most of the contributions `bits`, nearest to `rank`."""
     distance: list[int | None] = [1] * trace.collective.ranks
     if trace.network is not None:
         distance = trace.network.reversed().distances_from([rank])
@@ -286,9 +295,4 @@ def _nearest(ops: Operations, trace: AlgorithmTrace, chunk: int, rank: int, bits
         rate = (-row.contents.bit_count(), away, bool(row.place), row.rank)  # inputs first
         if best is None or rate < best[0]:
             best = (rate, row)
-    if best is None:
-        return "no rank that has it reaches this one"
-    row = best[1]
-    where = f", {row.place}" if row.place else ", its input"
-    has = f" has {rank_names(row.contents)}" if row.contents not in (0, bits) else ""
-    return f"nearest: rank {row.rank}{has}{where}"
+    return None if best is None else best[1]

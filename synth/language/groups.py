@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from math import prod
+from typing import NoReturn
 
 from synth.checker.schedule import replay
 from synth.errors import UsageError
@@ -50,6 +51,10 @@ class RankGroup:
 
     ranks: tuple[int, ...]
     trace: AlgorithmTrace = field(repr=False)
+
+    def __iter__(self) -> NoReturn:
+        """Refuse `for rank in group`, which does not say whether ranks or data are meant."""
+        raise error_at(self.trace.place(), "a group is not iterable: write a.ranks, or group.ranks")
 
     @property
     def size(self) -> int:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # Numerators and denominators of a part of a unit are at most this. A schedule has at least as many chunks.
 MAX_CHUNKS = 4096
+NAMED_UNITS = 4  # units that an error names
 
 
 class Segment(NamedTuple):
@@ -125,6 +126,7 @@ class AlgorithmTrace:
         self._inputs: dict[int, list[Segment]] = {}
         self._begun = False
         self.input_data: dict[int, Data] = {}
+        self.empty = ""  # the first piece of data that was empty, with its line
         self.synthesizer: Synthesizer | None = None
         self._answers: dict[HoleQuery, Schedule] = {}
 
@@ -206,6 +208,16 @@ class AlgorithmTrace:
             for old in older:
                 newest += _outside(old, segment)
         return tuple(sorted(newest))
+
+    def note_empty(self, piece: str, rank: int, units: tuple[int, ...]) -> None:
+        """Record that `piece` of data on `rank`, which has these `units`, is empty.
+
+        That is no mistake as such. An error on missing outputs names the first of them.
+        """
+        if not self.empty:
+            more = ", ..." if len(units) > NAMED_UNITS else ""
+            known = f"units {', '.join(map(str, units[:NAMED_UNITS]))}{more}" if units else "no unit"
+            self.empty = f"{self.place()}: {piece} is empty: the data on rank {rank} have {known}"
 
     def rank(self, rank: object) -> int:
         """Return a rank as Python's integer. Raises UsageError unless it is a rank of the collective."""

@@ -26,6 +26,7 @@ import numpy as np
 from synth.errors import SynthError, TooManySendsError, UsageError
 from synth.model.collective import Collective, collective
 from synth.model.documents.whole_file import whole_file
+from synth.model.gc_pause import collector_off
 from synth.model.link_table import LinkTable, members
 from synth.model.rational import show
 from synth.model.schedule import Schedule, Send, Step, SynchronousSchedule
@@ -199,6 +200,7 @@ class CompressedSchedule(SynchronousSchedule):
         step, kind = np.tile(self.step, len(group)), np.tile(self.kind, len(group))
         return replace(self, step=step, chunk=chunk, path=path, kind=kind, paths=tuple(numbers), generators=())
 
+    @collector_off()
     def written_out(self, task: Collective | None = None) -> Schedule:
         """Return the schedule with every send listed, as exact synthesis has it.
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -90,6 +91,15 @@ class Step(NamedTuple):
     rounds: int
     sends: tuple[Send, ...]
     switch_sends: tuple[SwitchSend, ...] = ()
+
+    @staticmethod
+    def of_columns(
+        rounds: int, chunk: Iterable[int], src: Iterable[int], dst: Iterable[int], kind: Iterable[str],
+        via: Iterable[tuple[str, ...]],
+    ) -> Step:  # fmt: skip
+        """Return the step whose sends are given column by column, which are of one length."""
+        send = partial(tuple.__new__, Send)
+        return Step(rounds, tuple(map(send, zip(chunk, src, dst, kind, via, strict=True))))
 
     @property
     def unicast_sends(self) -> tuple[Send, ...]:
@@ -212,7 +222,8 @@ class Schedule(SynchronousSchedule):
     steps : for each step its rounds and its sends, ``Send(chunk, src, dst, kind, via)``. All sends of a step read the
         state before it.
     timed : the steps only put the messages of each link in the order of time (list scheduling). Then every link has one
-        connection, and no receive waits for a link to forward.
+        connection, and no receive waits for a link to forward. A copy in a later step than its chunk and its link
+        demand is held back until its rank has sent what it sends in the step before over a limit that both share.
 
     Examples
     --------
@@ -367,8 +378,8 @@ def _from_columns(
     timed: bool,
 ) -> Schedule:
     """The schedule whose steps are given as their rounds and the columns of their sends."""
-    send = partial(tuple.__new__, Send)
     steps = []
     for rounds, sends, switch_sends in columns:
-        steps.append(Step(rounds, tuple(map(send, zip(*sends, strict=True))), switch_sends))
+        step = Step.of_columns(rounds, *(sends or [()] * len(Send._fields)))
+        steps.append(step._replace(switch_sends=switch_sends))
     return Schedule(network, collective, chunks, tuple(steps), timed)

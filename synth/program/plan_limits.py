@@ -30,6 +30,11 @@ RANK_PORTS = 256
 PLAN_SENDS = 3 << 14
 
 
+def holds_all_pairs(ranks: int) -> bool:
+    """Return True if a plan may hold a send between each two of `ranks` ranks, both ways."""
+    return ranks * (ranks - 1) <= PLAN_SENDS
+
+
 def scratch_bytes(double: bool) -> int:
     """Return the bytes of data in a scratch that plans share; `double`: launches use two halves of it in turn."""
     return SCRATCH_BYTES // (1 + double)

@@ -113,7 +113,7 @@ class ReplayMachine:
         return machine
 
     @cached_property
-    def _limits_of(self) -> dict[LinkKey, list[tuple[int, int]]]:
+    def limits_of(self) -> dict[LinkKey, list[tuple[int, int]]]:
         """The limits that each link counts against, and how often a send over it counts there."""
         limits_of: dict[LinkKey, list[tuple[int, int]]] = {}
         for i, (members, _) in enumerate(self.limits):
@@ -138,7 +138,7 @@ class ReplayMachine:
                 raise VerificationError(f"link {src} -> {dst} carries {n} chunks, {rounds} rounds allow {room}", place)
         against = [0] * len(self.limits)
         for key, n in load.items():
-            for i, times in self._limits_of.get(key, ()):
+            for i, times in self.limits_of.get(key, ()):
                 against[i] += times * n
         for i, (_, units) in enumerate(self.limits):
             n = against[i] + ports[i]

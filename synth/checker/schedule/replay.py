@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+from weakref import finalize
 
 from synth.checker.fingerprints import problem_fingerprint, size_fingerprint, with_one_chunk
 from synth.checker.schedule.collective import ReplayCollective
@@ -20,6 +21,7 @@ from synth.errors import VerificationError
 from synth.model.documents import json_reader
 from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule
+from synth.model.topology import Network
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,10 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         raise VerificationError(f"schema is {fields['schema']!r}, expected 'synth.schedule/1'", f"{place}.schema")
     if not isinstance(fields.get("timed", False), bool):
         raise VerificationError(f"timed is {fields['timed']!r}, expected true or false", f"{place}.timed")
-    machine = _machine(fields["topology"], f"{place}.topology")
+    if isinstance(given, Schedule):
+        machine = machine_of(given.network, f"{place}.topology")
+    else:
+        machine = _machine(fields["topology"], f"{place}.topology")
     chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 1)
     task = ReplayCollective.read(fields["collective"], chunks, machine.ranks, f"{place}.collective")
     kept = None if machine.rules is None else KeptRules(machine.rules, task, chunks, f"{place}.topology.rules")
@@ -75,6 +80,18 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     if "fingerprint" in fields:
         _check_fingerprint(fields, chunks, rounds, place)
     return Replay(chunks, len(fields["steps"]), rounds, sends)
+
+
+_machines: dict[int, ReplayMachine] = {}  # by the id of each network that is there
+
+
+def machine_of(network: Network, place: str) -> ReplayMachine:
+    """Return the machine of a network's document, which is read once. Raises VerificationError."""
+    machine = _machines.get(id(network))
+    if machine is None:
+        machine = _machines[id(network)] = _machine(network.document, place)
+        finalize(network, _machines.pop, id(network), None).atexit = False
+    return machine
 
 
 def problem(topology: object, collective: object, place: str = "$") -> None:

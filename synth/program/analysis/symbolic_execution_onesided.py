@@ -1,15 +1,15 @@
 """Symbolic execution of one-sided programs: puts into other ranks' memory, ordered by signals, barriers, packets.
 
-The actors of the vector clocks are the blocks, then one engine for each port channel, then the entry of each rank into
-the call. An engine reads the source of a put and writes its destination some time later, in order with its signals;
-`flush` waits for it. Until a rank has entered the call its buffers belong to its user, so another rank needs a signal
-from it before it touches them. Packet scratch is exempt (its flags change from call to call), and so are a rank's
-accesses to its own memory.
+The actors of the vector clocks are the blocks, then one engine for each port channel that moves data, then the entry of
+each rank into the call. An engine reads the source of a put and writes its destination some time later, in order with
+its signals; `flush` waits for it. Until a rank has entered the call its buffers belong to its user, so another rank
+needs a signal from it before it touches them. Packet scratch is exempt (its flags change from call to call), and so are
+a rank's accesses to its own memory.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from itertools import chain
 
@@ -43,12 +43,21 @@ def execute_one_sided(
     return merge_outcomes([OneSidedExecution(line, in_place, watched).run(done) for watched in parts_of(actors, part)])
 
 
-def _engines(program: Program) -> list[tuple[int, Port]]:
-    """Return the port channels of all ranks."""
-    engines = {
-        (gpu.rank, port) for gpu in program.gpus for block in gpu.blocks for port in block.ports if port.kind == "port"
-    }
-    return sorted(engines)
+def _engines(program: Program) -> dict[tuple[int, Port], int]:
+    """Return the port channels of all ranks that move data, in order, and the first block that has each.
+
+    A channel that only signals or is waited on touches no memory, and its signals tell what their block knows.
+    """
+    moving: set[tuple[int, Port]] = set()
+    first: dict[tuple[int, Port], int] = {}
+    for gpu in program.gpus:
+        for b, block in enumerate(gpu.blocks):
+            for port in block.ports:
+                first.setdefault((gpu.rank, port), b)
+            for op in block.ops:
+                if op.code in ("put", "get"):
+                    moving.update((gpu.rank, block.ports[p]) for p in op.ports)
+    return {(rank, port): first[rank, port] for rank, port in sorted(moving) if port.kind == "port"}
 
 
 class LaunchOrder:
@@ -97,10 +106,13 @@ class OneSidedExecution(SymbolicExecution):
 
     def __init__(self, line: StraightLine, in_place: bool, watched: range) -> None:
         program = line.program
-        self.places = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
-        self.number = {place: i for i, place in enumerate(self.places)}
-        self.engines = {key: len(self.places) + i for i, key in enumerate(_engines(program))}
-        self.entry = len(self.places) + len(self.engines)
+        blocks = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
+        engines = _engines(program)
+        self.number = {place: i for i, place in enumerate(blocks)}
+        self.engines = {key: len(blocks) + i for i, key in enumerate(engines)}
+        # (rank, block) of each block, and of the first block that has each engine's channel
+        self.places = [*blocks, *((rank, b) for (rank, _), b in engines.items())]
+        self.entry = len(self.places)
         self.carriers = set(self.engines.values())
         super().__init__(line, in_place, self.entry + program.ranks, watched)
         self.signals: dict[tuple[int, Port], deque[Row]] = {}
@@ -118,8 +130,8 @@ class OneSidedExecution(SymbolicExecution):
         for rank in range(program.ranks):
             for cell in self.cells(rank):
                 self.clocks.writer[cell], self.clocks.write_time[cell] = self.entry + rank, 1
-        for i, (rank, _) in enumerate(self.places):
-            self.clocks.learn(i, self.entry + rank, 1)
+        for (rank, _), actor in self.number.items():
+            self.clocks.learn(actor, self.entry + rank, 1)
 
     def cells(self, rank: int) -> range:
         """Return the cells of a rank."""
@@ -136,15 +148,7 @@ class OneSidedExecution(SymbolicExecution):
             self.check_end()
             self.check_next_launches()
         self.report_entries()
-        return self.outcome([*self.places, *self._engine_places()], complete)
-
-    def _engine_places(self) -> list[tuple[int, int]]:
-        """Return, for each port engine, the first block that uses it."""
-        places = []
-        for rank, port in self.engines:
-            blocks = self.program.gpus[rank].blocks
-            places.append((rank, next(b for b, block in enumerate(blocks) if port in block.ports)))
-        return places
+        return self.outcome(self.places, complete)
 
     def execute_op(self, rank: int, b: int, i: int) -> None:
         """Execute op `i` of block `b` of `rank`: its dependencies, then its signals, waits or data."""
@@ -154,21 +158,23 @@ class OneSidedExecution(SymbolicExecution):
         for dep in op.deps:
             if dep.block != b:
                 clocks.join(me, self.ended[rank, dep.block, dep.op])
-        ports = Counter(block.ports[p] for p in op.ports)
         if op.code == "signal":
-            for port, n in ports.items():
+            mine: Row | None = None  # one row for all signals of the block itself
+            for port in (block.ports[p] for p in op.ports):
                 actor = self.engine(rank, port, me)
                 if actor != me:
                     clocks.join(actor, clocks.tick(me))
                     clocks.tick(actor)
-                self.signals.setdefault(other_end(rank, port), deque()).extend([clocks.rows[actor].copy()] * n)
+                    row = clocks.rows[actor].copy()
+                else:
+                    row = mine = clocks.rows[me].copy() if mine is None else mine
+                self.signals.setdefault(other_end(rank, port), deque()).append(row)
         elif op.code == "wait":
-            for port, n in ports.items():
-                for _ in range(n):
-                    clocks.join(me, self.signals[rank, port].popleft())
+            for p in op.ports:
+                clocks.join(me, self.signals[rank, block.ports[p]].popleft())
         elif op.code == "flush":
-            for port in ports:
-                clocks.join(me, clocks.rows[self.engine(rank, port, me)])
+            for p in op.ports:
+                clocks.join(me, clocks.rows[self.engine(rank, block.ports[p], me)])
         elif op.code == "barrier":
             self.leave_barrier(rank, b, op)
         elif op.src or op.dst:
@@ -291,9 +297,9 @@ class OneSidedExecution(SymbolicExecution):
 
     def _add_late_access(self, rank: int, cell: int, actor: int, i: int, how: str) -> None:
         """Add the finding that op `i` of `actor` may access `cell` of `rank` after the call has returned there."""
-        home, b = [*self.places, *self._engine_places()][actor]
+        home, b = self.places[actor]
         verb = "written" if how == "write" else "read"
-        own_engine = home == rank and actor >= len(self.places)
+        own_engine = home == rank and actor in self.carriers
         cure = "must flush the port channel first" if own_engine else "must wait for a signal of it"
         text = f"{self.memory.name(cell)} may be {verb} after rank {rank} has returned, which {cure}"
         self.add_finding("unfinished", (home, b, i), text)
@@ -320,10 +326,9 @@ class OneSidedExecution(SymbolicExecution):
 
     def report_entries(self) -> None:
         """Report ops that touch the memory of another rank that may not have entered the call yet."""
-        places = [*self.places, *self._engine_places()]
         for cell, (first, _), (then, j), _ in self.clocks.races:
             if first >= self.entry and then < self.entry:
-                gpu, b = places[then]
+                gpu, b = self.places[then]
                 rank = first - self.entry
                 text = (
                     f"touches {self.memory.name(cell)}, which may not have entered the call yet: let rank {rank} "

@@ -23,7 +23,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.lowering import runtime_limits
 from synth.program.lowering.deadlock import deadlock
 from synth.program.lowering.dependencies import flagged, single_dependencies
-from synth.program.lowering.messages import Lane, Message, schedule_messages, without_unneeded_sends
+from synth.program.lowering.messages import Lane, Message, hold_back, schedule_messages, without_unneeded_sends
 from synth.program.lowering.receive_fusion import fuse, lanes_of
 from synth.program.lowering.thread_blocks import BlockTarget, Ends, assemble
 from synth.program.lowering.value_placement import place_values
@@ -120,6 +120,8 @@ def _one_instance(
         hints=options.hints,
     )  # fmt: skip
     storage = place_values(flow, layout, in_place != "out", runtime.count, whole_units)
+    if schedule.timed and not schedule.collective.combining:
+        hold_back(storage.messages, schedule.network)
     target = BlockTarget(layout, in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
     can_fuse = options.fuse and "rcs" in runtime.codes
     unfused: set[tuple[int, Lane]] = set()

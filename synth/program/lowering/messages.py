@@ -53,7 +53,8 @@ class Message:
     """Consecutive chunks, from `chunk` on, that travel as one over `lane` in step `step`.
 
     `reads[k]`: the value of chunk k on the source. `writes[k]`: its new value on the destination, which adds the old
-    one there if `reduce`. `order`: the position among all messages.
+    there if `reduce`. `order`: the position among all messages. `after`: that of a message of its source that it waits
+    for (`hold_back`).
     """
 
     step: int
@@ -63,6 +64,7 @@ class Message:
     reads: list[Value]
     writes: list[Value] = field(default_factory=list)
     order: int = 0
+    after: int | None = None
 
     @property
     def src(self) -> int:
@@ -168,6 +170,25 @@ def schedule_messages(
                     )
                 now[rank, chunk].final = True
     return ScheduleMessages(messages, chains, named)
+
+
+def hold_back(messages: Iterable[Message], network: Network) -> None:
+    """Set `after` of the messages of a timed schedule that it sends in a later step than their chunks and links demand.
+
+    Each waits for the last message of the step before that leaves its source over a limit that both share.
+    """
+    limits = {(r.src, r.dst, r.via): set(caps) for r, caps in zip(network.routes, network.caps_of, strict=True)}
+    leaving: dict[tuple[int, int], list[Message]] = {}
+    last_step: dict[Lane, int] = {}
+    for message in messages:
+        if message.local:
+            continue
+        demanded = 1 + max(last_step.get(message.lane, INPUT), *(value.born for value in message.reads))
+        for other in leaving.get((message.src, message.step - 1), ()) if message.step > demanded else ():
+            if limits[message.lane[:3]] & limits[other.lane[:3]]:
+                message.after = other.order
+        last_step[message.lane] = message.step
+        leaving.setdefault((message.src, message.step), []).append(message)
 
 
 def without_unneeded_sends(schedule: Schedule) -> Schedule:

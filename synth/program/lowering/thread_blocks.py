@@ -19,10 +19,15 @@ from synth.program.program import Block, Gpu, Op, Span
 
 # number of the first cell of scratch in `Access`: above those of the input and output, however many chunks they have
 _SCRATCH = 1 << 40
+# this number less the order of a message is a cell of no buffer, which its send writes and what waits for it reads
+_SENT = -1
 
 
 class PlannedOp(NamedTuple):
-    """A planned op of block `block`; `key` orders all ops of its rank."""
+    """A planned op of block `block`; `key` orders all ops of its rank.
+
+    `sent`: the order of the message that it sends. `after`: that of one whose send it waits for.
+    """
 
     key: tuple[int, int, int, int]
     block: int
@@ -30,6 +35,8 @@ class PlannedOp(NamedTuple):
     src: Place | None
     dst: Place | None
     count: int
+    sent: int | None = None
+    after: int | None = None
 
 
 class Ends(NamedTuple):
@@ -105,8 +112,9 @@ def assemble(storage: Storage, fusion: Fusion, target: BlockTarget) -> tuple[tup
             continue
         if message not in forwarded:
             key = (message.step, 0, message.order, 0)
+            source, order = message.reads[0].place, message.order
             drafts[message.src].append(
-                PlannedOp(key, sends[message.lane], "s", message.reads[0].place, None, message.count)
+                PlannedOp(key, sends[message.lane], "s", source, None, message.count, order, message.after)
             )
         block = receives[message.lane]
         writer.update(dict.fromkeys(message.writes, block))
@@ -231,6 +239,7 @@ def _gpu(
     shift = input_size if overlap is None else overlap  # in place, the cells of both buffers have the same numbers
     length = [0] * len(ends)
     accesses: list[Access] = []
+    targets = {draft.after for draft in drafts if draft.after is not None}
 
     def cells(place: Place | None, count: int) -> range:
         if place is None:
@@ -254,6 +263,10 @@ def _gpu(
             # in place the copy changes nothing; out of place no other block uses the cells that it writes
             reads = writes = range(0)
         both = (*reads, *writes) if draft.code == "re" else reads
+        if draft.after is not None:
+            both = (*both, _SENT - draft.after)
+        if draft.sent in targets:
+            writes = (_SENT - draft.sent,)
         accesses.append(Access(draft.block, length[draft.block], both, writes))
         length[draft.block] += 1
     ops: list[list[Op]] = [[] for _ in ends]

@@ -90,8 +90,7 @@ class BlockWriter:
         """
         for ports in self._batches(rank, learned):
             self._add(rank, Op("wait", ports=ports))
-        for clock in learned.values():
-            self.learn(rank, clock)
+        self.learn(rank, *learned.values())
         return self.clock[rank][rank]
 
     def flush(self, rank: int, peers: Iterable[int]) -> None:
@@ -99,9 +98,10 @@ class BlockWriter:
         for ports in self._batches(rank, peers):
             self._add(rank, Op("flush", ports=ports))
 
-    def learn(self, rank: int, clock: Sequence[int]) -> None:
-        """Merge `clock` into the clock of `rank`."""
-        self.clock[rank] = [max(a, b) for a, b in zip(self.clock[rank], clock, strict=True)]
+    def learn(self, rank: int, *clocks: Sequence[int]) -> None:
+        """Merge `clocks` into the clock of `rank`."""
+        if clocks:
+            self.clock[rank] = list(map(max, self.clock[rank], *clocks))
 
     def enter(self, ranks: Sequence[int], peer: int) -> None:
         """Let each of `ranks` signal `peer` before all else, and `peer` wait for these signals now.

@@ -44,6 +44,9 @@ class ProgramTimeSettings:
         tolerance: Relative error of an interpolated time in the middle of an interval below which the interval is not
             divided.
         narrow: Width of an interval, relative to its least number of elements, up to which it is not divided.
+        wide: Ratio of the ends of an interval from which its middle may lie on the line by chance, where the time grows
+            by more than `steep`. It is straight if the middle of its half lies on a line, too.
+        steep: Relative growth of the time from one end of an interval to the other up to which one middle shows enough.
         few: Numbers of judged sizes up to which long calls are run in full too.
     """
 
@@ -53,6 +56,8 @@ class ProgramTimeSettings:
     spacing: int = 4
     tolerance: Fraction = Fraction(1, 250)
     narrow: Fraction = Fraction(1, 64)
+    wide: Fraction = Fraction(19, 10)
+    steep: Fraction = Fraction(1, 10)
     few: int = 4
 
 
@@ -203,22 +208,28 @@ class ProgramTimes:
         """Return the ps at `elements` in low..high; the interval is divided until its middle lies on a line."""
         if elements in (low, high):
             return Fraction(self.computed(int(elements)))
+        fitting = 0  # middles in a row that lie on the line
         while elements not in self._computed and (low, high) not in self._straight:
             if high - low <= max(1, SETTINGS.narrow * low):
                 break
             middle = max(low + 1, isqrt(low * high))
             found = self.computed(middle)
-            if abs(found - self._line(middle, low, high)) <= SETTINGS.tolerance * found:
-                self._straight |= {(low, middle), (middle, high), (low, high)}
-            elif elements < middle:
+            fits = abs(found - self._line(middle, low, high)) <= SETTINGS.tolerance * found
+            fitting = fitting + 1 if fits else 0
+            if fitting > self._doubtful(low, high):
+                self._straight |= {(low, middle), (middle, high)}
+            if elements < middle:
                 high = middle
             else:
                 low = middle
         if elements in self._computed:
             return Fraction(self._computed[int(elements)])
-        if low < (middle := isqrt(low * high)) < high and middle in self._computed:
-            low, high = (low, middle) if elements < middle else (middle, high)
         return self._line(elements, low, high)
+
+    def _doubtful(self, low: int, high: int) -> bool:
+        """Return True if the middle of an interval may lie on the line between its ends by chance."""
+        first, last = self.computed(low), self.computed(high)
+        return high >= SETTINGS.wide * low and last - first > SETTINGS.steep * first
 
     def _line(self, elements: Fraction | int, low: int, high: int) -> Fraction:
         """Return the ps at `elements` on the line through the times at `low` and `high`."""

@@ -292,6 +292,7 @@ class CandidateCuts:
         chosen: list[int] = []
         loads = np.bincount(owner, self.width[crossing[at]], len(self.limit_width))
         order = np.argsort(self.limit_width - loads, kind="stable")
+        order = order[self.limit_width[order] < loads[order] * (1 + 1e-9)]  # the others are wider than all their links
         bounds = np.searchsorted(owner, np.arange(len(self.limit_width) + 1))
         for k in order.tolist():
             links = at[bounds[k] : bounds[k + 1]]

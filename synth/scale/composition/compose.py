@@ -83,9 +83,9 @@ def composed_messages(
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of a collective whose units go from one rank to one rank each, as `composed_points`.
 
-    Nothing is yielded for other collectives, and where no number of steps has at most `within` rounds per chunk. The
-    schedules number chunks by the units of `collective`, and have fewer rounds per chunk than `known` ones. The last
-    one has at most `enough`, if one has.
+    Nothing is yielded for other collectives, and where no number of steps has at most `within` rounds per chunk. Those
+    in which none has are left out. The schedules number chunks by the units of `collective`, and have fewer rounds per
+    chunk than `known` ones. The last one has at most `enough`, if one has.
     """
     index = PathIndex(topology)
     boxes = boxes_of(index)
@@ -103,7 +103,7 @@ def composed_messages(
         return
     chunks = max(SETTINGS.message_chunks, ceil(SETTINGS.message_rounds / best.steady_rate()))
     sends = min(most_sends, 2 * chunks * len(messages))  # about two for each chunk of a message
-    yield from best.points(sends, _step_counts(SETTINGS.first_message_steps), known, enough)
+    yield from best.points(sends, _step_counts(SETTINGS.first_message_steps), known, enough, within)
 
 
 def composed_roots(
@@ -127,7 +127,7 @@ def composed_roots(
     composition = Composition(Resources(index), collective.name, None, listed, None)
     if listed and (within is None or composition.steady_rate() <= within):
         steps = _step_counts(SETTINGS.first_root_steps)
-        yield from composition.points(most_sends, steps, known, enough)
+        yield from composition.points(most_sends, steps, known, enough, within)
 
 
 def in_order(counts: Sequence[int], first: Sequence[int]) -> list[int]:
@@ -178,11 +178,12 @@ class Composition:
 
     def points(
         self, most_sends: int, tried: Iterable[int], known: Sequence[Rate] = (),
-        enough: Fraction = Fraction(0),
+        enough: Fraction = Fraction(0), within: Fraction | None = None,
     ) -> Iterator[Candidate]:  # fmt: skip
         """Yield schedules, each with fewer rounds per chunk than those before, and `known` ones, of no more steps.
 
-        They end with the first one that has at most `enough`. `tried`: the numbers of steps.
+        They end with the first one that has at most `enough`. `tried`: the numbers of steps. Those for which the linear
+        program has more than `within` rounds per chunk are left out.
         """
         rates = list(known)
         for steps in tried:
@@ -191,7 +192,8 @@ class Composition:
             if best is not None and best * (1 - WORTH) < self.bound:
                 continue  # none can be better by enough
             most = inf if best is None else float(best * (1 - WORTH) * self.scale)
-            found = self.at_steps(steps, most_sends, most)
+            least = most if within is None else min(most, float(within * self.scale) + TOLERANCE)
+            found = self.at_steps(steps, most_sends, least)
             if found is None or found.rounds_per_chunk > most:
                 continue
             rate, chunks = found.rounds_per_chunk / self.scale, found.chunks * self.scale

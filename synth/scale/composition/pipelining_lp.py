@@ -71,8 +71,10 @@ class PipeliningProgram:
         self.binding = undominated(self.loads, capacity)
         ends = np.cumsum([len(template.phases) for template in templates])
         self.first = [int(end) - len(template.phases) for end, template in zip(ends, templates, strict=True)]
-        self.depth = max(max(template.heads()) + 1 for template in templates)
         self.units = sorted({template.unit for template in templates})
+        # Of each template the least numbers of steps before each phase, and after it.
+        self.ends = [(template.heads(), template.tails()) for template in templates]
+        self.depth = max(max(heads) + 1 for heads, _ in self.ends)
 
     def restricted(self, places: Sequence[int]) -> PipeliningProgram:
         """Return the program for the templates at these places alone."""
@@ -114,22 +116,15 @@ class PipeliningProgram:
         chunks = totals[self.units[0]]
         if not chunks or any(total != chunks for total in totals.values()):
             return None
+        placed = all(template.placed for template in self.templates)
+        ups = np.array(ROUND_UP[:1] if placed else ROUND_UP)
+        tables = []
+        for template, ends, table, count in zip(self.templates, self.ends, shares, counts, strict=True):
+            tables.append(_whole_chunks(template, ends, table, count, ups))
         options = []
-        free = [i for i, template in enumerate(self.templates) if not template.placed]
-        for up in ROUND_UP if free else ROUND_UP[:1]:
-            passed = self._passed(counts, shares[0].shape[1])
-            for i in free:
-                passed[i] = _whole_chunks(self.templates[i], shares[i], counts[i], up)
-            found = Pipelining(self.templates, tuple(passed), chunks, rounds(passed, self.loads, self.capacity))
-            options.append(found)
+        for passed in zip(*tables, strict=True):
+            options.append(Pipelining(self.templates, passed, chunks, rounds(passed, self.loads, self.capacity)))
         return min(options, key=lambda found: found.rounds_per_chunk)
-
-    def _passed(self, counts: Sequence[int], steps: int) -> list[np.ndarray]:
-        """Return the chunks that have passed each phase of each template after each step, where it is placed."""
-        phases = np.array([len(template.phases) for template in self.templates])
-        step = np.concatenate([template.placed or (0,) * len(template.phases) for template in self.templates])
-        passed = np.repeat(counts, phases)[:, None] * (np.arange(steps) >= step[:, None])
-        return np.split(passed, self.first[1:])
 
     def _counts(self, shares: Sequence[np.ndarray], pieces: int) -> list[int]:
         """Return the chunks of a block for each template: by largest remainder where units must agree."""
@@ -156,22 +151,27 @@ def rounds(passed: Sequence[np.ndarray], loads: np.ndarray, capacity: np.ndarray
     return np.array(needed)
 
 
-def _whole_chunks(template: Template, shares: np.ndarray, count: int, up: float) -> np.ndarray:
-    """Round the shares of a template to whole numbers of `count` chunks, up from fractions of 1 - `up` on; phases still
-    wait for each other. The template is not placed."""
-    steps = shares.shape[1]
+def _whole_chunks(
+    template: Template, ends: tuple[list[int], list[int]], shares: np.ndarray, count: int, ups: np.ndarray
+) -> np.ndarray:
+    """Round the shares of a template to whole numbers of `count` chunks, up from fractions of 1 - up on for each up of
+    `ups`: a table for each. Phases still wait for each other, and keep the least numbers of steps at both `ends`."""
+    phases, steps = shares.shape
+    if template.placed:
+        table = count * (np.arange(steps) >= np.array(template.placed)[:, None])
+        return np.repeat(table[None], len(ups), axis=0)
     total = shares[0, -1]
-    passed = np.zeros(shares.shape, np.int64)
+    passed = np.zeros((len(ups), phases, steps), np.int64)
     if not count:
         return passed
     if total > 0:
-        passed = np.floor(np.clip(shares / total, 0, 1) * count + up).astype(np.int64)
-    passed = np.maximum.accumulate(passed, axis=1)
-    for p, (phase, head, tail) in enumerate(zip(template.phases, template.heads(), template.tails(), strict=True)):
-        passed[p, :head] = 0
-        passed[p, steps - 1 - tail :] = count
+        passed = np.floor(np.clip(shares / total, 0, 1) * count + ups[:, None, None]).astype(np.int64)
+    passed = np.maximum.accumulate(passed, axis=2)
+    for p, (phase, head, tail) in enumerate(zip(template.phases, *ends, strict=True)):
+        passed[:, p, :head] = 0
+        passed[:, p, steps - 1 - tail :] = count
         for q in phase.after:
-            passed[p, 1:] = np.minimum(passed[p, 1:], passed[q, :-1])
+            passed[:, p, 1:] = np.minimum(passed[:, p, 1:], passed[:, q, :-1])
     return passed
 
 
@@ -191,7 +191,7 @@ class _Variables:
             if template.placed:
                 self.share[i] = self._column()
                 continue
-            heads, tails = template.heads(), template.tails()
+            heads, tails = program.ends[i]
             if max(h + t for h, t in zip(heads, tails, strict=True)) >= self.count:
                 continue
             self.share[i] = self._column()
@@ -217,7 +217,7 @@ class _Variables:
         templates = self.program.templates
         if {templates[i].unit for i in self.share} != set(self.program.units) or self.columns > SETTINGS.most_columns:
             return None
-        self.tails = [template.tails() for template in templates]
+        self.tails = [tails for _, tails in self.program.ends]
         program = LinearProgram(self.costs + [0.0] * (self.columns - len(self.costs)))
         rows: list[tuple[float | None, dict[int, float], float | None]] = []
         for unit in self.program.units:

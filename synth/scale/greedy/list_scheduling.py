@@ -12,7 +12,8 @@ with the loads and messages of the chunks before it. Its messages also become sm
 self-scheduling (Polychronopoulos and Kuck, IEEE Transactions on Computers, 1987).
 
 The result is a `Schedule`. The step of a message is the least one after those of its chunks' arrivals and of the
-message before it on its link. So the messages of each link are in the order of time, while steps mean nothing else.
+message before it on its link. So the messages of each link are in the order of time. One that was held back while its
+rank sent others over a limit that both share has a later step than these. Steps mean nothing else.
 """
 
 from __future__ import annotations
@@ -45,11 +46,14 @@ class ListVariant(NamedTuple):
             first.
         in_turn: Of sends that may start at once those from each rank to the next one come first, then those to the one
             after it, so that limits into a rank serve no burst. Else those of the least source come first.
+        relays_first: Chunks that are to go on from where they are sent leave first. Other sends of their rank over a
+            limit of theirs begin when they have left.
     """
 
     weight: float
     tapered: bool = False
     in_turn: bool = False
+    relays_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class ListSchedulingSettings:
     tree_variants: tuple[ListVariant, ...] = (
         ListVariant(1.0),
         ListVariant(8.0),
-        ListVariant(0.0),
+        ListVariant(0.0, relays_first=True),
         ListVariant(0.0, in_turn=True),
     )
     path_variants: tuple[ListVariant, ...] = (ListVariant(1.0), ListVariant(8.0), ListVariant(8.0, tapered=True))
@@ -97,12 +101,13 @@ class TimedSchedule(NamedTuple):
 
 
 def list_schedule(
-    network: Network, collective: Collective, chunks: int, unit_bytes: float, depth: int
+    network: Network, collective: Collective, chunks: int, unit_bytes: float, depth: int, reverses: bool = False
 ) -> TimedSchedule:
     """Return the earliest schedule found for a `collective` that copies.
 
-    `chunks`: chunks of a unit; `unit_bytes`: bytes of a unit; `depth`: messages of a link that may be under way. Raises
-    UsageError for collectives that add, where a rank cannot be reached, and for too many or no sends; TimeUp.
+    `chunks`: chunks of a unit; `unit_bytes`: bytes of a unit; `depth`: messages of a link that may be under way.
+    `reverses`: the schedule is to be reversed, and nothing holds a sum back. Raises UsageError for collectives that
+    add, where a rank cannot be reached, and for too many or no sends; TimeUp.
     """
     if collective.combining:
         raise UsageError(f"list scheduling copies; {collective.name} adds")
@@ -113,6 +118,8 @@ def list_schedule(
         raise UsageError(f"{sends} sends on {network.name}: too many for list scheduling, or none")
     machines = []
     for variant in SETTINGS.tree_variants if everywhere else SETTINGS.path_variants:
+        if reverses:
+            variant = variant._replace(relays_first=False)
         machines.append(_ChunkTimes(network, unit_bytes / chunks, depth, variant))
     for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
         if isinf(machines[0].longest(pre, post)):
@@ -139,7 +146,8 @@ class _ChunkTimes:
 
     `depth`: messages of a route that may be under way. `scarce`: messages are so short that those under way might not
     fill a route. `together[i]`, `filling[i]`: chunks of the longest message on route i, and of one of which those under
-    way fill it. `order`: the routes in the order in which they take sends that may start at once.
+    way fill it. `order`: the routes in the order in which they take sends that may start at once. `relays[r]`: chunks
+    may have to go on from rank r, which some rank sends to over a limit.
     """
 
     def __init__(self, network: Network, chunk_bytes: float, depth: int, variant: ListVariant) -> None:
@@ -164,6 +172,11 @@ class _ChunkTimes:
             ahead = (route.dst - route.src) % network.ranks if variant.in_turn else 0
             keys.append((ahead, route.src, route.dst, i))
         self.order = [key[-1] for key in sorted(keys)]
+        self.relays = np.zeros(network.ranks, bool)
+        for i, route in enumerate(network.routes if variant.relays_first else ()):
+            nearer = self.lengths[route.dst] < self.lengths[route.src] - SETTINGS.instant
+            nearer[route.dst] = False
+            self.relays[route.dst] |= bool(self.served[i] and nearer.any())
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -329,6 +342,16 @@ class _ListRun:
         for into in network.into:
             self.fastest.append(min((machine.chunk_us[i] for i in into), default=0.0))
         self.messages: list[_TimedMessage] = []
+        # bit c of `onward[r]`, and r in `useful[c]`: rank r is nearer to some rank than any that is to have chunk c
+        self.onward = [(1 << total) - 1] * network.ranks
+        self.useful = [np.flatnonzero(machine.relays)] * total
+        for rank in np.flatnonzero(~machine.relays):
+            self.onward[rank] = 0
+        for chunk in range(total) if machine.relays.any() else ():
+            self._update_onward(chunk)
+        # steps of the messages to be relayed that are leaving, by route, and of those that a route was held back for
+        self.relayed: dict[int, int] = {}
+        self.held_back: dict[int, int] = {}
         self.end = 0.0
 
     def run(self) -> _ListRun:
@@ -342,12 +365,18 @@ class _ListRun:
         now, awake = 0.0, set(range(len(routes)))
         while True:
             late = now + SETTINGS.instant
-            for route in sorted(awake, key=place.__getitem__):
+            first = {route for route in awake if self._relays(route)}
+            for route in sorted(awake, key=lambda i: (i not in first, place[i])):
                 if self.links.free(route) > late or self.under_way[route] >= self.machine.depth:
+                    continue
+                relays = self._relays(route)
+                if self.relayed and not relays and self._holds_back(route):
                     continue
                 bits = self._next(route, now)
                 if bits:
                     left = self._send(route, bits, now)
+                    if relays:
+                        self.relayed[route] = self.route_step[route]
                     arrival = left + self.machine.latency[route]
                     heappush(events, (left, 2 * len(self.messages), route, 0))
                     heappush(events, (arrival, 2 * len(self.messages) + 1, route, bits))
@@ -357,11 +386,40 @@ class _ListRun:
             while events and events[0][0] <= now + SETTINGS.instant:
                 _, _, route, bits = heappop(events)
                 awake.add(route)
+                if not bits and self.relayed.pop(route, None) is not None:
+                    awake.update(leaving[routes[route].src])
                 if bits:
                     self.under_way[route] -= 1
                     self.held[routes[route].dst] |= bits
                     self.end = now
                     awake.update(leaving[routes[route].dst])
+
+    def _relays(self, route: int) -> bool:
+        """Return True if a chunk that waits for `route` is to go on from its end."""
+        ends = self.machine.network.routes[route]
+        return bool(self.machine.served[route] and self.held[ends.src] & ~self.coming[ends.dst] & self.onward[ends.dst])
+
+    def _update_onward(self, chunk: int) -> None:
+        """Remove `chunk` from `onward` of ranks that are nearer to none that lacks it than those that have it."""
+        ranks = self.useful[chunk]
+        nearer = self.machine.lengths[ranks] < self.nearest[chunk] - SETTINGS.instant
+        nearer &= np.isinf(self.arrival[chunk])
+        nearer[np.arange(len(ranks)), ranks] = False
+        useful = nearer.any(axis=1)
+        for rank in ranks[~useful]:
+            self.onward[rank] &= ~(1 << chunk)
+        self.useful[chunk] = ranks[useful]
+
+    def _holds_back(self, route: int) -> bool:
+        """Return True if a message to be relayed is leaving the source of `route` over a limit that both share."""
+        network = self.machine.network
+        limits = set(network.caps_of[route])
+        for other, step in self.relayed.items():
+            same_source = network.routes[other].src == network.routes[route].src
+            if same_source and limits.intersection(network.caps_of[other]):
+                self.held_back[route] = step
+                return True
+        return False
 
     def _next(self, route: int, now: float) -> int:
         """Return the chunks of the next message over `route`, 0 where there is none to send."""
@@ -421,7 +479,8 @@ class _ListRun:
         src, dst = self.machine.network.routes[route].src, self.machine.network.routes[route].dst
         chunks = range(_lowest(bits), bits.bit_length())
         left = self.links.carry(route, now, len(chunks))
-        step = max(self.route_step[route], self.step.get((src, chunks.start), -1)) + 1
+        held_back = self.held_back.pop(route, -1)
+        step = max(self.route_step[route], self.step.get((src, chunks.start), -1), held_back) + 1
         self.route_step[route] = step
         self.under_way[route] += 1
         self.coming[dst] |= bits
@@ -431,6 +490,8 @@ class _ListRun:
         self.nearest[chunks] = np.minimum(self.nearest[chunks], self.machine.lengths[dst])
         for chunk in chunks:
             self.step[dst, chunk] = step
+            if len(self.useful[chunk]):
+                self._update_onward(chunk)
         self.messages.append(_TimedMessage(step, route, chunks))
         return left
 
