@@ -132,8 +132,7 @@ def composed_roots(
 
 def in_order(counts: Sequence[int], first: Sequence[int]) -> list[int]:
     """Return ascending numbers of steps in the order in which they are tried: those in `first` come first."""
-    known = [steps for steps in first if steps in counts]
-    return known + [steps for steps in counts if steps not in first]
+    return [*(steps for steps in first if steps in counts), *(steps for steps in counts if steps not in first)]
 
 
 def _step_counts(first: int) -> list[int]:
