@@ -103,8 +103,7 @@ def inside(collective: str, name: str) -> dict:
     """One row in this process. Every point is replayed."""
     from synth.checker.schedule.compressed_replay import replay
     from synth.scale import search
-    from synth.scale.composition.compose import composed_points, in_order
-    from synth.scale.composition.settings import SETTINGS
+    from synth.scale.composition.compose import composed_points
     from synth.scale.fabric.automorphisms import free_group, symmetries
     from synth.scale.fabric.fabric import fabric
     from synth.solvers.processes.deadline import Deadline, TimeUp, no_time_limit, time_limited
@@ -127,20 +126,15 @@ def inside(collective: str, name: str) -> dict:
             raise ValueError(f"{point.construction} in {point.steps} steps is wrong")
         return point
 
-    found: list[Candidate] = []
+    rows, best = [], None
     most = BY_ORBITS if group else WRITTEN
     limit = LIMIT if drawn else None
     with suppress(TimeUp), time_limited(Deadline.after(limit)):
-        steps = in_order(SETTINGS.steps, SETTINGS.first_steps)
-        for point in composed_points(
-            machine, collective, 0, group, same_bits=False, most_sends=most, step_counts=steps
-        ):
+        for point in composed_points(machine, collective, 0, group, same_bits=False, most_sends=most):
             with no_time_limit():
-                found.append(replayed(point))
+                best = replayed(point)
             first = first or time.process_time() - began
-    found.sort(key=lambda point: point.steps)
-    rows = [{"steps": p.steps, "value": str(p.rounds_per_chunk), "engine": p.construction} for p in found]
-    best = min(found, key=lambda point: (point.rounds_per_chunk, point.steps), default=None)
+            rows.append({"steps": point.steps, "value": str(point.rounds_per_chunk), "engine": point.construction})
     spent = time.process_time() - began
     short = min((Fraction(row["value"]) for row in rows if row["steps"] <= SHORT), default=bound)
     began = time.process_time()

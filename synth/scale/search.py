@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -38,7 +39,7 @@ from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import Throughput, throughput
 from synth.scale.bounds.unreachability import with_certificate
 from synth.scale.candidate import Candidate
-from synth.scale.composition.compose import composed_points, in_order
+from synth.scale.composition.compose import composed_points
 from synth.scale.composition.settings import SETTINGS as COMPOSITION
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric, fabric
@@ -66,6 +67,8 @@ class ScaleSearchSettings:
         one_box_sends: The same in one box, whose few ranks need no more chunks to come within about 0.1% of the bound.
         first_composed_sends: The same for the first such schedules, which are found and replayed within a second.
         first_composed_steps: Limit on their steps: in more steps forests are as good, and linear programs take seconds.
+        long_first: Composed schedules of many steps come before those of few ones where the latter are above the bound
+            by more than this fraction.
         quick_phases: Phases of multiplicative weights for the first rows of an alltoall, whose bound is then mostly
             within 5% of the best.
         quick_flows: Limit on (edges) x (sources of flows) of these phases, which take less than a second.
@@ -81,6 +84,7 @@ class ScaleSearchSettings:
     one_box_sends: int = 200_000
     first_composed_sends: int = 40_000
     first_composed_steps: int = 12
+    long_first: Fraction = Fraction(1, 4)
     quick_phases: int = 16
     quick_flows: int = 200_000
     forest_first: tuple[int, int] = (17, 128)
@@ -278,8 +282,6 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
     generators = () if collective in ROOTED else group
 
     step_counts = [steps for steps in COMPOSITION.steps if not first or steps <= SETTINGS.first_composed_steps]
-    if not first:
-        step_counts = in_order(step_counts, COMPOSITION.first_steps)
 
     def tried() -> Iterator[int]:
         while step_counts:
@@ -287,6 +289,10 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
             del step_counts[0]  # if a time limit ends the search, it goes on after the last one that was done
 
     def compose() -> None:
+        if not first and not one_box and state.gap(COMPOSITION.most_placed) > SETTINGS.long_first:
+            short = [steps for steps in step_counts if steps <= COMPOSITION.most_placed]
+            long = set(step_counts) - set(short)
+            step_counts[:] = [*sorted(long, reverse=True), *short]
         points = composed_points(
             graph.topology, collective, root, generators, same_bits=state.same_bits, most_sends=most_sends,
             priced=not first, step_counts=tried(), bound=state.bound[0],

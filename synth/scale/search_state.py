@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
+from math import inf
 
 from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.frontier import LowerBound, Point
@@ -109,6 +110,11 @@ class SearchState:
         for candidate in candidates:
             self._candidates.append((order, len(self._candidates), candidate))
             self.on_candidate(LowerBound(*self.bound), candidate)
+
+    def gap(self, steps: int) -> Fraction | float:
+        """Return by which fraction candidates of at most `steps` steps are above the bound; infinite without any."""
+        rates = [candidate.rounds_per_chunk for _, _, candidate in self._candidates if candidate.steps <= steps]
+        return min(rates) / self.bound[0] - 1 if rates else inf
 
     def points(self) -> tuple[Point[CompressedSchedule], ...]:
         """Return the Pareto-optimal candidates by growing number of steps, as points with the bound."""
