@@ -130,14 +130,10 @@ def composed_roots(
         yield from composition.points(most_sends, steps, known, enough, within)
 
 
-def in_order(counts: Sequence[int], first: Sequence[int]) -> list[int]:
-    """Return ascending numbers of steps in the order in which they are tried: those in `first` come first."""
-    return [*(steps for steps in first if steps in counts), *(steps for steps in counts if steps not in first)]
-
-
 def _step_counts(first: int) -> list[int]:
     """Return the numbers of steps of composed messages, and of several roots, in the order in which they are tried."""
-    return in_order([steps for steps in SETTINGS.steps if steps <= SETTINGS.most_message_steps], (first,))
+    counts = [steps for steps in SETTINGS.steps if steps <= SETTINGS.most_message_steps]
+    return sorted(counts, key=lambda steps: steps != first)
 
 
 def _messages(collective: Collective) -> list[Message]:
@@ -176,7 +172,7 @@ class Composition:
         self.scale = self.index.topology.ranks if collective == "allreduce" and self.index.generators else 1
 
     def points(
-        self, most_sends: int, tried: Iterable[int], known: Sequence[Rate] = (),
+        self, most_sends: int, tried: Iterable[int] = SETTINGS.steps, known: Sequence[Rate] = (),
         enough: Fraction = Fraction(0), within: Fraction | None = None,
     ) -> Iterator[Candidate]:  # fmt: skip
         """Yield schedules, each with fewer rounds per chunk than those before, and `known` ones, of no more steps.

@@ -12,8 +12,6 @@ class CompositionSettings:
     Attributes:
         steps: Numbers of steps that are tried: each one up to 12, and then as the gain is at most inversely
             proportional to them.
-        first_steps: Those of them that are tried first: a short schedule, a long one and a very long one. The others
-            come in ascending order.
         most_message_steps: Maximum number of steps of composed messages: schedules that are written out have too few
             chunks to gain from more.
         first_message_steps: Number of steps of composed messages that is tried first. A chunk takes up to three, so the
@@ -59,7 +57,6 @@ class CompositionSettings:
     """
 
     steps: tuple[int, ...] = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-    first_steps: tuple[int, ...] = (8, 24, 1024)
     most_message_steps: int = 16
     first_message_steps: int = 4
     first_root_steps: int = 8
