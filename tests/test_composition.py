@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.random_clusters import random_cluster
 from synth import api
 from synth.bounds.trees.cheapest_trees import SteinerTreeDP
 from synth.checker.schedule import compressed_replay
@@ -22,10 +23,10 @@ from synth.model.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology
 from synth.program import analysis, checked_lowering
 from synth.scale import search
-from synth.scale.composition.compose import composed_points
+from synth.scale.composition.compose import composed_points, in_order
 from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.periods import Trees, in_succession, period, period_sizes
-from synth.scale.composition.phases import Phase, Template, TemplateBuilder, merged
+from synth.scale.composition.phases import Phase, Template, TemplateBuilder, merged, separated
 from synth.scale.composition.pipelining_lp import PipeliningProgram
 from synth.scale.composition.pricing import tree_template
 from synth.scale.composition.tree_columns import HalfTree, TreeColumns
@@ -340,10 +341,32 @@ def test_half_trees_are_joined_where_reductions_end_before_copies():
         parts = tuple(Phase(f"{name} {t}", ((0, 0, 1),), name != "copy", ()) for t in range(phases))
         return HalfTree(Template(name, parts, 0, (0,), 1, placed), 0, name != "copy", step)
 
-    columns = TreeColumns(np.ones(2), 3, [0], lambda template: loads[template.name], groups=1)
+    columns = TreeColumns(np.ones(2), 3, [0], lambda trees: [loads[tree.name] for tree in trees], groups=1)
     trees = [half("late", 2, (0, 1), 2), half("soon", 1, (0,), 1), half("copy", 2, (1, 2), 1)]
     assert columns.generate(lambda prices: iter(trees)) and columns.value == pytest.approx(2)
     assert [(tree.name, tree.placed) for tree in columns.used()] == [("soon", (0, 1, 2))]
+
+
+def test_a_placed_template_is_separated_into_those_that_it_was_merged_from():
+    """Two blocks whose trees share one of their phases."""
+    first = tree_template(3, [((0, 3, 1), False), ((1, 1, 2), False)])
+    second = tree_template(5, [((1, 5, 1), False), ((2, 1, 2), False)])
+    parts = separated(merged([first, second], 0), {3: 7, 5: 8})
+    assert parts == [replace(first, unit=7), replace(second, unit=8)]
+
+
+def test_trees_of_many_blocks_are_chosen_for_each_block_alone():
+    """Three boxes of seven unlike ranks: where all blocks moved together, three steps took 17 rounds per chunk."""
+    *_, point = composed_points(random_cluster(3), "allgather", same_bits=False, most_sends=20_000, step_counts=[3])
+    assert point.steps == 3 and 14 <= replayed(point).rounds_per_chunk < 16
+
+
+@pytest.mark.parametrize("first", [(), (8, 24), (1024, 7)])
+def test_some_numbers_of_steps_are_tried_first(first):
+    counts = [1, 2, 8, 24, 1024]
+    order = in_order(counts, first)
+    known = [steps for steps in first if steps in counts]
+    assert order[: len(known)] == known and order[len(known) :] == sorted(set(counts) - set(first))
 
 
 def test_periods_fill_whole_rounds():

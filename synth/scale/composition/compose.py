@@ -19,7 +19,7 @@ from synth.scale.candidate import Candidate
 from synth.scale.composition.boxes import boxes_of
 from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.periods import Trees, in_succession, period, period_sizes
-from synth.scale.composition.phases import Template
+from synth.scale.composition.phases import Template, separated
 from synth.scale.composition.pipelining_lp import (
     TOLERANCE,
     Pipelining,
@@ -61,7 +61,10 @@ def composed_points(
     if boxes is None and not (priced and collective == "allreduce" and (topology.limits or topology.switches)):
         return
     blocks = sorted(set(orbits(topology.ranks, [g[: topology.ranks] for g in generators]).tolist()))
-    groups = block_groups(collective, blocks, symmetric=bool(generators))
+    groups, tree_groups = (
+        block_groups(collective, blocks, bool(generators), most)
+        for most in (SETTINGS.most_separate, SETTINGS.most_separate_trees)
+    )
     running = collective in ROOTED or (collective == "allreduce" and not generators)
     listed = [] if boxes is None else templates(boxes, collective, root, groups, running)
     if same_bits:
@@ -70,7 +73,7 @@ def composed_points(
     resources = Resources(index)
     rooted = root if collective in ROOTED else None
     if priced and collective != "alltoall":
-        pricer = TreePricer(resources, collective, rooted, groups, running)
+        pricer = TreePricer(resources, collective, rooted, tree_groups, running)
     yield from Composition(resources, collective, rooted, listed, pricer, bound).points(most_sends, step_counts)
 
 
@@ -117,8 +120,9 @@ def composed_roots(
     if boxes is None:
         return
     listed = []
+    groups = block_groups(one_root, (), False, SETTINGS.most_separate)
     for unit, root in enumerate(collective.roots):
-        for template in templates(boxes, one_root, root, block_groups(one_root, (), False), running=True):
+        for template in templates(boxes, one_root, root, groups, running=True):
             listed.append(replace(template, unit=unit, blocks=(unit,) * len(template.blocks)))
     composition = Composition(Resources(index), collective.name, None, listed, None)
     if listed and (within is None or composition.steady_rate() <= within):
@@ -152,13 +156,17 @@ class Composition:
     ) -> None:  # fmt: skip
         self.resources, self.index, self.collective, self.root = resources, resources.index, collective, root
         self.templates, self.pricer, self.bound = list(listed), pricer, bound
-        self.units = {template.unit for template in listed}
+        self.units = {template.unit for template in listed}  # of `templates`
+        # whether trees have one block each where those of listed templates move together
+        self._separate = False
         if pricer is not None:
-            self.units = {unit for unit, _ in pricer.groups}
+            self._separate = len(pricer.groups) > 1 and any(len(template.blocks) > 1 for template in listed)
+            if not self._separate:
+                self.units = pricer.units
         self._begun = False  # whether a number of steps was tried
         self._used: list[Template] = []  # templates for `_used_from` steps and more
         self._used_from: float = inf
-        self._trees: list[Template] = []  # of the last number of steps
+        self._trees: dict[int, list[Template]] = {}  # of each number of steps that was tried
         self._loads: dict[int, tuple[Template, np.ndarray]] = {}
         # Chunks of the collective's unit for each chunk of the templates' units.
         self.scale = self.index.topology.ranks if collective == "allreduce" and self.index.generators else 1
@@ -218,7 +226,8 @@ class Composition:
         for template in self._periods:
             passed = in_succession(template, steps, int(most_sends / (template.sends() * self.index.images)))
             if passed[0, -1]:
-                needed = rounds([passed], self._phase_loads(template), self.resources.capacity)
+                (loads,) = self._phase_loads([template])
+                needed = rounds([passed], loads, self.resources.capacity)
                 yield Pipelining((template,), (passed,), template.weight * int(passed[0, -1]), needed)
 
     def _in_whole_rounds(
@@ -244,13 +253,17 @@ class Composition:
         plain = self._plain(steps)
         used = () if plain is None else plain[0].templates
         if self.pricer is not None and steps <= SETTINGS.most_placed:
-            shifted = [_later(tree, t) for tree in self._trees for t in range(steps - tree.steps() + 1)]
+            known = self._trees.get(max((tried for tried in self._trees if tried < steps), default=0), [])
+            shifted = [_later(tree, t) for tree in known for t in range(steps - tree.steps() + 1)]
             search = self.pricer.search(steps, steady=False)
             if search is not None:
-                columns = self._generated(search, [*([] if plain is None else _placements(*plain)), *shifted])
-                used_trees = [] if columns is None else columns.used()
-                self._trees = [tree for tree in used_trees if tree.name == NAME]
-                joint = self._solved(steps, [*used, *self._trees])
+                placed = [] if plain is None else self._placements(search, *plain)
+                columns = self._generated(search, [*placed, *shifted])
+                trees = [] if columns is None else columns.used()
+                if not self._separate:
+                    trees = [tree for tree in trees if tree.name == NAME]
+                self._trees[steps] = trees
+                joint = self._solved(steps, trees if self._separate else [*used, *trees], self.pricer.units)
                 plain = plain if joint is None else _restricted(*joint)
         if plain is not None:
             yield plain
@@ -265,7 +278,7 @@ class Composition:
 
         Where all of them make a large program, these are left out of those for more steps, too.
         """
-        plain = self._solved(steps, self.templates if steps < self._used_from else self._used)
+        plain = self._solved(steps, self.templates if steps < self._used_from else self._used, self.units)
         if plain is None:
             return None
         used = _restricted(*plain)
@@ -276,17 +289,32 @@ class Composition:
     def _generated(self, search: CheapTrees, listed: Sequence[Template]) -> TreeColumns | None:
         """Return trees by column generation, None where there is no solution; `listed`: placed ones to begin with."""
         steps = 1 if search.steady else search.steps
-        loads = partial(self._step_loads, steps=steps)
+        loads = partial(self._step_loads, steps)
         groups = len(search.pricer.groups) if search.halved else 0
-        columns = TreeColumns(self.resources.capacity, steps, sorted(self.units), loads, groups)
+        columns = TreeColumns(self.resources.capacity, steps, sorted(search.pricer.units), loads, groups)
         columns.add(listed)
         return columns if columns.generate(search.templates) else None
 
-    def _step_loads(self, template: Template, steps: int) -> np.ndarray:
-        """Return ``loads[resource, step]`` of a placed template; in one step all phases together."""
-        loads = np.zeros((len(self.resources.capacity), steps))
-        for load, t in zip(self._phase_loads(template), template.placed, strict=True):
-            loads[:, 0 if steps == 1 else t] += load
+    def _placements(self, search: CheapTrees, program: PipeliningProgram, shares: TemplateShares) -> list[Template]:
+        """Return the templates, placed in every combination of steps in which they carry data; all of them carry some.
+
+        They are separated into those of single blocks where the trees are.
+        """
+        placements: list[Template] = []
+        for template, table in zip(program.templates, shares.tables, strict=True):
+            for end in np.unique(table[table > TOLERANCE]):
+                placed = tuple((table < end * (1 - TOLERANCE)).sum(axis=1).tolist())
+                whole = replace(template, placed=placed)
+                placements += separated(whole, search.pricer.unit_of) if self._separate else [whole]
+        return placements
+
+    def _step_loads(self, steps: int, listed: Sequence[Template]) -> list[np.ndarray]:
+        """Return ``loads[resource, step]`` of each placed template; in one step all phases together."""
+        loads = []
+        for template, rows in zip(listed, self._phase_loads(listed), strict=True):
+            loads.append(np.zeros((len(self.resources.capacity), steps)))
+            for load, t in zip(rows, template.placed, strict=True):
+                loads[-1][:, 0 if steps == 1 else t] += load
         return loads
 
     @cached_property
@@ -342,35 +370,35 @@ class Composition:
     def _varied(self, search: CheapTrees, columns: TreeColumns, turns: int) -> Trees:
         """Return the trees of which periods are put together: those so far and others at varied prices."""
         columns.vary(search.templates, turns)
-        loads = np.array([self._step_loads(tree, 1)[:, 0] for tree in columns.trees]) / self.resources.capacity
+        loads = np.array(self._step_loads(1, columns.trees))[:, :, 0] / self.resources.capacity
         units = [tree.unit for tree in columns.trees]
         return Trees(loads, units)
 
     def steady_rate(self) -> float:
         """Return the rounds per chunk of the templates where steps do not count; infinite where they do not suffice."""
-        solution = self._solved(1, [_flat(template) for template in self.templates])
+        solution = self._solved(1, [_flat(template) for template in self.templates], self.units)
         return inf if solution is None else solution[1].value
 
-    def _solved(self, steps: int, listed: Sequence[Template]) -> Solution | None:
+    def _solved(self, steps: int, listed: Sequence[Template], units: set[int]) -> Solution | None:
         short = [template for template in listed if template.steps() <= steps]
-        if not short or {template.unit for template in short} != self.units:
+        if not short or {template.unit for template in short} != units:
             return None
         program = self._program(short)
         shares = program.shares(steps)
         return None if shares is None else (program, shares)
 
     def _program(self, listed: Sequence[Template]) -> PipeliningProgram:
-        new = [template for template in listed if id(template) not in self._loads]
-        loads = self.resources.loads([phase for template in new for phase in template.phases])
-        ends = np.cumsum([len(template.phases) for template in new])
-        for template, rows in zip(new, np.split(loads, ends[:-1]), strict=True) if new else ():
-            self._loads[id(template)] = template, rows
-        return PipeliningProgram(listed, list(map(self._phase_loads, listed)), self.resources.capacity)
+        return PipeliningProgram(listed, self._phase_loads(listed), self.resources.capacity)
 
-    def _phase_loads(self, template: Template) -> np.ndarray:
-        if id(template) not in self._loads:
-            self._loads[id(template)] = template, self.resources.loads(template.phases)
-        return self._loads[id(template)][1]
+    def _phase_loads(self, listed: Sequence[Template]) -> list[np.ndarray]:
+        """Return ``loads[phase, resource]`` of each template."""
+        new = [template for template in listed if id(template) not in self._loads]
+        if new:
+            loads = self.resources.loads([phase for template in new for phase in template.phases])
+            ends = np.cumsum([len(template.phases) for template in new])
+            for template, rows in zip(new, np.split(loads, ends[:-1]), strict=True):
+                self._loads[id(template)] = template, rows
+        return [self._loads[id(template)][1] for template in listed]
 
     def _pieces(self, listed: Sequence[Template], shares: TemplateShares, most_sends: int) -> list[int]:
         """Return the numbers of chunks for a unit that are tried, in ascending order."""
@@ -461,16 +489,6 @@ def _restricted(program: PipeliningProgram, shares: TemplateShares) -> Solution:
 def _later(template: Template, steps: int) -> Template:
     """Return the placed template, the given number of steps later."""
     return replace(template, placed=tuple(t + steps for t in template.placed))
-
-
-def _placements(program: PipeliningProgram, shares: TemplateShares) -> list[Template]:
-    """Return the templates, placed in every combination of steps in which they carry data; all of them carry some."""
-    placements = []
-    for template, table in zip(program.templates, shares.tables, strict=True):
-        for end in np.unique(table[table > TOLERANCE]):
-            placed = (table < end * (1 - TOLERANCE)).sum(axis=1)
-            placements.append(replace(template, placed=tuple(placed.tolist())))
-    return placements
 
 
 def _flat(template: Template) -> Template:

@@ -144,8 +144,11 @@ class PipeliningProgram:
 def rounds(passed: Sequence[np.ndarray], loads: np.ndarray, capacity: np.ndarray) -> np.ndarray:
     """Return the rounds of each step, of which each has one at least."""
     moved = np.diff(np.concatenate(passed), axis=1, prepend=0)
-    needed = -(-(moved.T @ loads) // capacity)
-    return np.maximum(needed.max(axis=1, initial=0), 1)
+    needed = []
+    for chunks in moved.T:
+        active = np.flatnonzero(chunks)  # a placed phase moves chunks in one step alone
+        needed.append((-(-(chunks[active] @ loads[active]) // capacity)).max(initial=1))
+    return np.array(needed)
 
 
 def _whole_chunks(

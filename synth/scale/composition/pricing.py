@@ -36,6 +36,8 @@ class TreePricer:
         sizes = [len(blocks) for _, blocks in groups]
         self.weight = max(sizes) if running else 1
         self.blocks = [block for _, blocks in groups for block in blocks]
+        self.unit_of = {block: unit for unit, blocks in groups for block in blocks}
+        self.units = {unit for unit, _ in groups}
         self.roots = np.array(self.blocks if root is None else [root] * len(self.blocks))
         joined = np.isfinite(resources.prices(np.ones((len(resources.capacity), 1))))[0]
         directions = ((True, joined.T), (False, joined))
@@ -84,9 +86,10 @@ class CheapTrees:
         self.turn = 0
         self.halved = pricer.reduces and pricer.copies and not steady and len(pricer.groups) == len(pricer.blocks)
         self._kept: dict[tuple[int, bool, int], np.ndarray] = {}
+        self._yielded: set[tuple] = set()  # the first block and the sends of each tree so far
 
     def templates(self, prices: np.ndarray) -> Iterator[Template | HalfTree]:
-        """Yield cheap trees as templates placed in the steps, for each group of blocks; the next turn yields others.
+        """Yield cheap trees as templates placed in the steps, for each group of blocks, each tree once.
 
         ``prices[resource, step]``, of one step with `steady`. The trees of an allreduce reduce up to some step, which
         changes from turn to turn, and copy from there on. They are yielded in halves where `halved`.
@@ -117,12 +120,17 @@ class CheapTrees:
                 yield HalfTree(template, group, reduces, step)
 
     def _merged(self, trees: Sequence[Sequence[_Tree]]) -> Iterator[Template]:
-        """Yield the template of each group of blocks whose trees were all found; ``trees[block]`` are in sequence."""
+        """Yield the template of each group of blocks whose trees were all found; ``trees[block]`` are in sequence.
+
+        Those of earlier turns are left out.
+        """
         start = 0
         for unit, blocks in self.pricer.groups:
             own = [tree for tree in map(_joined, trees[start : start + len(blocks)]) if tree is not None]
+            key = blocks[0], *map(tuple, own)
             start += len(blocks)
-            if len(own) == len(blocks):
+            if len(own) == len(blocks) and key not in self._yielded:
+                self._yielded.add(key)
                 parts = [tree_template(*part) for part in zip(blocks, own, strict=True)]
                 yield merged(parts, unit, self.pricer.weight)
 

@@ -46,6 +46,8 @@ class CompositionSettings:
         most_compared: Maximum number of different resources that are compared with each other.
         most_separate: Maximum number of blocks that have templates of their own; of more blocks the chunks move
             together.
+        most_separate_trees: The same for trees by column generation. Where blocks have their own, the program combines
+            them, so that the same trees serve it far better; of more blocks it takes seconds to solve.
         most_tries: Maximum number of numbers of chunks that are tried for a number of steps, a third each: small ones,
             multiples of that in which the linear program has whole rounds, and some at even ratios.
         few_tries: Maximum number of chunks, or periods, up to which each number is tried: a number of periods may fit
@@ -66,21 +68,22 @@ class CompositionSettings:
     most_priced: int = 1 << 22
     fresh_turns: int = 3
     slight: float = 1e-3
-    slow_turns: int = 30
-    last_turns: int = 12
+    slow_turns: int = 10
+    last_turns: int = 6
     varied_turns: tuple[int, ...] = (4, 36)
     variation: float = 0.5
     least_varied: float = 0.2
     most_period: int = 24
     period_nodes: int = 4_000
     periods_tried: int = 4
-    descent_passes: int = 2
+    descent_passes: int = 1
     idle_price: float = 1e-3
     many_columns: int = 1_000
     most_columns: int = 2_000
     ramp: int = 4
     most_compared: int = 500
     most_separate: int = 16
+    most_separate_trees: int = 64
     most_tries: int = 240
     few_tries: int = 600
     rounds_tried: tuple[float, ...] = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)

@@ -14,7 +14,6 @@ from itertools import pairwise, product
 from synth.model.spanning_forest import ROOTED
 from synth.scale.composition.boxes import Boxes, Levels
 from synth.scale.composition.phases import Template, TemplateBuilder, merged
-from synth.scale.composition.settings import SETTINGS
 
 # Names of reduce-scatters and allgathers by the trees between hubs.
 LEVELS = {"rails": "two-level", "racks": "three-level", "direct": "direct"}
@@ -26,14 +25,15 @@ Message = tuple[int, int, int]
 _FORWARD = {"reduce-scatter": "allgather", "reduce": "broadcast"}
 
 
-def block_groups(collective: str, blocks: Sequence[int], symmetric: bool) -> list[Group]:
-    """Return the groups of blocks that have templates of their own.
+def block_groups(collective: str, blocks: Sequence[int], symmetric: bool, most_separate: int) -> list[Group]:
+    """Return the groups of blocks that have templates of their own: each block, or all together if they are more than
+    `most_separate`.
 
     The blocks of an allreduce without symmetries divide one unit between them, as do those of a rooted collective.
     """
     if collective in ROOTED:
         return [(0, (0,))]
-    if len(blocks) > SETTINGS.most_separate:
+    if len(blocks) > most_separate:
         return [(0, tuple(blocks))]
     if collective == "allreduce" and not symmetric:
         return [(0, (block,)) for block in blocks]

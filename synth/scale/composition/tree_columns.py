@@ -53,12 +53,13 @@ class TreeColumns:
     """
 
     def __init__(
-        self, capacity: np.ndarray, steps: int, units: Sequence[int], loads: Callable[[Template], np.ndarray],
-        groups: int = 0,
+        self, capacity: np.ndarray, steps: int, units: Sequence[int],
+        loads: Callable[[Sequence[Template]], list[np.ndarray]], groups: int = 0,
     ) -> None:  # fmt: skip
         """Prepare the program without trees.
 
-        `loads` returns ``loads[resource, step]`` of a tree. `groups`: number of groups that may have halves of trees.
+        `loads` returns ``loads[resource, step]`` of each of some trees. `groups`: number of groups that may have halves
+        of trees.
         """
         self._loads, self._steps = loads, steps
         self._even = np.repeat(1 / (len(capacity) * capacity[:, None]), steps, axis=1)
@@ -80,18 +81,18 @@ class TreeColumns:
 
     def add(self, trees: Iterable[Template | HalfTree]) -> int:
         """Add those trees that are new; return their number."""
-        before = len(self._columns)
-        for tree in trees:
-            if tree not in self._known:
-                self._known.add(tree)
-                self._columns.append(tree)
-                self._rows.append((None, self._row(tree), 0.0))
-        return len(self._columns) - before
+        new = [tree for tree in dict.fromkeys(trees) if tree not in self._known]
+        self._known.update(new)
+        self._columns += new
+        loads = self._loads([_template(tree) for tree in new])
+        for tree, load in zip(new, loads, strict=True):
+            self._rows.append((None, self._row(tree, load.ravel()), 0.0))
+        return len(new)
 
-    def _row(self, tree: Template | HalfTree) -> dict[int, float]:
-        """Return the row of a new tree in the program's dual form, and store its cost."""
-        template = tree.template if isinstance(tree, HalfTree) else tree
-        flat, weight = self._loads(template).ravel(), float(template.weight)
+    def _row(self, tree: Template | HalfTree, flat: np.ndarray) -> dict[int, float]:
+        """Return the row of a new tree of these loads in the program's dual form, and store its cost."""
+        template = _template(tree)
+        weight = float(template.weight)
         row = {int(i): -float(flat[i]) for i in np.flatnonzero(flat)}
         if isinstance(tree, HalfTree):
             self._halves.setdefault((tree.group, tree.reduces), []).append((tree.step, flat / weight))
@@ -199,3 +200,8 @@ class TreeColumns:
             least[step:] = np.minimum(least[step:], load @ prices)
         pairs = [least[step] + load @ prices for step, load in self._halves.get((group, False), [])]
         return float(min(pairs, default=np.inf))
+
+
+def _template(tree: Template | HalfTree) -> Template:
+    """Return the tree as a template."""
+    return tree.template if isinstance(tree, HalfTree) else tree
