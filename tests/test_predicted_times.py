@@ -8,10 +8,10 @@ from click.testing import CliRunner
 
 from synth import api
 from synth.api import tuning
-from synth.catalog.tuner import candidates
+from synth.catalog.tuner import candidates, predicted_times
 from synth.catalog.tuner.candidates import NamedSchedule
 from synth.catalog.tuner.cost_terms import shape
-from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
+from synth.catalog.tuner.predicted_times import PredictedTimes, PredictedTimeSettings, Variant
 from synth.cli import root
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.program.checked_lowering import lower
@@ -118,6 +118,13 @@ def test_a_point_with_the_sends_of_a_baseline_stays_a_candidate_when_the_time_is
     found = candidates.candidates([NamedSchedule("S1-R1-C1", direct), NamedSchedule("direct", direct, True)], (),
                                   None, "", None, times)  # fmt: skip
     assert {one.algorithm.label for one in found.candidates} >= {"S1-R1-C1"}
+
+
+def test_a_note_names_what_was_not_run_the_library_first(monkeypatch):
+    monkeypatch.setattr(predicted_times, "SETTINGS", PredictedTimeSettings(maximum_sends=4))
+    plan = api.tune("full:4", "allgather", [4096], frontiers=[of_direct("full:4", "allgather")], dividing=False)
+    (note,) = [note for note in plan.notes if note.startswith(tuning.SYNCHRONOUS)]
+    assert "(too long or too late to run): nccl-ring, nccl-ring-LL" in note and note.endswith(" more")
 
 
 def test_times_between_judged_sizes_stay_rough_when_the_time_is_over():

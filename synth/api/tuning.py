@@ -355,7 +355,8 @@ def _answer(
     answer = tune.choose_algorithms(question, offers.candidates, offers.model, lambda: search.left == 0)
     notes = (*inputs.notes, *offers.notes, *answer.notes)
     if offers.times and (late := offers.times.not_run):
-        timed = [(one.algorithm.label, one.predicted) for one in offers.candidates]
+        theirs_first = sorted(offers.candidates, key=lambda one: one.algorithm.backend == OURS)
+        timed = [(one.algorithm.label, one.predicted) for one in theirs_first]
         labels = [label for label, time in timed if isinstance(time, Prediction) and time.variant in late]
         more = f" and {len(labels) - 4} more" if len(labels) > 4 else ""
         notes += (f"{SYNCHRONOUS} (too long or too late to run): {', '.join(labels[:4])}{more}",)
