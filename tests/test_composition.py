@@ -23,7 +23,7 @@ from synth.model.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology
 from synth.program import analysis, checked_lowering
 from synth.scale import search
-from synth.scale.composition.compose import composed_points, in_order
+from synth.scale.composition.compose import composed_points
 from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.periods import Trees, in_succession, period, period_sizes
 from synth.scale.composition.phases import Phase, Template, TemplateBuilder, merged, separated
@@ -359,14 +359,6 @@ def test_trees_of_many_blocks_are_chosen_for_each_block_alone():
     """Three boxes of seven unlike ranks: where all blocks moved together, three steps took 17 rounds per chunk."""
     *_, point = composed_points(random_cluster(3), "allgather", same_bits=False, most_sends=20_000, step_counts=[3])
     assert point.steps == 3 and 14 <= replayed(point).rounds_per_chunk < 16
-
-
-@pytest.mark.parametrize("first", [(), (8, 24), (1024, 7)])
-def test_some_numbers_of_steps_are_tried_first(first):
-    counts = [1, 2, 8, 24, 1024]
-    order = in_order(counts, first)
-    known = [steps for steps in first if steps in counts]
-    assert order[: len(known)] == known and order[len(known) :] == sorted(set(counts) - set(first))
 
 
 def test_periods_fill_whole_rounds():
