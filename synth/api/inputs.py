@@ -265,7 +265,10 @@ def collective(
 
 
 def _checked_collective(task: Collective) -> Collective:
-    """Return a collective whose units are on its ranks. Raises ArgumentError; those with names come from builders."""
+    """Return the collective, after a check that all units of a custom one start and end on its ranks.
+
+    Raises ArgumentError. Named collectives are right by construction.
+    """
     if task.name in COLLECTIVES:
         return task
     if not task.pre or len(task.pre) != len(task.post):

@@ -366,10 +366,10 @@ def dividing(
 
 
 def fewer_chunks(point: Point, size: int, element: int, best: Fraction | None) -> list[Schedule]:
-    """Return schedules of some of the chunks of a point's, in numbers that divide `size` bytes.
+    """Return schedules that move only some chunks of a point's schedule, so many that `size` bytes divide evenly.
 
-    Each has fewer rounds per chunk than `best` and than those with fewer chunks. None where the chunks of the point
-    itself divide the size.
+    Each has fewer rounds per chunk than `best`, and than the returned schedules with fewer chunks. The list is empty
+    where the size divides evenly into all chunks of the point.
     """
     whole = point.schedule
     units, count = whole.collective.buffer_units, size // element

@@ -283,7 +283,10 @@ def _check_outputs(
 
 
 def _nearest(ops: Operations, trace: AlgorithmTrace, chunk: int, rank: int, bits: int) -> Operation | None:
-    """Return the operation that gives the chunk, or the sum of most of the contributions `bits`, nearest to `rank`."""
+    """Return the operation whose result is the chunk, or the sum with most of the contributions `bits`.
+
+    Of several it is the one on the rank nearest to `rank`.
+    """
     distance: list[int | None] = [1] * trace.collective.ranks
     if trace.network is not None:
         distance = trace.network.reversed().distances_from([rank])

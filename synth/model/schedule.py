@@ -77,7 +77,7 @@ class SwitchSend(NamedTuple):
         return tuple(Send(self.chunk, self.rank, rank, kind) for rank in others)
 
     def reversed(self) -> SwitchSend:
-        """Return the time reversal of a multicast or a fetched sum: the other one of the two."""
+        """Return the send reversed in time: a fetch-reduce for a multicast, and a multicast for a fetch-reduce."""
         turned = {"multicast": "fetch-reduce", "fetch-reduce": "multicast"}
         return self._replace(kind=turned[self.kind])
 

@@ -95,6 +95,8 @@ class PredictedTimes:
         self.model: TimeModel = nominal(network, per_send, overheads)
         self._variants: list[Variant] = []
         self._compared: set[int] = set()  # ids of schedules
+        # One program for a schedule's own candidate and for the library's algorithm of the same sends.
+        self._programs: dict[tuple[int, str, int], Callable[[], ProgramTimes | None]] = {}
         self._rough: list[Predict] = []
         self.slower = cache(lambda protocol: overheads.links(network, protocol))
         self._least = cache(self._least_nominal)
@@ -109,7 +111,8 @@ class PredictedTimes:
         self._variants.append(variant)
         if compared:
             self._compared.add(id(variant.schedule))
-        program_times = cache(lambda: self._program_times(variant))
+        key = (id(variant.schedule), variant.protocol, variant.instances)
+        program_times = self._programs.setdefault(key, cache(lambda: self._program_times(variant)))
 
         @cache
         def rough(size: int) -> float | None:

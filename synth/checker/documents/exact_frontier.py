@@ -145,7 +145,10 @@ def check_limits(plain: dict, switched: dict, place: str) -> None:
 
 
 def with_multicast(doc: object) -> list[str]:
-    """Check a document within another one about switches that multicast; return its lines. Raises VerificationError."""
+    """Check the bounds or frontier with multicast inside another document; return the lines that verify prints for it.
+
+    Raises VerificationError.
+    """
     place = "$.multicast"
     if not isinstance(doc, dict) or doc.get("schema") not in ("synth.bounds/1", "synth.frontier/1"):
         raise VerificationError("expected bounds or a frontier", place)

@@ -31,11 +31,11 @@ class _Columns:
     """The sends of all steps, step by step.
 
     Attributes:
-        ends: of each step, the number of sends up to its end.
+        ends: for each step, the number of sends in it and in all steps before.
         chunk, src, dst: of each send.
-        kind: the place of each send's kind in `KINDS`.
-        pair: the number of each send's source, destination and path in `pairs`.
-        pairs: the different ones.
+        kind: the index of each send's kind in `KINDS`.
+        pair: the index of each send's source, destination and path in `pairs`.
+        pairs: the distinct triples of source, destination and path.
     """
 
     ends: np.ndarray
