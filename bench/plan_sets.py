@@ -21,7 +21,7 @@ from itertools import product
 from pathlib import Path
 
 from bench import measure
-from synth.api.tuning import SYNCHRONOUS
+from synth.api.tuning import LEAST
 
 MACHINES = {"dgx-a100": 8, "dgx-h100": 8, "mi300x": 8, "gb200-nvl72": 72}
 BOXES = (1, 2, 4, 8, 16)
@@ -59,14 +59,14 @@ def attempt(cell: Cell, limit: float, stop: float) -> dict:
         "cpu": round(run.cpu, 1),
         "plans": 0,
         "sizes": [],
-        "synchronous": False,
+        "least": False,
         "said": "",
     }
     if run.code != 0 or not parts:
         return row | {"said": (run.stderr.strip().splitlines() or [""])[-1]}
     (part,) = parts
     row["plans"] = len(part["plans"])
-    row["synchronous"] = any(SYNCHRONOUS in note and "nccl-" in note for note in part["notes"])
+    row["least"] = any(LEAST in note for note in part["notes"])
     if part["refused"]:
         return row | {"said": part["refused"][name]}
     for table in part["tables"]:
@@ -88,7 +88,7 @@ def verdict(row: dict) -> str:
     if not served:
         return "left to the library"
     gains = sorted(one["library"] / one["seconds"] for one in served if one["library"])
-    ends = f", {gains[0]:.2g} to {gains[-1]:.2g} x NCCL{'*' if row['synchronous'] else ''}" if gains else ""
+    ends = f", {gains[0]:.2g} to {gains[-1]:.2g} x NCCL{'*' if row['least'] else ''}" if gains else ""
     return f"{row['plans']} plans, {len(served)} of {len(row['sizes'])} sizes{ends}"
 
 
@@ -121,7 +121,7 @@ def table(results: dict) -> str:
         f"# Sets of MSCCL++ plans\n\n`synth plans --sizes {SIZES} --time-limit ...` for "
         f"{len(ran)} of {len(cells())} cells: plans, sizes served, predicted gain over NCCL's ring and tree where a "
         "plan runs, CPU seconds. The other sizes are left to the library with both times printed. *: NCCL's ring is "
-        "too long to run, so its time is that of synchronous steps, up to 3 times as long at small sizes. "
+        "too long to run, so its time is the least that its messages can take, and the gains are at least these. "
         f"{len(bad)} cells were stopped, crashed or are slower than the library"
         f"{': ' if bad else ''}{', '.join(bad)}.\n\n"
         + measure.markdown(head, lines) + "\n" + measure.setting(results["where"]) + "\n\nCells: "

@@ -11,6 +11,7 @@ from synth.api import tuning
 from synth.catalog.tuner import candidates, predicted_times
 from synth.catalog.tuner.candidates import NamedSchedule
 from synth.catalog.tuner.cost_terms import shape
+from synth.catalog.tuner.least_time import LeastTime
 from synth.catalog.tuner.predicted_times import PredictedTimes, PredictedTimeSettings, Variant
 from synth.cli import root
 from synth.model.frontier import Frontier, LowerBound, Point
@@ -93,7 +94,8 @@ def test_programs_that_are_far_behind_or_too_long_are_not_run():
     assert kept(64) == late.model.seconds(shape(direct), "LL", 1, 64)
     assert far(64) == late.model.seconds(shape(ring), "Simple", 1, 64)
     assert none(64) is None
-    assert {(one.schedule, one.instances) for one in late.not_run} == {(direct, 1), (direct, 2)}
+    asked = [kept.variant, none.variant, far.variant]
+    assert [late.not_run(one) for one in asked] == [True, True, False]
 
 
 def test_what_others_are_compared_with_is_run_at_judged_sizes_however_slow_it_is():
@@ -120,11 +122,46 @@ def test_a_point_with_the_sends_of_a_baseline_stays_a_candidate_when_the_time_is
     assert {one.algorithm.label for one in found.candidates} >= {"S1-R1-C1"}
 
 
-def test_a_note_names_what_was_not_run_the_library_first(monkeypatch):
+def test_notes_name_what_was_not_run_and_say_what_its_times_are(monkeypatch):
     monkeypatch.setattr(predicted_times, "SETTINGS", PredictedTimeSettings(maximum_sends=4))
     plan = api.tune("full:4", "allgather", [4096], frontiers=[of_direct("full:4", "allgather")], dividing=False)
-    (note,) = [note for note in plan.notes if note.startswith(tuning.SYNCHRONOUS)]
-    assert "(too long or too late to run): nccl-ring, nccl-ring-LL" in note and note.endswith(" more")
+    (theirs,) = [note for note in plan.notes if note.startswith(tuning.LEAST)]
+    (ours,) = [note for note in plan.notes if note.startswith(tuning.SYNCHRONOUS)]
+    assert "(too long or too late to run): nccl-ring, nccl-ring-LL" in theirs
+    assert "(too long or too late to run): S1-R1-C1, " in ours and "nccl" not in ours and ours.endswith(" more")
+
+
+def test_what_others_are_compared_with_has_its_least_time_where_it_is_too_long_to_run(monkeypatch):
+    """Synchronous steps would take a ring of two boxes for three times as slow, and all else for as much faster."""
+    ring = api.baseline("ring", "dgx-a100*2", "allgather")
+    found = []
+    for maximum in (PredictedTimeSettings.maximum_sends, 4):
+        monkeypatch.setattr(predicted_times, "SETTINGS", PredictedTimeSettings(maximum_sends=maximum))
+        times = PredictedTimes(ring.network, judged=[1024])
+        variant = Variant(ring, shape(ring), "LL")
+        own, theirs = times.add(variant), times.add(variant, compared=True)
+        found.append((own(1024), theirs(1024), theirs(2048)))
+    (run, same, _), (synchronous, least, between) = found
+    assert run == same and 0.95 * run <= least <= run
+    assert least < between < synchronous / 2
+
+
+@pytest.mark.parametrize("protocol", ["LL", "Simple"])
+@pytest.mark.parametrize(
+    ("name", "machine", "collective"),
+    [
+        ("ring", "dgx1", "allgather"), ("ring", "dgx-a100*2", "allreduce"), ("ring", "mi300x", "reduce-scatter"),
+        ("ring", "dgx-h100", "broadcast"), ("tree", "dgx-a100*2", "allreduce"), ("direct", "fat-tree:8", "alltoall"),
+        ("two-step", "mi250*2", "alltoall"), ("binomial", "full:6", "reduce"),
+    ],
+)  # fmt: skip
+def test_no_run_is_faster_than_the_least_time(name, machine, collective, protocol):
+    schedule = api.baseline(name, machine, collective)
+    network, program = NCCL.links(schedule.network, protocol), lower(schedule, LoweringOptions(protocol=protocol))
+    least, slices = LeastTime(schedule, network), RUNTIMES["synth"].operation_bytes(protocol, collective)
+    for elements in (1, 1000, 30_000):
+        run = float(Reference(network=network).time(program, elements).picoseconds or 0) * 1e-6
+        assert 0.3 * run < least.microseconds(4 * elements, slices) <= run * (1 + 1e-9)
 
 
 def test_times_between_judged_sizes_stay_rough_when_the_time_is_over():
@@ -137,7 +174,7 @@ def test_times_between_judged_sizes_stay_rough_when_the_time_is_over():
     assert predict(1 << 20)
     over = True
     assert predict(1 << 21)
-    assert not times.not_run
+    assert not times.not_run(ran) and not times.not_run(other)
 
 
 def test_messages_have_their_cost_in_the_nominal_model_too():

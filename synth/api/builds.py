@@ -221,12 +221,13 @@ def _plan_size(parts: int, size: int) -> int:
 def _cut_short(plans: Sequence[Plan]) -> list[str]:
     """Return a sentence on the collectives whose search the time limit of the build ended, and those on what was not
     run, if there are any."""
-    from synth.api.tuning import NOT_COMPLETE, SYNCHRONOUS
+    from synth.api.tuning import LEAST, NOT_COMPLETE, SYNCHRONOUS
     from synth.api.tuning_inputs import SearchOptions
 
     cut, said = [], []
     for plan in plans:
-        said += [f"{table.collective}: {note}" for table in plan.tables for note in plan.notes if SYNCHRONOUS in note]
+        not_run = [note for note in plan.notes if LEAST in note or SYNCHRONOUS in note]
+        said += [f"{table.collective}: {note}" for table in plan.tables for note in not_run]
         if any(note.startswith((SearchOptions.limit, NOT_COMPLETE)) for note in plan.notes):
             cut += [table.collective for table in plan.tables]
     if not cut:

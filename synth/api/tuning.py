@@ -58,6 +58,7 @@ ALWAYS = (
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
 NOT_COMPLETE = "the frontier is not complete: its open intervals may hold better points"
 SYNCHRONOUS = "predicted by synchronous steps"
+LEAST = "times are lower bounds, from the longest chain of messages and the busiest link"
 REFERENCE_PROTOCOLS = (
     "the reference executor's times of protocols follow from NCCL's constants: a choice between protocols by them is "
     "no evidence for a GPU"
@@ -347,20 +348,31 @@ def _answer(
     inputs: CollectiveInputs, facts: Machine | None, several: bool, request: TuningRequest, search: SearchOptions
 ) -> tuple[TunedTable, TimeModel | None, tuple[Measurement, ...]]:  # fmt: skip
     from synth.catalog.tuner import tune
-    from synth.catalog.tuner.predicted_times import Prediction
 
     offers = _offers(inputs, request, f"{inputs.name}-" if several else "", facts, search)
     ranks = inputs.ranks or offers.measured[0].ranks
     question = tune.Question(inputs.name, ranks, request.sizes, request.element, request.tolerance, inputs.root)
     answer = tune.choose_algorithms(question, offers.candidates, offers.model, lambda: search.left == 0)
     notes = (*inputs.notes, *offers.notes, *answer.notes)
-    if offers.times and (late := offers.times.not_run):
-        theirs_first = sorted(offers.candidates, key=lambda one: one.algorithm.backend == OURS)
-        timed = [(one.algorithm.label, one.predicted) for one in theirs_first]
-        labels = [label for label, time in timed if isinstance(time, Prediction) and time.variant in late]
-        more = f" and {len(labels) - 4} more" if len(labels) > 4 else ""
-        notes += (f"{SYNCHRONOUS} (too long or too late to run): {', '.join(labels[:4])}{more}",)
+    if offers.times:
+        notes += _not_run(offers.candidates, offers.times)
     return answer._replace(notes=notes), offers.model, offers.measured
+
+
+def _not_run(candidates: Sequence[TunerCandidate], times: PredictedTimes) -> tuple[str, ...]:
+    """Return notes on the candidates whose programs were not run: other libraries' algorithms, and schedules."""
+    from synth.catalog.tuner.predicted_times import Prediction
+
+    theirs, ours = [], []
+    for one in candidates:
+        if isinstance(one.predicted, Prediction) and times.not_run(one.predicted.variant):
+            (ours if one.algorithm.backend == OURS else theirs).append(one.algorithm.label)
+    notes = []
+    for labels, what in ((theirs, LEAST), (ours, SYNCHRONOUS)):
+        if labels:
+            more = f" and {len(labels) - 4} more" if len(labels) > 4 else ""
+            notes.append(f"{what} (too long or too late to run): {', '.join(labels[:4])}{more}")
+    return tuple(notes)
 
 
 def _list_schedules(

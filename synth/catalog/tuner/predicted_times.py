@@ -5,7 +5,9 @@ the ports of the switches, for ranks of one box. Where the nominal model, which 
 `SETTINGS.screen` times the least of its predictions, or the program is too long to run, that prediction is the time.
 Few runs give a rough time of the others, more of them the time of those that are within `SETTINGS.near` times the
 least. The steps of a timed schedule say nothing about its time, so it always runs. So does a variant that others are
-compared with, at the judged sizes: a ring over several boxes was seen to take 0.35 times its nominal prediction.
+compared with, at the judged sizes: a ring over several boxes was seen to take 0.35 times its nominal prediction. Where
+such a variant is too long or too late to run, its time is the least that its program can take (`least_time`), so that
+nothing looks faster beside it than it is.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import NamedTuple
 
 from synth.catalog.tuner.cost_model import TimeModel, nominal
 from synth.catalog.tuner.cost_terms import Shape
+from synth.catalog.tuner.least_time import LeastTime
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
@@ -24,6 +27,7 @@ from synth.program.checked_lowering import lower, onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL, Overheads
+from synth.program.runtimes import RUNTIMES
 from synth.runtime.reference.program_times import FLOAT32, ProgramTimes
 from synth.runtime.reference.program_times import SETTINGS as RUNS
 
@@ -60,6 +64,14 @@ class Variant(NamedTuple):
     instances: int = 1
 
 
+Key = tuple[int, str, int]
+
+
+def _key(variant: Variant) -> Key:
+    """Return what variants with the same program have in common: the schedule's id, the protocol and the instances."""
+    return id(variant.schedule), variant.protocol, variant.instances
+
+
 @dataclass(frozen=True)
 class Prediction:
     """The time of a variant: `seconds` at a size in bytes, and sizes in low+1..high before and after it may jump."""
@@ -79,7 +91,6 @@ class PredictedTimes:
     `per_send`: the cost of a message at either end. `late`: returns True when the time is over; programs that have not
     been run by then are not run any more, and times stay rough. `judged`: the sizes at which times are not
     interpolated. `model` is the nominal model. `slower(protocol)` returns the network with the protocol's costs.
-    `not_run`: the variants that were too long or too late to run, known when times have been asked for.
     """
 
     def __init__(
@@ -96,23 +107,24 @@ class PredictedTimes:
         self._variants: list[Variant] = []
         self._compared: set[int] = set()  # ids of schedules
         # One program for a schedule's own candidate and for the library's algorithm of the same sends.
-        self._programs: dict[tuple[int, str, int], Callable[[], ProgramTimes | None]] = {}
+        self._programs: dict[Key, Callable[[], ProgramTimes | None]] = {}
+        self._not_run: set[Key] = set()
         self._rough: list[Predict] = []
         self.slower = cache(lambda protocol: overheads.links(network, protocol))
         self._least = cache(self._least_nominal)
         self._least_rough = cache(self._least_rough_time)
-        self.not_run: set[Variant] = set()
 
     def add(self, variant: Variant, compared: bool = False) -> Prediction:
         """Add a variant. Returns its time as a function of the size, to be called when all variants are added.
 
-        `compared`: other schedules are compared with this one, so it is run at the judged sizes however slow it is.
+        `compared`: other schedules are compared with this one, so it is run at the judged sizes however slow it is. If
+        it cannot be, its time is the least that its program can take.
         """
         self._variants.append(variant)
         if compared:
             self._compared.add(id(variant.schedule))
-        key = (id(variant.schedule), variant.protocol, variant.instances)
-        program_times = self._programs.setdefault(key, cache(lambda: self._program_times(variant)))
+        program_times = self._programs.setdefault(_key(variant), cache(lambda: self._program_times(variant)))
+        least_time = cache(lambda: LeastTime(variant.schedule, self.slower(variant.protocol)))
 
         @cache
         def rough(size: int) -> float | None:
@@ -121,6 +133,8 @@ class PredictedTimes:
                 return predicted
             if times := program_times():
                 return times.rough_seconds(size)
+            if compared:
+                return self._least_seconds(variant, least_time(), size)
             # instances that share links are what the nominal model knows least about
             return predicted if variant.instances == 1 else None
 
@@ -142,7 +156,11 @@ class PredictedTimes:
 
     def ran(self, variant: Variant, size: int) -> bool:
         """Return True if the time of the variant at this size, which was asked for, is that of runs of its program."""
-        return variant not in self.not_run and self._runs_at(variant, size)
+        return not self.not_run(variant) and self._runs_at(variant, size)
+
+    def not_run(self, variant: Variant) -> bool:
+        """Return True if a time of the variant was asked for whose program was too long or too late to run."""
+        return _key(variant) in self._not_run
 
     def _judges(self, variant: Variant, size: int) -> bool:
         """Return True at a judged size, and where there are few of them also at one to which its chunks pad it."""
@@ -157,11 +175,17 @@ class PredictedTimes:
         predicted = self._nominal(variant, size)
         if predicted is None:
             return False
-        compared = id(variant.schedule) in self._compared and size in self.judged
+        compared = id(variant.schedule) in self._compared and (size in self.judged or self.not_run(variant))
         return compared or variant.schedule.timed or predicted <= SETTINGS.screen * self._least(size)
 
     def _nominal(self, variant: Variant, size: int) -> float | None:
         return self.model.seconds(variant.shape, variant.protocol, variant.instances, size)
+
+    def _least_seconds(self, variant: Variant, least_time: LeastTime, size: int) -> float:
+        """Return the least time that the variant's program, in one instance, can take with a launch."""
+        slice_bytes = RUNTIMES["synth"].operation_bytes(variant.protocol, variant.schedule.collective.name)
+        least = least_time.microseconds(float(size * variant.shape.share), slice_bytes)
+        return self.overheads.launch(variant.protocol) * 1e-12 + least * 1e-6
 
     def _least_nominal(self, size: int) -> float:
         times = [self._nominal(variant, size) for variant in self._variants]
@@ -188,5 +212,5 @@ class PredictedTimes:
             raise
         except SynthError:
             pass
-        self.not_run.add(variant)
+        self._not_run.add(_key(variant))
         return None
