@@ -121,7 +121,7 @@ def table(results: dict) -> str:
         f"# Sets of MSCCL++ plans\n\n`synth plans --sizes {SIZES} --time-limit ...` for "
         f"{len(ran)} of {len(cells())} cells: plans, sizes served, predicted gain over NCCL's ring and tree where a "
         "plan runs, CPU seconds. The other sizes are left to the library with both times printed. *: NCCL's ring is "
-        "too long to run, so its time is the least that its messages can take, and the gains are at least these. "
+        "too long to run, so its time is the least that its messages can take. "
         f"{len(bad)} cells were stopped, crashed or are slower than the library"
         f"{': ' if bad else ''}{', '.join(bad)}.\n\n"
         + measure.markdown(head, lines) + "\n" + measure.setting(results["where"]) + "\n\nCells: "
