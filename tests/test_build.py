@@ -128,6 +128,12 @@ def test_several_boxes_are_started_box_by_box():
     assert "--nnodes 2 --nproc-per-node 16 " in readme("title", "msccl-executor", boxes, ["allreduce"], "", (1, 2))
 
 
+def test_a_page_without_files_names_no_command_that_would_run_them():
+    page = readme("title", "mscclpp", None, ["allreduce"], "1 GB left to the library", (1, 2))
+    assert "No size has a file for mscclpp: run the library as it is." in page
+    assert "run.sh" not in page and "register" not in page and "frontiers/" in page
+
+
 @pytest.mark.parametrize("runtime", builds.TUNERS)
 def test_a_tuner_gets_a_file_of_rules_and_its_variable(built, tmp_path, runtime):
     """The search is that of `built`, from the cache."""

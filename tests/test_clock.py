@@ -11,6 +11,7 @@ from synth.api.tuning import times_at
 from synth.api.tuning_inputs import SearchOptions
 from synth.cli import root
 from synth.errors import UsageError
+from synth.program.message_cost import MessageCost
 from synth.program.overheads import NCCL, NO_OVERHEADS, describe, label
 from synth.program.program import PROTOCOLS
 from synth.scale.clock_bound import clock_bound
@@ -144,6 +145,21 @@ def test_overheads_in_words_and_on_links():
         api.run(api.lower(api.baseline("ring", "ring:4", "allgather")), topology="ring:4", size=64, protocol="TCP")
     assert "a launch (Simple 8.4, LL 3.6, LL128 10 µs)" in describe(NCCL)
     assert label(NCCL, "Simple", event_driven=False) == "predicted, synchronous steps, Simple, launch 8.4 µs included"
+
+
+def test_the_cost_of_a_message_is_said_beside_every_time_that_has_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(root, "pareto --topo ring:4 --coll allgather -o f.json".split()).exit_code == 0
+    cost = MessageCost.parse("LL=0.25us")
+    assert label(NO_OVERHEADS, "LL", per_send=cost).endswith("without a launch, 0.25 µs a message at either end")
+    assert label(NCCL, "Simple", per_send=cost) == label(NCCL, "Simple")
+    for command in (
+        "run --baseline ring --topo ring:4 --coll allgather --size 64KB --no-data",
+        "pareto --topo ring:4 --coll allgather --size 64KB",
+        "emulate f.json --sizes 64KB",
+    ):
+        shown = [CliRunner().invoke(root, f"{command} {more}".split()).stdout for more in ("", "--per-send 0.3us")]
+        assert ["0.3 µs a message at either end" in text for text in shown] == [False, True], command
 
 
 def test_points_that_were_not_run_are_said_to_be_of_synchronous_steps():

@@ -532,9 +532,12 @@ def _write_pages(
     page = report([folder / PLAN, *frontiers], title=title, verify=False)
     write(folder / "report.html", page.html)
     programs = [Path(name).name for name in result.files if name.endswith((".xml", ".json", ".csv"))]
-    job = job_files.JobShape.of(Machine.of(machine))
-    write(folder / "run.sh", job_files.run_script(result.runtime, result.runtime, programs, job))
-    (folder / "run.sh").chmod(0o755)
+    job = job_files.JobShape.of(Machine.of(machine)) if programs else None
+    if job is None:
+        (folder / "run.sh").unlink(missing_ok=True)  # of an earlier build
+    else:
+        write(folder / "run.sh", job_files.run_script(result.runtime, result.runtime, programs, job))
+        (folder / "run.sh").chmod(0o755)
     lines: list[str] = []
     for one in reports(result):
         lines += [*report_lines(one), ""]

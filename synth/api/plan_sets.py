@@ -148,7 +148,9 @@ def _of_collective(part: PlanSetPart, name: str) -> PlanSetPart | None:
     if not tables and not refused:
         return None
     plans = tuple(plan for plan in part.plans if plan.name.startswith(f"{part.name}/{name}/"))
-    return replace(part, plans=plans, tables=tables, refused=refused)
+    others = {table.collective for table in part.tables} - {name}
+    notes = tuple(note for note in part.notes if note.partition(": ")[0] not in others)
+    return replace(part, plans=plans, tables=tables, notes=notes, refused=refused)
 
 
 def _with(part: PlanSetPart, more: PlanSetPart) -> PlanSetPart:

@@ -79,7 +79,7 @@ def rows_of(candidates: Sequence[TunerCandidate], times: PredictedTimes, size: i
             continue
         ran = times.ran(Variant(schedule, shape, algorithm.protocol, algorithm.instances), size)
         label = algorithm.label.removesuffix(f"-{algorithm.protocol}")
-        model = label_of(times.overheads, algorithm.protocol, event_driven=ran)
+        model = label_of(times.overheads, algorithm.protocol, ran, times.per_send)
         rows.append(AlgorithmTime(label, algorithm.protocol, algorithm.instances, predicted, not ran, model))
     return sorted(rows, key=lambda row: row.seconds)
 

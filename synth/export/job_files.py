@@ -80,20 +80,40 @@ def run_script(runtime: str, folder: str, files: Sequence[str], job: JobShape) -
         "# Exports the variables with which the runtime loads these algorithms, then runs the command given:",
         f"#   ./run.sh {job.torchrun}     (or: source run.sh)",
         'here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',
-        *(f"export {line}" for line in [*exports, *ENABLE.get(runtime, [])] if files),
+        *(f"export {line}" for line in [*exports, *ENABLE.get(runtime, [])]),
         'if [ "$#" -gt 0 ]; then exec "$@"; fi',
     ]
     return "\n".join(lines) + "\n"
 
 
 def readme(
-    title: str, runtime: str, job: JobShape, collectives: Sequence[str], screen: str, sizes: tuple[int, int]
+    title: str, runtime: str, job: JobShape | None, collectives: Sequence[str], screen: str, sizes: tuple[int, int]
 ) -> str:
     """Return the page of a build: its table `screen`, the files, and the commands that run the algorithms.
 
-    `sizes`: the least and the greatest in bytes.
+    `job`: None where all sizes are left to the library, so that nothing is to be run. `sizes`: the least and the
+    greatest in bytes.
     """
-    lines = [title, "=" * len(title), "", *screen.rstrip().splitlines(), "", "Run", "---", ""]
+    lines = [title, "=" * len(title), "", *screen.rstrip().splitlines(), ""]
+    if job is None:
+        lines += [f"No size has a file for {runtime}: run the library as it is."]
+    else:
+        lines += _commands(runtime, job, collectives, sizes)
+    lines += ["", "Files", "-----", ""]
+    if job is not None:
+        lines += ["run.sh            the variables of the runtime, then the command given to it"]
+    lines += [
+        "report.html       a page: each algorithm step by step, times against size",
+        "plan.json         the choice for each size (`synth export --plan`, `synth report`)",
+        "build.json        the table above, with all sizes",
+        "frontiers/        frontiers with certificates (`synth verify frontiers/*.json`)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(runtime: str, job: JobShape, collectives: Sequence[str], sizes: tuple[int, int]) -> list[str]:
+    """Return the lines on how the algorithms are run and measured."""
+    lines = ["Run", "---", ""]
     on_each = "" if job.per_host == job.ranks else ", this command on each host"
     lines += [f"PyTorch, one process for each GPU{on_each}:", "", f"    ./run.sh {job.torchrun}", ""]
     if runtime == "mscclpp":
@@ -111,15 +131,4 @@ def readme(
         if name in NCCL_TESTS:
             command = f"build/{NCCL_TESTS[name]} -b {sizes[0]} -e {sizes[1]} -f 2 -g 1"
             lines.append(f"    {job.mpirun} ./run.sh {command}")
-    lines += [
-        "",
-        "Files",
-        "-----",
-        "",
-        "run.sh            the variables of the runtime, then the command given to it",
-        "report.html       a page: each algorithm step by step, times against size",
-        "plan.json         the choice for each size (`synth export --plan`, `synth report`)",
-        "build.json        the table above, with all sizes",
-        "frontiers/        frontiers with certificates (`synth verify frontiers/*.json`)",
-    ]
-    return "\n".join(lines) + "\n"
+    return lines

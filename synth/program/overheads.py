@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from synth.model.rational import show
 from synth.model.topology import Network
+from synth.program.message_cost import NO_COST, MessageCost
 
 
 class ProtocolCost(NamedTuple):
@@ -66,12 +67,16 @@ def selected(included: bool) -> Overheads:
     return NCCL if included else NO_OVERHEADS
 
 
-def label(overheads: Overheads, protocol: str, event_driven: bool = True) -> str:
-    """Return the model of a predicted time in `protocol`, in words: of the event loop, or of synchronous steps."""
+def label(overheads: Overheads, protocol: str, event_driven: bool = True, per_send: MessageCost = NO_COST) -> str:
+    """Return the model of a predicted time in `protocol`, in words: of the event loop, or of synchronous steps.
+
+    `per_send`: the cost of a message at either end.
+    """
     model = "event-driven" if event_driven else "synchronous steps"
+    message = f", {_decimal(cost)} µs a message at either end" if (cost := per_send.microseconds(protocol)) else ""
     if overheads == NO_OVERHEADS:
-        return f"predicted, {model}, {protocol} on bare links without a launch"
-    return f"predicted, {model}, {protocol}, launch {_decimal(overheads.of(protocol).launch)} µs included"
+        return f"predicted, {model}, {protocol} on bare links without a launch{message}"
+    return f"predicted, {model}, {protocol}, launch {_decimal(overheads.of(protocol).launch)} µs included{message}"
 
 
 def describe(overheads: Overheads) -> str:

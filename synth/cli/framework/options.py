@@ -197,7 +197,12 @@ def collectives_option(help: str) -> Callable[[Function], Function]:
 machine_job_options = _together(
     collectives_option("Collectives, with commas or repeated; by default allreduce,allgather."),
     sizes_option("Sizes to compare algorithms at, as nccl-tests counts.", factor=2),
-    click.option("--root", type=int, metavar="0", help="The root of rooted collectives; the job must use no other."),
+    click.option(
+        "--root",
+        type=int,
+        metavar="0",
+        help="The root of rooted collectives, by default 0; the job must use no other.",
+    ),
     dtype_option("Type of the elements."),
 )
 plan_version_option = click.option(
