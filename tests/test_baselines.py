@@ -34,6 +34,17 @@ def test_rings_are_right_and_use_all_links(topology, name):
         assert len(done.execution.links) == len(made.network.routes)
 
 
+def test_rings_of_many_units_have_as_few_chunks_as_is_asked_for():
+    fine, coarse = (api.baseline("ring", "switch:3:units=60", "allgather", channels=most) for most in (None, 32))
+    assert (fine.chunks, fine.rounds, coarse.chunks, coarse.rounds) == (60, 2, 30, 2)
+    one, other = (0, 1, 2), (0, 2, 1)
+    for units, channels, left in (
+        ((20, 30), 32, [10, 15]), ((97,), 32, [1]), ((18,), 32, [18]), ((31, 37), 32, [31, 37]), ((20, 30), 4, [2, 3]),
+    ):  # fmt: skip
+        rings = list(zip((one, other), units, strict=False))
+        assert [share for _, share in algorithms.in_channels(rings, channels)] == left
+
+
 def test_costs_are_those_of_the_literature():
     def cost(name, topology, coll, **options):
         made = api.baseline(name, topology, coll, **options)

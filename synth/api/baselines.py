@@ -47,6 +47,7 @@ def baseline(
     *,
     roots: Sequence[int] = (),
     pieces: int | None = None,
+    channels: int | None = None,
 ) -> Schedule:
     """Return the schedule of a known algorithm on the links of a machine, replayed.
 
@@ -56,6 +57,8 @@ def baseline(
     topology : the machine, as `synth.topology` takes it, or a `Network`.
     collective, roots : the collective, as `synth.collective` takes it.
     pieces : of pipelined broadcasts and trees.
+    channels : chunks that rings have side by side at most, if the units of the rings have a common divisor. None: one
+        for each unit, which fills whole rounds; fewer make a shorter program that takes about the same time.
 
     Returns
     -------
@@ -81,17 +84,21 @@ def baseline(
         hint = hint if hint.startswith("did you mean") else f"there are {', '.join(known)}"
         raise UsageError(f"{message}; {hint}")
     if lowered in SUMMARIES:
-        return _searched(lowered, machine, task, pieces)
+        return _searched(lowered, machine, task, pieces, channels)
     return _of_library(lowered, machine, task, pieces)
 
 
-def _searched(name: str, machine: Topology | Network, task: Collective, pieces: int | None) -> Schedule:
+def _searched(
+    name: str, machine: Topology | Network, task: Collective, pieces: int | None, channels: int | None
+) -> Schedule:
     from synth.checker.schedule import replay
     from synth.scale.baselines import algorithms
     from synth.scale.baselines.rings import search
 
     network, nodes = (machine, ()) if isinstance(machine, Network) else (machine.network(), machine.nodes)
     rings = search.kept_rings(network) if name == "ring" else ()
+    if rings and channels is not None:
+        rings = algorithms.in_channels(rings, channels)
     made = algorithms.baseline_schedule(
         name, network, task, rings=rings, pieces=pieces or algorithms.PIECES, nodes=nodes
     )

@@ -56,6 +56,7 @@ ALWAYS = (
     "ring", "tree", "direct", "hierarchical", "two-step", "few-messages", "halving-doubling", "binomial", "bruck",
 )  # fmt: skip
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
+CHANNELS = 32  # of a communicator of NCCL 2.12 (MAXCHANNELS in src/include/devcomm.h), each with a chunk of its own
 NOT_COMPLETE = "the frontier is not complete: its open intervals may hold better points"
 SYNCHRONOUS = "predicted by synchronous steps"
 LEAST = "times are lower bounds, from the longest chain of messages and the busiest link"
@@ -462,7 +463,7 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     def fitting(name: str) -> Schedule | None:
         """Return a baseline on the machine; None where it is not asked for and the links do not carry it."""
         try:
-            return baseline(name, machine, task)
+            return baseline(name, machine, task, channels=None if inputs.measured else CHANNELS)
         except SynthError:
             if name in request.baselines:
                 raise

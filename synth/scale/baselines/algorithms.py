@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import gcd
 
 from synth.errors import UsageError
 from synth.model.collective import Collective
@@ -86,6 +87,18 @@ def ring(network: Network, collective: Collective, rings: Sequence[Ring], pieces
         return schedule_of_moves(net, target, width, _ring_allgather(cycles, width))
 
     return with_reversals("ring", network, collective, ("broadcast", "allgather"), copying)
+
+
+def in_channels(rings: Sequence[Ring], channels: int) -> list[Ring]:
+    """Return `rings` with their units divided by a common divisor: the least that leaves at most `channels` units.
+
+    It is the greatest where none leaves so few. A round then carries less than it can, so it is for programs alone.
+    """
+    shares = [units for _, units in rings]
+    width, common = sum(shares), gcd(*shares)
+    divisors = [k for k in range(1, common + 1) if common % k == 0]
+    divisor = next((k for k in divisors if width // k <= channels), common)
+    return [(cycle, units // divisor) for cycle, units in rings]
 
 
 def _ring_allgather(rings: Sequence[Ring], width: int) -> Moves:
