@@ -361,15 +361,15 @@ def _answer(
 
 
 def _not_run(candidates: Sequence[TunerCandidate], times: PredictedTimes) -> tuple[str, ...]:
-    """Return notes on the candidates whose programs were not run: other libraries' algorithms, and schedules."""
+    """Return notes on the candidates whose programs were not run, other libraries' first, and what their times are."""
     from synth.catalog.tuner.predicted_times import Prediction
 
-    theirs, ours = [], []
-    for one in candidates:
+    least, synchronous = [], []
+    for one in sorted(candidates, key=lambda one: one.algorithm.backend == OURS):
         if isinstance(one.predicted, Prediction) and times.not_run(one.predicted.variant):
-            (ours if one.algorithm.backend == OURS else theirs).append(one.algorithm.label)
+            (least if times.is_least(one.predicted.variant) else synchronous).append(one.algorithm.label)
     notes = []
-    for labels, what in ((theirs, LEAST), (ours, SYNCHRONOUS)):
+    for labels, what in ((least, LEAST), (synchronous, SYNCHRONOUS)):
         if labels:
             more = f" and {len(labels) - 4} more" if len(labels) > 4 else ""
             notes.append(f"{what} (too long or too late to run): {', '.join(labels[:4])}{more}")

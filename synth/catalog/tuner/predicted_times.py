@@ -6,8 +6,8 @@ the ports of the switches, for ranks of one box. Where the nominal model, which 
 Few runs give a rough time of the others, more of them the time of those that are within `SETTINGS.near` times the
 least. The steps of a timed schedule say nothing about its time, so it always runs. So does a variant that others are
 compared with, at the judged sizes: a ring over several boxes was seen to take 0.35 times its nominal prediction. Where
-such a variant is too long or too late to run, its time is the least that its program can take (`least_time`), so that
-nothing looks faster beside it than it is.
+the program of such a variant is too long or too late to run, its time is the least that it can take (`least_time`),
+so that nothing looks faster beside it than it is. Other candidates with the same schedule have the same time.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class PredictedTimes:
         """Add a variant. Returns its time as a function of the size, to be called when all variants are added.
 
         `compared`: other schedules are compared with this one, so it is run at the judged sizes however slow it is. If
-        it cannot be, its time is the least that its program can take.
+        it cannot be, its time is the least that its program can take, which is for one instance.
         """
         self._variants.append(variant)
         if compared:
@@ -133,7 +133,7 @@ class PredictedTimes:
                 return predicted
             if times := program_times():
                 return times.rough_seconds(size)
-            if compared:
+            if self.is_least(variant):
                 return self._least_seconds(variant, least_time(), size)
             # instances that share links are what the nominal model knows least about
             return predicted if variant.instances == 1 else None
@@ -161,6 +161,10 @@ class PredictedTimes:
     def not_run(self, variant: Variant) -> bool:
         """Return True if a time of the variant was asked for whose program was too long or too late to run."""
         return _key(variant) in self._not_run
+
+    def is_least(self, variant: Variant) -> bool:
+        """Return True if a time of the variant was asked for that is the least that its program can take."""
+        return self.not_run(variant) and id(variant.schedule) in self._compared and variant.instances == 1
 
     def _judges(self, variant: Variant, size: int) -> bool:
         """Return True at a judged size, and where there are few of them also at one to which its chunks pad it."""
