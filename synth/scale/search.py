@@ -128,11 +128,14 @@ class ScaleSearch:
                 self.state.advance()
 
     def advance_quickly(self) -> bool:
-        """Run the next stage if it takes little time, after the bound; return False where it would take much.
+        """Compute the bound, or then run the next stage if it takes little time; return False where it would take much.
 
         It is False at the ambient deadline, too. Raises InfeasibleError where a rank cannot be reached.
         """
+        bounded = self._graph is not None
         with self._running(NEVER):
+            if not bounded:
+                return True
             if current_deadline().over or not self.state.pending or not self.state.pending[0].quick:
                 return False
             self.state.advance()
