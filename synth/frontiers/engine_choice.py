@@ -41,7 +41,7 @@ from synth.model.topology import Network, Topology, columns
 from synth.pareto.events import Event, Listener, Options, SweepInterrupted
 from synth.pareto.log import Log, LogError, default_directory, foreign
 from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget, Deadline, time_limited
+from synth.solvers.processes.deadline import Budget, Deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.scale_frontier import ScaleFrontier
@@ -203,7 +203,7 @@ def _incumbents(query: Query, search: ScaleSearch | None) -> Iterator[Incumbents
     for latest in find_incumbents(network, task, search, query.options.deterministic, query.machine):
         yield latest
     if latest is not None and search is not None and _scale_first(query):
-        search.advance()
+        search.advance(current_deadline().share(SETTINGS.search_share))
         yield from with_written_points(latest, search, network, task, first=False)
     if search is not None and search.state.interrupted:
         raise KeyboardInterrupt
