@@ -6,8 +6,8 @@ python -m bench.clusters --table
 Each row is a process of its own. Its schedules have at most 32 million sends, of which one of each orbit under the
 machine's symmetries is listed, as those of `synth pareto`; on machines without symmetries at most 200,000. All are
 replayed. The bounds for any number of steps and for up to 8 steps have checked certificates. `random:N` are the
-clusters of `bench.random_clusters`: their schedules are those found in `LIMIT` CPU seconds, and where their bound for up
-to 8 steps takes longer than that, in wall seconds, the one for any number of steps serves.
+clusters of `bench.random_clusters`: their schedules are those found in `LIMIT` CPU seconds, and where their bound for
+up to 8 steps takes longer than that, in wall seconds, the one for any number of steps serves.
 """
 
 from __future__ import annotations
