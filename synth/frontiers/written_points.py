@@ -87,7 +87,9 @@ class PointWriter:
 
         Where only more steps are known, R/C falls, or rises, from the least of theirs.
         """
-        rates = [rate for steps, rate in known if steps <= point.steps] or [rate for _, rate in known]
+        rates = [rate for steps, rate in known if steps <= point.steps]
+        if not rates:
+            rates = [rate for _, rate in known]
         if not rates:
             return inf
         return log(min(rates) / point.rounds_per_chunk) / max(1, least_sends(point, self.task))
