@@ -348,6 +348,23 @@ def test_half_trees_are_joined_where_reductions_end_before_copies():
     assert [(tree.name, tree.placed) for tree in columns.used()] == [("soon", (0, 1, 2))]
 
 
+def test_the_most_steps_are_tried_first_where_no_schedule_is_near_the_bound(monkeypatch):
+    """Breadth-first trees of two DGX-1 take many times the bound."""
+    tried = []
+
+    def listed(*_, step_counts, priced, **__):
+        counts = list(step_counts)
+        tried.extend(counts if priced else [])
+        return []
+
+    monkeypatch.setattr(search, "composed_points", listed)
+    at_scale = search.ScaleSearch(topology("dgx1*2"), "allreduce")
+    while at_scale.advance_quickly():
+        pass
+    at_scale.state.advance()
+    assert tried[:3] == [1024, 1, 2] and tried[-1] == 768
+
+
 def test_generation_of_trees_ends_at_its_deadline_with_those_so_far():
     """Each search yields a tree of half the load; without a deadline they go on while they save rounds."""
 
