@@ -6,8 +6,8 @@ python -m bench.clusters --table
 Each row is a process of its own. Its schedules have at most 32 million sends, of which one of each orbit under the
 machine's symmetries is listed, as those of `synth pareto`; on machines without symmetries at most 200,000. All are
 replayed. The bounds for any number of steps and for up to 8 steps have checked certificates. `random:N` are the
-clusters of `bench.random_clusters`: their schedules are those found in `LIMIT` seconds, and where their bound for up to
-8 steps takes longer than that, the one for any number of steps serves.
+clusters of `bench.random_clusters`: their schedules are those found in `LIMIT` CPU seconds, and where their bound for
+up to 8 steps takes longer than that, in wall seconds, the one for any number of steps serves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEAR = Fraction(1, 1000)
 # Number of steps of a short schedule.
 SHORT = 8
 COLLECTIVES = ("allreduce", "allgather", "reduce-scatter", "alltoall")
-# Seconds for the schedules of a random cluster, and for its bound in few steps.
+# CPU seconds for the schedules of a random cluster, and wall seconds for its bound in few steps.
 LIMIT = 10.0
 RANDOM = tuple(f"random:{seed}" for seed in range(10))
 MACHINES = (
@@ -129,7 +129,7 @@ def inside(collective: str, name: str) -> dict:
     rows, best = [], None
     most = BY_ORBITS if group else WRITTEN
     limit = LIMIT if drawn else None
-    with suppress(TimeUp), time_limited(Deadline.after(limit)):
+    with suppress(TimeUp), time_limited(Deadline.after(limit, cpu=True)):
         for point in composed_points(machine, collective, 0, group, same_bits=False, most_sends=most):
             with no_time_limit():
                 best = replayed(point)

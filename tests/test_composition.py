@@ -33,6 +33,7 @@ from synth.scale.composition.tree_columns import HalfTree, TreeColumns
 from synth.scale.composition.trees import ArrivalDescent, hops
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
+from synth.solvers.processes.deadline import Deadline
 from synth.topologies import topology
 from synth.topologies.modify import with_ranks
 
@@ -345,6 +346,42 @@ def test_half_trees_are_joined_where_reductions_end_before_copies():
     trees = [half("late", 2, (0, 1), 2), half("soon", 1, (0,), 1), half("copy", 2, (1, 2), 1)]
     assert columns.generate(lambda prices: iter(trees)) and columns.value == pytest.approx(2)
     assert [(tree.name, tree.placed) for tree in columns.used()] == [("soon", (0, 1, 2))]
+
+
+def test_the_most_steps_are_tried_first_where_no_schedule_is_near_the_bound(monkeypatch):
+    """Breadth-first trees of two DGX-1 take many times the bound."""
+    tried = []
+
+    def listed(*_, step_counts, priced, **__):
+        counts = list(step_counts)
+        tried.extend(counts if priced else [])
+        return []
+
+    monkeypatch.setattr(search, "composed_points", listed)
+    at_scale = search.ScaleSearch(topology("dgx1*2"), "allreduce")
+    while at_scale.advance_quickly():
+        pass
+    at_scale.state.advance()
+    assert tried[:3] == [1024, 1, 2] and tried[-1] == 768
+
+
+def test_generation_of_trees_ends_at_its_deadline_with_those_so_far():
+    """Each search yields a tree of half the load; without a deadline they go on while they save rounds."""
+
+    def value(**deadline):
+        loads = {}
+
+        def halved(prices):
+            name = str(len(loads))
+            loads[name] = np.full((1, 1), 0.5 ** min(len(loads), 4))
+            yield Template(name, (Phase(name, ((0, 0, 1),), False, ()),), 0, (0,), 1, (0,))
+
+        columns = TreeColumns(np.ones(1), 1, [0], lambda trees: [loads[tree.name] for tree in trees])
+        assert columns.generate(halved, **deadline)
+        return columns.value
+
+    assert value() == pytest.approx(1 / 16)
+    assert value(deadline=Deadline.after(0)) == pytest.approx(1)
 
 
 def test_a_placed_template_is_separated_into_those_that_it_was_merged_from():

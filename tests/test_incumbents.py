@@ -24,6 +24,7 @@ from synth.pareto.log import Log
 from synth.pareto.portfolio import portfolio
 from synth.pareto.sweep import Sweep
 from synth.scale.search import ScaleSearch
+from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
 from synth.topologies import topology
 
 
@@ -109,6 +110,25 @@ def test_first_rows_come_before_any_solver_and_search(machine, coll, monkeypatch
     query = engine_choice.Query(machine, collective(coll, machine.ranks), Options())
     engine_choice.synthesize(query, lambda event: events.append(event.kind))
     assert events[:2] == ["bound", "point"] and events[-1] == "sweep"
+
+
+def test_quick_stages_leave_time_to_write_out_their_points(monkeypatch):
+    """The bound comes alone, then each stage; none takes all the time that is left."""
+    network, task = topology("dgx1*2").network(), collective("allgather", 16)
+    search = incumbents.scale_search(topology("dgx1*2"), task)
+    points, shares = [], []
+    advance = ScaleSearch.advance_quickly
+
+    def recorded(search):
+        shares.append(current_deadline().remaining())
+        done = advance(search)
+        points.append(len(search.state.points()))
+        return done
+
+    monkeypatch.setattr(ScaleSearch, "advance_quickly", recorded)
+    with time_limited(Deadline.after(10_000)):
+        latest = list(incumbents.find_incumbents(network, task, search))[-1]
+    assert points[0] == 0 and latest.schedules and max(shares) < 6_000
 
 
 def test_ctrl_c_keeps_the_rows_so_far():

@@ -16,7 +16,7 @@ from synth.frontiers.incumbents import allreduce_parts_bound
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
 from synth.model.schedule import problem_fingerprint
-from synth.model.topology import Link, Network, Route, Topology
+from synth.model.topology import Limit, Link, Network, Route, Topology
 from synth.topologies import topology
 
 # Two triangles joined by one link each way, and a rank that hangs on by another.
@@ -39,6 +39,21 @@ def test_the_best_partition_is_that_of_scale_methods(name, value):
     network, task = machine.network(), collective("allreduce", machine.ranks)
     found = allreduce_parts_bound(machine, network, task)
     assert found is not None and found.value == value >= single_cut_bound(network, task).value
+
+
+def test_limits_in_and_out_are_not_mixed():
+    # three boxes of three ranks; each rank has one NIC, and NICs reach those in the same place of other boxes alone
+    pairs = [(a, b) for a in range(9) for b in range(9) if a != b]
+    inside = [Link(a, b, Fraction(100)) for a, b in pairs if a // 3 == b // 3]
+    rails = [Link(a, b, Fraction(50)) for a, b in pairs if a // 3 != b // 3 and a % 3 == b % 3]
+    links, limits = (*inside, *rails), []
+    for rank in range(9):
+        for end in ("src", "dst"):
+            held = tuple(i for i, k in enumerate(links) if i >= len(inside) and getattr(k, end) == rank)
+            limits.append(Limit(f"NIC {rank} {end}", held, Fraction(50)))
+    machine = Topology("rails", 9, links, tuple(limits), (), (0, 0, 0, 1, 1, 1, 2, 2, 2))
+    found = allreduce_parts_bound(machine, machine.network(), collective("allreduce", 9))
+    assert found is not None and found.value == Fraction(4, 9)  # 2 (3 - 1) sends over nine NICs
 
 
 def test_a_frontier_has_the_bound_and_verifies(tmp_path):

@@ -43,6 +43,14 @@ def test_the_greatest_fall_for_each_send_comes_first():
     assert len(points) == len(POINTS) - 1 and sends == sorted(sends)
 
 
+def test_few_steps_of_more_rounds_than_known_come_last():
+    machine = topology("line:6")
+    points = search.frontier(machine, "broadcast").points
+    writer = PointWriter(machine.network(), collective("broadcast", 6), NEVER, 200_000)
+    order = [point for point, _ in writer.improvements(points, [(99, points[-1].rounds_per_chunk)])]
+    assert len(order) > 2 and order[-1] == points[0]
+
+
 def test_small_falls_are_left_out():
     best = POINTS[-1].rounds_per_chunk
     points, writer = written(known=[(1, best * Fraction(101, 100))], worth=Fraction(1, 20))
@@ -56,6 +64,8 @@ def test_what_is_too_long_or_too_late_is_kept_apart():
     assert not points and len(writer.too_late) == len(POINTS)
     points, writer = written(Deadline.after(0), one_at_least=True)
     assert len(points) == 1 and len(writer.too_late) == len(POINTS) - 1
+    points, _ = written(Deadline.after(0), known=[(1, Fraction(1000))], one_at_least=True)
+    assert len(points) == 1
 
 
 @pytest.mark.parametrize("sends", [0, 100])

@@ -47,13 +47,13 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
     prices, best, deadline = None, Fraction(0), current_deadline()
     if counted:
         prices = route_prices(network, set(range(len(network.routes))))
-        best = Fraction(counted) / _capacity(prices)
+        best = Fraction(counted) / capacity(prices)
     least_capacity = _LeastCapacity(network)
     for ranks in dict.fromkeys(_candidate_sets(network) if sets is None else sets):
         sends = sum(demands.sends(unit, ranks) for unit in demands.parted(ranks))
         if sends and sends > best * least_capacity.into(ranks):
             prices_into = _prices_into(network, ranks)
-            value = Fraction(sends) / _capacity(prices_into)
+            value = Fraction(sends) / capacity(prices_into)
             if value > best:
                 best, inside, prices, counted = value, ranks, prices_into, 0
         if best and deadline.over:
@@ -72,7 +72,8 @@ def _entering(network: Network, inside: Ranks) -> set[int]:
     return {i for rank in outside for i in network.out[rank] if network.routes[i].dst in inside}
 
 
-def _capacity(prices: Prices) -> Fraction:
+def capacity(prices: Prices) -> Fraction:
+    """Return the capacity in units that the prices pay for: the sum of the units of links and limits times prices."""
     return sum((units * price for units, price in prices.values()), Fraction(0))
 
 
@@ -104,7 +105,7 @@ def price_fields(network: Network, prices: Prices) -> tuple[int, dict]:
     rows: dict[str, dict[int, list[int]]] = {"link": {}, "limit": {}}
     for (kind, i), (_, price) in prices.items():
         rows[kind][i] = [int(price * weight)]
-    fields = {"scale": int(weight * _capacity(prices)), "prices": price_rows(network, rows["link"], rows["limit"], ())}
+    fields = {"scale": int(weight * capacity(prices)), "prices": price_rows(network, rows["link"], rows["limit"], ())}
     return weight, fields
 
 

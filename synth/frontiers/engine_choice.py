@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.errors import InfeasibleError, SynthError, UsageError
-from synth.frontiers.incumbents import Incumbents, announce, find_incumbents, scale_search, with_written_points
+from synth.frontiers.incumbents import (
+    Incumbents,
+    announce,
+    find_incumbents,
+    has_boxes,
+    scale_search,
+    with_written_points,
+)
 from synth.frontiers.settings import SETTINGS
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
@@ -34,7 +41,7 @@ from synth.model.topology import Network, Topology, columns
 from synth.pareto.events import Event, Listener, Options, SweepInterrupted
 from synth.pareto.log import Log, LogError, default_directory, foreign
 from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget, Deadline, time_limited
+from synth.solvers.processes.deadline import Budget, Deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.scale_frontier import ScaleFrontier
@@ -195,11 +202,20 @@ def _incumbents(query: Query, search: ScaleSearch | None) -> Iterator[Incumbents
     latest: Incumbents | None = None
     for latest in find_incumbents(network, task, search, query.options.deterministic, query.machine):
         yield latest
-    if latest is not None and search is not None and network.ranks > SETTINGS.quick_ranks and query.engine != "exact":
-        search.advance()
+    if latest is not None and search is not None and _scale_first(query):
+        search.advance(current_deadline().share(SETTINGS.search_share))
         yield from with_written_points(latest, search, network, task, first=False)
     if search is not None and search.state.interrupted:
         raise KeyboardInterrupt
+
+
+def _scale_first(query: Query) -> bool:
+    """Return True where all stages of the scale methods come before exact synthesis: on many ranks, and in the time
+    that is limited on several boxes, where exact synthesis seldom ends after few steps.
+    """
+    ranks = query.network.ranks
+    several = has_boxes(query.machine) and query.options.time_limit is not None
+    return query.engine != "exact" and ranks > (SETTINGS.few_ranks if several else SETTINGS.quick_ranks)
 
 
 def engine_of(engine: str, machine: Topology, collective: str | Path | Collective) -> str:

@@ -28,7 +28,7 @@ from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.pareto.events import Event, Listener
-from synth.solvers.processes.deadline import current_deadline
+from synth.solvers.processes.deadline import current_deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.scale.search import ScaleSearch
@@ -137,17 +137,26 @@ def find_incumbents(
             yield incumbents
     if search is None:
         return
-    if network.ranks <= SETTINGS.few_ranks and not _has_boxes(search.topology):
+    if network.ranks <= SETTINGS.few_ranks and not has_boxes(search.topology):
         parts = allreduce_parts_bound(search.topology, network, task)
         if parts is not None and parts.value > incumbents.bound.value:
             yield replace(incumbents, bound=parts)
         return
     first = True
-    while search.advance_quickly():
+    while _advanced_quickly(search):
         if first:
             bounds = incumbents.bound, *_bounds_of_search(search, network, task)
             incumbents, first = replace(incumbents, bound=max(bounds, key=lambda bound: bound.value)), False
         incumbents = yield from with_written_points(incumbents, search, network, task, first=True)
+
+
+def _advanced_quickly(search: ScaleSearch) -> bool:
+    """Let a search compute its bound, or run its next quick stage; return False where there is none.
+
+    Each takes at most a share of the time until the ambient deadline, so that there is time to write out its points.
+    """
+    with time_limited(current_deadline().share(SETTINGS.search_share)):
+        return search.advance_quickly()
 
 
 def _bounds_of_search(search: ScaleSearch, network: Network, task: Collective) -> Iterator[LowerBound]:
@@ -189,7 +198,7 @@ def _parts_bound(network: Network, task: Collective, certificate: dict) -> Lower
     return partition_bound(network, task, parts)
 
 
-def _has_boxes(machine: Topology) -> bool:
+def has_boxes(machine: Topology) -> bool:
     """Return True where the machine has several boxes, of which one has several ranks."""
     return 1 < len(set(machine.nodes)) < machine.ranks
 
@@ -260,7 +269,7 @@ def _over_boxes_or_roots(
     from synth.frontiers.superposed_roots import SINGLE, superposed_schedules
 
     messages = not task.combining and all(len(post - pre) < 2 for pre, post in zip(task.pre, task.post, strict=True))
-    composed = few and _has_boxes(machine) and (messages or task.name in SINGLE) and task.name != "alltoall"
+    composed = few and has_boxes(machine) and (messages or task.name in SINGLE) and task.name != "alltoall"
     good = bound * SETTINGS.goal
     before = len(known)
     if composed:

@@ -42,10 +42,10 @@ class PointWriter:
     ) -> Iterator[tuple[Point, Schedule]]:  # fmt: skip
         """Yield the points that improve on `known`, to which the caller adds those that it takes, and their schedules.
 
-        R/C falls by more than the fraction `worth`. `one_at_least`: while nothing is known, the deadline does not
-        count.
+        R/C falls by more than the fraction `worth`. `one_at_least`: the deadline does not count while nothing is known,
+        nor for the first point where it has few sends.
         """
-        pending = list(points)
+        pending, yielded = list(points), False
         while pending:
             point = max(pending, key=lambda point: self._gain(point, known))
             pending.remove(point)
@@ -54,14 +54,22 @@ class PointWriter:
                 continue
             if not self._short(point):
                 self.too_long.append(point)
-            elif (known or not one_at_least) and not self.in_time(least_sends(point, self.task)):
+            elif not (one_at_least and self._is_exempt(point, known, yielded)) and not self._fits(point):
                 self.too_late.append(point)
             else:
                 schedule = self._timed(point)
                 if schedule is None:
                     self.too_long.append(point)
                 else:
+                    yielded = True
                     yield point, schedule
+
+    def _is_exempt(self, point: Point, known: Sequence[Rate], yielded: bool) -> bool:
+        """Return True where the deadline does not count: nothing is known, or a first point takes a second at most."""
+        return not known or (not yielded and least_sends(point, self.task) <= SETTINGS.max_sends)
+
+    def _fits(self, point: Point) -> bool:
+        return self.in_time(least_sends(point, self.task))
 
     def in_time(self, sends: int) -> bool:
         """Return True if so many sends are expected to be written out and replayed before the deadline."""
@@ -75,8 +83,13 @@ class PointWriter:
         return least_sends(point, self.task) <= self.most_sends
 
     def _gain(self, point: Point, known: Sequence[Rate]) -> float:
-        """Return the logarithm of the fall of R/C at the point's S for each send; inf where nothing is known there."""
+        """Return the logarithm of the fall of R/C at the point's S for each send; inf where nothing is known.
+
+        Where only more steps are known, R/C falls, or rises, from the least of theirs.
+        """
         rates = [rate for steps, rate in known if steps <= point.steps]
+        if not rates:
+            rates = [rate for _, rate in known]
         if not rates:
             return inf
         return log(min(rates) / point.rounds_per_chunk) / max(1, least_sends(point, self.task))

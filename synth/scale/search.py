@@ -67,8 +67,8 @@ class ScaleSearchSettings:
         one_box_sends: The same in one box, whose few ranks need no more chunks to come within about 0.1% of the bound.
         first_composed_sends: The same for the first such schedules, which are found and replayed within a second.
         first_composed_steps: Limit on their steps: in more steps forests are as good, and linear programs take seconds.
-        long_first: Composed schedules of many steps come before those of few ones where the latter are above the bound
-            by more than this fraction.
+        long_first: Composed schedules of the most steps come before those of fewer where all schedules so far are above
+            the bound by more than this fraction.
         quick_phases: Phases of multiplicative weights for the first rows of an alltoall, whose bound is then mostly
             within 5% of the best.
         quick_flows: Limit on (edges) x (sources of flows) of these phases, which take less than a second.
@@ -128,11 +128,14 @@ class ScaleSearch:
                 self.state.advance()
 
     def advance_quickly(self) -> bool:
-        """Run the next stage if it takes little time, after the bound; return False where it would take much.
+        """Compute the bound, or then run the next stage if it takes little time; return False where it would take much.
 
         It is False at the ambient deadline, too. Raises InfeasibleError where a rank cannot be reached.
         """
+        bounded = self._graph is not None
         with self._running(NEVER):
+            if not bounded:
+                return True
             if current_deadline().over or not self.state.pending or not self.state.pending[0].quick:
                 return False
             self.state.advance()
@@ -289,10 +292,10 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
             del step_counts[0]  # if a time limit ends the search, it goes on after the last one that was done
 
     def compose() -> None:
-        if not first and not one_box and state.gap(COMPOSITION.most_placed) > SETTINGS.long_first:
-            short = [steps for steps in step_counts if steps <= COMPOSITION.most_placed]
-            long = set(step_counts) - set(short)
-            step_counts[:] = [*sorted(long, reverse=True), *short]
+        most = COMPOSITION.steps[-1]
+        if not first and not one_box and most in step_counts and state.gap(most) > SETTINGS.long_first:
+            step_counts.remove(most)
+            step_counts.insert(0, most)
         points = composed_points(
             graph.topology, collective, root, generators, same_bits=state.same_bits, most_sends=most_sends,
             priced=not first, step_counts=tried(), bound=state.bound[0],

@@ -24,7 +24,7 @@ from synth.scale.fabric.automorphisms import edge_images, free_group, group_imag
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.switch_balancing import MOST_SCALE, balance_switches
 from synth.solvers.cutting_planes import cutting_planes
-from synth.solvers.highs import linear
+from synth.solvers.linear_program import LinearProgram
 from synth.solvers.max_flow import MaxFlow
 from synth.solvers.rationalise import common_denominator, simple_fractions
 
@@ -34,7 +34,7 @@ class MultiCutSettings:
     """Limits of the multi-cut linear program.
 
     Attributes:
-        most_edges: Limit on the edges of a fabric: the linear program is dense.
+        most_edges: Limit on the edges of a fabric, whose balance at switches is a dense matrix.
         most_work: Limit on (images of cuts) x (links) in a certificate: bounds its size and the time of the
             check.
         most_rounds: Limit on the rounds of the cutting-plane loop.
@@ -114,7 +114,15 @@ class _Program:
         self.anywhere = bound.collective == throughput_cuts.ANYWHERE
         self.flow = MaxFlow(np.r_[graph.src, np.full(len(sources), graph.nodes)], np.r_[graph.dst, sources])
         self.starts = self.shards[sources]
+        self.capacity = graph.cap[self.names].astype(float)
         self.carried = np.zeros(len(self.names))
+        # balance[switch, orbit]: the edges of an orbit that leave the switch, less those that enter it
+        self.balance = np.zeros((len(self.switches), len(self.names)))
+        out, into = graph.src >= graph.ranks, graph.dst >= graph.ranks
+        np.add.at(self.balance, (graph.src[out] - graph.ranks, self.orbit[out]), 1)
+        np.add.at(self.balance, (graph.dst[into] - graph.ranks, self.orbit[into]), -1)
+        self.program = self._relaxation()
+        self.crossings: list[np.ndarray] = []  # of the cuts that the program has
 
     def proof(self) -> dict | None:
         """Return the dual of the last program as a certificate; None where it has no answer or the rounds run out."""
@@ -145,38 +153,38 @@ class _Program:
         leaves = inside[self.graph.src] & ~inside[self.graph.dst]
         return np.bincount(self.orbit[leaves], minlength=len(self.names))
 
+    def _relaxation(self) -> LinearProgram:
+        """Return the linear program without cuts: rows of capacities, then of the balance at switches.
+
+        Its variables are the unused capacity of each edge, so that edges have full loads where nothing speaks against
+        it: forests need them. The last one is the rate.
+        """
+        count = len(self.names)
+        program = LinearProgram([0.0] * count + [-1.0])
+        program.add_rows([(None, {i: 1.0}, float(c)) for i, c in enumerate(self.capacity)])
+        for row, total in zip(self.balance, self.balance @ self.capacity, strict=True):
+            program.add_rows([(total, _sparse(row), total)])
+        return program
+
     def _solve(self) -> _Answer | None:
         """Return the answer of the linear program with the cuts so far; None without one."""
-        graph, count = self.graph, len(self.names)
+        count = len(self.names)
         # rate * (shards that start in the cut) - (load that leaves it) <= 0
-        constraints = []
-        for inside in self.cuts:
+        rows = []
+        for inside in self.cuts[len(self.crossings) :]:
             shards = 1 if self.anywhere else int(self.shards[inside].sum())
-            constraints.append(-np.r_[self._crossing(inside), -shards].astype(float))
-        # (load out of each switch) - (load into it) = 0
-        balance = np.zeros((len(self.switches), count + 1))
-        out, into = graph.src >= graph.ranks, graph.dst >= graph.ranks
-        np.add.at(balance, (graph.src[out] - graph.ranks, self.orbit[out]), 1)
-        np.add.at(balance, (graph.dst[into] - graph.ranks, self.orbit[into]), -1)
-        limits = [(0, float(c)) for c in graph.cap[self.names]] + [(0, None)]
-        solution = linear(
-            np.r_[np.zeros(count), -1.0],
-            A_ub=np.array(constraints),
-            b_ub=np.zeros(len(constraints)),
-            A_eq=balance,
-            b_eq=np.zeros(len(balance)),
-            bounds=limits,
-            method="highs-ds",
-        )
-        if solution.x is None:
+            crossing = self._crossing(inside)
+            rows.append((None, _sparse(np.r_[crossing, shards]), float(crossing @ self.capacity)))
+            self.crossings.append(crossing)
+        self.program.add_rows(rows)
+        solution = self.program.solve()
+        if solution is None:
             return None
-        return _Answer(
-            solution.x[:count],
-            solution.x[count],
-            -solution.ineqlin.marginals,
-            solution.eqlin.marginals,
-            -solution.upper.marginals[:count],
-        )
+        value, x, duals = solution
+        _, switches, cuts = np.split(np.array(duals), [count, count + len(self.switches)])
+        weights, potentials = -cuts, -switches
+        prices = np.maximum(0.0, weights @ np.array(self.crossings) + potentials @ self.balance)
+        return _Answer(self.capacity - np.array(x[:count]), -value, weights, potentials, prices)
 
     def _add_violated(self, answer: _Answer) -> bool:
         """Add the cuts whose load does not suffice for the rate; return False if there are none."""
@@ -254,3 +262,8 @@ class _Program:
             return 1
         label = orbits(self.graph.nodes, self.group)
         return self.order // int((label == label[node]).sum())
+
+
+def _sparse(row: np.ndarray) -> dict[int, float]:
+    """Return the entries of a row that are not 0, by column."""
+    return {i: float(row[i]) for i in np.flatnonzero(row).tolist()}

@@ -32,7 +32,7 @@ from synth.scale.composition.settings import SETTINGS
 from synth.scale.composition.templates import Message, block_groups, message_templates, templates
 from synth.scale.composition.tree_columns import TreeColumns
 from synth.scale.fabric.automorphisms import orbits
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.processes.deadline import check_deadline, current_deadline
 from synth.solvers.rationalise import largest_remainders
 
 # A point with more steps, or of more chunks, is taken only if it has at least this fraction fewer rounds per chunk.
@@ -287,13 +287,17 @@ class Composition:
         return used
 
     def _generated(self, search: CheapTrees, listed: Sequence[Template]) -> TreeColumns | None:
-        """Return trees by column generation, None where there is no solution; `listed`: placed ones to begin with."""
+        """Return trees by column generation, None where there is no solution; `listed`: placed ones to begin with.
+
+        Where the time is limited it takes a share of the rest, so that there is some for the other numbers of steps.
+        """
         steps = 1 if search.steady else search.steps
         loads = partial(self._step_loads, steps)
         groups = len(search.pricer.groups) if search.halved else 0
         columns = TreeColumns(self.resources.capacity, steps, sorted(search.pricer.units), loads, groups)
         columns.add(listed)
-        return columns if columns.generate(search.templates) else None
+        deadline = current_deadline().share(SETTINGS.generation_share)
+        return columns if columns.generate(search.templates, deadline) else None
 
     def _placements(self, search: CheapTrees, program: PipeliningProgram, shares: TemplateShares) -> list[Template]:
         """Return the templates, placed in every combination of steps in which they carry data; all of them carry some.

@@ -29,6 +29,8 @@ class CompositionSettings:
         slight: Fraction below which savings by further trees are not worth a larger program.
         slow_turns: Number of turns of column generation that together must save as much, or it ends.
         last_turns: Number of turns after which, if all of them find no new tree at the same prices, it ends, too.
+        generation_share: Fraction of the remaining time, where it is limited, that column generation may take for one
+            number of steps, or for one kind of periods. It goes on from the trees of fewer steps.
         varied_turns: Numbers of turns that add trees at prices about the best ones, for periods of trees: the later
             ones where no period of the least rounds was found.
         variation: Standard deviation of the logarithms of these prices.
@@ -70,6 +72,7 @@ class CompositionSettings:
     slight: float = 1e-3
     slow_turns: int = 30
     last_turns: int = 12
+    generation_share: float = 0.125
     varied_turns: tuple[int, ...] = (4, 36)
     variation: float = 0.5
     least_varied: float = 0.2

@@ -25,7 +25,7 @@ from synth.scale.composition.pipelining_lp import TOLERANCE
 from synth.scale.composition.settings import SETTINGS
 from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.linear_program import LinearProgram
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.processes.deadline import NEVER, Deadline, check_deadline
 
 
 class HalfTree(NamedTuple):
@@ -107,8 +107,8 @@ class TreeColumns:
         row[self._column[template.unit]] = weight
         return row
 
-    def generate(self, search: Search) -> bool:
-        """Add trees of `search` while they save rounds; return False where there is no solution."""
+    def generate(self, search: Search, deadline: Deadline = NEVER) -> bool:
+        """Add trees of `search` while they save rounds, until `deadline`; return False where there is no solution."""
         self.add(search(self._even))
         smoothed = SmoothedPrices(self._even)
         values: list[float] = []
@@ -120,6 +120,8 @@ class TreeColumns:
 
         def stop() -> bool:
             check_deadline()
+            if deadline.over:
+                return True
             values.append(self.value)
             before = values[-1 - SETTINGS.slow_turns] if len(values) > SETTINGS.slow_turns else np.inf
             return before * (1 - SETTINGS.slight) < self.value
