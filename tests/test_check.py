@@ -28,8 +28,9 @@ from synth.topologies import topology
 RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
 SPLIT = Network("split", 3, (Route(0, 1, 1), Route(1, 0, 1), Route(2, 0, 1)))
 SWITCHED = Network(
-    "two", 2, (Route(0, 1, 1, ("a",)), Route(0, 1, 2, ("b",)), Route(1, 0, 3, ("a",))), (Cap((0, 1), 2),)
-)
+    "two", 2, (Route(0, 1, 1, ("a",)), Route(0, 1, 2, ("b",)), Route(1, 0, 3, ("a",))), (Cap((0, 1), 2),),
+    wires=((0, "a", 1), ("a", 1, 1), (0, "b", 2), ("b", 1, 2), (1, "a", 3), ("a", 0, 3)),
+)  # fmt: skip
 
 LINE = Network("line", 3, (Route(0, 1, 1), Route(1, 2, 1)))
 

@@ -34,4 +34,4 @@ def partition_bound(network: Network, collective: Collective, parts: Sequence[Se
         "weight": weight,
         "generators": [],
     }
-    return LowerBound(check(certificate, network.document, collective.document), certificate)
+    return LowerBound(check(certificate, network, collective.document), certificate)

@@ -61,7 +61,7 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
     if prices is None:  # data enter none of the sets
         prices = route_prices(network, set(range(len(network.routes))))
     certificate = _certificate(network, collective, demands.parted(inside), inside, prices, bool(counted))
-    return LowerBound(check(certificate, network.document, collective.document), certificate)
+    return LowerBound(check(certificate, network, collective.document), certificate)
 
 
 def _entering(network: Network, inside: Ranks) -> set[int]:

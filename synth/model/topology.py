@@ -30,6 +30,7 @@ from functools import cached_property
 from math import lcm
 
 from synth.errors import SynthError
+from synth.model.canonical_json import canonical
 from synth.model.gc_pause import collector_off
 from synth.model.rational import Number, gcd, given_number, printable, rational, show
 from synth.model.registry import NOTEBOOK, load
@@ -415,9 +416,16 @@ class Network:
     @cached_property
     @collector_off()
     def document(self) -> dict:
-        """`to_json()` without a copy, for readers that change nothing in it. Limits share the rows of routes."""
+        """`to_json()` without a copy, for readers that change nothing in it.
+
+        Limits share the rows of routes, and routes through the same switches the list of their names.
+        """
         doc: dict = {"name": self.name, "ranks": self.ranks}
-        doc["links"] = [[r.src, r.dst, r.units, *_via(r)] for r in self.routes]
+        paths: dict[tuple[str, ...], list] = {}  # the last field of a route's row in a list, or an empty list
+        for route in self.routes:
+            if route.via not in paths:
+                paths[route.via] = [list(route.via)] if route.via else []
+        doc["links"] = [[r.src, r.dst, r.units, *paths[r.via]] for r in self.routes]
         members: list[list] = []  # one row of each route, the same one in all limits that hold it
         if self.caps:
             members = [[src, dst, *via] for src, dst, _, *via in doc["links"]]
@@ -438,6 +446,26 @@ class Network:
         if self.rules is not None:
             doc["rules"] = self.rules.document
         return doc
+
+    @cached_property
+    def canonical_fields(self) -> dict[str, bytes]:
+        """The canonical JSON of the document's links, limits, switches that multicast and rules.
+
+        Fingerprints are hashes of it. The text of a route is joined into all limits that hold it.
+        """
+        paths: dict[tuple[str, ...], str] = {(): ""}
+        for via in {route.via for route in self.routes} - {()}:
+            paths[via] = "," + canonical(via).decode()
+        rows = [f"[{r.src},{r.dst},{r.units}{paths[r.via]}]" for r in self.routes]
+        members = [f"[{r.src},{r.dst}{paths[r.via]}]" for r in self.routes]
+        limits = []
+        for cap in self.caps:
+            limits.append(f'{{"links":[{",".join(map(members.__getitem__, cap.routes))}],"units":{cap.units}}}')
+        texts = {"links": f"[{','.join(rows)}]".encode(), "limits": f"[{','.join(limits)}]".encode()}
+        for key in ("multicast", "rules"):
+            if key in self.document:
+                texts[key] = canonical(self.document[key])
+        return texts
 
     @cached_property
     def fingerprints(self) -> dict[Hashable, str]:
@@ -483,11 +511,6 @@ def _limit_fan(routes: Sequence[Route], caps: list[Cap], ranks: int, fan: int) -
                 caps[k] = Cap(caps[k].routes, min(caps[k].units, units))
             if not held and len(same) > fan:
                 caps.append(Cap(same, units))
-
-
-def _via(route: Route) -> list:
-    """Return the last field of a route's row in a document, in a list: the switches that it passes, if any."""
-    return [list(route.via)] if route.via else []
 
 
 def _names(via: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -668,26 +691,31 @@ class Topology:
         name = {self.ranks + i: s for i, s in enumerate(self.switches)}
         scale = lcm(*(link.latency.denominator for link in self.links))  # latencies are whole multiples of 1/scale
         ticks = [int(link.latency * scale) for link in self.links]
+        ends = [link.dst for link in self.links]
+        leaving: list[list[int]] = [[] for _ in range(self.ranks + len(self.switches))]
+        for i, link in enumerate(self.links):
+            leaving[link.src].append(i)
         ways: dict[tuple[int, ...], tuple[tuple[str, ...], int, int]] = {}  # of paths up to their last links
         latencies: dict[int, Fraction] = {}
         routes: list[Route] = []
         crossing: list[list[int]] = [[] for _ in self.links]  # the routes on each link
         for start in range(self.ranks):
             ways.clear()
-            for path in self._switch_paths(start):
+            for path in self._switch_paths(start, leaving, ends):
                 before, last = path[:-1], path[-1]
                 if before not in ways:
-                    via = tuple([name[self.links[i].dst] for i in before])
-                    narrowest = min([units[i] for i in before], default=units[last])
-                    ways[before] = via, narrowest, sum(ticks[i] for i in before)
-                via, narrowest, time = ways[before]
+                    via = tuple([name[ends[i]] for i in before])
+                    narrowest = min([units[i] for i in before], default=max(units))
+                    ways[before] = via, narrowest, sum([ticks[i] for i in before])
+                via, width, time = ways[before]
                 time += ticks[last]
                 if time not in latencies:
                     latencies[time] = Fraction(time, scale)
-                width = min(narrowest, units[last]) if before else units[last]
+                if units[last] < width:
+                    width = units[last]
                 for i in path:
                     crossing[i].append(len(routes))
-                routes.append(Route(start, self.links[last].dst, width, via, latencies[time]))
+                routes.append(Route(start, ends[last], width, via, latencies[time]))
         caps = [Cap(tuple(members), units[i]) for i, members in enumerate(crossing) if len(members) > 1]
         for limit in self.limits:
             # A limit is the sum of what crosses its links: a route is listed once for each of its links in the limit.
@@ -700,18 +728,18 @@ class Topology:
         )
         return Network(self.name, self.ranks, tuple(routes), tuple(caps), unit, wires, self.generators)
 
-    def _switch_paths(self, start: int) -> list[tuple[int, ...]]:
-        """Paths from `start` to other ranks, as link indices: direct links, and the shortest paths through switches."""
-        leaving: list[list[int]] = [[] for _ in range(self.ranks + len(self.switches))]
-        for i, link in enumerate(self.links):
-            leaving[link.src].append(i)
+    def _switch_paths(self, start: int, leaving: list[list[int]], ends: list[int]) -> list[tuple[int, ...]]:
+        """Paths from `start` to other ranks, as link indices: direct links, and the shortest paths through switches.
+
+        `leaving`: the links out of each rank and switch. `ends`: the destination of each link.
+        """
         best: dict[int, int] = {}
         paths: dict[int, list[tuple[int, ...]]] = {}
         queue: deque[tuple[int, tuple[int, ...], frozenset[int]]] = deque([(start, (), frozenset())])
         while queue:
             node, path, seen = queue.popleft()
             for i in leaving[node]:
-                end, longer = self.links[i].dst, (*path, i)
+                end, longer = ends[i], (*path, i)
                 # Besides a direct link the shortest path through switches is a route of its own.
                 direct = end < self.ranks and not path
                 if end == start or end in seen or (not direct and best.setdefault(end, len(longer)) < len(longer)):
