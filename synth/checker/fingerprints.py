@@ -1,4 +1,4 @@
-"""The hash of a problem by which schedules and certificates name it, computed from documents."""
+"""The hash of a problem with its C, S and R, by which schedules name it, computed from documents."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
+from typing import NamedTuple
 
 from synth.errors import SynthError
 from synth.model.canonical_json import canonical
@@ -690,32 +691,22 @@ class Topology:
         """
         name = {self.ranks + i: s for i, s in enumerate(self.switches)}
         scale = lcm(*(link.latency.denominator for link in self.links))  # latencies are whole multiples of 1/scale
-        ticks = [int(link.latency * scale) for link in self.links]
-        ends = [link.dst for link in self.links]
-        leaving: list[list[int]] = [[] for _ in range(self.ranks + len(self.switches))]
+        leaving: list[list[_Hop]] = [[] for _ in range(self.ranks + len(self.switches))]
         for i, link in enumerate(self.links):
-            leaving[link.src].append(i)
-        ways: dict[tuple[int, ...], tuple[tuple[str, ...], int, int]] = {}  # of paths up to their last links
+            leaving[link.src].append(_Hop(i, link.dst, units[i], int(link.latency * scale)))
         latencies: dict[int, Fraction] = {}
         routes: list[Route] = []
         crossing: list[list[int]] = [[] for _ in self.links]  # the routes on each link
         for start in range(self.ranks):
-            ways.clear()
-            for path in self._switch_paths(start, leaving, ends):
-                before, last = path[:-1], path[-1]
-                if before not in ways:
-                    via = tuple([name[ends[i]] for i in before])
-                    narrowest = min([units[i] for i in before], default=max(units))
-                    ways[before] = via, narrowest, sum([ticks[i] for i in before])
-                via, width, time = ways[before]
-                time += ticks[last]
+            for path, hop in self._switch_paths(start, leaving, name):
+                time = path.ticks + hop.ticks
                 if time not in latencies:
                     latencies[time] = Fraction(time, scale)
-                if units[last] < width:
-                    width = units[last]
-                for i in path:
+                width = hop.units if path.units is None or hop.units < path.units else path.units
+                for i in path.links:
                     crossing[i].append(len(routes))
-                routes.append(Route(start, ends[last], width, via, latencies[time]))
+                crossing[hop.link].append(len(routes))
+                routes.append(Route(start, hop.dst, width, path.via, latencies[time]))
         caps = [Cap(tuple(members), units[i]) for i, members in enumerate(crossing) if len(members) > 1]
         for limit in self.limits:
             # A limit is the sum of what crosses its links: a route is listed once for each of its links in the limit.
@@ -728,34 +719,59 @@ class Topology:
         )
         return Network(self.name, self.ranks, tuple(routes), tuple(caps), unit, wires, self.generators)
 
-    def _switch_paths(self, start: int, leaving: list[list[int]], ends: list[int]) -> list[tuple[int, ...]]:
-        """Paths from `start` to other ranks, as link indices: direct links, and the shortest paths through switches.
+    def _switch_paths(
+        self, start: int, leaving: list[list[_Hop]], name: dict[int, str]
+    ) -> list[tuple[_SwitchPath, _Hop]]:
+        """Paths from `start` to other ranks, each with its last link: direct links, and the shortest ones through
+        switches.
 
-        `leaving`: the links out of each rank and switch. `ends`: the destination of each link.
+        `leaving`: the links out of each rank and switch. `name`: the names of the switches.
         """
-        best: dict[int, int] = {}
-        paths: dict[int, list[tuple[int, ...]]] = {}
-        queue: deque[tuple[int, tuple[int, ...], frozenset[int]]] = deque([(start, (), frozenset())])
+        best: dict[int, int] = {}  # links of the shortest path to each end; a path that comes back to one is longer
+        paths: dict[int, list[tuple[_SwitchPath, _Hop]]] = {}
+        queue: deque[tuple[int, _SwitchPath]] = deque([(start, _SwitchPath())])
         while queue:
-            node, path, seen = queue.popleft()
-            for i in leaving[node]:
-                end, longer = ends[i], (*path, i)
+            node, path = queue.popleft()
+            length = len(path.links) + 1
+            for hop in leaving[node]:
+                end = hop.dst
                 # Besides a direct link the shortest path through switches is a route of its own.
-                direct = end < self.ranks and not path
-                if end == start or end in seen or (not direct and best.setdefault(end, len(longer)) < len(longer)):
+                direct = end < self.ranks and length == 1
+                if end == start or (not direct and best.setdefault(end, length) < length):
                     continue
                 if end >= self.ranks:
-                    queue.append((end, longer, seen | {end}))
+                    width = hop.units if path.units is None else min(path.units, hop.units)
+                    via = (*path.via, name[end])
+                    queue.append((end, _SwitchPath((*path.links, hop.link), via, width, path.ticks + hop.ticks)))
                     if len(queue) > MAX_OPEN_PATHS:
                         raise SynthError(
                             f"{self.name}: more than {MAX_OPEN_PATHS} paths lead from rank {start} through switches;"
                             " describe the fabric with limits instead of switches"
                         )
                     continue
-                paths.setdefault(end, []).append(longer)
+                paths.setdefault(end, []).append((path, hop))
                 if len(paths[end]) > MAX_ROUTES_PER_PAIR:
                     raise SynthError(
                         f"{self.name}: more than {MAX_ROUTES_PER_PAIR} switch paths from rank {start} to rank {end};"
                         " describe the fabric with limits instead of switches"
                     )
         return [path for end in sorted(paths) for path in paths[end]]
+
+
+class _Hop(NamedTuple):
+    """A link of a path: its number, the rank or switch it leads to, its units, and its latency in whole ticks."""
+
+    link: int
+    dst: int
+    units: int
+    ticks: int
+
+
+class _SwitchPath(NamedTuple):
+    """A path from a rank to a switch: its links, the switches, the units of its narrowest link (None: it has no link),
+    and its latency in ticks."""
+
+    links: tuple[int, ...] = ()
+    via: tuple[str, ...] = ()
+    units: int | None = None
+    ticks: int = 0

@@ -60,6 +60,7 @@ def by_columns(given: Schedule) -> replay.Replay | None:
     """Return the replay of a schedule if it is right and has no rules; None where its document is to be replayed."""
     try:
         machine = replay.machine_of(given.network, "$.topology")
+        machine.check_wires("$.topology")
         task = ReplayCollective.read(given.collective.document, 1, machine.ranks, "$.collective")
     except VerificationError:
         return None

@@ -57,7 +57,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class ReplayMachine:
-    """Links, limits and physical wires as the document gives them, checked to be consistent with each other.
+    """Links, limits and physical wires as the document gives them.
 
     Attributes
     ----------
@@ -83,7 +83,10 @@ class ReplayMachine:
     @staticmethod
     @collector_off()
     def read(doc: object, place: str) -> ReplayMachine:
-        """Read the `topology` object of a schedule. Raises VerificationError where it makes no sense."""
+        """Read the `topology` object of a schedule. Raises VerificationError where it makes no sense.
+
+        Its wires are for `check_wires`: a certificate does not speak of them.
+        """
         fields = json_reader.fields(
             doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us", "multicast", "rules"}
         )
@@ -118,10 +121,6 @@ class ReplayMachine:
                     raise VerificationError(f"limits a link {key[0]} -> {key[1]} that does not exist", here)
             limits.append((tuple(map(read.__getitem__, same)), json_reader.number(cap["units"], f"{here}.units", 1)))
         wires = _read_wires(fields.get("wires", []), f"{place}.wires")
-        if bool(wires) != bool(paths):
-            raise VerificationError(
-                "wires are listed exactly when links name the switches on their way", f"{place}.wires"
-            )
         switches: dict[str, Switch] = {}
         if "multicast" in fields:
             switches = _read_switches(fields["multicast"], ranks, len(limits), f"{place}.multicast")
@@ -129,25 +128,30 @@ class ReplayMachine:
         need(rules is None or not (wires or switches), "are for links from rank to rank alone", f"{place}.rules")
         _check_name_and_latencies(fields, place)
         further = {key: fields[key] for key in ("multicast", "rules") if key in fields}
-        machine = ReplayMachine(ranks, links, units, tuple(limits), wires, switches, rules, further)
-        if wires:
-            machine._check_hops(place)
-        return machine
+        return ReplayMachine(ranks, links, units, tuple(limits), wires, switches, rules, further)
 
-    def _check_hops(self, place: str) -> None:
-        """Check that every wire of a link exists: those within each path once, as many links share it."""
+    def check_wires(self, place: str) -> None:
+        """Raise VerificationError where a link uses a wire that does not exist, or wires are listed for no link."""
+        if self._wires_fault is not None:
+            message, field = self._wires_fault
+            raise VerificationError(message, place + field)
+
+    @cached_property
+    def _wires_fault(self) -> tuple[str, str] | None:
+        """The fault of the wires and its place, None where there is none; a path that links share is checked once."""
         wires, right = self.wires, set[tuple[str, ...]]()
-        for key in self.links:
+        if bool(wires) != any(path for *_, path in self.links):
+            return "wires are listed exactly when links name the switches on their way", ".wires"
+        for key in self.links if wires else ():
             src, dst, path = key
             if path in right and (src, path[0]) in wires and (path[-1], dst) in wires:
                 continue
             for hop in self.hops(key):
                 if hop not in wires:
-                    raise VerificationError(
-                        f"link {src} -> {dst} uses a wire {hop[0]} -> {hop[1]} that does not exist", place
-                    )
+                    return f"link {src} -> {dst} uses a wire {hop[0]} -> {hop[1]} that does not exist", ""
             if path:
                 right.add(path)
+        return None
 
     @cached_property
     def limits_of(self) -> list[list[int]]:

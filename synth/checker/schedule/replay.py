@@ -51,6 +51,7 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         raise VerificationError(f"timed is {fields['timed']!r}, expected true or false", f"{place}.timed")
     topology = given.network if isinstance(given, Schedule) else fields["topology"]
     machine = machine_of(topology, f"{place}.topology")
+    machine.check_wires(f"{place}.topology")
     chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 1)
     task = ReplayCollective.read(fields["collective"], chunks, machine.ranks, f"{place}.collective")
     kept = None if machine.rules is None else KeptRules(machine.rules, task, chunks, f"{place}.topology.rules")
@@ -83,6 +84,7 @@ def problem(topology: object, collective: object, place: str = "$") -> None:
     The collective has one chunk per unit. Raises VerificationError.
     """
     machine = machine_of(topology, f"{place}.topology")
+    machine.check_wires(f"{place}.topology")
     ReplayCollective.read(collective, 1, machine.ranks, f"{place}.collective")
 
 
