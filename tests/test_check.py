@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import random
 import subprocess
@@ -18,8 +19,10 @@ from synth.bounds.first_completion import first_completion_bound
 from synth.bounds.single_cut import single_cut_bound
 from synth.checker.certificates import instance
 from synth.checker.certificates.cuts import check
-from synth.checker.schedule import replay
+from synth.checker.schedule import machine, replay
 from synth.errors import InfeasibleError, VerificationError
+from synth.frontiers.direct_sends import direct_schedule
+from synth.model.canonical_json import canonical
 from synth.model.collective import Collective, collective
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Cap, Network, Route
@@ -445,3 +448,65 @@ def test_a_network_keeps_the_fingerprint_of_each_problem():
     assert len(set(once)) == 3
     assert once == [problem_fingerprint(topology("ring:4").network(), task) for task in tasks]
     assert once == [problem_fingerprint(network, task) for task in tasks]
+
+
+def test_a_network_is_read_once_for_replays_and_certificates():
+    """Each of many reads of a machine of 100,000 routes would take a large part of a second."""
+    network, task = topology("fat-tree:8").network(), collective("scatter", 8)
+    with mock.patch.object(machine.ReplayMachine, "read", side_effect=machine.ReplayMachine.read) as read:
+        bound = single_cut_bound(network, task)
+        assert direct_schedule(network, task) is not None
+        assert check(bound.certificate, network, task.document) == bound.value
+        assert read.call_count == 1
+        assert check(bound.certificate, network.to_json(), task.document) == bound.value
+        assert read.call_count == 2  # a document may be anybody's
+
+
+@pytest.mark.parametrize("name", ["ring:4", "fat-tree:8", "dgx-a100", "star:4"])
+def test_the_checker_hashes_what_it_has_read_to_the_same_fingerprint(name):
+    plain = topology(name)
+    for network in (plain.network(), plain.multicast_network()):
+        for task in (collective(kind, network.ranks) for kind in ("scatter", "scan")):
+            doc = json.loads(json.dumps(network.document))
+            problem = {key: (doc | task.document)[key] for key in ("links", "limits", "pre", "post", "combining")}
+            problem |= {"multicast": doc["multicast"]} if "multicast" in doc else {}
+            digest = hashlib.sha256(canonical(problem)).hexdigest()
+            assert problem_fingerprint(network, task) == digest
+            assert machine.machine_of(doc, "$").problem_fingerprint(task.document) == digest
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "place", "words"),
+    [
+        (2, 0, "[2]", "expected a number >= 1"),
+        (2, True, "[2]", "whole number"),
+        (1, 99, "[1]", "expected a number in 0..7"),
+        (1, 1.0, "[1]", "whole number"),
+        (1, 0, "", "link from rank 0 to itself"),
+        (3, [], "", "list of switch names"),
+        (3, [7], "", "list of switch names"),
+        (slice(2, 4), [], "", r"expected \[src, dst, units\]"),
+    ],
+)
+def test_a_row_that_is_wrong_is_named_among_many(column, value, place, words):
+    doc = topology("fat-tree:8").network().to_json()
+    doc["links"][9][column] = value
+    assert doc["links"][9][0] == 0
+    with pytest.raises(VerificationError, match=words) as caught:
+        machine.ReplayMachine.read(doc, "$")
+    assert caught.value.place == f"$.links[9]{place}"
+
+
+def test_a_wire_that_is_missing_is_named():
+    doc = topology("fat-tree:8").network().to_json() | {"limits": []}
+    doc["links"][9][3] = ["leaf0", "spine0"]
+    with pytest.raises(VerificationError, match=r"link 0 -> 6 uses a wire spine0 -> 6 that does not exist"):
+        machine.ReplayMachine.read(doc, "$").check_wires("$")
+
+
+def test_a_link_that_is_listed_twice_is_named():
+    doc = topology("fat-tree:8").network().to_json()
+    doc["links"].append([*doc["links"][9]])
+    with pytest.raises(VerificationError, match="is listed twice") as caught:
+        machine.ReplayMachine.read(doc, "$")
+    assert caught.value.place == f"$.links[{len(doc['links']) - 1}]"

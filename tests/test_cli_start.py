@@ -76,3 +76,11 @@ def test_verify_loads_no_engine_no_solver_and_no_numerical_library(tmp_path) -> 
         "synth.program.plan_limits",
         "synth.program.program",
     }
+
+
+def test_synthesis_does_not_begin_with_scipy() -> None:
+    """The first row needs no SciPy, whose import takes longer than most first rows."""
+    code = "import sys, synth\nsynth.frontier\nprint(*sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "synth.api.synthesis" in printed.split()
+    assert "scipy" not in printed.split()

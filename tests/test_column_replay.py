@@ -10,7 +10,7 @@ import multicast_schedules
 import pytest
 import randoms
 
-from synth.checker.schedule import column_replay, replay
+from synth.checker.schedule import column_replay, machine, replay
 from synth.errors import VerificationError
 from synth.frontiers.pipelined_scans import chain_scans
 from synth.model.collective import collective
@@ -113,8 +113,8 @@ def test_the_machine_of_a_network_is_read_once_and_no_longer_than_the_network_is
     schedule = next(chain_scans(network, collective("scan", 5)))
     replay.schedule(schedule)
     place = id(network)
-    machine = replay._machines[place]
+    read = machine._machines[place]
     replay.schedule(schedule)
-    assert replay._machines[place] is machine
+    assert machine._machines[place] is read
     del schedule, network
-    assert place not in replay._machines
+    assert place not in machine._machines

@@ -13,12 +13,12 @@ import pytest
 import synth
 from synth import api, bounds
 from synth.bounds import distance
-from synth.checker import fingerprints
 from synth.checker.certificates import cuts
 from synth.checker.certificates.instance import Instance
 from synth.checker.documents import exact_frontier
 from synth.checker.documents.dispatch import check_document
 from synth.checker.schedule import replay
+from synth.checker.schedule.machine import machine_of
 from synth.checker.send_rules import CheckedRules
 from synth.cli.framework.distance_report import distance_document
 from synth.cli.root import root
@@ -540,10 +540,11 @@ def test_arrivals_of_many_contributors_count_as_work():
     """A list of a time for each rank for each contributor, of which none can send."""
     ranks = 1 << 12
     rules = {"boxes": [0] * (ranks - 1) + [1], "phases": {"across": [1, 1]}}
-    topology = {"ranks": ranks, "links": [[0, ranks - 1, 1]], "limits": [], "rules": rules}
+    topology = {"name": "pair", "ranks": ranks, "links": [[0, ranks - 1, 1]], "limits": [], "rules": rules}
+    topology["unit_gbps"] = "1"
     collective = {"ranks": ranks, "chunks": 1, "combining": True}
     collective |= {"pre": [[0, rank] for rank in range(ranks)], "post": [[0, ranks - 1]]}
-    problem = fingerprints.problem_fingerprint(topology, collective)
+    problem = machine_of(topology, "topology").problem_fingerprint(collective)
     certificate = {"kind": "distance", "problem": problem, "pair": [0, ranks - 1], "distance": 1}
     with pytest.raises(UncheckedError, match="too large to check"):
         cuts.check(certificate, topology, collective)

@@ -17,7 +17,7 @@ from synth import api
 from synth.api.tuning import clock_bound_at, times_at
 from synth.checker.certificates import time_bounds as checker
 from synth.checker.documents.dispatch import check_document
-from synth.checker.fingerprints import problem_fingerprint
+from synth.checker.schedule.machine import machine_of
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.collective import collective
 from synth.model.topology import Limit, Link, Topology
@@ -220,7 +220,8 @@ def test_a_rate_proves_no_latency_where_nothing_moves() -> None:
     topology = line([5])
     task = {"name": "own", "ranks": 2, "root": None, "chunks": 1, "combining": False, "pre": [[0, 0]], "post": [[0, 0]]}
     demand = checker.written_demand(task, 2, "collective")
-    rate = {"kind": "static-cuts", "problem": problem_fingerprint(topology.network().document, task), "steps": None}
+    problem = machine_of(topology.network(), "topology").problem_fingerprint(task)
+    rate = {"kind": "static-cuts", "problem": problem, "steps": None}
     rate |= {"scale": 1, "prices": [], "cuts": {}, "generators": []}
     with pytest.raises(VerificationError, match="proves nothing"):
         checker.check({"kind": "time-rate", "rate": rate}, topology, demand, 1)

@@ -24,11 +24,12 @@ from synth.checker.schedule import replay as verify
 from synth.encodings import lrat_proofs
 from synth.errors import VerificationError
 from synth.model.bitwise_equality import same_bits
+from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
 from synth.model.process_groups import Group
 from synth.model.process_groups import units as units_of
 from synth.model.rational import rational, show
-from synth.model.schedule import Problem, Schedule, canonical
+from synth.model.schedule import Problem, Schedule
 from synth.model.topology import Network
 
 OF_STEPS = ("distance", "too-few-steps")

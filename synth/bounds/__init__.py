@@ -18,9 +18,9 @@ from typing import Any
 from synth.bounds.demands import sends_of_a_chunk
 from synth.bounds.distance import steps
 from synth.errors import InfeasibleError
+from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
-from synth.model.schedule import canonical
 from synth.model.topology import Network
 
 LONG = 12_000  # bytes of JSON of a certificate, above which a shorter one of the same bound is preferred
@@ -115,7 +115,7 @@ def _checked(
     """Return the bound with the value that the checker computes, so that every bound has been checked."""
     from synth.checker.certificates.cuts import check
 
-    value = check(certificate, network.document, collective.document, steps=steps, chunks=chunks)
+    value = check(certificate, network, collective.document, steps=steps, chunks=chunks)
     return LowerBound(value, certificate, "any-chunks" if chunks is None else "this-chunks")
 
 

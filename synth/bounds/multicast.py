@@ -76,7 +76,7 @@ def step_cuts_bound(network: Network, collective: Collective, steps: int, floor:
         "cuts": {"0": cuts}, "generators": [],
     }  # fmt: skip
     try:
-        value = check(certificate, network.document, collective.document, steps=steps)
+        value = check(certificate, network, collective.document, steps=steps)
     except VerificationError:  # other switches or links bypass the ports
         return floor
     return LowerBound(value, certificate) if value > floor.value else floor
@@ -125,7 +125,7 @@ def operations_bound(network: Network, collective: Collective, steps: int | None
     }
     if steps is not None:
         certificate["steps"] = steps
-    return LowerBound(check(certificate, network.document, collective.document, steps=steps), certificate)
+    return LowerBound(check(certificate, network, collective.document, steps=steps), certificate)
 
 
 def parts_bound(network: Network, collective: Collective) -> LowerBound | None:

@@ -43,7 +43,7 @@ def partition_bound(network: Network, collective: Collective, parts: Sequence[Se
         "weight": weight,
         "generators": [],
     }
-    return LowerBound(check(certificate, network.document, collective.document), certificate)
+    return LowerBound(check(certificate, network, collective.document), certificate)
 
 
 def _prices(network: Network, groups: Sequence[set[int]]) -> Prices:

@@ -90,7 +90,7 @@ def too_few_steps(network: Network, collective: Collective, steps: int) -> Lower
     if not _small(network, collective, steps):
         return None
     try:
-        problem = Instance(network.document, collective.document, False)
+        problem = Instance(network, collective.document, False)
         model = Model()
         model.clauses = list(single_chunk.formula(problem, 0, steps))
         model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)
@@ -101,7 +101,7 @@ def too_few_steps(network: Network, collective: Collective, steps: int) -> Lower
             "kind": "too-few-steps", "problem": problem_fingerprint(network, collective), "steps": steps, "unit": 0,
             "proof": single_chunk.packed(lines),
         }  # fmt: skip
-        return LowerBound(cuts.check(certificate, network.document, collective.document), certificate)
+        return LowerBound(cuts.check(certificate, network, collective.document), certificate)
     except SynthError:  # a step of the proof came without its reasons, or it is too long
         return None
 
@@ -151,7 +151,7 @@ class MixtureGeneration:
         self.precisions = [(SETTINGS.denominator, SETTINGS.fine)]
         if network.multicast:
             self.precisions.append((SETTINGS.switch_denominator, SETTINGS.switch_fine))
-        self.problem = Instance(network.document, collective.document, False)
+        self.problem = Instance(network, collective.document, False)
         self.names = {}
         for unit, ranks in enumerate(self.problem.post):
             if not self.problem.pre[unit].issuperset(ranks) or collective.combining:
@@ -340,5 +340,5 @@ class MixtureGeneration:
             "kind": "one-chunk", "problem": problem_fingerprint(self.network, self.collective), "steps": self.steps,
             "generators": [], "scale": self.scale, "prices": rows, "chunk": chunk,
         }  # fmt: skip
-        value = cuts.check(certificate, self.network.document, self.collective.document, steps=self.steps)
+        value = cuts.check(certificate, self.network, self.collective.document, steps=self.steps)
         return LowerBound(value, certificate)

@@ -23,6 +23,7 @@ from synth.checker.certificates.cuts import check
 from synth.checker.certificates.instance import MOST_WORK
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
+from synth.model.gc_pause import collector_off
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Network
 from synth.solvers.processes.deadline import current_deadline
@@ -32,6 +33,7 @@ Prices = dict[tuple[str, int], tuple[int, Fraction]]  # by link or limit: its un
 TOLERANCE = 1e-9  # relative; capacities are ratios of small integers, which differ by more
 
 
+@collector_off()
 def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ranks] | None = None) -> LowerBound:
     """Return the greatest bound on R/C by a single cut of a few, for any number of chunks and steps.
 
@@ -61,7 +63,7 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
     if prices is None:  # data enter none of the sets
         prices = route_prices(network, set(range(len(network.routes))))
     certificate = _certificate(network, collective, demands.parted(inside), inside, prices, bool(counted))
-    return LowerBound(check(certificate, network.document, collective.document), certificate)
+    return LowerBound(check(certificate, network, collective.document), certificate)
 
 
 def _entering(network: Network, inside: Ranks) -> set[int]:

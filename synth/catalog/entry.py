@@ -11,9 +11,10 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, ParetoFrontier
-from synth.model.schedule import canonical, problem_fingerprint
+from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Network, Topology
 
 DONE, OPEN, INFEASIBLE, FAILED = "done", "open", "infeasible", "failed"

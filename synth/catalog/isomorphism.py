@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from synth.catalog.entry import Options
 from synth.model import symmetry
+from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
-from synth.model.schedule import canonical
 from synth.model.topology import Cap, Network
 
 # Rounds of colour refinement. Three separate problems that differ within three links of a rank; the exact search

@@ -193,7 +193,7 @@ def _without_schedule(entry: Entry, rows: Rows, context: SheetContext) -> Sheet:
     frontier, certificate = entry.exact, entry.certificate
     if context.verify and certificate and frontier is not None:
         try:
-            cuts.check(certificate, frontier.network.document, frontier.collective.document)
+            cuts.check(certificate, frontier.network, frontier.collective.document)
         except VerificationError as error:
             return failed_sheet(entry.id, entry.topology, entry.collective, entry.ranks, error, rows)
     says = (f"found nothing: {entry.reason}",) if entry.reason else ()

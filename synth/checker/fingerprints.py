@@ -1,10 +1,10 @@
-"""The hash of a problem by which schedules and certificates name it, computed from documents."""
+"""The hash of a problem with its C, S and R, by which schedules name it, computed from documents."""
 
 from __future__ import annotations
 
 import hashlib
 
-from synth.model.schedule import canonical
+from synth.model.canonical_json import canonical
 
 
 def with_one_chunk(collective: dict, chunks: int) -> dict:
@@ -19,21 +19,6 @@ def with_one_chunk(collective: dict, chunks: int) -> dict:
 
     pre, post = firsts(collective["pre"]), firsts(collective["post"])
     return collective | {"chunks": collective["chunks"] // chunks, "pre": pre, "post": post}
-
-
-def problem_fingerprint(topology: dict, collective: dict) -> str:
-    """Return the SHA-256 of links, limits, switches that multicast, rules for sends, pre, post and combining.
-
-    `collective` has one chunk per unit.
-    """
-    problem = {
-        "links": topology["links"], "limits": topology["limits"],
-        "pre": collective["pre"], "post": collective["post"], "combining": collective["combining"],
-    }  # fmt: skip
-    for key in ("multicast", "rules"):
-        if key in topology:
-            problem[key] = topology[key]
-    return hashlib.sha256(canonical(problem)).hexdigest()
 
 
 def size_fingerprint(problem: str, chunks: int, steps: int, rounds: int) -> str:

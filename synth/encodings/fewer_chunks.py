@@ -6,12 +6,15 @@ Chunks move independently of each other, so any C of the chunks of each unit are
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from synth.model.dead_sends import with_fewest_rounds
 from synth.model.schedule import Schedule, Step
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 def with_fewer_chunks(schedule: Schedule, chunks: int) -> Schedule:
@@ -42,6 +45,8 @@ def with_fewer_chunks(schedule: Schedule, chunks: int) -> Schedule:
 
 def _usage(schedule: Schedule) -> csr_array:
     """Return the load of each chunk (row) on each route and limit that it uses in a step (column), in rounds."""
+    from scipy.sparse import csr_array  # takes a tenth of a second, which every synthesis would pay
+
     network = schedule.network
     resources = len(network.routes) + len(network.caps)
     rows, columns, values = [], [], []

@@ -31,11 +31,12 @@ from synth.frontiers.incumbents import (
     with_written_points,
 )
 from synth.frontiers.settings import SETTINGS
+from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.documents.int_ranges import runs
 from synth.model.frontier import Frontier
-from synth.model.schedule import canonical, problem_fingerprint
+from synth.model.schedule import problem_fingerprint
 from synth.model.send_mask import send_mask
 from synth.model.topology import Network, Topology, columns
 from synth.pareto.events import Event, Listener, Options, SweepInterrupted

@@ -108,9 +108,7 @@ def _bound(steps: int, found: Frontier, floor: LowerBound) -> LowerBound:
 
 def _proves(bound: LowerBound, steps: int, found: Frontier) -> bool:
     try:
-        return (
-            cuts.check(bound.certificate, found.network.document, found.collective.document, steps=steps) == bound.value
-        )
+        return cuts.check(bound.certificate, found.network, found.collective.document, steps=steps) == bound.value
     except SynthError:
         return False
 

@@ -24,6 +24,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from synth.model.canonical_json import canonical, object_digest
 from synth.model.collective import Collective
 from synth.model.documents.whole_file import whole_file
 from synth.model.registry import NOTEBOOK, load
@@ -110,11 +111,6 @@ class Step(NamedTuple):
         return tuple(sends)
 
 
-def canonical(doc: object) -> bytes:
-    """Return canonical JSON: sorted keys, no white space. Every fingerprint is a hash of it."""
-    return json.dumps(doc, sort_keys=True, separators=(",", ":"), ensure_ascii=True, check_circular=False).encode()
-
-
 def problem_fingerprint(network: Network, collective: Collective) -> str:
     """SHA-256 of the document that a certificate speaks about: links, limits, multicast, rules, pre and post.
 
@@ -123,11 +119,8 @@ def problem_fingerprint(network: Network, collective: Collective) -> str:
     known = network.fingerprints.get(collective)
     if known is not None:
         return known
-    held = network.document | collective.document
-    keys = ["links", "limits", "pre", "post", "combining"]
-    keys += [key for key in ("multicast", "rules") if key in held]
-    doc = {key: held[key] for key in keys}
-    return network.fingerprints.setdefault(collective, hashlib.sha256(canonical(doc)).hexdigest())
+    fields = {key: canonical(collective.document[key]) for key in ("combining", "post", "pre")}
+    return network.fingerprints.setdefault(collective, object_digest(fields | network.canonical_fields))
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
+from typing import NamedTuple
 
 from synth.errors import SynthError
+from synth.model.canonical_json import canonical
 from synth.model.gc_pause import collector_off
 from synth.model.rational import Number, gcd, given_number, printable, rational, show
 from synth.model.registry import NOTEBOOK, load
@@ -415,9 +417,16 @@ class Network:
     @cached_property
     @collector_off()
     def document(self) -> dict:
-        """`to_json()` without a copy, for readers that change nothing in it. Limits share the rows of routes."""
+        """`to_json()` without a copy, for readers that change nothing in it.
+
+        Limits share the rows of routes, and routes through the same switches the list of their names.
+        """
         doc: dict = {"name": self.name, "ranks": self.ranks}
-        doc["links"] = [[r.src, r.dst, r.units, *_via(r)] for r in self.routes]
+        paths: dict[tuple[str, ...], list] = {}  # the last field of a route's row in a list, or an empty list
+        for route in self.routes:
+            if route.via not in paths:
+                paths[route.via] = [list(route.via)] if route.via else []
+        doc["links"] = [[r.src, r.dst, r.units, *paths[r.via]] for r in self.routes]
         members: list[list] = []  # one row of each route, the same one in all limits that hold it
         if self.caps:
             members = [[src, dst, *via] for src, dst, _, *via in doc["links"]]
@@ -438,6 +447,26 @@ class Network:
         if self.rules is not None:
             doc["rules"] = self.rules.document
         return doc
+
+    @cached_property
+    def canonical_fields(self) -> dict[str, bytes]:
+        """The canonical JSON of the document's links, limits, switches that multicast and rules.
+
+        Fingerprints are hashes of it. The text of a route is joined into all limits that hold it.
+        """
+        paths: dict[tuple[str, ...], str] = {(): ""}
+        for via in {route.via for route in self.routes} - {()}:
+            paths[via] = "," + canonical(via).decode()
+        rows = [f"[{r.src},{r.dst},{r.units}{paths[r.via]}]" for r in self.routes]
+        members = [f"[{r.src},{r.dst}{paths[r.via]}]" for r in self.routes]
+        limits = []
+        for cap in self.caps:
+            limits.append(f'{{"links":[{",".join(map(members.__getitem__, cap.routes))}],"units":{cap.units}}}')
+        texts = {"links": f"[{','.join(rows)}]".encode(), "limits": f"[{','.join(limits)}]".encode()}
+        for key in ("multicast", "rules"):
+            if key in self.document:
+                texts[key] = canonical(self.document[key])
+        return texts
 
     @cached_property
     def fingerprints(self) -> dict[Hashable, str]:
@@ -483,11 +512,6 @@ def _limit_fan(routes: Sequence[Route], caps: list[Cap], ranks: int, fan: int) -
                 caps[k] = Cap(caps[k].routes, min(caps[k].units, units))
             if not held and len(same) > fan:
                 caps.append(Cap(same, units))
-
-
-def _via(route: Route) -> list:
-    """Return the last field of a route's row in a document, in a list: the switches that it passes, if any."""
-    return [list(route.via)] if route.via else []
 
 
 def _names(via: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -667,27 +691,22 @@ class Topology:
         """
         name = {self.ranks + i: s for i, s in enumerate(self.switches)}
         scale = lcm(*(link.latency.denominator for link in self.links))  # latencies are whole multiples of 1/scale
-        ticks = [int(link.latency * scale) for link in self.links]
-        ways: dict[tuple[int, ...], tuple[tuple[str, ...], int, int]] = {}  # of paths up to their last links
+        leaving: list[list[_Hop]] = [[] for _ in range(self.ranks + len(self.switches))]
+        for i, link in enumerate(self.links):
+            leaving[link.src].append(_Hop(i, link.dst, units[i], int(link.latency * scale)))
         latencies: dict[int, Fraction] = {}
         routes: list[Route] = []
         crossing: list[list[int]] = [[] for _ in self.links]  # the routes on each link
         for start in range(self.ranks):
-            ways.clear()
-            for path in self._switch_paths(start):
-                before, last = path[:-1], path[-1]
-                if before not in ways:
-                    via = tuple([name[self.links[i].dst] for i in before])
-                    narrowest = min([units[i] for i in before], default=units[last])
-                    ways[before] = via, narrowest, sum(ticks[i] for i in before)
-                via, narrowest, time = ways[before]
-                time += ticks[last]
+            for path, hop in self._switch_paths(start, leaving, name):
+                time = path.ticks + hop.ticks
                 if time not in latencies:
                     latencies[time] = Fraction(time, scale)
-                width = min(narrowest, units[last]) if before else units[last]
-                for i in path:
+                width = hop.units if path.units is None or hop.units < path.units else path.units
+                for i in path.links:
                     crossing[i].append(len(routes))
-                routes.append(Route(start, self.links[last].dst, width, via, latencies[time]))
+                crossing[hop.link].append(len(routes))
+                routes.append(Route(start, hop.dst, width, path.via, latencies[time]))
         caps = [Cap(tuple(members), units[i]) for i, members in enumerate(crossing) if len(members) > 1]
         for limit in self.limits:
             # A limit is the sum of what crosses its links: a route is listed once for each of its links in the limit.
@@ -700,34 +719,59 @@ class Topology:
         )
         return Network(self.name, self.ranks, tuple(routes), tuple(caps), unit, wires, self.generators)
 
-    def _switch_paths(self, start: int) -> list[tuple[int, ...]]:
-        """Paths from `start` to other ranks, as link indices: direct links, and the shortest paths through switches."""
-        leaving: list[list[int]] = [[] for _ in range(self.ranks + len(self.switches))]
-        for i, link in enumerate(self.links):
-            leaving[link.src].append(i)
-        best: dict[int, int] = {}
-        paths: dict[int, list[tuple[int, ...]]] = {}
-        queue: deque[tuple[int, tuple[int, ...], frozenset[int]]] = deque([(start, (), frozenset())])
+    def _switch_paths(
+        self, start: int, leaving: list[list[_Hop]], name: dict[int, str]
+    ) -> list[tuple[_SwitchPath, _Hop]]:
+        """Paths from `start` to other ranks, each with its last link: direct links, and the shortest ones through
+        switches.
+
+        `leaving`: the links out of each rank and switch. `name`: the names of the switches.
+        """
+        best: dict[int, int] = {}  # links of the shortest path to each end; a path that comes back to one is longer
+        paths: dict[int, list[tuple[_SwitchPath, _Hop]]] = {}
+        queue: deque[tuple[int, _SwitchPath]] = deque([(start, _SwitchPath())])
         while queue:
-            node, path, seen = queue.popleft()
-            for i in leaving[node]:
-                end, longer = self.links[i].dst, (*path, i)
+            node, path = queue.popleft()
+            length = len(path.links) + 1
+            for hop in leaving[node]:
+                end = hop.dst
                 # Besides a direct link the shortest path through switches is a route of its own.
-                direct = end < self.ranks and not path
-                if end == start or end in seen or (not direct and best.setdefault(end, len(longer)) < len(longer)):
+                direct = end < self.ranks and length == 1
+                if end == start or (not direct and best.setdefault(end, length) < length):
                     continue
                 if end >= self.ranks:
-                    queue.append((end, longer, seen | {end}))
+                    width = hop.units if path.units is None else min(path.units, hop.units)
+                    via = (*path.via, name[end])
+                    queue.append((end, _SwitchPath((*path.links, hop.link), via, width, path.ticks + hop.ticks)))
                     if len(queue) > MAX_OPEN_PATHS:
                         raise SynthError(
                             f"{self.name}: more than {MAX_OPEN_PATHS} paths lead from rank {start} through switches;"
                             " describe the fabric with limits instead of switches"
                         )
                     continue
-                paths.setdefault(end, []).append(longer)
+                paths.setdefault(end, []).append((path, hop))
                 if len(paths[end]) > MAX_ROUTES_PER_PAIR:
                     raise SynthError(
                         f"{self.name}: more than {MAX_ROUTES_PER_PAIR} switch paths from rank {start} to rank {end};"
                         " describe the fabric with limits instead of switches"
                     )
         return [path for end in sorted(paths) for path in paths[end]]
+
+
+class _Hop(NamedTuple):
+    """A link of a path: its number, the rank or switch it leads to, its units, and its latency in whole ticks."""
+
+    link: int
+    dst: int
+    units: int
+    ticks: int
+
+
+class _SwitchPath(NamedTuple):
+    """A path from a rank to a switch: its links, the switches, the units of its narrowest link (None: it has no link),
+    and its latency in ticks."""
+
+    links: tuple[int, ...] = ()
+    via: tuple[str, ...] = ()
+    units: int | None = None
+    ticks: int = 0

@@ -16,7 +16,7 @@ def checked_point(point: Point, schedule: dict | None = None) -> Point:
     replay = verify.schedule(schedule or point.schedule)
     network, collective = point.schedule.network, point.schedule.collective
     chunks = point.chunks if point.bound.scope == "this-chunks" else None
-    value = cuts.check(point.bound.certificate, network.document, collective.document, steps=point.steps, chunks=chunks)
+    value = cuts.check(point.bound.certificate, network, collective.document, steps=point.steps, chunks=chunks)
     if value != point.bound.value:
         raise VerificationError(f"the certificate proves {value}, {point.bound.value} is claimed", f"S={point.steps}")
     if (point.status == "optimal") != (replay.rounds_per_chunk == value and point.bound.scope == "any-chunks"):

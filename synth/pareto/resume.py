@@ -87,7 +87,7 @@ def _floor(network: Network, collective: Collective, records: Iterable[dict]) ->
         if record.get("kind") == "floor":
             try:
                 bound = LowerBound.from_json(record["bound"])
-                if cuts.check(bound.certificate, network.document, collective.document) == bound.value:
+                if cuts.check(bound.certificate, network, collective.document) == bound.value:
                     return bound
             except BROKEN:
                 continue

@@ -8,7 +8,7 @@ import zlib
 from typing import NamedTuple
 
 from synth.errors import FormatError, json_kind
-from synth.model.schedule import canonical
+from synth.model.canonical_json import canonical
 
 # Bytes of one document when unpacked: a limit on the memory that a damaged or hostile file can take.
 MOST_BYTES = 1 << 28

@@ -32,6 +32,6 @@ def check(entry: Entry, blobs: dict[str, Blob]) -> list[str]:
     if entry.certificate:
         from synth.checker.certificates import cuts
 
-        cuts.check(entry.certificate, frontier.network.document, frontier.collective.document)
+        cuts.check(entry.certificate, frontier.network, frontier.collective.document)
         lines.append(f"{entry.state}: {entry.certificate.get('kind')} certificate checked")
     return lines

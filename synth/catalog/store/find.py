@@ -13,9 +13,10 @@ from synth.catalog.isomorphism import Relabelling, relabelling
 from synth.catalog.store import exact_frontiers
 from synth.catalog.store.blobs import Blob, pack, unpack
 from synth.errors import FormatError, VerificationError
+from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier
-from synth.model.schedule import canonical, problem_fingerprint
+from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Network
 
 

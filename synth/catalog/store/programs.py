@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from synth.catalog.entry import Entry
 from synth.catalog.store.blobs import Blob, pack, unpack
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.model.schedule import Schedule, canonical
+from synth.model.canonical_json import canonical
+from synth.model.schedule import Schedule
 from synth.program import checked_lowering
 from synth.program.program import MAX_INSTANCES, Program
 

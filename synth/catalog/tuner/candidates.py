@@ -18,8 +18,9 @@ from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
 from synth.catalog.tuner.tune import TunerCandidate
 from synth.errors import SynthError, VerificationError
 from synth.export.request import Machine
+from synth.model.canonical_json import canonical
 from synth.model.rational import show
-from synth.model.schedule import Schedule, canonical
+from synth.model.schedule import Schedule
 from synth.model.tuning_plan import OURS, Algorithm
 from synth.program.checked_lowering import lower
 from synth.program.lowering_options import LoweringOptions

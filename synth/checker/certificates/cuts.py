@@ -20,6 +20,7 @@ from synth.checker.orbits import Orbits
 from synth.errors import VerificationError, malformed
 from synth.model.documents.json_reader import items, number
 from synth.model.gc_pause import collector_off
+from synth.model.topology import Network
 
 _CUTS = {"steps", "scale", "prices", "cuts", "generators"}
 KEYS = {  # kind: (fields it must have, fields it may have)
@@ -45,23 +46,31 @@ ALTERED = "a number of it was altered, or one in the links, the limits or the co
 
 
 def check(
-    certificate: dict, topology_doc: dict, collective_doc: dict, *, steps: int | None = None, chunks: int | None = None
+    certificate: dict,
+    topology: Network | dict,
+    collective_doc: dict,
+    *,
+    steps: int | None = None,
+    chunks: int | None = None,
 ) -> Fraction:
     """Return the bound that the certificate proves: on R/C of schedules of `steps` steps, or of any number when None.
 
     With `chunks` it is a bound on R/C at this many chunks per unit only, where R is an integer and each step has at
-    least one round. The documents are `Network.to_json()` and `Collective.to_json(1)`. Three kinds prove something else
+    least one round. `topology` is a network, whose document is read once, or a document as `Network.to_json()`;
+    `collective_doc` is one as `Collective.to_json(1)`. Three kinds prove something else
     and take neither `steps` nor `chunks`: ``distance`` and ``too-few-steps`` return the least number of steps;
     ``unreachable`` proves that there is no schedule at all and returns 0. Raises VerificationError, with the place, for
     anything that does not prove a bound.
     """
     try:
-        return _check(certificate, topology_doc, collective_doc, steps, chunks)
+        return _check(certificate, topology, collective_doc, steps, chunks)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise VerificationError(malformed(error, "certificate or problem")) from None
 
 
-def _check(certificate: dict, topology: dict, collective: dict, steps: int | None, chunks: int | None) -> Fraction:
+def _check(
+    certificate: dict, topology: Network | dict, collective: dict, steps: int | None, chunks: int | None
+) -> Fraction:
     need(type(certificate) is dict, "malformed certificate: expected an object", "$")
     kind = certificate["kind"]
     need(isinstance(kind, str) and kind in KEYS, f"unknown kind {str(kind)[:40]!r}", "kind")
@@ -73,7 +82,8 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
     if problem.switches:
         need(kind in WITH_SWITCHES, f"{kind} does not bound schedules whose switches multicast", "kind")
     if "numbering" in certificate:
-        problem = Instance(*renumbered(topology, collective, certificate["numbering"]), False)
+        document = topology.document if isinstance(topology, Network) else topology
+        problem = Instance(*renumbered(document, collective, certificate["numbering"]), False)
     if kind in UNTIMED:
         need(steps is None and chunks is None, f"{kind} says nothing about rounds", "kind")
         return UNTIMED[kind](certificate, problem)
@@ -328,7 +338,7 @@ class PricedCuts:
         need(what in ("link", "limit"), "expected link or limit", place)
         if what == "link":
             ends = number(key, place, 0, self.problem.ranks), number(rest.pop(0), place, 0, self.problem.ranks)
-            name = (*ends, tuple(rest.pop(0))) if rest and type(rest[0]) is list else ends
+            name = (*ends, tuple(rest.pop(0)) if rest and type(rest[0]) is list else ())
             need(name in self.problem.names, f"no link {ends}", place)
             key = self.problem.names[name]
         orbits = self.orbits[what]

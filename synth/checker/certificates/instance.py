@@ -8,11 +8,12 @@ from heapq import heappop, heappush
 from itertools import combinations
 
 from synth.checker.fields import need
-from synth.checker.fingerprints import problem_fingerprint
+from synth.checker.schedule.machine import ReplayMachine, machine_of
 from synth.checker.send_rules import CheckedRules
 from synth.errors import UncheckedError
 from synth.model.documents.json_reader import number
 from synth.model.gc_pause import collector_off
+from synth.model.topology import Network
 
 # Maximum number of elementary sums and comparisons for one certificate, as `Instance.spend` counts them.
 MOST_WORK = 4_000_000
@@ -57,18 +58,19 @@ class Instance:
     """
 
     @collector_off()
-    def __init__(self, topology: dict, collective: dict, turned: object) -> None:
-        self.digest = problem_fingerprint(topology, collective)
+    def __init__(self, topology: Network | dict, collective: dict, turned: object) -> None:
+        machine = machine_of(topology, "topology")
+        self.digest = machine.problem_fingerprint(collective)
         self.work = MOST_WORK
         self.turned = bool(turned)
-        self.ranks = n = number(topology["ranks"], "topology.ranks", 1, 1 << 16)
+        self.ranks = n = number(machine.ranks, "topology.ranks", 1, 1 << 16)
         number(collective["ranks"], "collective.ranks", n, n + 1)
         need(type(turned) is bool and type(collective["combining"]) is bool, "expected true or false", "reversed")
-        self._read_links(topology, bool(turned))
-        self._read_switches(topology, bool(turned))
+        self._read_links(machine, self.turned)
+        self._read_switches(machine, self.turned)
         self.combining = collective["combining"]
         self._read_collective(collective, n)
-        self._read_rules(topology)
+        self._read_rules(machine.rules)
         self.special = any(want is not None for rows in self.post for want in rows.values())
         if turned:
             need(self.combining and not self.special, "only sums of all contributions can be turned round", "reversed")
@@ -80,39 +82,24 @@ class Instance:
             self.combining = any(len(held) > 1 for held in self.pre)
         self._hops: dict[frozenset[int], list[float]] = {}
 
-    def _read_links(self, topology: dict, turned: bool) -> None:
-        self.names: dict[tuple, int] = {}
+    def _read_links(self, machine: ReplayMachine, turned: bool) -> None:
+        self.names, self.limits = machine.links, machine.limits
         self.links: list[tuple[int, int, int]] = []
         self.peers: list[set[int]] = [set() for _ in range(self.ranks)]
         self.links_into: list[list[int]] = [[] for _ in range(self.ranks)]
         self.links_out: list[list[int]] = [[] for _ in range(self.ranks)]
-        for i, (u, v, units, *via) in enumerate(topology["links"]):
-            place = f"topology.links[{i}]"
-            ends = number(u, place, 0, self.ranks), number(v, place, 0, self.ranks)
-            need(self.names.setdefault((*ends, *map(tuple, via)), i) == i, "appears twice", place)
-            a, b = ends[::-1] if turned else ends
-            self.links.append((a, b, number(units, place, 1)))
+        for i, ((u, v, _), units) in enumerate(zip(machine.links, machine.units, strict=True)):
+            a, b = (v, u) if turned else (u, v)
+            self.links.append((a, b, units))
             self.peers[a].add(b)
             self.links_into[b].append(i)
             self.links_out[a].append(i)
-        # The links as the limit lists them, which counts one as often as it lists it.
-        self.limits: list[tuple[tuple[int, ...], int]] = []
-        read: dict[int, int] = {}  # numbers of links by the id of a row, which several limits may share
-        for k, limit in enumerate(topology["limits"]):
-            same = list(map(id, limit["links"]))
-            for row, key in zip(limit["links"], same, strict=True):
-                if key not in read:
-                    read[key] = self.names[row[0], row[1], *map(tuple, row[2:])]
-            inside = tuple(map(read.__getitem__, same))
-            self.limits.append((inside, number(limit["units"], f"topology.limits[{k}]", 1)))
 
-    def _read_rules(self, topology: dict) -> None:
+    def _read_rules(self, rules: CheckedRules | None) -> None:
         """Read the rules for sends: of each unit a set of links, the same object for units of one owner."""
-        self.rules = None
-        if "rules" not in topology:
+        self.rules = rules
+        if rules is None:
             return
-        self.rules = rules = CheckedRules.read(topology["rules"], self.ranks, "topology.rules")
-        need(not self.switches, "do not hold where switches multicast", "topology.rules")
         self.windows = []
         ends = []  # not reversed
         for a, b, _ in self.links:
@@ -221,21 +208,13 @@ class Instance:
             steps += 1
         return steps
 
-    def _read_switches(self, topology: dict, turned: bool) -> None:
+    def _read_switches(self, machine: ReplayMachine, turned: bool) -> None:
         self.switches: list[InstanceSwitch] = []
-        for i, row in enumerate(topology.get("multicast", [])):
-            place = f"topology.multicast[{i}]"
-            need(row["own"] in ("through", "local"), "expected through or local", place)
-            up: dict[int, tuple[int, ...]] = {}
-            down: dict[int, tuple[int, ...]] = {}
-            for rank, *sides in row["ports"]:
-                need(number(rank, place, 0, self.ranks) not in up, f"rank {rank} has two ports", place)
-                first, second = sides[::-1] if turned else sides
-                up[rank] = tuple(number(k, place, 0, len(self.limits)) for k in first)
-                down[rank] = tuple(number(k, place, 0, len(self.limits)) for k in second)
+        for switch in machine.switches.values():
+            up, down = (switch.down, switch.up) if turned else (switch.up, switch.down)
             for rank in up:
                 self.peers[rank].update(up.keys() - {rank})
-            self.switches.append(InstanceSwitch(row["own"] == "through", up, down))
+            self.switches.append(InstanceSwitch(switch.through, up, down))
 
     def _read_collective(self, collective: dict, n: int) -> None:
         units = number(collective["chunks"], "collective.chunks", 0, 1 << 21)

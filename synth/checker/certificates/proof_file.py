@@ -16,7 +16,8 @@ from pathlib import Path
 
 from synth.checker.certificates import lrat
 from synth.checker.certificates.step_formula import FormulaSize, dimacs_hash, formula
-from synth.checker.fingerprints import problem_fingerprint, size_fingerprint
+from synth.checker.fingerprints import size_fingerprint
+from synth.checker.schedule.machine import machine_of
 from synth.errors import UncheckedError, VerificationError
 from synth.model.documents import json_reader
 
@@ -34,7 +35,8 @@ def check(certificate: dict, topology: dict, collective: dict, size: FormulaSize
     json_reader.fields(certificate, "certificate", KEYS)
     if certificate["kind"] != "lrat":
         raise VerificationError(f"kind {certificate['kind']!r}, expected 'lrat'", "certificate")
-    expected = {"problem": size_fingerprint(problem_fingerprint(topology, collective), *size), **size._asdict()}
+    problem = machine_of(topology, "topology").problem_fingerprint(collective)
+    expected = {"problem": size_fingerprint(problem, *size), **size._asdict()}
     for key, value in expected.items():
         if certificate[key] != value:
             raise VerificationError(f"{key} is {certificate[key]!r}, the problem has {value!r}", "certificate")

@@ -170,7 +170,7 @@ def _seconds_per_gb(rate: dict, topology: Topology, demand: CollectiveData) -> F
         need(demand.document is not None, "is for a collective that is written out", "rate.kind")
         need(kind not in ("distance", "unreachable", "too-few-steps"), "bounds no rate", "rate.kind")
         network = topology.network().without_parallel_routes()  # which can do no less
-        return cuts.check(rate, network.document, demand.document or {}) / network.unit
+        return cuts.check(rate, network, demand.document or {}) / network.unit
     need(demand.name is not None, "is for a collective known by its name", "rate.kind")
     need(_COLLECTIVE_OF.get(kind, rate.get("collective")) == demand.name, "is for another collective", "rate")
     need(rate.get("root") == demand.root, "is for another root", "rate")

@@ -116,11 +116,9 @@ def _network(doc: object) -> Network:
     place = "$.topology"
     if not isinstance(doc, dict):
         raise FormatError("names its topology without its links; write it anew with `synth groups`", place=place)
-    need(ReplayMachine.read(doc, place).rules is None, "are no part of a document of groups", f"{place}.rules")
-    json_reader.text(doc["name"], f"{place}.name")
-    need(json_reader.fraction(doc["unit_gbps"], f"{place}.unit_gbps") > 0, "is no bandwidth", f"{place}.unit_gbps")
-    for i, late in enumerate(json_reader.items(doc.get("latency_us", []), f"{place}.latency_us")):
-        json_reader.fraction(late, f"{place}.latency_us[{i}]")
+    machine = ReplayMachine.read(doc, place)
+    machine.check_wires(place)
+    need(machine.rules is None, "are no part of a document of groups", f"{place}.rules")
     return Network.from_json(doc)
 
 

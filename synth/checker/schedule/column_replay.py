@@ -60,6 +60,7 @@ def by_columns(given: Schedule) -> replay.Replay | None:
     """Return the replay of a schedule if it is right and has no rules; None where its document is to be replayed."""
     try:
         machine = replay.machine_of(given.network, "$.topology")
+        machine.check_wires("$.topology")
         task = ReplayCollective.read(given.collective.document, 1, machine.ranks, "$.collective")
     except VerificationError:
         return None
@@ -132,9 +133,9 @@ def _keeps_capacities(columns: _Columns, rounds: np.ndarray, machine: ReplayMach
                 return False
             local[i] = True
         else:
-            counted: list[tuple[object, int]] = [(("link", *key), machine.links[key])]
-            for limit, times in machine.limits_of.get(key, ()):
-                counted += [(limit, machine.limits[limit][1])] * times
+            link = machine.links[key]
+            counted: list[tuple[object, int]] = [(("link", *key), machine.units[link])]
+            counted += [(limit, machine.limits[limit][1]) for limit in machine.limits_of[link]]
             if machine.wires:
                 counted += [(("wire", *hop), machine.wires[hop]) for hop in machine.hops(key)]
             for name, capacity in counted:

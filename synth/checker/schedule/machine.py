@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain, pairwise, repeat
+from operator import eq
+from weakref import finalize
 
 from synth.checker.fields import need
 from synth.checker.send_rules import CheckedRules
 from synth.errors import VerificationError
+from synth.model.canonical_json import canonical, object_digest
 from synth.model.documents import json_reader
 from synth.model.gc_pause import collector_off
+from synth.model.topology import Network
 
 KINDS = ("copy", "reduce", "copy-input", "reduce-input")
 SWITCH_KINDS = ("multicast", "multicast-reduce", "fetch-reduce")
@@ -52,74 +57,135 @@ class Switch:
 
 @dataclass(frozen=True)
 class ReplayMachine:
-    """Links, limits and physical wires as the document gives them, checked to be consistent with each other.
+    """Links, limits and physical wires as the document gives them.
 
-    A limit counts a link as often as it lists it.
+    Attributes
+    ----------
+    ranks : their number.
+    links : the number of each link, in the order of the document.
+    units : the units of each link.
+    limits : (numbers of links, units) of each limit, which counts a link as often as it lists it.
+    wires : the units of each wire.
+    switches : the switches that multicast.
+    rules : what a sketch allows the sends of each unit.
+    further : the fields of the document on `switches` and `rules`, by which fingerprints name them.
     """
 
     ranks: int
     links: dict[LinkKey, int]
-    limits: tuple[tuple[Counter[LinkKey], int], ...]
+    units: list[int]
+    limits: tuple[tuple[tuple[int, ...], int], ...]
     wires: dict[Wire, int]
     switches: dict[str, Switch] = field(default_factory=dict)
     rules: CheckedRules | None = None
+    further: dict[str, object] = field(default_factory=dict)
 
     @staticmethod
     @collector_off()
     def read(doc: object, place: str) -> ReplayMachine:
-        """Read the `topology` object of a schedule. Raises VerificationError where it makes no sense."""
+        """Read the `topology` object of a schedule. Raises VerificationError where it makes no sense.
+
+        Its wires are for `check_wires`: a certificate does not speak of them.
+        """
         fields = json_reader.fields(
             doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us", "multicast", "rules"}
         )
         ranks = json_reader.number(fields["ranks"], f"{place}.ranks", 1)
-        links: dict[LinkKey, int] = {}
-        for i, row in enumerate(json_reader.items(fields["links"], f"{place}.links")):
-            here = f"{place}.links[{i}]"
-            if len(json_reader.items(row, here)) not in (3, 4):
-                raise VerificationError("expected [src, dst, units] or [src, dst, units, path]", here)
-            key = _link_key([row[0], row[1], *row[3:]], ranks, here)
-            if key in links:
-                raise VerificationError(f"link {key[0]} -> {key[1]} is listed twice", here)
-            links[key] = json_reader.number(row[2], f"{here}[2]", 1)
-        limits, read = [], dict[int, LinkKey]()  # keys by the id of a row, which several limits may share
-        for i, row in enumerate(json_reader.items(fields["limits"], f"{place}.limits")):
-            here = f"{place}.limits[{i}]"
+        paths: dict[int, tuple[str, ...]] = {}  # by the id of a list of switches, which many rows may share
+        rows = json_reader.items(fields["links"], f"{place}.links")
+        if not set(map(type, rows)) <= {list} or not set(map(len, rows)) <= {3, 4}:
+            for i, row in enumerate(rows):
+                here = f"{place}.links[{i}]"
+                if len(json_reader.items(row, here)) not in (3, 4):
+                    raise VerificationError("expected [src, dst, units] or [src, dst, units, path]", here)
+        keys = _link_keys(rows, 1, ranks, paths, f"{place}.links")
+        links = dict(zip(keys, range(len(keys)), strict=True))
+        if len(links) < len(keys):
+            src, dst, _ = twice = next(key for i, key in enumerate(keys) if links[key] > i)
+            raise VerificationError(f"link {src} -> {dst} is listed twice", f"{place}.links[{links[twice]}]")
+        units = [row[2] for row in rows]
+        if set(map(type, units)) != {int} or min(units) < 1 or max(units) >= json_reader.BIG:  # else no place is needed
+            for i, n in enumerate(units):
+                json_reader.number(n, f"{place}.links[{i}][2]", 1)
+        limits: list[tuple[tuple[int, ...], int]] = []
+        read: dict[int, int] = {}  # numbers of links by the id of a row, which several limits may share
+        for k, row in enumerate(json_reader.items(fields["limits"], f"{place}.limits")):
+            here = f"{place}.limits[{k}]"
             cap = json_reader.fields(row, here, {"links", "units"})
             members = json_reader.items(cap["links"], f"{here}.links")
             same = list(map(id, members))
-            for j, row_id in enumerate(same):
-                if row_id not in read:
-                    key = read[row_id] = _link_key(members[j], ranks, f"{here}.links[{j}]")
-                    if key not in links:
-                        raise VerificationError(f"limits a link {key[0]} -> {key[1]} that does not exist", here)
-            limits.append((Counter(map(read.__getitem__, same)), json_reader.number(cap["units"], f"{here}.units", 1)))
+            new = [row for row, row_id in zip(members, same, strict=True) if row_id not in read]
+            for row, key in zip(new, _link_keys(new, 0, ranks, paths, f"{here}.links"), strict=True):
+                number = read[id(row)] = links.get(key, -1)
+                if number < 0:
+                    raise VerificationError(f"limits a link {key[0]} -> {key[1]} that does not exist", here)
+            limits.append((tuple(map(read.__getitem__, same)), json_reader.number(cap["units"], f"{here}.units", 1)))
         wires = _read_wires(fields.get("wires", []), f"{place}.wires")
-        if bool(wires) != any(via for _, _, via in links):
-            raise VerificationError(
-                "wires are listed exactly when links name the switches on their way", f"{place}.wires"
-            )
         switches: dict[str, Switch] = {}
         if "multicast" in fields:
-            switches = _read_switches(fields["multicast"], ranks, limits, f"{place}.multicast")
+            switches = _read_switches(fields["multicast"], ranks, len(limits), f"{place}.multicast")
         rules = CheckedRules.read(fields["rules"], ranks, f"{place}.rules") if "rules" in fields else None
         need(rules is None or not (wires or switches), "are for links from rank to rank alone", f"{place}.rules")
-        machine = ReplayMachine(ranks, links, tuple(limits), wires, switches, rules)
-        for key in links if wires else ():
-            for hop in machine.hops(key):
-                if hop not in wires:
-                    raise VerificationError(
-                        f"link {key[0]} -> {key[1]} uses a wire {hop[0]} -> {hop[1]} that does not exist", place
-                    )
-        return machine
+        _check_name_and_latencies(fields, place)
+        further = {key: fields[key] for key in ("multicast", "rules") if key in fields}
+        return ReplayMachine(ranks, links, units, tuple(limits), wires, switches, rules, further)
+
+    def check_wires(self, place: str) -> None:
+        """Raise VerificationError where a link uses a wire that does not exist, or wires are listed for no link."""
+        if self._wires_fault is not None:
+            message, field = self._wires_fault
+            raise VerificationError(message, place + field)
 
     @cached_property
-    def limits_of(self) -> dict[LinkKey, list[tuple[int, int]]]:
-        """The limits that each link counts against, and how often a send over it counts there."""
-        limits_of: dict[LinkKey, list[tuple[int, int]]] = {}
-        for i, (members, _) in enumerate(self.limits):
-            for key, times in members.items():
-                limits_of.setdefault(key, []).append((i, times))
+    def _wires_fault(self) -> tuple[str, str] | None:
+        """The fault of the wires and its place, None where there is none; a path that links share is checked once."""
+        wires, right = self.wires, set[tuple[str, ...]]()
+        if bool(wires) != any(path for *_, path in self.links):
+            return "wires are listed exactly when links name the switches on their way", ".wires"
+        for key in self.links if wires else ():
+            src, dst, path = key
+            if path in right and (src, path[0]) in wires and (path[-1], dst) in wires:
+                continue
+            for hop in self.hops(key):
+                if hop not in wires:
+                    return f"link {src} -> {dst} uses a wire {hop[0]} -> {hop[1]} that does not exist", ""
+            if path:
+                right.add(path)
+        return None
+
+    @cached_property
+    def limits_of(self) -> list[list[int]]:
+        """The limits that each link counts against, each as often as a send over it counts there."""
+        limits_of: list[list[int]] = [[] for _ in self.units]
+        for k, (members, _) in enumerate(self.limits):
+            for i in members:
+                limits_of[i].append(k)
         return limits_of
+
+    def problem_fingerprint(self, collective: dict) -> str:
+        """Return the SHA-256 of links, limits, switches that multicast, rules for sends, pre, post and combining.
+
+        `collective` has one chunk per unit. Raises LookupError where it lacks a field.
+        """
+        fields = {key: canonical(collective[key]) for key in ("combining", "post", "pre")}
+        return object_digest(fields | self._canonical_fields)
+
+    @cached_property
+    def _canonical_fields(self) -> dict[str, bytes]:
+        """The canonical JSON of links, limits, and switches that multicast or rules where there are any.
+
+        It is that of the fields that were read. The text of a link is joined into all limits that hold it.
+        """
+        paths: dict[tuple[str, ...], str] = {(): ""}
+        for path in {path for *_, path in self.links} - {()}:
+            paths[path] = "," + canonical(path).decode()
+        ends = [f"[{src},{dst}{paths[path]}]" for src, dst, path in self.links]
+        rows = [f"[{src},{dst},{n}{paths[path]}]" for (src, dst, path), n in zip(self.links, self.units, strict=True)]
+        limits = []
+        for members, units in self.limits:
+            limits.append(f'{{"links":[{",".join(map(ends.__getitem__, members))}],"units":{units}}}')
+        texts = {"links": f"[{','.join(rows)}]".encode(), "limits": f"[{','.join(limits)}]".encode()}
+        return texts | {key: canonical(value) for key, value in self.further.items()}
 
     @staticmethod
     def hops(key: LinkKey) -> list[Wire]:
@@ -133,13 +199,13 @@ class ReplayMachine:
         `load`: number of sends over each link in the step. `ports`: what switch sends count against limits and wires.
         """
         for (src, dst, via), n in load.items():
-            if n > self.links[src, dst, via] * rounds:
-                room = self.links[src, dst, via] * rounds
+            room = self.units[self.links[src, dst, via]] * rounds
+            if n > room:
                 raise VerificationError(f"link {src} -> {dst} carries {n} chunks, {rounds} rounds allow {room}", place)
         against = [0] * len(self.limits)
         for key, n in load.items():
-            for i, times in self.limits_of.get(key, ()):
-                against[i] += times * n
+            for k in self.limits_of[self.links[key]]:
+                against[k] += n
         for i, (_, units) in enumerate(self.limits):
             n = against[i] + ports[i]
             if n > units * rounds:
@@ -159,7 +225,58 @@ class ReplayMachine:
                     )
 
 
-def _link_key(row: object, ranks: int, place: str) -> LinkKey:
+_machines: dict[int, ReplayMachine] = {}  # by the id of each network that is there
+
+
+def machine_of(topology: Network | object, place: str) -> ReplayMachine:
+    """Return the machine of a document, or of a network's document, which is read once. Raises VerificationError."""
+    if not isinstance(topology, Network):
+        return ReplayMachine.read(topology, place)
+    machine = _machines.get(id(topology))
+    if machine is None:
+        machine = _machines[id(topology)] = ReplayMachine.read(topology.document, place)
+        finalize(topology, _machines.pop, id(topology), None).atexit = False
+    return machine
+
+
+def _check_name_and_latencies(fields: dict, place: str) -> None:
+    """Check a topology's name, that its unit is above 0, and that it has no latency or one for each link."""
+    json_reader.text(fields["name"], f"{place}.name")
+    if not json_reader.fraction(fields["unit_gbps"], f"{place}.unit_gbps"):
+        raise VerificationError("is 0: a unit of bandwidth is more than nothing", f"{place}.unit_gbps")
+    latency = json_reader.items(fields.get("latency_us", []), f"{place}.latency_us")
+    known: set[str] = set()  # ten thousand links have few different latencies
+    for i, value in enumerate(latency):
+        if not isinstance(value, str) or value not in known:
+            json_reader.fraction(value, f"{place}.latency_us[{i}]")
+            known.add(value)
+    if latency and len(latency) != len(fields["links"]):
+        raise VerificationError(
+            f"gives {len(latency)} latencies to {len(fields['links'])} links", f"{place}.latency_us"
+        )
+
+
+def _link_keys(rows: list, skipped: int, ranks: int, paths: dict[int, tuple[str, ...]], place: str) -> list[LinkKey]:
+    """Return the ends and the path of each of many rows: source, destination, `skipped` fields and perhaps a path.
+
+    `paths`: those read before, by the ids of their lists. Rows of one length are read column by column. Where something
+    is amiss, each row is looked at by `_link_key`, which raises VerificationError.
+    """
+    lengths = set(map(len, rows)) if set(map(type, rows)) == {list} else set[int]()
+    if lengths in ({2 + skipped}, {3 + skipped}):
+        src, dst, *rest = zip(*rows, strict=True)
+        whole = set(map(type, chain(src, dst))) == {int} and min(*src, *dst) >= 0 and max(*src, *dst) < ranks
+        if whole and not any(map(eq, src, dst)):
+            with suppress(VerificationError):
+                new = {id(path): path for path in chain(*rest[skipped:]) if id(path) not in paths}
+                paths.update((path_id, _path(path, place)) for path_id, path in new.items())
+                column = map(paths.__getitem__, map(id, *rest[skipped:])) if rest[skipped:] else repeat((), len(rows))
+                return list(zip(src, dst, column, strict=True))
+    return [_link_key([*row[:2], *row[2 + skipped :]], ranks, paths, f"{place}[{i}]") for i, row in enumerate(rows)]
+
+
+def _link_key(row: object, ranks: int, paths: dict[int, tuple[str, ...]], place: str) -> LinkKey:
+    """Return the ends and the path of a link. `paths`: those read before, by the ids of their lists."""
     row = json_reader.items(row, place)
     if len(row) not in (2, 3):
         raise VerificationError("expected [src, dst] or [src, dst, path]", place)
@@ -169,7 +286,12 @@ def _link_key(row: object, ranks: int, place: str) -> LinkKey:
             json_reader.number(end, f"{place}[{i}]", 0, ranks)
     if src == dst:
         raise VerificationError(f"a link from rank {src} to itself", place)
-    return src, dst, _path(row[2], place) if len(row) == 3 else ()
+    if len(row) == 2:
+        return src, dst, ()
+    path = paths.get(id(row[2]))
+    if path is None:
+        path = paths[id(row[2])] = _path(row[2], place)
+    return src, dst, path
 
 
 def _read_wires(doc: object, place: str) -> dict[Wire, int]:
@@ -237,10 +359,11 @@ def _send(row: object, chunks: int, machine: ReplayMachine, place: str) -> LinkK
     return src, dst, via
 
 
-def _read_switches(
-    doc: object, ranks: int, limits: list[tuple[Counter[LinkKey], int]], place: str
-) -> dict[str, Switch]:
-    """Read the switches that multicast. Each port counts against a limit in each direction, or it would be free."""
+def _read_switches(doc: object, ranks: int, limits: int, place: str) -> dict[str, Switch]:
+    """Read the switches that multicast, on a machine of `limits` limits.
+
+    Each port counts against a limit in each direction, or it would be free.
+    """
     switches: dict[str, Switch] = {}
     for i, row in enumerate(json_reader.items(doc, place)):
         here = f"{place}[{i}]"
@@ -260,7 +383,7 @@ def _read_switches(
                 raise VerificationError(f"rank {rank} has two ports", spot)
             for side, numbers in ((up, port[1]), (down, port[2])):
                 listed = json_reader.items(numbers, spot)
-                side[rank] = tuple(json_reader.number(k, spot, 0, len(limits)) for k in listed)
+                side[rank] = tuple(json_reader.number(k, spot, 0, limits) for k in listed)
                 if not side[rank] or len(set(side[rank])) < len(side[rank]):
                     raise VerificationError(f"the port of rank {rank} names no limit, or one twice", spot)
         if len(up) < 2:

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
-from weakref import finalize
 
-from synth.checker.fingerprints import problem_fingerprint, size_fingerprint, with_one_chunk
+from synth.checker.fingerprints import size_fingerprint, with_one_chunk
 from synth.checker.schedule.collective import ReplayCollective
 from synth.checker.schedule.kept_rules import KeptRules
-from synth.checker.schedule.machine import ReplayMachine, count_loads, switch_sends
+from synth.checker.schedule.machine import ReplayMachine, count_loads, machine_of, switch_sends
 from synth.checker.schedule.state import HeldChunks, HeldSums
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
 from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule
-from synth.model.topology import Network
 
 
 @dataclass(frozen=True)
@@ -52,10 +49,9 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         raise VerificationError(f"schema is {fields['schema']!r}, expected 'synth.schedule/1'", f"{place}.schema")
     if not isinstance(fields.get("timed", False), bool):
         raise VerificationError(f"timed is {fields['timed']!r}, expected true or false", f"{place}.timed")
-    if isinstance(given, Schedule):
-        machine = machine_of(given.network, f"{place}.topology")
-    else:
-        machine = _machine(fields["topology"], f"{place}.topology")
+    topology = given.network if isinstance(given, Schedule) else fields["topology"]
+    machine = machine_of(topology, f"{place}.topology")
+    machine.check_wires(f"{place}.topology")
     chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 1)
     task = ReplayCollective.read(fields["collective"], chunks, machine.ranks, f"{place}.collective")
     kept = None if machine.rules is None else KeptRules(machine.rules, task, chunks, f"{place}.topology.rules")
@@ -78,20 +74,8 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     if kept is not None:
         kept.finish()
     if "fingerprint" in fields:
-        _check_fingerprint(fields, chunks, rounds, place)
+        _check_fingerprint(fields, machine, chunks, rounds, place)
     return Replay(chunks, len(fields["steps"]), rounds, sends)
-
-
-_machines: dict[int, ReplayMachine] = {}  # by the id of each network that is there
-
-
-def machine_of(network: Network, place: str) -> ReplayMachine:
-    """Return the machine of a network's document, which is read once. Raises VerificationError."""
-    machine = _machines.get(id(network))
-    if machine is None:
-        machine = _machines[id(network)] = _machine(network.document, place)
-        finalize(network, _machines.pop, id(network), None).atexit = False
-    return machine
 
 
 def problem(topology: object, collective: object, place: str = "$") -> None:
@@ -99,31 +83,13 @@ def problem(topology: object, collective: object, place: str = "$") -> None:
 
     The collective has one chunk per unit. Raises VerificationError.
     """
-    machine = _machine(topology, f"{place}.topology")
+    machine = machine_of(topology, f"{place}.topology")
+    machine.check_wires(f"{place}.topology")
     ReplayCollective.read(collective, 1, machine.ranks, f"{place}.collective")
 
 
-def _machine(doc: Any, place: str) -> ReplayMachine:
-    """Read the topology of a document: links, limits, a name, a unit above 0, and no latency or one for each link."""
-    machine, fields = ReplayMachine.read(doc, place), doc
-    json_reader.text(fields["name"], f"{place}.name")
-    if not json_reader.fraction(fields["unit_gbps"], f"{place}.unit_gbps"):
-        raise VerificationError("is 0: a unit of bandwidth is more than nothing", f"{place}.unit_gbps")
-    latency = json_reader.items(fields.get("latency_us", []), f"{place}.latency_us")
-    known: set[str] = set()  # ten thousand links have few different latencies
-    for i, value in enumerate(latency):
-        if not isinstance(value, str) or value not in known:
-            json_reader.fraction(value, f"{place}.latency_us[{i}]")
-            known.add(value)
-    if latency and len(latency) != len(fields["links"]):
-        raise VerificationError(
-            f"gives {len(latency)} latencies to {len(fields['links'])} links", f"{place}.latency_us"
-        )
-    return machine
-
-
-def _check_fingerprint(doc: dict, chunks: int, rounds: int, place: str) -> None:
+def _check_fingerprint(doc: dict, machine: ReplayMachine, chunks: int, rounds: int, place: str) -> None:
     """Check that a schedule's fingerprint is that of its own topology, collective, C, S and R."""
-    problem = problem_fingerprint(doc["topology"], with_one_chunk(doc["collective"], chunks))
+    problem = machine.problem_fingerprint(with_one_chunk(doc["collective"], chunks))
     if doc["fingerprint"] != size_fingerprint(problem, chunks, len(doc["steps"]), rounds):
         raise VerificationError("does not belong to this topology, collective, C, S and R", f"{place}.fingerprint")

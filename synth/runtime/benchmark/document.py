@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, NamedTuple
 
+from synth.model.canonical_json import canonical
 from synth.model.collective import bus_factor
 from synth.model.registry import NOTEBOOK, load
-from synth.model.schedule import canonical
 from synth.program.program import Program
 
 SCHEMA = "synth.measured/1"
