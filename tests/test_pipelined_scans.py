@@ -150,6 +150,12 @@ def test_chains_are_right_and_improve_with_steps(name, monkeypatch):
     assert all(len(a.steps) < len(b.steps) and a.rounds_per_chunk > b.rounds_per_chunk for a, b in pairwise(found))
 
 
+def test_a_machine_without_nodes_is_one_box():
+    network = topology("star:9").network()
+    task = collective("scan", 9)
+    assert next(chain_scans(network, task, ())) == next(chain_scans(network, task, (0,) * 9))
+
+
 def test_a_long_chain_comes_near_the_bound():
     network = topology("ring:32").network()
     task = collective("scan", network.ranks)
