@@ -106,7 +106,8 @@ def chain_scans(
     """Yield replayed scans in which each rank adds its own data and sends the prefix to the next rank, pipelined.
 
     They are in the order of `box_scans`. Relays are in the boxes of the two ranks, ``nodes[rank]``, where that is
-    enough; no nodes mean one box. Nothing is yielded for other collectives, and where no relays lead from a rank to the next.
+    enough; no nodes mean one box. Nothing is yielded for other collectives, and where no relays lead from a rank to the
+    next.
     """
     if task != collective("scan", network.ranks) or network.ranks < 2:
         return
