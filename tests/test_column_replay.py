@@ -77,7 +77,7 @@ def test_it_accepts_what_the_replay_of_the_document_accepts(word, monkeypatch):
 
 def test_many_ranks_and_chunks():
     network = topology("ring:70").network()
-    schedule = max(chain_scans(network, collective("scan", 70)), key=lambda schedule: schedule.sends)
+    schedule = max(chain_scans(network, collective("scan", 70), (0,) * 70), key=lambda schedule: schedule.sends)
     assert schedule.sends > column_replay.MANY_SENDS
     assert column_replay.schedule(schedule) == replay.schedule(schedule.document)
     rng = Random(0)
@@ -88,7 +88,7 @@ def test_many_ranks_and_chunks():
 
 def test_a_wrong_schedule_of_many_sends_is_blamed_where_it_is_wrong():
     network = topology("ring:70").network()
-    schedule = max(chain_scans(network, collective("scan", 70)), key=lambda schedule: schedule.sends)
+    schedule = max(chain_scans(network, collective("scan", 70), (0,) * 70), key=lambda schedule: schedule.sends)
     first = schedule.steps[7].sends[3]._replace(kind="copy")
     wrong = schedule.steps[7]._replace(sends=(*schedule.steps[7].sends, first))
     steps = (*schedule.steps[:7], wrong._replace(rounds=9), *schedule.steps[8:])
@@ -110,7 +110,7 @@ def test_what_is_no_send_is_not_accepted():
 
 def test_the_machine_of_a_network_is_read_once_and_no_longer_than_the_network_is_there():
     network = topology("ring:5").network()
-    schedule = next(chain_scans(network, collective("scan", 5)))
+    schedule = next(chain_scans(network, collective("scan", 5), (0,) * 5))
     replay.schedule(schedule)
     place = id(network)
     read = machine._machines[place]

@@ -19,7 +19,10 @@ from synth.frontiers.incumbents import find_incumbents
 from synth.model.collective import collective, pattern
 from synth.pareto.events import Options
 from synth.program import analysis, checked_lowering
-from synth.scale.composition.compose import composed_messages, composed_roots
+from synth.scale.composition.boxes import boxes_of
+from synth.scale.composition.compose import Composition, _messages, composed_messages, composed_roots
+from synth.scale.composition.loads import PathIndex, Resources
+from synth.scale.composition.templates import message_templates
 from synth.topologies import topology
 from synth.topologies.modify import broken, with_ranks
 from tests.test_composition import clusters
@@ -48,6 +51,18 @@ def test_all_nics_of_a_box_are_used_in_few_steps(name, steps, most):
     machine = topology("dgx-a100*2")
     found = schedules(machine, collective(name, 16), 10_000, most=8)
     assert min(schedule.rounds_per_chunk for schedule in found if len(schedule.steps) <= steps) <= most
+
+
+def test_templates_that_are_too_long_for_few_steps_carry_data_in_more():
+    """Four and five steps are tried first, and some templates have more phases."""
+    machine, task = topology("mi250*2").live(), collective("alltonext", 32)
+    index = PathIndex(machine)
+    listed = message_templates(boxes_of(index), _messages(task), all_rails=True, relays=True)
+    values = []
+    for tried in [(6,), (4, 5, 6)]:
+        composition = Composition(Resources(index), "alltonext", None, listed, None)
+        values.append([composition._plain(steps)[1].value for steps in tried][-1])
+    assert values[1] == pytest.approx(values[0], rel=1e-3)
 
 
 def test_numbers_of_steps_that_are_too_few_for_a_goal_are_left_out():

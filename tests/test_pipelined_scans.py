@@ -15,19 +15,11 @@ from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay
 from synth.encodings.prefix_planning.chunk_assembly import quick_plans
 from synth.frontiers import pipelined_scans
-from synth.frontiers.pipelined_scans import (
-    _Group,
-    _group_sizes,
-    _one_after_another,
-    _routed,
-    _side_by_side,
-    box_scans,
-    chain_scans,
-    planned_scans,
-)
+from synth.frontiers.pipelined_scans import _Group, _group_sizes, box_scans, chain_scans, planned_scans
+from synth.frontiers.scan_lanes import LaneRouter, NoPathError, chain, one_after_another, side_by_side
 from synth.model.collective import collective
 from synth.model.dead_sends import with_fewest_rounds
-from synth.model.schedule import Send, Step
+from synth.model.schedule import Step
 from synth.model.topology import Link, Topology
 from synth.topologies import topology
 
@@ -56,20 +48,58 @@ def test_they_use_all_nics():
 
 
 @pytest.mark.parametrize("sizes", [(4, 4, 4), (2, 2), (3, 5, 2, 4), (8, 8, 8, 8, 8)])
-@pytest.mark.parametrize("make", [_side_by_side, _one_after_another])
+@pytest.mark.parametrize("make", [side_by_side, one_after_another])
 def test_every_place_of_the_hubs_makes_a_scan(sizes, make):
     network = topology(f"switch:{sum(sizes)}").network()
-    ends = [*accumulate(sizes)]
-    boxes = [range(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-    lanes = _routed(network, [make(boxes, k) for k in range(max(sizes))])
+    boxes = boxes_of(sizes)
+    router = LaneRouter(network, [b for b, box in enumerate(boxes) for _ in box])
+    lanes = [make(router, boxes, k) for k in range(3 * max(sizes))]
     replay.schedule(_Group(network, lanes).pipelined(collective("scan", network.ranks), len(lanes), 3))
 
 
+def boxes_of(sizes):
+    ends = [*accumulate(sizes)]
+    return [range(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "name", ["mi300x*3", "mi250*2", "dgx1*3", "rail:3x4", "pcie-4x2*2", "fully-connected:10", "mesh:4x4"]
+)
+@pytest.mark.parametrize("make", [side_by_side, one_after_another, chain])
+def test_lanes_of_even_loads_are_scans(name, make):
+    """Values pass ranks that hold sums, too, and take other paths for each chunk."""
+    machine = topology(name)
+    network = machine.network()
+    boxes = pipelined_scans._boxes(machine.nodes)
+    router = LaneRouter(network, [b for b, box in enumerate(boxes) for _ in box], balanced=True)
+    lanes = []
+    try:
+        for k in range(24):
+            lanes.append(chain(router) if make is chain else make(router, boxes, k))
+    except NoPathError:
+        assert make is side_by_side and name == "dgx1*3"  # its NICs are behind ranks that hold sums
+        return
+    replay.schedule(_Group(network, lanes).pipelined(collective("scan", network.ranks), len(lanes), 2))
+
+
+def test_even_loads_take_the_links_of_a_box_to_all_ranks():
+    """The chain of a box of eight has 7 of its 56 links."""
+    machine = topology("mi300x*3")
+    network = machine.network()
+    boxes = boxes_of((8, 8, 8))
+    peaks = []
+    for balanced in (False, True):
+        router = LaneRouter(network, machine.nodes, balanced)
+        peaks.append(_Group(network, [one_after_another(router, boxes, k) for k in range(48)]).peak)
+    assert peaks[1] < peaks[0] / 2
+
+
 def test_one_chain_of_a_box_has_half_as_many_sends_inside_it():
-    boxes = [range(8 * b, 8 * b + 8) for b in range(4)]
-    chain, parts = _one_after_another(boxes, 3), _side_by_side(boxes, 3)
-    sends = [sum(not send.local for step in lane for send in step) for lane in (chain, parts)]
-    assert 3 * sends[0] < 2 * sends[1] and len(parts) < len(chain)
+    network, boxes = topology("switch:32").network(), boxes_of((8,) * 4)
+    router = LaneRouter(network, [rank // 8 for rank in range(32)])
+    serial, parallel = one_after_another(router, boxes, 3), side_by_side(router, boxes, 3)
+    sends = [sum(not send.local for step in lane for send in step) for lane in (serial, parallel)]
+    assert 3 * sends[0] < 2 * sends[1] and len(parallel) < len(serial)
 
 
 def test_one_within_the_goal_comes_second():
@@ -97,7 +127,6 @@ def test_boxes_of_unequal_sizes(sizes):
 def test_nothing_is_found_where_boxes_mix_or_links_are_missing():
     for name, nodes in [
         ("switch:8", [0, 1] * 4),
-        ("ring:9", [0] * 9),
         ("switch:3", [0] * 3),
         ("switch:4", [0, 1, 1, 1]),
     ]:
@@ -111,17 +140,26 @@ def test_nothing_is_found_where_boxes_mix_or_links_are_missing():
 def test_chains_are_right_and_improve_with_steps(name, monkeypatch):
     monkeypatch.setattr(pipelined_scans, "SETTINGS", replace(pipelined_scans.SETTINGS, most_sends=2_000))
     network = topology(name).network()
-    found = sorted(chain_scans(network, collective("scan", network.ranks)), key=lambda schedule: len(schedule.steps))
+    found = sorted(
+        chain_scans(network, collective("scan", network.ranks), (0,) * network.ranks),
+        key=lambda schedule: len(schedule.steps),
+    )
     assert len(found[0].steps) == network.ranks - 1
     for schedule in found:
         assert replay.schedule(schedule).rounds_per_chunk == schedule.rounds_per_chunk
     assert all(len(a.steps) < len(b.steps) and a.rounds_per_chunk > b.rounds_per_chunk for a, b in pairwise(found))
 
 
+def test_a_machine_without_nodes_is_one_box():
+    network = topology("star:9").network()
+    task = collective("scan", 9)
+    assert next(chain_scans(network, task, ())) == next(chain_scans(network, task, (0,) * 9))
+
+
 def test_a_long_chain_comes_near_the_bound():
     network = topology("ring:32").network()
     task = collective("scan", network.ranks)
-    best = min(schedule.rounds_per_chunk for schedule in chain_scans(network, task))
+    best = min(schedule.rounds_per_chunk for schedule in chain_scans(network, task, (0,) * network.ranks))
     assert best <= Fraction(5, 2) * single_cut_bound(network, task).value
 
 
@@ -129,7 +167,7 @@ def test_a_long_chain_comes_near_the_bound():
 def test_chains_lead_over_relays(name):
     """No route joins some rank to the next there, and the ranks between them hold prefixes of their own."""
     network = topology(name).network()
-    shortest = next(chain_scans(network, collective("scan", network.ranks)))
+    shortest = next(chain_scans(network, collective("scan", network.ranks), (0,) * network.ranks))
     assert replay.schedule(shortest).rounds_per_chunk == shortest.rounds_per_chunk
 
 
@@ -142,14 +180,34 @@ def test_chains_lead_through_any_connected_machine(seed):
     pairs += [tuple(rng.sample(range(ranks), 2)) for _ in range(rng.randint(0, 3))]
     links = [Link(*ends, 25) for pair in dict.fromkeys(map(frozenset, pairs)) for ends in permutations(pair)]
     network = Topology("random", ranks, links).network()
-    shortest = next(chain_scans(network, collective("scan", ranks)))
+    shortest = next(chain_scans(network, collective("scan", ranks), (0,) * network.ranks))
     assert replay.schedule(shortest).rounds_per_chunk == shortest.rounds_per_chunk
+    router = LaneRouter(network, (0,) * ranks, balanced=True)
+    lanes = [chain(router) for _ in range(8)]
+    replay.schedule(_Group(network, lanes).pipelined(collective("scan", ranks), len(lanes), 2))
+
+
+@pytest.mark.parametrize("name", ["mi300x*2", "mi250*2"])
+def test_the_best_one_comes_second_where_none_is_within_the_goal(name, monkeypatch):
+    """Its chunks take different paths; it is left out where the caller has a better one."""
+    few = replace(pipelined_scans.SETTINGS, most_sends=2_000, goal_sends=20_000, lane_sends=1_500)
+    monkeypatch.setattr(pipelined_scans, "SETTINGS", few)
+    machine = topology(name)
+    network = machine.network()
+    task = collective("scan", network.ranks)
+    goal = 2 * single_cut_bound(network, task).value
+    direct = min(schedule.rounds_per_chunk for schedule in box_scans(network, task, machine.nodes))
+    found = list(box_scans(network, task, machine.nodes, goal))
+    best = replay.schedule(found[1]).rounds_per_chunk
+    assert goal < best < direct / 2 and best == min(schedule.rounds_per_chunk for schedule in found)
+    known = [best / 2]
+    assert all(schedule.rounds_per_chunk > best for schedule in box_scans(network, task, machine.nodes, goal, known))
 
 
 def test_a_hub_is_a_relay_at_no_cost():
     """The prefix of rank 0 is its own input, which it takes again at the end: two steps for each further rank."""
     network = topology("star:9").network()
-    shortest = next(chain_scans(network, collective("scan", 9)))
+    shortest = next(chain_scans(network, collective("scan", 9), (0,) * network.ranks))
     assert (len(shortest.steps), replay.schedule(shortest).sends) == (15, 15)
 
 
@@ -158,7 +216,7 @@ def test_a_chain_leaves_a_box_once_where_boxes_share_a_nic():
     machine = topology("dgx1*2")
     network = machine.network()
     task = collective("scan", 16)
-    found = list(chain_scans(network, task))
+    found = list(chain_scans(network, task, (0,) * network.ranks))
     between = [
         send for step in found[0].steps for send in step.sends if machine.nodes[send.src] < machine.nodes[send.dst]
     ]
@@ -184,7 +242,7 @@ def test_no_chain_where_no_relays_lead_to_the_next_rank():
         (Topology("one way", 5, one_way).network(), "scan"),
         (topology("ring:8").network(), "allgather"),
     ]:
-        assert not list(chain_scans(network, collective(task, network.ranks)))
+        assert not list(chain_scans(network, collective(task, network.ranks), (0,) * network.ranks))
 
 
 @pytest.mark.parametrize("rule", ["nearest", "sklansky"])
@@ -206,7 +264,7 @@ def test_rounds_are_predicted(name):
     """The choice of chunks and groups rests on the greatest load of a step."""
     network = topology(name).network()
     task = collective("scan", network.ranks)
-    lanes = _routed(network, [[[Send(0, r, r + 1, "reduce")] for r in range(network.ranks - 1)]])
+    lanes = [chain(LaneRouter(network, (0,) * network.ranks))]
     group = _Group(network, lanes)
     for option in list(group.options())[:12]:
         made = group.pipelined(task, option.size, option.groups)

@@ -239,9 +239,10 @@ def _scans(machine: Topology, network: Network, task: Collective, goal: Fraction
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.frontiers.pipelined_scans import box_scans, chain_scans, planned_scans
 
+    known: list[Fraction] = []
     ways = {
-        "prefixes over boxes": box_scans(network, task, machine.nodes, goal),
-        "prefixes along a chain": chain_scans(network, task, goal),
+        "prefixes over boxes": box_scans(network, task, machine.nodes, goal, known),
+        "prefixes along a chain": chain_scans(network, task, machine.nodes, goal, known),
     }
     counts: tuple[int | None, ...] = (2, None)  # of each way those that come early, and then the others
     if network.ranks <= SETTINGS.few_ranks:
@@ -250,10 +251,11 @@ def _scans(machine: Topology, network: Network, task: Collective, goal: Fraction
     for count in counts:
         for method, schedules in ways.items():
             for schedule in islice(schedules, count):
+                known.append(schedule.rounds_per_chunk)
                 yield method, schedule
     if chunk_assembly.applies(network, task):
         for rule, plan in chunk_assembly.quick_plans(network, task):
-            for schedule in planned_scans(network, task, plan, goal):
+            for schedule in planned_scans(network, task, plan, goal, known):
                 yield f"pipelined plan, {rule}", schedule
 
 

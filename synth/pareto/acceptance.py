@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from synth.checker.certificates import cuts
+from synth.checker.schedule import column_replay
 from synth.checker.schedule import replay as verify
 from synth.errors import VerificationError
 from synth.model.frontier import Point
@@ -13,7 +14,8 @@ def checked_point(point: Point, schedule: dict | None = None) -> Point:
 
     `schedule`: the schedule's document, where the caller has it.
     """
-    replay = verify.schedule(schedule or point.schedule)
+    many = point.schedule.sends >= column_replay.MANY_SENDS
+    replay = (column_replay.by_columns(point.schedule) if many else None) or verify.schedule(schedule or point.schedule)
     network, collective = point.schedule.network, point.schedule.collective
     chunks = point.chunks if point.bound.scope == "this-chunks" else None
     value = cuts.check(point.bound.certificate, network, collective.document, steps=point.steps, chunks=chunks)

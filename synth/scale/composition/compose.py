@@ -164,8 +164,8 @@ class Composition:
             if not self._separate:
                 self.units = pricer.units
         self._begun = False  # whether a number of steps was tried
-        self._used: list[Template] = []  # templates for `_used_from` steps and more
-        self._used_from: float = inf
+        # By the numbers of steps with large programs, the templates that carry data in them.
+        self._carriers: dict[int, list[Template]] = {}
         self._trees: dict[int, list[Template]] = {}  # of each number of steps that was tried
         self._loads: dict[int, tuple[Template, np.ndarray]] = {}
         # Chunks of the collective's unit for each chunk of the templates' units.
@@ -276,14 +276,21 @@ class Composition:
     def _plain(self, steps: int) -> Solution | None:
         """Return the solution of the templates alone, without those that carry no data.
 
-        Where all of them make a large program, these are left out of those for more steps, too.
+        Where all of them make a large program, these are left out of those for more steps, too. Templates that are too
+        long to carry any here take part in those, if the programs are not too large then.
         """
-        plain = self._solved(steps, self.templates if steps < self._used_from else self._used, self.units)
+        earlier = sorted((tried for tried in self._carriers if tried <= steps), reverse=True)
+        lists = [] if earlier else [self.templates]
+        for tried in earlier:
+            longer = [template for template in self.templates if template.steps() > tried]
+            lists += [[*self._carriers[tried], *longer], self._carriers[tried]]
+        solutions = (self._solved(steps, listed, self.units) for listed in lists)
+        plain = next((solution for solution in solutions if solution is not None), None)
         if plain is None:
             return None
         used = _restricted(*plain)
         if plain[0].size(steps) > SETTINGS.many_columns:
-            self._used, self._used_from = list(used[0].templates), min(steps, self._used_from)
+            self._carriers[steps] = list(used[0].templates)
         return used
 
     def _generated(self, search: CheapTrees, listed: Sequence[Template]) -> TreeColumns | None:
