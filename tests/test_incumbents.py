@@ -16,6 +16,7 @@ from synth.frontiers.balanced_paths import balanced_schedules
 from synth.frontiers.direct_sends import direct_schedule
 from synth.model import scale_collectives
 from synth.model.collective import collective
+from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule
 from synth.model.topology import Link, Topology
 from synth.pareto import close_step_count
@@ -147,6 +148,43 @@ def test_ctrl_c_keeps_the_rows_so_far():
     assert rows[0].construction == "direct sends" and rows[1].construction.startswith("boxes: ")
     assert [point.construction for point in kept.points] == ["direct sends"]
     api.verify(kept)
+
+
+def test_each_number_of_steps_of_interrupted_rows_is_open_at_the_row_that_it_has():
+    """With one interval from the first row's steps to the last row's rounds no frontier of two rows could be verified."""
+    rows = []
+
+    def listen(event):
+        rows.extend([event.point] if event.kind == "point" else [])
+        if len(rows) == 4:
+            raise KeyboardInterrupt
+
+    machine = topology("dgx-a100*2")
+    with pytest.raises(SweepInterrupted) as stop:
+        engine_choice.synthesize(engine_choice.Query(machine, collective("scatter", 16), Options()), listen)
+    kept = stop.value.frontier
+    assert len(kept.points) > 1
+    uppers = {interval.steps: interval.upper for interval in kept.open}
+    for point in kept.points:
+        assert point.status == "optimal" or uppers[point.steps] == point.rounds_per_chunk
+    api.verify(kept)
+
+
+def test_ctrl_c_in_exact_synthesis_keeps_the_rows_before_it(monkeypatch):
+    machine = topology("dgx-a100*2")
+    network, task = machine.network(), collective("scatter", 16)
+
+    def stopped(*given):
+        raise SweepInterrupted(Frontier(network, task, ()), None)
+
+    monkeypatch.setattr(engine_choice, "synthesize_exact", stopped)
+    rows = []
+    with pytest.raises(SweepInterrupted) as stop:
+        engine_choice.synthesize(
+            engine_choice.Query(machine, task, Options()), lambda event: rows.append(event.kind == "point")
+        )
+    assert sum(rows) >= len(stop.value.frontier.points) > 1
+    api.verify(stop.value.frontier)
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,9 @@ class Fastest(NamedTuple):
 
 
 def fastest(
-    frontier: ParetoFrontier, size: int, number: int | None, protocol: str | None, overheads: bool
-) -> Fastest | None:
+    frontier: ParetoFrontier, size: int, number: int | None, protocol: str | None, overheads: bool,
+    per_send: MessageCost = NO_COST,
+) -> Fastest | None:  # fmt: skip
     """Return the point and the protocol whose program takes the least predicted time at `size` bytes.
 
     `number`, `protocol`: those that are asked for. Where a point is too large for a run, the fastest of synchronous
@@ -104,7 +105,7 @@ def fastest(
     for one in range(1, len(frontier.points) + 1) if number is None else (number,):
         points[_name(frontier.points[one - 1])] = one
     only = [frontier.points[one - 1] for one in points.values()]
-    rows = point_times_at(frontier, size, overheads=overheads, points=only)
+    rows = point_times_at(frontier, size, per_send, overheads=overheads, points=only)
     if len({row.label for row in rows}) < len(points):  # some are too large for a run, and may be faster
         chosen = _name(frontier.best(size))
         rows = [row for row in rows if row.label == chosen]

@@ -34,7 +34,7 @@ from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.number_text import size_text
 from synth.model.schedule import Schedule
 from synth.model.topology import MULTICAST_NOTE, Topology
-from synth.model.tuning_plan import OURS, Plan
+from synth.model.tuning_plan import OURS, Algorithm, Plan
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import selected
 from synth.program.plan_limits import ALIGNMENT, BLOCK_CHANNELS, holds_all_pairs
@@ -351,21 +351,31 @@ def _answer(
     from synth.catalog.tuner import tune
 
     offers = _offers(inputs, request, f"{inputs.name}-" if several else "", facts, search)
+    if offers.times:  # what others are compared with is run first, since a time limit may leave no time for all
+        library = [one for one in offers.candidates if one.algorithm.backend != OURS and one.predicted]
+        for one, size in product(library, request.sizes):
+            one.predicted(size)
     ranks = inputs.ranks or offers.measured[0].ranks
     question = tune.Question(inputs.name, ranks, request.sizes, request.element, request.tolerance, inputs.root)
     answer = tune.choose_algorithms(question, offers.candidates, offers.model, lambda: search.left == 0)
     notes = (*inputs.notes, *offers.notes, *answer.notes)
     if offers.times:
-        notes += _not_run(offers.candidates, offers.times)
+        notes += _not_run_notes(offers.candidates, offers.times, answer.algorithms)
     return answer._replace(notes=notes), offers.model, offers.measured
 
 
-def _not_run(candidates: Sequence[TunerCandidate], times: PredictedTimes) -> tuple[str, ...]:
-    """Return notes on the candidates whose programs were not run, other libraries' first, and what their times are."""
+def _not_run_notes(
+    candidates: Sequence[TunerCandidate], times: PredictedTimes, chosen: Sequence[Algorithm]
+) -> tuple[str, ...]:
+    """Return notes on the candidates whose programs were not run, and what their times are.
+
+    Those that are `chosen` come first, then other libraries'.
+    """
     from synth.catalog.tuner.predicted_times import Prediction
 
     least, synchronous = [], []
-    for one in sorted(candidates, key=lambda one: one.algorithm.backend == OURS):
+    used = {one.label for one in chosen}
+    for one in sorted(candidates, key=lambda one: (one.algorithm.label not in used, one.algorithm.backend == OURS)):
         if isinstance(one.predicted, Prediction) and times.not_run(one.predicted.variant):
             (least if times.is_least(one.predicted.variant) else synchronous).append(one.algorithm.label)
     notes = []

@@ -127,6 +127,12 @@ def synthesize(query: Query, on_event: Listener | None = None) -> Frontier:
         except InfeasibleError as error:
             log.close(finished=True)
             raise with_machine_names(error, machine) from None
+        except SweepInterrupted as stop:
+            if incumbents is None or not isinstance(stop.frontier, Frontier):
+                raise
+            from synth.frontiers.merge_scale_points import with_incumbents
+
+            raise SweepInterrupted(with_incumbents(stop.frontier, incumbents), stop.log) from None
     try:
         if search is not None and query.engine != "exact" and frontier.open:
             from synth.frontiers.merge_scale_points import merge_scale_points
@@ -179,7 +185,7 @@ def deadline_after_sweep(deadline: Deadline, options: Options) -> Deadline:
 def first_rows(query: Query, search: ScaleSearch | None, deadline: Deadline, listener: Listener) -> Incumbents:
     """Return the incumbents of a query, and announce them.
 
-    With engine "auto" and many ranks all stages of `search` are run first.
+    All stages of `search` are run first where `_scale_first` says so.
     Raises InfeasibleError where no schedule exists, and SweepInterrupted with the incumbents on Ctrl-C.
     """
     network, task = query.network, query.collective
@@ -198,7 +204,7 @@ def first_rows(query: Query, search: ScaleSearch | None, deadline: Deadline, lis
 
 
 def _incumbents(query: Query, search: ScaleSearch | None) -> Iterator[Incumbents]:
-    """Yield the incumbents of a query as they are replayed; with engine "auto" and many ranks, from all of `search`."""
+    """Yield the incumbents of a query as they are replayed; those of all of `search` where `_scale_first` says so."""
     network, task = query.network, query.collective
     latest: Incumbents | None = None
     for latest in find_incumbents(network, task, search, query.options.deterministic, query.machine):
@@ -211,8 +217,10 @@ def _incumbents(query: Query, search: ScaleSearch | None) -> Iterator[Incumbents
 
 
 def _scale_first(query: Query) -> bool:
-    """Return True where all stages of the scale methods come before exact synthesis: on many ranks, and in the time
-    that is limited on several boxes, where exact synthesis seldom ends after few steps.
+    """Return True where all stages of the scale methods come before exact synthesis.
+
+    They do on many ranks, and under a time limit on several boxes of more than `few_ranks` ranks, where exact synthesis
+    seldom gets beyond a few steps.
     """
     ranks = query.network.ranks
     several = has_boxes(query.machine) and query.options.time_limit is not None

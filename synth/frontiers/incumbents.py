@@ -27,6 +27,7 @@ from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
+from synth.pareto.combining import unvisited_steps
 from synth.pareto.events import Event, Listener
 from synth.solvers.processes.deadline import current_deadline, time_limited
 
@@ -66,14 +67,21 @@ class Incumbents:
         return tuple(points)
 
     def frontier(self, machine: Topology, network: Network, task: Collective) -> Frontier:
-        """Return the frontier of these points, with an interval left open where they do not meet the bound."""
-        points, least = self.points(), steps(network, task)
-        best = points[-1].rounds_per_chunk if points else None
-        first = points[0].steps if points else int(least.value)
-        interval = Open(first, self.bound.value, best, "interrupted", self.bound.certificate)
+        """Return the frontier of these points, with an interval left open at each S where they do not meet the bound.
+
+        S goes up to the most steps of a point.
+        """
+        least = steps(network, task)
+        first = int(least.value)
+        points, open_intervals = [], []
+        for item in unvisited_steps.items(self.points(), first - 1, first, None, self.bound, "interrupted"):
+            if isinstance(item, Open):
+                open_intervals.append(item)
+            else:
+                points.append(item)
         return Frontier(
-            network, task, points, () if best == self.bound.value else (interval,),
-            bounds=((0, least), (None, self.bound)), notes=machine.notes, labels=machine.labels,
+            network, task, tuple(points), tuple(open_intervals), bounds=((0, least), (None, self.bound)),
+            notes=machine.notes, labels=machine.labels,
         )  # fmt: skip
 
 

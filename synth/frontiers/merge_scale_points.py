@@ -51,7 +51,7 @@ def merge_scale_points(
     known = [(point.steps, point.rounds_per_chunk) for point in points]
 
     def add(construction: str, schedule: Schedule) -> None:
-        point = _point(schedule, construction, found, floor)
+        point = _point(schedule, LABEL + construction, found, floor)
         if point.same_bits or not options.same_bits:
             points.append(point)
             known.append((point.steps, point.rounds_per_chunk))
@@ -70,6 +70,19 @@ def merge_scale_points(
     if interrupted:
         raise SweepInterrupted(merged, None)
     return merged
+
+
+def with_incumbents(found: Frontier, incumbents: Incumbents) -> Frontier:
+    """Return `found`, of exact synthesis that was interrupted, with the incumbents that improve on it.
+
+    Exact synthesis enters an incumbent when it comes to its number of steps.
+    """
+    floor = next((bound for steps, bound in found.bounds if steps is None), None)
+    if floor is None:
+        floor = incumbents.bound
+        found = replace(found, bounds=(*found.bounds, (None, floor)))
+    points = [_point(schedule, method, found, floor) for method, schedule in incumbents.schedules]
+    return _merged(found, [*found.points, *points])
 
 
 def _noted(frontier: Frontier, writer: PointWriter) -> Frontier:
@@ -91,11 +104,11 @@ def _noted(frontier: Frontier, writer: PointWriter) -> Frontier:
     return frontier if remaining == frontier.notes else replace(frontier, notes=remaining)
 
 
-def _point(schedule: Schedule, engine: str, found: Frontier, floor: LowerBound) -> Point:
+def _point(schedule: Schedule, construction: str, found: Frontier, floor: LowerBound) -> Point:
     """Return the point of a replayed schedule with its bound."""
     bound = _bound(len(schedule.steps), found, floor)
     status = "optimal" if bound.value == schedule.rounds_per_chunk else "best-known"
-    return Point.of(schedule, bound, status, LABEL + engine, same_bits(schedule))
+    return Point.of(schedule, bound, status, construction, same_bits(schedule))
 
 
 def _bound(steps: int, found: Frontier, floor: LowerBound) -> LowerBound:

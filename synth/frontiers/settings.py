@@ -18,13 +18,13 @@ class FrontierSettings:
         incumbent_share: Share of a time limit for incumbents. They reach to both ends of the frontier; the
             sweep after them improves on the end of few steps.
         quick_ranks: Up to this many ranks exact synthesis often closes the frontier within the seconds that the
-            slower scale methods take. Above, all scale methods come first, and under a time limit on several boxes
+            slower scale methods take. Above, all scale methods come first; with a time limit, also on several boxes
             of more than `few_ranks` ranks.
         last_share: Least share of a time limit for the work after the sweep, even where that used up the time.
         last_seconds: Least wall seconds for that work.
         entry_share: Greatest share of a time limit for entering incumbents that the sweep has not come to.
-        search_share: Share of the remaining time that a stage of the scale search, or all remaining ones, may take
-            before, and after, exact synthesis; the rest is for writing out their points.
+        search_share: Share of the remaining time for one quick stage of the scale search, for all its stages before
+            exact synthesis, and for all after it; the rest is for writing out their points.
         few_ranks: Up to this many ranks in one box solvers answer sooner than the greedy methods are loaded.
         max_sends: Most sends of a first row, which is written out and replayed within a second.
         goal_sends: The same of the first composed schedule within twice the bound.

@@ -128,7 +128,7 @@ class ScaleSearch:
                 self.state.advance()
 
     def advance_quickly(self) -> bool:
-        """Compute the bound, or then run the next stage if it takes little time; return False where it would take much.
+        """Compute the bound; from the second call on, run the next stage if it is quick, and return False if it is not.
 
         It is False at the ambient deadline, too. Raises InfeasibleError where a rank cannot be reached.
         """

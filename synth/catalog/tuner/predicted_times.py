@@ -118,7 +118,7 @@ class PredictedTimes:
         """Add a variant. Returns its time as a function of the size, to be called when all variants are added.
 
         `compared`: other schedules are compared with this one, so it is run at the judged sizes however slow it is. If
-        it cannot be, its time is the least that its program can take, which is for one instance.
+        it cannot be, its time is the least that its program can take (of several instances the nominal time).
         """
         self._variants.append(variant)
         if compared:
@@ -163,7 +163,7 @@ class PredictedTimes:
         return _key(variant) in self._not_run
 
     def is_least(self, variant: Variant) -> bool:
-        """Return True if a time of the variant was asked for that is the least that its program can take."""
+        """Return True if the times of the variant are lower bounds, since its program was not run."""
         return self.not_run(variant) and id(variant.schedule) in self._compared and variant.instances == 1
 
     def _judges(self, variant: Variant, size: int) -> bool:
