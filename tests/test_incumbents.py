@@ -151,7 +151,7 @@ def test_ctrl_c_keeps_the_rows_so_far():
 
 
 def test_each_number_of_steps_of_interrupted_rows_is_open_at_the_row_that_it_has():
-    """With one interval from the first row's steps to the last row's rounds no frontier of two rows could be verified."""
+    """One interval at the first row with the rounds of the last would be refused by `verify`."""
     rows = []
 
     def listen(event):
