@@ -425,5 +425,5 @@ def test_no_priced_cut_has_less_than_the_least_capacity(name):
         least = single_cut._LeastCapacity(network)
         for _ in range(60):
             ranks = frozenset(draws.sample(range(network.ranks), draws.randint(1, network.ranks - 1)))
-            capacity = single_cut._capacity(single_cut._prices_into(network, ranks))
+            capacity = single_cut.capacity(single_cut._prices_into(network, ranks))
             assert 0 < least.into(ranks) <= capacity * (1 + Fraction(single_cut.TOLERANCE) * 2)
