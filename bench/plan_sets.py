@@ -121,11 +121,13 @@ def table(results: dict) -> str:
         f"# Sets of MSCCL++ plans\n\n`synth plans --sizes {SIZES} --time-limit ...` for "
         f"{len(ran)} of {len(cells())} cells: plans, sizes served, predicted gain over NCCL's ring and tree where a "
         "plan runs, CPU seconds. The other sizes are left to the library with both times printed. *: NCCL's ring is "
-        "too long to run, so its time is the least that its messages can take. "
+        "too long to run, so its time is the least that its messages can take. Schedules "
+        "that are too long or too late to run have the time of synchronous steps; runs took up to 1.4 times as long. "
         f"{len(bad)} cells were stopped, crashed or are slower than the library"
         f"{': ' if bad else ''}{', '.join(bad)}.\n\n"
         + measure.markdown(head, lines) + "\n" + measure.setting(results["where"]) + "\n\nCells: "
-        + ", ".join(f"{count} of {commit} in {limit:g} s" for (commit, limit), count in kinds.items()) + ".\n"
+        + ", ".join(f"{count} of {commit} in {limit:g} s" for (commit, limit), count in kinds.items())
+        + f". {results.get('remark', '')}".rstrip() + "\n"
     )  # fmt: skip
 
 
