@@ -352,9 +352,9 @@ def _answer(
 
     offers = _offers(inputs, request, f"{inputs.name}-" if several else "", facts, search)
     if offers.times:  # what others are compared with is run first, since a time limit may leave no time for all
-        library = [one for one in offers.candidates if one.algorithm.backend != OURS and one.predicted]
-        for one, size in product(library, request.sizes):
-            one.predicted(size)
+        library = [one.predicted for one in offers.candidates if one.algorithm.backend != OURS and one.predicted]
+        for seconds, size in product(library, request.sizes):
+            seconds(size)
     ranks = inputs.ranks or offers.measured[0].ranks
     question = tune.Question(inputs.name, ranks, request.sizes, request.element, request.tolerance, inputs.root)
     answer = tune.choose_algorithms(question, offers.candidates, offers.model, lambda: search.left == 0)
