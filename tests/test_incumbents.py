@@ -132,19 +132,24 @@ def test_quick_stages_leave_time_to_write_out_their_points(monkeypatch):
     assert points[0] == 0 and latest.schedules and max(shares) < 6_000
 
 
-def test_ctrl_c_keeps_the_rows_so_far():
-    """Each row stands as soon as it is announced, also where the next one is interrupted."""
+def interrupted_at_row(count):
+    """Return the rows that were announced, and the frontier that Ctrl-C at the last of them leaves."""
     rows = []
 
     def listen(event):
         rows.extend([event.point] if event.kind == "point" else [])
-        if len(rows) == 2:
+        if len(rows) == count:
             raise KeyboardInterrupt
 
     machine = topology("dgx-a100*2")
     with pytest.raises(SweepInterrupted) as stop:
         engine_choice.synthesize(engine_choice.Query(machine, collective("scatter", 16), Options()), listen)
-    kept = stop.value.frontier
+    return rows, stop.value.frontier
+
+
+def test_ctrl_c_keeps_the_rows_so_far():
+    """Each row stands as soon as it is announced, also where the next one is interrupted."""
+    rows, kept = interrupted_at_row(2)
     assert rows[0].construction == "direct sends" and rows[1].construction.startswith("boxes: ")
     assert [point.construction for point in kept.points] == ["direct sends"]
     api.verify(kept)
@@ -152,17 +157,7 @@ def test_ctrl_c_keeps_the_rows_so_far():
 
 def test_each_number_of_steps_of_interrupted_rows_is_open_at_the_row_that_it_has():
     """One interval at the first row with the rounds of the last would be refused by `verify`."""
-    rows = []
-
-    def listen(event):
-        rows.extend([event.point] if event.kind == "point" else [])
-        if len(rows) == 4:
-            raise KeyboardInterrupt
-
-    machine = topology("dgx-a100*2")
-    with pytest.raises(SweepInterrupted) as stop:
-        engine_choice.synthesize(engine_choice.Query(machine, collective("scatter", 16), Options()), listen)
-    kept = stop.value.frontier
+    _, kept = interrupted_at_row(4)
     assert len(kept.points) > 1
     uppers = {interval.steps: interval.upper for interval in kept.open}
     for point in kept.points:

@@ -94,12 +94,12 @@ class Fastest(NamedTuple):
 
 def fastest(
     frontier: ParetoFrontier, size: int, number: int | None, protocol: str | None, overheads: bool,
-    per_send: MessageCost = NO_COST,
+    per_send: MessageCost,
 ) -> Fastest | None:  # fmt: skip
     """Return the point and the protocol whose program takes the least predicted time at `size` bytes.
 
-    `number`, `protocol`: those that are asked for. Where a point is too large for a run, the fastest of synchronous
-    steps is taken; None where it is that one.
+    `number`, `protocol`: those that are asked for. `per_send`: the cost of a message at either end. Where a point is
+    too large for a run, the fastest of synchronous steps is taken; None where it is that one.
     """
     points: dict[str, int] = {}
     for one in range(1, len(frontier.points) + 1) if number is None else (number,):

@@ -17,7 +17,6 @@ from synth.model.frontier import ParetoFrontier, Point, StepCount
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.program.lowering_options import LoweringOptions
-from synth.program.message_cost import NO_COST, MessageCost
 from synth.runtime.run_request import RunRequest
 
 DEFAULT_SIZE = 1 << 20  # bytes of a call that names no size
@@ -182,8 +181,7 @@ def _fastest(found: ParetoFrontier, request: RunRequest) -> Fastest | None:
     number = None if request.point is None else found.number_of(request.point)
     size = DEFAULT_SIZE if request.size is None else request.size
     protocol = None if request.protocol is None else LoweringOptions(protocol=request.protocol).protocol
-    per_send = MessageCost.of(request.executor_options.get("per_send", NO_COST))
-    return fastest(found, size, number, protocol, request.overheads, per_send) if size else None
+    return fastest(found, size, number, protocol, request.overheads, request.per_send) if size else None
 
 
 def _has_switch_sends(found: Program | Schedule | ParetoFrontier, request: RunRequest) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TuningInputSettings:
-    """Efforts for the frontiers and schedules of a tuning plan.
+    """Limits and shares of time of the search for the frontiers and schedules of a tuning plan.
 
     Attributes:
         most_chunks: Maximum number of chunks of a unit in schedules whose chunks divide every size.

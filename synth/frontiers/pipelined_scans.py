@@ -1,4 +1,4 @@
-"""Pipelined scans: along a chain of all ranks, over boxes, and by the plans of single chunks.
+"""Pipelined scans: chunk after chunk along a chain of all ranks, or over boxes.
 
 Along the chain each rank sends its prefix to the next rank, over further ranks where no route joins them.
 

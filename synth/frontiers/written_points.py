@@ -52,9 +52,11 @@ class PointWriter:
             least = min((rate for steps, rate in known if steps <= point.steps), default=None)
             if least is not None and point.rounds_per_chunk >= least * (1 - worth):
                 continue
+            sends = least_sends(point, self.task)
+            exempt = one_at_least and (not known or (not yielded and sends <= SETTINGS.max_sends))
             if not self._short(point):
                 self.too_long.append(point)
-            elif not (one_at_least and self._is_exempt(point, known, yielded)) and not self._fits(point):
+            elif not exempt and not self.in_time(sends):
                 self.too_late.append(point)
             else:
                 schedule = self._timed(point)
@@ -63,13 +65,6 @@ class PointWriter:
                 else:
                     yielded = True
                     yield point, schedule
-
-    def _is_exempt(self, point: Point, known: Sequence[Rate], yielded: bool) -> bool:
-        """Return True where the deadline does not count: nothing is known, or a first point takes a second at most."""
-        return not known or (not yielded and least_sends(point, self.task) <= SETTINGS.max_sends)
-
-    def _fits(self, point: Point) -> bool:
-        return self.in_time(least_sends(point, self.task))
 
     def in_time(self, sends: int) -> bool:
         """Return True if so many sends are expected to be written out and replayed before the deadline."""

@@ -13,7 +13,7 @@ def canonical(doc: object) -> bytes:
 
 
 def object_digest(fields: Mapping[str, bytes]) -> str:
-    """Return the SHA-256 of the canonical JSON of an object, of which `fields` has each value in canonical JSON."""
+    """Return the SHA-256 of the canonical JSON of an object. `fields`: the canonical JSON of each value, by its key."""
     sha256, before = hashlib.sha256(), b"{"
     for key in sorted(fields):
         sha256.update(before + canonical(key) + b":")

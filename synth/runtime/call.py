@@ -14,7 +14,6 @@ from synth.model.registry import find
 from synth.model.topology import Network
 from synth.program import overheads
 from synth.program.buffer_layout import Layout
-from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.program import Program
 from synth.runtime import EXECUTORS, reference_data
 from synth.runtime.dtypes import DTYPES, Dtype, dtype, operator
@@ -83,8 +82,7 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
     execution = execution.after(costs.launch(protocol))
     size = parts.unit * kind.size * program.loop_chunks // program.chunks
     bound = _bound(call, collective, size, protocol) if execution.picoseconds is not None else None
-    per_send = MessageCost.of(request.executor_options.get("per_send", NO_COST))
-    model = overheads.label(costs, protocol, per_send=per_send)
+    model = overheads.label(costs, protocol, per_send=request.per_send)
     timed = call.network is not None and bool(call.network.multicast)
     if call.switch_sends or program.through_switches:
         model = f"{model}; {SWITCH_PORTS if timed and program.through_switches else SWITCH_SENDS}"

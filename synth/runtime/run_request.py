@@ -11,6 +11,7 @@ from synth.model.collective import Collective
 from synth.model.frontier import StepCount
 from synth.model.topology import Topology
 from synth.program.lowering_options import LoweringOptions
+from synth.program.message_cost import NO_COST, MessageCost
 
 
 @dataclass(frozen=True)
@@ -68,3 +69,8 @@ class RunRequest:
         """The executor's options that are given."""
         options = {"runtime": self.runtime, "protocol": self.protocol, **self.options}
         return {name: value for name, value in options.items() if value is not None}
+
+    @property
+    def per_send(self) -> MessageCost:
+        """The cost of a message at either end; none where it is not given. Raises UsageError."""
+        return MessageCost.of(self.executor_options.get("per_send", NO_COST))

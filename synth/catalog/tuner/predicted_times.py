@@ -106,8 +106,9 @@ class PredictedTimes:
         self.model: TimeModel = nominal(network, per_send, overheads)
         self._variants: list[Variant] = []
         self._compared: set[int] = set()  # ids of schedules
-        # One program for a schedule's own candidate and for the library's algorithm of the same sends.
+        # One program, and one least time, for a schedule's own candidate and the library's algorithm of the same sends.
         self._programs: dict[Key, Callable[[], ProgramTimes | None]] = {}
+        self._least_times: dict[Key, Callable[[], LeastTime]] = {}
         self._not_run: set[Key] = set()
         self._rough: list[Predict] = []
         self.slower = cache(lambda protocol: overheads.links(network, protocol))
@@ -123,8 +124,9 @@ class PredictedTimes:
         self._variants.append(variant)
         if compared:
             self._compared.add(id(variant.schedule))
-        program_times = self._programs.setdefault(_key(variant), cache(lambda: self._program_times(variant)))
-        least_time = cache(lambda: LeastTime(variant.schedule, self.slower(variant.protocol)))
+        key, links = _key(variant), self.slower(variant.protocol)
+        program_times = self._programs.setdefault(key, cache(lambda: self._program_times(variant)))
+        least_time = self._least_times.setdefault(key, cache(lambda: LeastTime(variant.schedule, links)))
 
         @cache
         def rough(size: int) -> float | None:

@@ -352,8 +352,10 @@ class PricedCuts:
             self.orbits[what].join(image)
 
     def _images(self, generator: list, place: str) -> dict[str, list[int]]:
-        """Return the permutations of units, ranks, links and limits of a generator, checked to be a symmetry of links,
-        limits and the collective."""
+        """Return how a generator permutes units, ranks, links and limits.
+
+        Raises VerificationError where that is no symmetry of the links, the limits and the collective.
+        """
         p = self.problem
         p.spend(
             p.ranks

@@ -18,7 +18,6 @@ from synth.errors import UsageError
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
-from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import label, selected
 from synth.program.program import Program
 from synth.runtime.call import Call, run
@@ -204,8 +203,7 @@ def emulate(
     rows = tuple(_sized(network, entries, size, request) for size in rounded)
     paced = tuple(_paced(network, entries, at, request, stretch) for at in rows for stretch in stretches)
     controls = _controls(network, entries, rows, request)
-    per_send = MessageCost.of(request.options.get("per_send", NO_COST))
-    model = label(selected(request.overheads), entries[0].program.protocol, per_send=per_send)
+    model = label(selected(request.overheads), entries[0].program.protocol, per_send=request.per_send)
     return EmulationResult(name, network, tuple(entries), rows, controls, paced, model=model)
 
 
