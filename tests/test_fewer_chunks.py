@@ -10,7 +10,7 @@ import pytest
 from synth import api
 from synth.api.tuning_inputs import SearchOptions, dividing
 from synth.checker.schedule import replay
-from synth.encodings.fewer_chunks import with_fewer_chunks
+from synth.encodings.fewer_chunks import FewerChunks
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule, Step
 from synth.model.topology import Topology
@@ -38,7 +38,7 @@ def repeated(schedule: Schedule, times: int) -> Schedule:
 def test_the_chunks_of_a_repeated_schedule_are_taken_evenly(name: str, machine: str, collective: str) -> None:
     """Chunks that stand for the same one load the same links: one of each is the schedule that was repeated."""
     schedule = api.baseline(name, machine, collective)
-    found = with_fewer_chunks(repeated(schedule, 3), schedule.chunks)
+    found = FewerChunks(repeated(schedule, 3)).of(schedule.chunks)
     replay.schedule(found)
     assert (found.chunks, found.step_count, found.sends) == (schedule.chunks, schedule.step_count, schedule.sends)
     assert found.rounds <= schedule.rounds

@@ -21,6 +21,7 @@ from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL
 from synth.program.runtimes import RUNTIMES
 from synth.runtime.reference.executor import Reference
+from synth.scale.clock_bound import clock_bound
 from synth.view import algorithm_times
 
 KB = 1 << 10
@@ -87,7 +88,7 @@ def test_times_are_also_asked_for_before_and_after_a_chunk_needs_one_more_slice(
 
 def test_programs_that_are_far_behind_or_too_long_are_not_run():
     ring, direct = (api.baseline(name, "full:8", "allgather") for name in ("ring", "direct"))
-    late = PredictedTimes(ring.network, late=lambda: True)
+    late = PredictedTimes(ring.network, late=lambda: True, judged=[64])
     kept = late.add(Variant(direct, shape(direct), "LL"))
     none = late.add(Variant(direct, shape(direct), "LL", 2))
     far = late.add(Variant(ring, shape(ring), "Simple"))
@@ -132,7 +133,7 @@ def test_notes_name_what_was_not_run_and_say_what_its_times_are(monkeypatch):
         (least, ["nccl-ring", "nccl-ring-LL", "ring", "ring-LL"]),
         (synchronous, ["S1-R1-C1", "S1-R1-C1-LL", "bruck-LL", "halving-doubling-LL"]),
     ):
-        named = note.partition("(too long or too late to run): ")[2].removesuffix(" more").split(", ")
+        named = note.partition(f"({tuning.TOO_LONG}): ")[2].removesuffix(" more").split(", ")
         assert sorted(named) == labels
         assert [label in used for label in named] == sorted((label in used for label in named), reverse=True)
     assert "ring" not in synchronous
@@ -182,6 +183,44 @@ def test_times_between_judged_sizes_stay_rough_when_the_time_is_over():
     over = True
     assert predict(1 << 21)
     assert not times.not_run(ran) and not times.not_run(other)
+
+
+def test_no_run_begins_when_the_time_is_over():
+    """A time that some runs are known for is nominal where it needs another one, and is said to be so."""
+    over = False
+    direct = api.baseline("direct", "full:4", "allgather")
+    times = PredictedTimes(direct.network, late=lambda: over, judged=[1 << 10, 1 << 26])
+    variant = Variant(direct, shape(direct), "LL")
+    predict = times.add(variant)
+    run = predict(1 << 10)
+    over = True
+    assert predict(1 << 10) == run and times.ran(variant, 1 << 10)
+    assert predict(1 << 26) == times.model.seconds(shape(direct), "LL", 1, 1 << 26) and not times.ran(variant, 1 << 26)
+    assert times.too_late(variant) and not times.too_long(variant)
+
+
+def test_what_may_be_the_fastest_runs_first():
+    size, over = 1 << 20, False
+    names = ("direct", "hierarchical", "bruck", "halving-doubling", "ring")
+    schedules = [api.baseline(name, "dgx-a100*2", "allgather") for name in names]
+    times = PredictedTimes(schedules[0].network, late=lambda: over, judged=[size])
+    found = [times.add(Variant(s, shape(s), protocol)) for s in schedules for protocol in ("Simple", "LL")]
+    times.run_fastest([(one, size) for one in found])
+    over = True
+    best = min(found, key=lambda one: one(size) or 0)
+    assert times.ran(best.variant, size)
+    assert not all(times.ran(one.variant, size) for one in found)
+
+
+def test_a_least_time_is_no_less_than_the_certified_bound(monkeypatch):
+    """The bound counts the way to the busiest link, too."""
+    monkeypatch.setattr(predicted_times, "SETTINGS", PredictedTimeSettings(maximum_sends=4))
+    ring = api.baseline("ring", "dgx-a100*2", "broadcast")
+    size = 1 << 26
+    times = PredictedTimes(ring.network, judged=[size])
+    least = times.add(Variant(ring, shape(ring), "Simple"), compared=True)(size)
+    (row,) = clock_bound(ring.network, ring.collective, [size], NCCL).rows
+    assert least is not None and least >= float(row.microseconds) * 1e-6
 
 
 def test_messages_have_their_cost_in_the_nominal_model_too():

@@ -12,9 +12,11 @@ from synth.api.tuning_inputs import SearchOptions
 from synth.model.frontier import ParetoFrontier, Point
 from synth.model.number_text import number as number_text
 from synth.model.number_text import size_text
+from synth.model.tuning_plan import OURS, Algorithm
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import label as label_of
 from synth.program.overheads import selected
+from synth.runtime.dtypes import dtype
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.predicted_times import PredictedTimes
@@ -65,19 +67,20 @@ def cpu_seconds(seconds: float) -> SearchOptions:
 
 def rows_of(candidates: Sequence[TunerCandidate], times: PredictedTimes, size: int) -> list[AlgorithmTime]:
     """Return the predicted times at `size` bytes of the candidates that are schedules, by rising time."""
-    from synth.catalog.tuner.predicted_times import Variant
+    from synth.catalog.tuner.predicted_times import Prediction
     from synth.view.algorithm_times import AlgorithmTime
 
-    rows = []
+    predictions: list[tuple[Algorithm, Prediction, int]] = []
     for one in candidates:
-        algorithm, schedule, shape = one.algorithm, one.algorithm.schedule, one.shape
-        if one.predicted is None or schedule is None or shape is None:
-            continue
-        divisor = algorithm.divisor * 4
-        predicted = one.predicted(-(-size // divisor) * divisor)
+        if isinstance(one.predicted, Prediction) and one.algorithm.backend == OURS:
+            predictions.append((one.algorithm, one.predicted, one.algorithm.padded(size, dtype("float32").size)))
+    times.run_fastest([(prediction, padded) for _, prediction, padded in predictions])
+    rows = []
+    for algorithm, prediction, padded in predictions:
+        predicted = prediction(padded)
         if predicted is None:
             continue
-        ran = times.ran(Variant(schedule, shape, algorithm.protocol, algorithm.instances), size)
+        ran = times.ran(prediction.variant, padded)
         label = algorithm.label.removesuffix(f"-{algorithm.protocol}")
         model = label_of(times.overheads, algorithm.protocol, ran, times.per_send)
         rows.append(AlgorithmTime(label, algorithm.protocol, algorithm.instances, predicted, not ran, model))

@@ -60,6 +60,8 @@ CHANNELS = 32  # of a communicator of NCCL 2.12 (MAXCHANNELS in src/include/devc
 NOT_COMPLETE = "the frontier is not complete: its open intervals may hold better points"
 SYNCHRONOUS = "predicted by synchronous steps"
 LEAST = "times are lower bounds, from the longest chain of messages and the busiest link"
+TOO_LONG = "too many sends for a run"
+TOO_LATE = "the time limit left no time for all runs"
 REFERENCE_PROTOCOLS = (
     "the reference executor's times of protocols follow from NCCL's constants: a choice between protocols by them is "
     "no evidence for a GPU"
@@ -351,10 +353,8 @@ def _answer(
     from synth.catalog.tuner import tune
 
     offers = _offers(inputs, request, f"{inputs.name}-" if several else "", facts, search)
-    if offers.times:  # what others are compared with is run first, since a time limit may leave no time for all
-        library = [one.predicted for one in offers.candidates if one.algorithm.backend != OURS and one.predicted]
-        for seconds, size in product(library, request.sizes):
-            seconds(size)
+    if offers.times:  # a time limit may leave no time for all
+        _run_what_decides(offers.times, offers.candidates, request)
     ranks = inputs.ranks or offers.measured[0].ranks
     question = tune.Question(inputs.name, ranks, request.sizes, request.element, request.tolerance, inputs.root)
     answer = tune.choose_algorithms(question, offers.candidates, offers.model, lambda: search.left == 0)
@@ -362,6 +362,22 @@ def _answer(
     if offers.times:
         notes += _not_run_notes(offers.candidates, offers.times, answer.algorithms)
     return answer._replace(notes=notes), offers.model, offers.measured
+
+
+def _run_what_decides(times: PredictedTimes, candidates: Sequence[TunerCandidate], request: TuningRequest) -> None:
+    """Run other libraries' algorithms, with which all are compared, and then the fastest schedules of each size."""
+    from synth.catalog.tuner.predicted_times import Prediction
+
+    own: list[tuple[Algorithm, Prediction]] = []
+    for one in candidates:
+        if isinstance(one.predicted, Prediction):
+            if one.algorithm.backend == OURS:
+                own.append((one.algorithm, one.predicted))
+            else:
+                for size in request.sizes:
+                    one.predicted(size)
+    for size in reversed(request.sizes):  # nominal times of large sizes are the furthest off
+        times.run_fastest([(predicted, algorithm.padded(size, request.element)) for algorithm, predicted in own])
 
 
 def _not_run_notes(
@@ -373,16 +389,19 @@ def _not_run_notes(
     """
     from synth.catalog.tuner.predicted_times import Prediction
 
-    least, synchronous = [], []
+    pairs = product((LEAST, SYNCHRONOUS), (TOO_LONG, TOO_LATE))
+    groups: dict[tuple[str, str], list[str]] = {pair: [] for pair in pairs}
     used = {one.label for one in chosen}
     for one in sorted(candidates, key=lambda one: (one.algorithm.label not in used, one.algorithm.backend == OURS)):
         if isinstance(one.predicted, Prediction) and times.not_run(one.predicted.variant):
-            (least if times.is_least(one.predicted.variant) else synchronous).append(one.algorithm.label)
+            what = LEAST if times.is_least(one.predicted.variant) else SYNCHRONOUS
+            why = TOO_LONG if times.too_long(one.predicted.variant) else TOO_LATE
+            groups[what, why].append(one.algorithm.label)
     notes = []
-    for labels, what in ((least, LEAST), (synchronous, SYNCHRONOUS)):
+    for (what, why), labels in groups.items():
         if labels:
             more = f" and {len(labels) - 4} more" if len(labels) > 4 else ""
-            notes.append(f"{what} (too long or too late to run): {', '.join(labels[:4])}{more}")
+            notes.append(f"{what} ({why}): {', '.join(labels[:4])}{more}")
     return tuple(notes)
 
 

@@ -14,7 +14,7 @@ from synth.api import synthesis
 from synth.api.inputs import collective as task_of
 from synth.api.programs import read
 from synth.encodings import spanning_tree_packing
-from synth.encodings.fewer_chunks import with_fewer_chunks
+from synth.encodings.fewer_chunks import FewerChunks
 from synth.errors import TooManySendsError, UsageError
 from synth.model.collective import Collective, canonical_name
 from synth.model.frontier import Frontier, ParetoFrontier, Point
@@ -53,8 +53,8 @@ class TuningInputSettings:
     tries: int = 3
     seconds: float = 3.0
     dividing_seconds: float = 20.0
-    for_times: float = 0.25
-    for_list_schedules: float = 0.5
+    for_times: float = 0.35
+    for_list_schedules: float = 0.3
     for_frontiers: float = 0.6
     flows_add: float = 0.1
     tree_ranks: int = 16
@@ -375,13 +375,14 @@ def fewer_chunks(point: Point, size: int, element: int, best: Fraction | None) -
     units, count = whole.collective.buffer_units, size // element
     if size % element or count % (whole.chunks * units) == 0 or whole.uses_multicast:
         return []
-    made = []
+    made, selection = [], None
     for chunks in range(1, whole.chunks):
         if best is not None and point.rounds_per_chunk > best * (1 - SETTINGS.worth):
             break
         if count % (chunks * units) or (best is not None and len(whole.steps) >= best * chunks):
             continue
-        schedule = with_fewer_chunks(whole, chunks)
+        selection = selection or FewerChunks(whole)
+        schedule = selection.of(chunks)
         if best is None or schedule.rounds_per_chunk <= best * (1 - SETTINGS.worth):
             made.append(schedule)
             best = schedule.rounds_per_chunk

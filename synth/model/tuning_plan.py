@@ -52,6 +52,11 @@ class Algorithm:
         """May a call of `size` bytes, in elements of `element` bytes, take this algorithm without padding?"""
         return size % element == 0 and (size // element) % self.divisor == 0
 
+    def padded(self, size: int, element: int) -> int:
+        """Return the bytes of a call of `size` bytes, in elements of `element` bytes, with its padding."""
+        whole = self.divisor * element
+        return -(-size // whole) * whole
+
     def to_json(self) -> dict:
         """As in a plan document."""
         return {

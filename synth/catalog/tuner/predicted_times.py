@@ -6,30 +6,35 @@ the ports of the switches, for ranks of one box. Where the nominal model, which 
 Few runs give a rough time of the others, more of them the time of those that are within `SETTINGS.near` times the
 least. The steps of a timed schedule say nothing about its time, so it always runs. So does a variant that others are
 compared with, at the judged sizes: a ring over several boxes was seen to take 0.35 times its nominal prediction. Where
-the program of such a variant is too long or too late to run, its time is the least that it can take (`least_time`),
-so that nothing looks faster beside it than it is. Other candidates with the same schedule have the same time.
+the program of such a variant is too long or too late to run, its time is the least that it can take (`least_time`, and
+the certified bound for all programs), so that nothing looks faster beside it than it is. Other candidates with the same
+schedule have the same time. No run begins when the time is over, so what will be chosen runs first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from typing import NamedTuple
 
 from synth.catalog.tuner.cost_model import TimeModel, nominal
 from synth.catalog.tuner.cost_terms import Shape
 from synth.catalog.tuner.least_time import LeastTime
 from synth.errors import SynthError, UsageError, VerificationError
+from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.program.checked_lowering import lower, onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL, Overheads
+from synth.program.plan_limits import PLAN_SENDS
 from synth.program.runtimes import RUNTIMES
 from synth.runtime.reference.program_times import FLOAT32, ProgramTimes
-from synth.runtime.reference.program_times import SETTINGS as RUNS
+from synth.solvers.processes.deadline import TimeUp
 
 
 @dataclass(frozen=True)
@@ -41,13 +46,13 @@ class PredictedTimeSettings:
         near: Multiple of the least rough time at a size from which a time stays rough. Rough times smooth the jumps at
             slices. They were compared with those of more runs in four cases of machine and collective only, where they
             were at most 7% too short.
-        maximum_sends: Sends of a schedule, times instances, up to which its program is run; each run takes about 50 µs
-            a send.
+        maximum_sends: Sends of a schedule, times instances, up to which its program is run: no MSCCL++ plan has more.
+            To lower it takes about 20 µs a send, a run at least 5.
     """
 
     screen: float = 2.5
     near: float = 1.1
-    maximum_sends: int = 12_000
+    maximum_sends: int = PLAN_SENDS
 
 
 SETTINGS = PredictedTimeSettings()
@@ -74,10 +79,14 @@ def _key(variant: Variant) -> Key:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The time of a variant: `seconds` at a size in bytes, and sizes in low+1..high before and after it may jump."""
+    """The time of a variant: `seconds` at a size in bytes, and sizes in low+1..high before and after it may jump.
+
+    `quick` needs no times of other variants: away from judged sizes it is rough.
+    """
 
     variant: Variant
     seconds: Predict
+    quick: Predict
     jumps: Callable[[int, int], list[int]]
 
     def __call__(self, size: int) -> float | None:
@@ -88,9 +97,9 @@ class Prediction:
 class PredictedTimes:
     """Predicted times on `network` of all variants that are added, in seconds by size in bytes.
 
-    `per_send`: the cost of a message at either end. `late`: returns True when the time is over; programs that have not
-    been run by then are not run any more, and times stay rough. `judged`: the sizes at which times are not
-    interpolated. `model` is the nominal model. `slower(protocol)` returns the network with the protocol's costs.
+    `per_send`: the cost of a message at either end. `late`: returns True when the time is over; no run begins then.
+    `judged`: the sizes at which times are not interpolated. `model` is the nominal model. `slower(protocol)` returns
+    the network with the protocol's costs.
     """
 
     def __init__(
@@ -109,9 +118,11 @@ class PredictedTimes:
         # One program, and one least time, for a schedule's own candidate and the library's algorithm of the same sends.
         self._programs: dict[Key, Callable[[], ProgramTimes | None]] = {}
         self._least_times: dict[Key, Callable[[], LeastTime]] = {}
-        self._not_run: set[Key] = set()
+        self._too_long: set[Key] = set()  # to be lowered or run
+        self._too_late: dict[Key, set[int]] = {}  # the judged sizes at which no run began in time
         self._rough: list[Predict] = []
         self.slower = cache(lambda protocol: overheads.links(network, protocol))
+        self._certified = cache(self._certified_least)
         self._least = cache(self._least_nominal)
         self._least_rough = cache(self._least_rough_time)
 
@@ -133,8 +144,12 @@ class PredictedTimes:
             predicted = self._nominal(variant, size)
             if not self._runs_at(variant, size):
                 return predicted
-            if times := program_times():
-                return times.rough_seconds(size)
+            try:
+                if times := program_times():
+                    return times.rough_seconds(size)
+            except TimeUp:
+                if self._judges(variant, size):
+                    self._too_late.setdefault(key, set()).add(size)
             if self.is_least(variant):
                 return self._least_seconds(variant, least_time(), size)
             # instances that share links are what the nominal model knows least about
@@ -146,35 +161,70 @@ class PredictedTimes:
                 time = rough(size)
                 if not runs or time is None or self.late() or time > SETTINGS.near * self._least_rough(size):
                     return time
-            times = program_times()
-            return times.seconds(size) if times else rough(size)
+            with suppress(TimeUp):
+                if times := program_times():
+                    return times.seconds(size)
+            return rough(size)
+
+        def quick(size: int) -> float | None:
+            return seconds(size) if self._judges(variant, size) else rough(size)
 
         def jumps(low: int, high: int) -> list[int]:
-            times = program_times() if self._runs_at(variant, low) or self._runs_at(variant, high) else None
-            return times.jumps(low, high) if times else []
+            with suppress(TimeUp):
+                if (self._runs_at(variant, low) or self._runs_at(variant, high)) and (times := program_times()):
+                    return times.jumps(low, high)
+            return []
 
         self._rough.append(rough)
-        return Prediction(variant, seconds, jumps)
+        return Prediction(variant, seconds, quick, jumps)
+
+    def run_fastest(self, sized: Sequence[tuple[Prediction, int]]) -> None:
+        """Run variants, each at the size beside it, by rising nominal time, until no other can be the fastest by it.
+
+        Of all times, of runs and nominal ones, the least is then that of a run, unless the time ends before that or the
+        program is too long.
+        """
+        waiting = []
+        for place, (one, size) in enumerate(sized):
+            nominal = self._nominal(one.variant, size)
+            if nominal is not None:
+                waiting.append((nominal, place))
+        fastest = inf
+        for nominal, place in sorted(waiting):
+            if nominal >= fastest or self.late():
+                return
+            one, size = sized[place]
+            time = one.quick(size)
+            if time is not None and self.ran(one.variant, size):
+                fastest = min(fastest, time)
 
     def ran(self, variant: Variant, size: int) -> bool:
-        """Return True if the time of the variant at this size, which was asked for, is that of runs of its program."""
-        return not self.not_run(variant) and self._runs_at(variant, size)
+        """Return True if the time of the variant at this judged size, which was asked for, is that of its runs."""
+        key = _key(variant)
+        late = key in self._too_long or size in self._too_late.get(key, ())
+        return not late and self._runs_at(variant, size)
+
+    def too_long(self, variant: Variant) -> bool:
+        """Return True if a time of the variant was asked for whose program was too long to run, or is none."""
+        return _key(variant) in self._too_long
+
+    def too_late(self, variant: Variant) -> bool:
+        """Return True if a time of the variant at a judged size was asked for when it was too late for a run."""
+        return _key(variant) in self._too_late
 
     def not_run(self, variant: Variant) -> bool:
-        """Return True if a time of the variant was asked for whose program was too long or too late to run."""
-        return _key(variant) in self._not_run
+        """Return True if a time of the variant was asked for that no run could tell."""
+        return self.too_long(variant) or self.too_late(variant)
 
     def is_least(self, variant: Variant) -> bool:
         """Return True if the times of the variant are lower bounds, since its program was not run."""
         return self.not_run(variant) and id(variant.schedule) in self._compared and variant.instances == 1
 
     def _judges(self, variant: Variant, size: int) -> bool:
-        """Return True at a judged size, and where there are few of them also at one to which its chunks pad it."""
-        if size in self.judged:
-            return True
+        """Return True at a judged size, and at one to which its chunks pad it."""
         chunks = variant.schedule.chunks * variant.instances * variant.schedule.collective.buffer_units
-        counts = {-(-judged // (FLOAT32.size * chunks)) for judged in self.judged}
-        return len(self.judged) <= RUNS.few and -(-size // (FLOAT32.size * chunks)) in counts
+        whole = FLOAT32.size * chunks
+        return any(size == judged or -(-size // whole) == -(-judged // whole) for judged in self.judged)
 
     def _runs_at(self, variant: Variant, size: int) -> bool:
         """Return True if the variant's program is to be run at this size."""
@@ -191,7 +241,16 @@ class PredictedTimes:
         """Return the least time that the variant's program, in one instance, can take with a launch."""
         slice_bytes = RUNTIMES["synth"].operation_bytes(variant.protocol, variant.schedule.collective.name)
         least = least_time.microseconds(float(size * variant.shape.share), slice_bytes)
-        return self.overheads.launch(variant.protocol) * 1e-12 + least * 1e-6
+        own = self.overheads.launch(variant.protocol) * 1e-12 + least * 1e-6
+        certified = self._certified(variant.schedule.collective)
+        return max([own, *(seconds for judged, seconds in certified if judged <= size)])
+
+    def _certified_least(self, collective: Collective) -> list[tuple[int, float]]:
+        """Return each judged size, and a lower bound on the seconds of any program without multicasts there."""
+        from synth.scale.clock_bound import clock_bound
+
+        bound = clock_bound(self.network, collective, self.judged, self.overheads)
+        return [(row.size, float(row.microseconds) * 1e-6) for row in bound.rows]
 
     def _least_nominal(self, size: int) -> float:
         times = [self._nominal(variant, size) for variant in self._variants]
@@ -201,11 +260,13 @@ class PredictedTimes:
         return min((time for rough in self._rough if (time := rough(size)) is not None), default=0.0)
 
     def _program_times(self, variant: Variant) -> ProgramTimes | None:
-        """Return the times of the variant's program; None where it cannot be lowered, is too long, or time is over."""
+        """Return the times of the variant's program; None where it cannot be lowered or is too long. Raises TimeUp."""
         schedule, _, protocol, instances = variant
         sends = sum(len(step.sends) for step in schedule.steps) * instances
         try:
-            if sends <= SETTINGS.maximum_sends and not self.late():
+            if sends <= SETTINGS.maximum_sends:
+                if self.late():
+                    raise TimeUp
                 options = LoweringOptions(protocol=protocol, instances=instances)
                 network, lowering = self.slower(protocol), lower
                 if schedule.uses_multicast:
@@ -213,10 +274,11 @@ class PredictedTimes:
                         raise UsageError("nothing is known of the cost of messages in programs of switches")
                     network, lowering = self.overheads.links(schedule.network, protocol), onesided
                 launch = self.overheads.launch(protocol)
-                return ProgramTimes(lowering(schedule, options), network, self.per_send, launch, self.judged)
-        except VerificationError:
+                program = lowering(schedule, options)
+                return ProgramTimes(program, network, self.per_send, launch, self.judged, self.late)
+        except (VerificationError, TimeUp):
             raise
         except SynthError:
             pass
-        self._not_run.add(_key(variant))
+        self._too_long.add(_key(variant))
         return None

@@ -249,7 +249,7 @@ def _option(algorithm: Algorithm, curve: Curve, element: int) -> Option:
     needs = frozenset({"schedules", *({algorithm.protocol} & {"LL128"})})
     if algorithm.through_switches:
         needs |= {"multicast"}
-    return Option(lambda size: known(-(-size // divisor) * divisor), curve.spread, divisor, needs)
+    return Option(lambda size: known(algorithm.padded(size, element)), curve.spread, divisor, needs)
 
 
 def _least(options: Sequence[Option], group: Sequence[int], size: int) -> float | None:

@@ -10,7 +10,7 @@ Where flows share links the rhythm may take many slices to become steady, so it 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
@@ -28,6 +28,7 @@ from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine, Simulation
 from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.slicing import cut
+from synth.solvers.processes.deadline import TimeUp
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class ProgramTimes:
 
     `per_send`: the cost of a message at either end. `launch`: picoseconds before the first op. `judged`: sizes in bytes
     at which the time is that of a run, as `synth run` has it, and not interpolated. Of more than `few` sizes those of
-    many slices are extrapolated.
+    many slices are extrapolated. `late`: returns True when no further run is to begin; a time that needs one raises
+    TimeUp then.
     """
 
     def __init__(
@@ -80,11 +82,12 @@ class ProgramTimes:
         per_send: MessageCost = NO_COST,
         launch: int = 0,
         judged: Sequence[int] = (),
+        late: Callable[[], bool] = lambda: False,
     ) -> None:
         collective = program.collective
         if collective is None:
             raise ValueError(f"{program.name} does not say which collective it computes, so it has no sizes")
-        self.program, self.network, self.launch = program, network, launch
+        self.program, self.network, self.launch, self._late = program, network, launch, late
         self._message_cost = per_send.picoseconds(program.protocol)
         self._layout = Layout(collective, program.chunks)
         self._in_place = program.in_place == "in"
@@ -151,9 +154,11 @@ class ProgramTimes:
     def computed(self, elements: int) -> int:
         """Return the ps of a call whose chunks have `elements` elements, by a run of the event loop.
 
-        Raises DeadlockError.
+        Raises DeadlockError; TimeUp where it is too late for a run.
         """
         if elements not in self._computed:
+            if self._late():
+                raise TimeUp
             parts = cut(self.program, elements, FLOAT32)
             arena = self._arena(len(parts.bounds))
             arena.fill((), self._layout, len(parts.bounds))
