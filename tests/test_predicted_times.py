@@ -128,14 +128,15 @@ def test_notes_name_what_was_not_run_and_say_what_its_times_are(monkeypatch):
     plan = api.tune("full:4", "allgather", [4096], frontiers=[of_direct("full:4", "allgather")], dividing=False)
     (least,) = [note for note in plan.notes if note.startswith(tuning.LEAST)]
     (synchronous,) = [note for note in plan.notes if note.startswith(tuning.SYNCHRONOUS)]
-    used = {one.label for one in plan.algorithms}
+    chosen = {one.label for one in plan.algorithms if one == plan.choose("allgather", 4096)}
     for note, labels in (
         (least, ["nccl-ring", "nccl-ring-LL", "ring", "ring-LL"]),
         (synchronous, ["S1-R1-C1", "S1-R1-C1-LL", "bruck-LL", "halving-doubling-LL"]),
     ):
         named = note.partition(f"({tuning.TOO_LONG}): ")[2].removesuffix(" more").split(", ")
-        assert sorted(named) == labels
-        assert [label in used for label in named] == sorted((label in used for label in named), reverse=True)
+        assert sorted(label.removesuffix(" (chosen)") for label in named) == labels
+        marked = [f"{label} (chosen)" for label in labels if label in chosen]
+        assert named[: len(marked)] == marked == [label for label in named if label.endswith(" (chosen)")]
     assert "ring" not in synchronous
 
 

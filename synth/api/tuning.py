@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -360,7 +360,8 @@ def _answer(
     answer = tune.choose_algorithms(question, offers.candidates, offers.model, lambda: search.left == 0)
     notes = (*inputs.notes, *offers.notes, *answer.notes)
     if offers.times:
-        notes += _not_run_notes(offers.candidates, offers.times, answer.algorithms)
+        chosen = {answer.algorithms[place].label for place in answer.table.chosen if place is not None}
+        notes += _not_run_notes(offers.candidates, offers.times, chosen)
     return answer._replace(notes=notes), offers.model, offers.measured
 
 
@@ -381,22 +382,22 @@ def _run_what_decides(times: PredictedTimes, candidates: Sequence[TunerCandidate
 
 
 def _not_run_notes(
-    candidates: Sequence[TunerCandidate], times: PredictedTimes, chosen: Sequence[Algorithm]
+    candidates: Sequence[TunerCandidate], times: PredictedTimes, chosen: Collection[str]
 ) -> tuple[str, ...]:
     """Return notes on the candidates whose programs were not run, and what their times are.
 
-    Those that are `chosen` come first, then other libraries'.
+    Those whose labels are `chosen` at some size come first, marked, then other libraries'.
     """
     from synth.catalog.tuner.predicted_times import Prediction
 
     pairs = product((LEAST, SYNCHRONOUS), (TOO_LONG, TOO_LATE))
     groups: dict[tuple[str, str], list[str]] = {pair: [] for pair in pairs}
-    used = {one.label for one in chosen}
-    for one in sorted(candidates, key=lambda one: (one.algorithm.label not in used, one.algorithm.backend == OURS)):
+    for one in sorted(candidates, key=lambda one: (one.algorithm.label not in chosen, one.algorithm.backend == OURS)):
         if isinstance(one.predicted, Prediction) and times.not_run(one.predicted.variant):
             what = LEAST if times.is_least(one.predicted.variant) else SYNCHRONOUS
             why = TOO_LONG if times.too_long(one.predicted.variant) else TOO_LATE
-            groups[what, why].append(one.algorithm.label)
+            label = one.algorithm.label
+            groups[what, why].append(f"{label} (chosen)" if label in chosen else label)
     notes = []
     for (what, why), labels in groups.items():
         if labels:
