@@ -34,7 +34,7 @@ from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.number_text import size_text
 from synth.model.schedule import Schedule
 from synth.model.topology import MULTICAST_NOTE, Topology
-from synth.model.tuning_plan import OURS, Algorithm, Plan
+from synth.model.tuning_plan import OURS, Plan
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import selected
 from synth.program.plan_limits import ALIGNMENT, BLOCK_CHANNELS, holds_all_pairs
@@ -366,19 +366,19 @@ def _answer(
 
 
 def _run_what_decides(times: PredictedTimes, candidates: Sequence[TunerCandidate], request: TuningRequest) -> None:
-    """Run other libraries' algorithms, with which all are compared, and then the fastest schedules of each size."""
+    """Run the fastest of other libraries' algorithms and of the schedules at each size, if there is time."""
     from synth.catalog.tuner.predicted_times import Prediction
 
-    own: list[tuple[Algorithm, Prediction]] = []
-    for one in candidates:
-        if isinstance(one.predicted, Prediction):
-            if one.algorithm.backend == OURS:
-                own.append((one.algorithm, one.predicted))
-            else:
-                for size in request.sizes:
-                    one.predicted(size)
-    for size in reversed(request.sizes):  # nominal times of large sizes are the furthest off
-        times.run_fastest([(predicted, algorithm.padded(size, request.element)) for algorithm, predicted in own])
+    for size in request.sizes:  # the least sizes need the fewest seconds
+        own, library = [], []
+        for one in candidates:
+            if isinstance(one.predicted, Prediction):
+                if one.algorithm.backend == OURS:
+                    own.append((one.predicted, one.algorithm.padded(size, request.element)))
+                else:
+                    library.append((one.predicted, size))
+        times.run_fastest(library)
+        times.run_fastest(own)
 
 
 def _not_run_notes(

@@ -39,8 +39,8 @@ class FewerChunks:
         for _ in range(chunks * count):
             chunk = int(np.argmin(cost))
             taken.append(chunk)
-            row = usage[[chunk]]
-            load[row.indices] += row.data
+            row = slice(usage.indptr[chunk], usage.indptr[chunk + 1])
+            load[usage.indices[row]] += usage.data[row]
             remaining[units[chunk]] -= 1
             cost = own + 2 * (usage @ load)
             cost[taken] = np.inf

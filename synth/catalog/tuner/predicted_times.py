@@ -81,12 +81,14 @@ def _key(variant: Variant) -> Key:
 class Prediction:
     """The time of a variant: `seconds` at a size in bytes, and sizes in low+1..high before and after it may jump.
 
-    `quick` needs no times of other variants: away from judged sizes it is rough.
+    `quick` needs no times of other variants: away from judged sizes it is rough. `estimate` needs no run: it is the
+    nominal time, or of what others are compared with the least one.
     """
 
     variant: Variant
     seconds: Predict
     quick: Predict
+    estimate: Predict
     jumps: Callable[[int, int], list[int]]
 
     def __call__(self, size: int) -> float | None:
@@ -151,7 +153,9 @@ class PredictedTimes:
                 if self._judges(variant, size):
                     self._too_late.setdefault(key, set()).add(size)
             if self.is_least(variant):
-                return self._least_seconds(variant, least_time(), size)
+                certified = self._certified(variant.schedule.collective)
+                bounds = [seconds for judged, seconds in certified if judged <= size]
+                return max(self._least_seconds(variant, least_time(), size), *bounds, 0.0)
             # instances that share links are what the nominal model knows least about
             return predicted if variant.instances == 1 else None
 
@@ -166,6 +170,11 @@ class PredictedTimes:
                     return times.seconds(size)
             return rough(size)
 
+        def estimate(size: int) -> float | None:
+            if id(variant.schedule) in self._compared and variant.instances == 1:
+                return self._least_seconds(variant, least_time(), size)
+            return self._nominal(variant, size)
+
         def quick(size: int) -> float | None:
             return seconds(size) if self._judges(variant, size) else rough(size)
 
@@ -176,22 +185,22 @@ class PredictedTimes:
             return []
 
         self._rough.append(rough)
-        return Prediction(variant, seconds, quick, jumps)
+        return Prediction(variant, seconds, quick, estimate, jumps)
 
     def run_fastest(self, sized: Sequence[tuple[Prediction, int]]) -> None:
-        """Run variants, each at the size beside it, by rising nominal time, until no other can be the fastest by it.
+        """Run variants, each at the size beside it, by rising estimate, until no other can be the fastest by it.
 
-        Of all times, of runs and nominal ones, the least is then that of a run, unless the time ends before that or the
-        program is too long.
+        Of runs and estimates the least is then that of a run, unless the time ends before that or the program is too
+        long.
         """
         waiting = []
         for place, (one, size) in enumerate(sized):
-            nominal = self._nominal(one.variant, size)
-            if nominal is not None:
-                waiting.append((nominal, place))
+            estimate = one.estimate(size)
+            if estimate is not None:
+                waiting.append((estimate, place))
         fastest = inf
-        for nominal, place in sorted(waiting):
-            if nominal >= fastest or self.late():
+        for estimate, place in sorted(waiting):
+            if estimate >= fastest or self.late():
                 return
             one, size = sized[place]
             time = one.quick(size)
@@ -241,9 +250,7 @@ class PredictedTimes:
         """Return the least time that the variant's program, in one instance, can take with a launch."""
         slice_bytes = RUNTIMES["synth"].operation_bytes(variant.protocol, variant.schedule.collective.name)
         least = least_time.microseconds(float(size * variant.shape.share), slice_bytes)
-        own = self.overheads.launch(variant.protocol) * 1e-12 + least * 1e-6
-        certified = self._certified(variant.schedule.collective)
-        return max([own, *(seconds for judged, seconds in certified if judged <= size)])
+        return self.overheads.launch(variant.protocol) * 1e-12 + least * 1e-6
 
     def _certified_least(self, collective: Collective) -> list[tuple[int, float]]:
         """Return each judged size, and a lower bound on the seconds of any program without multicasts there."""
