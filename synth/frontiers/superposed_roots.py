@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,7 +15,7 @@ from synth.model.dead_sends import with_fewest_rounds
 from synth.model.frontier import Point
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network, Topology
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.processes.deadline import check_deadline, current_deadline
 
 # Collectives of several roots, and the one of each root.
 SINGLE = {"multi-broadcast": "broadcast", "multi-reduce": "reduce"}
@@ -25,11 +26,11 @@ class SuperposedRootsSettings:
     """Limits of the schedules of several roots.
 
     Attributes:
-        most_sends: Maximum number of sends, which are written out and replayed in a second.
+        most_sends: Maximum number of sends, which are written out and replayed in ten seconds.
         worth: A schedule is offered only if R/C falls by this fraction against those with no more steps.
     """
 
-    most_sends: int = 60_000
+    most_sends: int = 600_000
     worth: Fraction = Fraction(1, 5)
 
 
@@ -39,8 +40,8 @@ SETTINGS = SuperposedRootsSettings()
 def superposed_schedules(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
     """Yield (method, replayed schedule), each with much fewer rounds per chunk than those with no more steps before it.
 
-    Nothing is yielded for other collectives, and for machines that scale methods do not read. Raises TimeUp at the
-    ambient deadline.
+    Nothing is yielded for other collectives, and for machines that scale methods do not read. Schedules for which the
+    time until the ambient deadline is too short are left out. Raises TimeUp then.
     """
     from synth.scale.search import ScaleSearch
 
@@ -49,6 +50,7 @@ def superposed_schedules(machine: Topology, network: Network, task: Collective) 
         return
     searches = [ScaleSearch(machine, name, root, most_sends=SETTINGS.most_sends) for root in task.roots]
     rates: list[tuple[int, Fraction]] = []
+    pace = 0.0  # seconds for a send, written out and replayed
 
     def improves(steps: int, rate: Fraction) -> bool:
         return all(s > steps or rate < r * (1 - SETTINGS.worth) for s, r in rates)
@@ -61,13 +63,19 @@ def superposed_schedules(machine: Topology, network: Network, task: Collective) 
                 options.append([point for point in points if least_sends(point, task) <= SETTINGS.most_sends])
             for points in _choices(options):
                 check_deadline()
-                steps = max(point.steps for point in points)
-                if not improves(steps, max(point.rounds_per_chunk for point in points)):
+                steps, chunks = max(point.steps for point in points), max(point.chunks for point in points)
+                sends = sum(least_sends(point, task) * chunks / point.chunks for point in points)
+                late = pace * sends > current_deadline().remaining()
+                if late or not improves(steps, max(point.rounds_per_chunk for point in points)):
                     continue
+                begun = time.perf_counter()
                 schedule = _superposed(network, task, points)
-                if improves(steps, schedule.rounds_per_chunk):
+                improved = improves(steps, schedule.rounds_per_chunk)
+                if improved:
                     column_replay.schedule(schedule)
                     rates.append((steps, schedule.rounds_per_chunk))
+                pace = (time.perf_counter() - begun) / sends
+                if improved:
                     yield f"{name}s of all roots at once, {points[0].construction}", schedule
     except SynthError:  # also at the deadline, with those so far
         return
