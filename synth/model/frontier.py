@@ -115,18 +115,23 @@ class Point(Generic[S]):
 
     def to_json(self: Point[Schedule]) -> dict:
         """As in a document ``synth.frontier/1``."""
+        return self.document | {"schedule": self.schedule.to_json()}
+
+    @property
+    def document(self: Point[Schedule]) -> dict:
+        """`to_json()` without a copy of the machine's document, for readers that change nothing in it."""
         return {
             "steps": self.steps, "rounds": self.rounds, "chunks": self.chunks, "bandwidth": show(self.rounds_per_chunk),
             "status": self.status, "construction": self.construction, "same_bits": self.same_bits,
-            "bound": self.bound.to_json(), "schedule": self.schedule.to_json(), "seconds": round(self.seconds, 3),
+            "bound": self.bound.to_json(), "schedule": self.schedule.document, "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
     @staticmethod
-    def from_json(doc: dict) -> Point[Schedule]:
-        """The inverse of `to_json`."""
+    def from_json(doc: dict, network: Network | None = None) -> Point[Schedule]:
+        """The inverse of `to_json`. `network`: the machine of a schedule, where it is read already."""
         return Point.of(
-            Schedule.from_json(doc["schedule"]), LowerBound.from_json(doc["bound"]), doc["status"], doc["construction"],
-            doc["same_bits"], doc["seconds"],
+            Schedule.from_json(doc["schedule"], network), LowerBound.from_json(doc["bound"]), doc["status"],
+            doc["construction"], doc["same_bits"], doc["seconds"],
         )  # fmt: skip
 
 

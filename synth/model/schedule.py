@@ -345,8 +345,11 @@ class Schedule(SynchronousSchedule):
         }  # fmt: skip
 
     @staticmethod
-    def from_json(doc: dict) -> Schedule:
-        """Return the schedule of a document. Raises KeyError, ValueError or TypeError on a malformed one."""
+    def from_json(doc: dict, network: Network | None = None) -> Schedule:
+        """Return the schedule of a document. Raises KeyError, ValueError or TypeError on a malformed one.
+
+        `network`: its machine, where it is read already; the document's `topology` is not read then.
+        """
         if doc["schema"] != SCHEMA:
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
         steps = []
@@ -358,7 +361,7 @@ class Schedule(SynchronousSchedule):
             for chunk, rank, group, kind, switch in row.get("switch_sends", []):
                 switch_sends.append(SwitchSend(chunk, rank, tuple(group), kind, switch))
             steps.append(Step(row["rounds"], tuple(sends), tuple(switch_sends)))
-        network = Network.from_json(doc["topology"])
+        network = Network.from_json(doc["topology"]) if network is None else network
         collective = Collective.from_json(doc["collective"], doc["chunks"])
         return Schedule(network, collective, doc["chunks"], tuple(steps), doc.get("timed", False))
 

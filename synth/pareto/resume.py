@@ -15,9 +15,16 @@ from synth.model.topology import Network
 from synth.pareto.acceptance import checked_point
 from synth.solvers.processes.deadline import NEVER, Deadline
 
-# Seconds, about, to replay one send of a record, or to read one route of its machine.
+# Seconds, about, to replay one send of a record.
 SECONDS_PER_RECORD = 4e-5
 BROKEN = (SynthError, KeyError, ValueError, TypeError, IndexError, AttributeError)
+
+
+def point_record(point: Point) -> dict:
+    """Return the record of a point in a log: its document, whose schedule leaves out the machine of the question."""
+    document = point.document
+    schedule = {key: value for key, value in document["schedule"].items() if key != "topology"}
+    return {"kind": "point", "point": document | {"schedule": schedule}}
 
 
 def points_from_records(
@@ -29,23 +36,24 @@ def points_from_records(
 ) -> Iterator[Point]:
     """Yield the points of an earlier run that replay and whose certificates check: those of `steps` steps, or all.
 
-    Points that are expected to take longer than the time until the `deadline` are left out.
+    Their schedules are of `network`; a record that has another machine is left out. So are points that are expected to
+    take longer than the time until the `deadline`.
     """
     for record in records:
         if record.get("kind") == "point":
             try:
                 document = record["point"]
                 sends = sum(len(step["sends"]) for step in document["schedule"]["steps"])
-                late = deadline.remaining() < SECONDS_PER_RECORD * (sends + len(network.routes))
+                late = deadline.remaining() < SECONDS_PER_RECORD * sends
                 if late or (steps is not None and document["steps"] != steps):
                     continue
-                point = checked_point(Point.from_json(document))
+                if document["schedule"].get("topology", network.document) != network.document:
+                    continue
+                point = checked_point(Point.from_json(document, network))
             except BROKEN:
                 continue
-            schedule = point.schedule
-            if schedule.network.document == network.document:
-                schedule = Schedule(network, collective, schedule.chunks, schedule.steps)
-                yield Point.of(schedule, point.bound, point.status, point.construction, point.same_bits, point.seconds)
+            schedule = Schedule(network, collective, point.chunks, point.schedule.steps)
+            yield Point.of(schedule, point.bound, point.status, point.construction, point.same_bits, point.seconds)
 
 
 def frontier_from_records(

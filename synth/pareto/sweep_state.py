@@ -18,7 +18,7 @@ from synth.pareto import prefetched_bounds
 from synth.pareto.acceptance import checked_point
 from synth.pareto.events import Event, Listener, Options
 from synth.pareto.log import Log
-from synth.pareto.resume import points_from_records
+from synth.pareto.resume import point_record, points_from_records
 from synth.solvers.processes.deadline import NEVER, Budget, Deadline
 from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
 
@@ -192,12 +192,11 @@ class SweepState:
 
     def add_point(self, point: Point) -> None:
         """Replay a point, enter it, log it and announce it. Raises VerificationError."""
-        document = point.to_json()
-        trusted = checked_point(point, document["schedule"])
+        trusted = checked_point(point)
         self.points = [
             p for p in self.points if p.steps != point.steps or p.rounds_per_chunk <= point.rounds_per_chunk
         ] + [trusted]
-        self.log.append({"kind": "point", "point": document})
+        self.log.append(point_record(point))
         self.answered(QueryRecord(point.chunks, point.steps, point.rounds, "schedule", point.construction))
         text = (
             f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk (C={point.chunks}, R={point.rounds}), "
