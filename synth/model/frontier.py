@@ -115,15 +115,18 @@ class Point(Generic[S]):
 
     def to_json(self: Point[Schedule]) -> dict:
         """As in a document ``synth.frontier/1``."""
-        return self.document | {"schedule": self.schedule.to_json()}
+        return self._document(self.schedule.to_json())
 
     @property
-    def document(self: Point[Schedule]) -> dict:
-        """`to_json()` without a copy of the machine's document, for readers that change nothing in it."""
+    def document_without_machine(self: Point[Schedule]) -> dict:
+        """`to_json()` without the schedule's `topology`, for readers that have the network and change nothing."""
+        return self._document(self.schedule.document_without_machine)
+
+    def _document(self, schedule: dict) -> dict:
         return {
             "steps": self.steps, "rounds": self.rounds, "chunks": self.chunks, "bandwidth": show(self.rounds_per_chunk),
             "status": self.status, "construction": self.construction, "same_bits": self.same_bits,
-            "bound": self.bound.to_json(), "schedule": self.schedule.document, "seconds": round(self.seconds, 3),
+            "bound": self.bound.to_json(), "schedule": schedule, "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
     @staticmethod

@@ -320,12 +320,17 @@ class Schedule(SynchronousSchedule):
 
     def to_json(self) -> dict:
         """Return the schedule as a JSON document (schema: docs/formats.md)."""
-        return self._document(self.network.to_json(), self.collective.to_json(self.chunks))
+        return self._document({"topology": self.network.to_json()}, self.collective.to_json(self.chunks))
 
     @property
     def document(self) -> dict:
         """`to_json()` without a copy of the machine's document, for readers that change nothing in it."""
-        return self._document(self.network.document, self.collective.document_of(self.chunks))
+        return self._document({"topology": self.network.document}, self.collective.document_of(self.chunks))
+
+    @property
+    def document_without_machine(self) -> dict:
+        """`document` without `topology`, for readers that have the network."""
+        return self._document({}, self.collective.document_of(self.chunks))
 
     def _document(self, topology: dict, collective: dict) -> dict:
         rows = []
@@ -340,7 +345,7 @@ class Schedule(SynchronousSchedule):
                 rows[-1]["switch_sends"] = [[*send[:2], list(send.group), *send[3:]] for send in step.switch_sends]
         timed = {"timed": True} if self.timed else {}
         return {
-            "schema": SCHEMA, "fingerprint": self.problem.fingerprint, "topology": topology, "collective": collective,
+            "schema": SCHEMA, "fingerprint": self.problem.fingerprint, **topology, "collective": collective,
             "chunks": self.chunks, **timed, "steps": rows,
         }  # fmt: skip
 

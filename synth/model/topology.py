@@ -173,8 +173,7 @@ def bandwidths(items: Sequence[Link] | Sequence[Limit]) -> list[Fraction]:
     return list({id(item.bandwidth): item.bandwidth for item in items}.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """A rank-to-rank link of `units` chunks per round, through the switches named in `via`."""
 
     src: int
@@ -314,10 +313,12 @@ class Network:
         A route, or a switch that multicasts, is a distance of 1.
         """
         distance: list[int | None] = [None] * self.ranks
-        queue = list(sources)
+        queue = list(dict.fromkeys(sources))
         for n in queue:
             distance[n] = 0
         for u in queue:
+            if len(queue) == self.ranks:  # all have a distance
+                break
             length = (distance[u] or 0) + 1
             for v in self._neighbors[u]:
                 if distance[v] is None:
@@ -463,9 +464,10 @@ class Network:
         for cap in self.caps:
             limits.append(f'{{"links":[{",".join(map(members.__getitem__, cap.routes))}],"units":{cap.units}}}')
         texts = {"links": f"[{','.join(rows)}]".encode(), "limits": f"[{','.join(limits)}]".encode()}
-        for key in ("multicast", "rules"):
-            if key in self.document:
-                texts[key] = canonical(self.document[key])
+        if self.multicast:
+            texts["multicast"] = canonical(self.document["multicast"])
+        if self.rules is not None:
+            texts["rules"] = canonical(self.rules.document)
         return texts
 
     @cached_property

@@ -21,10 +21,8 @@ BROKEN = (SynthError, KeyError, ValueError, TypeError, IndexError, AttributeErro
 
 
 def point_record(point: Point) -> dict:
-    """Return the record of a point in a log: its document, whose schedule leaves out the machine of the question."""
-    document = point.document
-    schedule = {key: value for key, value in document["schedule"].items() if key != "topology"}
-    return {"kind": "point", "point": document | {"schedule": schedule}}
+    """Return the record of a point in a log: its document, which leaves out the machine, as that of the question."""
+    return {"kind": "point", "point": point.document_without_machine}
 
 
 def points_from_records(
