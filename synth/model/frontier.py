@@ -118,9 +118,9 @@ class Point(Generic[S]):
         return self._document(self.schedule.to_json())
 
     @property
-    def document_without_machine(self: Point[Schedule]) -> dict:
-        """`to_json()` without the schedule's `topology`, for readers that have the network and change nothing."""
-        return self._document(self.schedule.document_without_machine)
+    def document_without_problem(self: Point[Schedule]) -> dict:
+        """`to_json()` without the schedule's `topology` and `collective`, for readers that have both."""
+        return self._document(self.schedule.document_without_problem)
 
     def _document(self, schedule: dict) -> dict:
         return {
@@ -130,10 +130,10 @@ class Point(Generic[S]):
         }  # fmt: skip
 
     @staticmethod
-    def from_json(doc: dict, network: Network | None = None) -> Point[Schedule]:
-        """The inverse of `to_json`. `network`: the machine of a schedule, where it is read already."""
+    def from_json(doc: dict, problem: tuple[Network, Collective] | None = None) -> Point[Schedule]:
+        """The inverse of `to_json`. `problem`: the schedule's machine and collective, where they are known."""
         return Point.of(
-            Schedule.from_json(doc["schedule"], network), LowerBound.from_json(doc["bound"]), doc["status"],
+            Schedule.from_json(doc["schedule"], problem), LowerBound.from_json(doc["bound"]), doc["status"],
             doc["construction"], doc["same_bits"], doc["seconds"],
         )  # fmt: skip
 

@@ -10,7 +10,6 @@ from synth.checker.certificates import cuts
 from synth.errors import SynthError
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Open, Point
-from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.pareto.acceptance import checked_point
 from synth.solvers.processes.deadline import NEVER, Deadline
@@ -21,8 +20,8 @@ BROKEN = (SynthError, KeyError, ValueError, TypeError, IndexError, AttributeErro
 
 
 def point_record(point: Point) -> dict:
-    """Return the record of a point in a log: its document, which leaves out the machine, as that of the question."""
-    return {"kind": "point", "point": point.document_without_machine}
+    """Return the record of a point in a log: its document without machine and collective, which the question has."""
+    return {"kind": "point", "point": point.document_without_problem}
 
 
 def points_from_records(
@@ -34,8 +33,8 @@ def points_from_records(
 ) -> Iterator[Point]:
     """Yield the points of an earlier run that replay and whose certificates check: those of `steps` steps, or all.
 
-    Their schedules are of `network`; a record that has another machine is left out. So are points that are expected to
-    take longer than the time until the `deadline`.
+    They are replayed on `network`, whatever machine a record names. Points that are expected to take longer than the
+    time until the `deadline` are left out.
     """
     for record in records:
         if record.get("kind") == "point":
@@ -45,13 +44,10 @@ def points_from_records(
                 late = deadline.remaining() < SECONDS_PER_RECORD * sends
                 if late or (steps is not None and document["steps"] != steps):
                     continue
-                if document["schedule"].get("topology", network.document) != network.document:
-                    continue
-                point = checked_point(Point.from_json(document, network))
+                point = checked_point(Point.from_json(document, (network, collective)))
             except BROKEN:
                 continue
-            schedule = Schedule(network, collective, point.chunks, point.schedule.steps)
-            yield Point.of(schedule, point.bound, point.status, point.construction, point.same_bits, point.seconds)
+            yield point
 
 
 def frontier_from_records(
