@@ -24,11 +24,11 @@ import json
 import operator
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from synth.errors import SynthError
 from synth.model.canonical_json import canonical
@@ -668,9 +668,20 @@ class Topology:
         caps.append(Cap(tuple(routes), sum(network.routes[i].units for i in routes)))
         return (len(caps) - 1,)
 
-    @collector_off()
     def network(self) -> Network:
-        """Return routes and caps in whole units. Raises SynthError where switches give too many routes to list."""
+        """Return routes and caps in whole units, the same value each time.
+
+        Raises SynthError where switches give too many routes to list.
+        """
+        return self._network
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields: a process that gets the topology makes its network where it needs one."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @cached_property
+    @collector_off()
+    def _network(self) -> Network:
         for limit in self.limits:
             if len(set(limit.links)) < len(limit.links):
                 raise SynthError(f"{self.name}: limit {limit.name!r} lists a link twice; a limit is a set of links")
