@@ -329,7 +329,8 @@ class PricedCuts:
                 self.slack = [rest - part[-1] * price for rest, price in zip(self.slack, row, strict=True)]
         need(min(self.slack) >= 0, "come to more than the scale", "prices")
         if self.count:
-            self.send_prices = [tuple([price - self.count for price in row]) for row in self.send_prices]
+            for i, row in enumerate(self.send_prices):
+                self.send_prices[i] = tuple([price - self.count for price in row])
             need(min(map(min, self.send_prices), default=0) >= 0, "is more than the price of a link", "count")
 
     def _price(self, row: list, place: str) -> tuple[str, int, tuple[int, ...]]:

@@ -86,7 +86,10 @@ class DirectedLinks:
         for i, (src, dst, _) in enumerate(links):
             out[src].append(i)
             into[dst].append(i)
-        return DirectedLinks(links, into, out, [frozenset(links[i][1] for i in row) for row in out])
+        peers = []
+        for row in out:
+            peers.append(frozenset([links[i][1] for i in row]))
+        return DirectedLinks(links, into, out, peers)
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,8 @@ class ReplayMachine:
         for latency in dict(zip(map(id, latencies), latencies, strict=True)).values():
             if type(latency) is not Fraction or latency < 0:
                 return None
-        links = dict(zip(zip(src, dst, paths, strict=True), range(len(src)), strict=True))
+        keys: list[LinkKey] = list(zip(src, dst, paths, strict=True))
+        links = dict(zip(keys, range(len(keys)), strict=True))
         limits = []
         for cap in network.caps:
             whole = type(cap.routes) is tuple and _are_numbers(cap.routes, 0, len(src))
@@ -323,8 +327,8 @@ def machine_of(topology: Network | object, place: str) -> ReplayMachine:
     return machine
 
 
-def _are_numbers(values: Collection[object], low: int, below: int = json_reader.BIG) -> bool:
-    """Return True where all values are integers from `low` to below `below`."""
+def _are_numbers(values: Collection[int], low: int, below: int = json_reader.BIG) -> bool:
+    """Return True where all values are plain integers, as their types say, from `low` to below `below`."""
     return set(map(type, values)) <= {int} and min(values, default=low) >= low and max(values, default=low) < below
 
 
