@@ -12,6 +12,7 @@ import pytest
 from synth import bounds
 from synth.bounds import cut_lp, single_cut
 from synth.bounds.independent_sums import families, gf2_rank, independent_sums
+from synth.checker.certificates import instance
 from synth.checker.certificates.cuts import check
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
@@ -427,3 +428,20 @@ def test_no_priced_cut_has_less_than_the_least_capacity(name):
             ranks = frozenset(draws.sample(range(network.ranks), draws.randint(1, network.ranks - 1)))
             capacity = single_cut.capacity(single_cut._prices_into(network, ranks))
             assert 0 < least.into(ranks) <= capacity * (1 + Fraction(single_cut.TOLERANCE) * 2)
+
+
+@pytest.mark.parametrize("name", ["switch:16", "fat-tree:16", "ring:8"])
+@pytest.mark.parametrize("task", ["scatter", "gather", "alltoall", "scan"])
+def test_the_units_of_a_single_cut_share_the_work_of_its_check(monkeypatch, name, task):
+    """The sends into the cut are added up once, so a work limit of a few times the links leaves no unit out."""
+    network = topology(name).network()
+    kind = collective(task, network.ranks)
+    whole = single_cut.single_cut_bound(network, kind)
+    once = sum(len(cap.routes) for cap in network.caps) + len(network.caps) + 4 * len(network.routes)
+    sums = 2 * network.ranks**2 if kind.wants is not None else 0
+    for spare, complete in ((2, False), (kind.units + 1, True)):
+        work = once + spare * (network.ranks + sums)
+        monkeypatch.setattr(single_cut, "MOST_WORK", work)
+        monkeypatch.setattr(instance, "MOST_WORK", work)
+        bound = single_cut.single_cut_bound(network, kind)  # whose certificate has been checked
+        assert bound.value == whole.value if complete else 0 < bound.value <= whole.value

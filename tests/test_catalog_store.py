@@ -265,7 +265,7 @@ def test_an_older_version_is_brought_up_whole(ring, path) -> None:
         assert [found.error for found in api.catalog.verify(store)] == [None] * 2
         assert store.find(ring.network, ring.collective) is not None
         moved = tuple(
-            replace(r, src=(r.src + 1) % 3, dst=(r.dst + 1) % 3) for r in api.topology("line:3").network().routes
+            r._replace(src=(r.src + 1) % 3, dst=(r.dst + 1) % 3) for r in api.topology("line:3").network().routes
         )
         turned = replace(api.topology("line:3").network(), name="turned", routes=moved)
         assert store.find(turned, api.collective("broadcast", 3, [1])) is not None, "its invariants were filled in"

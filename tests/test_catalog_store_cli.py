@@ -190,7 +190,7 @@ def test_measurements_come_to_their_entry(kept, ring, timed, tmp_path) -> None: 
 def test_measurements_of_a_machine_numbered_otherwise(kept, ring, tmp_path) -> None:  # noqa: F811
     turn = {0: 2, 1: 0, 2: 3, 3: 1}
     net = ring.network
-    other = replace(net, name="mine", routes=tuple(replace(r, src=turn[r.src], dst=turn[r.dst]) for r in net.routes))
+    other = replace(net, name="mine", routes=tuple(r._replace(src=turn[r.src], dst=turn[r.dst]) for r in net.routes))
     with catalog.open(kept) as store:
         found = store.find(other, ring.collective, remember=True)
         assert found is not None and isinstance(found[0].frontier, Frontier)

@@ -174,8 +174,8 @@ def test_the_root_must_be_carried_too(broadcast, tmp_path) -> None:
 
 def test_other_widths_and_other_options_are_other_problems(broadcast, tmp_path) -> None:
     line = broadcast.network
-    wide = replace(line, routes=tuple(replace(r, units=2 * r.units) for r in line.routes))
-    wider = replace(line, routes=tuple(replace(r, units=2 if i == 0 else r.units) for i, r in enumerate(line.routes)))
+    wide = replace(line, routes=tuple(r._replace(units=2 * r.units) for r in line.routes))
+    wider = replace(line, routes=tuple(r._replace(units=2 if i == 0 else r.units) for i, r in enumerate(line.routes)))
     with Store.open(tmp_path / "catalog.db", create=True) as store:
         store.put(_of(broadcast, [("max-steps", "3")]))
         assert store.find(line, broadcast.collective, [("max-steps", "3")]) is not None
@@ -288,7 +288,7 @@ def test_the_invariant_tells_most_networks_apart(seed) -> None:
     task = collective("allgather", 5)
     i = rng.randrange(len(network.routes))
     other = replace(
-        network, routes=tuple(replace(r, units=r.units + 1) if i == k else r for k, r in enumerate(network.routes))
+        network, routes=tuple(r._replace(units=r.units + 1) if i == k else r for k, r in enumerate(network.routes))
     )
     assert invariant(network, task) != invariant(other, task)
     assert relabelling((network, task), (other, task)) is None
@@ -316,7 +316,7 @@ def test_every_kind_of_certificate_proves_the_same_after_the_move() -> None:
 def _partition() -> tuple:
     """A bound on allreduce by a partition of the ranks, with parts and links that differ."""
     ring = topology("ring:5").network()
-    network = replace(ring, routes=tuple(replace(route, units=1 + (route.src == 0)) for route in ring.routes))
+    network = replace(ring, routes=tuple(route._replace(units=1 + (route.src == 0)) for route in ring.routes))
     task = collective("allreduce", 5)
     bound = partition_bound(network, task, [[0, 1], [2], [3, 4]])
     return network, task, bound.certificate, None, bound.value

@@ -8,6 +8,7 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from unittest import mock
 
@@ -453,13 +454,17 @@ def test_a_network_keeps_the_fingerprint_of_each_problem():
 def test_a_network_is_read_once_for_replays_and_certificates():
     """Each of many reads of a machine of 100,000 routes would take a large part of a second."""
     network, task = topology("fat-tree:8").network(), collective("scatter", 8)
-    with mock.patch.object(machine.ReplayMachine, "read", side_effect=machine.ReplayMachine.read) as read:
+    reader = machine.ReplayMachine
+    with (
+        mock.patch.object(reader, "of_network", side_effect=reader.of_network) as of_network,
+        mock.patch.object(reader, "read", side_effect=reader.read) as read,
+    ):
         bound = single_cut_bound(network, task)
         assert direct_schedule(network, task) is not None
         assert check(bound.certificate, network, task.document) == bound.value
-        assert read.call_count == 1
+        assert (of_network.call_count, read.call_count) == (1, 0)
         assert check(bound.certificate, network.to_json(), task.document) == bound.value
-        assert read.call_count == 2  # a document may be anybody's
+        assert read.call_count == 1  # a document may be anybody's
 
 
 @pytest.mark.parametrize("name", ["ring:4", "fat-tree:8", "dgx-a100", "star:4"])
@@ -510,3 +515,37 @@ def test_a_link_that_is_listed_twice_is_named():
     with pytest.raises(VerificationError, match="is listed twice") as caught:
         machine.ReplayMachine.read(doc, "$")
     assert caught.value.place == f"$.links[{len(doc['links']) - 1}]"
+
+
+@pytest.mark.parametrize("name", ["fat-tree:16", "dgx1", "dgx-h100*2", "hub-and-spoke:8", "mi300x*2", "ring:4"])
+def test_a_network_is_read_from_its_values_as_from_its_document(name):
+    network = topology(name).network()
+    read = machine.ReplayMachine.of_network(network)
+    assert read == machine.ReplayMachine.read(network.document, "$")
+    assert read is not None
+    task = collective("allgather", network.ranks)
+    assert read.problem_fingerprint(task.document) == problem_fingerprint(network, task)
+
+
+def test_values_that_no_document_could_have_are_not_read():
+    """The reader of documents says what is wrong with them."""
+    network = topology("fat-tree:8").network()
+    route, cap = network.routes[0], network.caps[0]
+    changed: list[dict] = [
+        {"name": "two\nlines"}, {"ranks": True}, {"ranks": 7}, {"ranks": 0}, {"unit": Fraction(0)}, {"unit": 1.0},
+        {"wires": (("a", 0, 1), ("a", None, 1))}, {"wires": (("a", 0, 0),)},
+        {"routes": (*network.routes, route)}, {"routes": (*network.routes[:-1], tuple(network.routes[-1]))},
+        {"caps": (Cap((len(network.routes),), 1),)}, {"caps": (Cap((-1,), 1),)}, {"caps": (Cap((0,), 0),)},
+        {"caps": (Cap((True,), 1),)}, {"caps": (replace(cap, routes=list(cap.routes)),)},
+    ]  # fmt: skip
+    for fields in (
+        {"src": route.dst}, {"src": -1}, {"dst": 1.0}, {"units": 0}, {"units": True}, {"units": 1 << 200},
+        {"via": list(route.via)}, {"via": (1,)}, {"latency": Fraction(-1)}, {"latency": 0},
+    ):  # fmt: skip
+        changed.append({"routes": (route._replace(**fields), *network.routes[1:])})
+    for fields in changed:
+        assert machine.ReplayMachine.of_network(replace(network, **fields)) is None, fields
+    bad = replace(network, routes=(route._replace(units=0), *network.routes[1:]))
+    with pytest.raises(VerificationError, match="expected a number") as error:
+        machine.machine_of(bad, "$.topology")
+    assert "$.topology.links[0][2]" in str(error.value)

@@ -84,3 +84,11 @@ def test_synthesis_does_not_begin_with_scipy() -> None:
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "synth.api.synthesis" in printed.split()
     assert "scipy" not in printed.split()
+
+
+def test_synthesis_loads_no_part_of_the_interface_that_it_does_not_need() -> None:
+    code = "import sys, synth.cli.pareto\nfrom synth import api\napi.frontier\nprint(*sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = set(printed.split())
+    assert "synth.api.synthesis" in loaded
+    assert not loaded & {"synth.api.builds", "synth.api.tuning", "synth.export.request", "synth.runtime.call", "numpy"}

@@ -118,3 +118,22 @@ def test_the_machine_of_a_network_is_read_once_and_no_longer_than_the_network_is
     assert machine._machines[place] is read
     del schedule, network
     assert place not in machine._machines
+
+
+def test_a_schedule_of_many_sends_is_replayed_by_columns_once(monkeypatch):
+    """It enters a frontier after a replay where it was made. Another value with the same sends is another one."""
+    network, task = topology("ring:4").network(), collective("scan", 4)
+    found = next(chain_scans(network, task, ()))
+    monkeypatch.setattr(column_replay, "MANY_SENDS", 1)
+    calls = []
+    by_columns = column_replay.by_columns
+    monkeypatch.setattr(column_replay, "by_columns", lambda given: calls.append(given) or by_columns(given))
+    assert column_replay.schedule(found) == column_replay.schedule(found)
+    assert len(calls) == 1
+    same = replace(found)
+    assert column_replay.schedule(same) == column_replay.schedule(found)
+    assert len(calls) == 2
+    wrong = replace(found, steps=found.steps[:-1])
+    for _ in range(2):
+        with pytest.raises(VerificationError):
+            column_replay.schedule(wrong)

@@ -2,7 +2,6 @@
 message."""
 
 import json
-from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -87,7 +86,7 @@ def test_slices_and_instances_show_in_operations_and_blocks():
 
 def test_links_of_two_latencies_are_two_classes():
     fast, slow = Route(0, 1, 4, (), Fraction(1)), Route(1, 2, 1, (), Fraction(5))
-    routes = (fast, slow, replace(fast, src=1, dst=0), replace(slow, src=2, dst=1))
+    routes = (fast, slow, fast._replace(src=1, dst=0), slow._replace(src=2, dst=1))
     network = Network("pair", 3, routes, unit=Fraction(10))
     found = shape(api.baseline("direct", network, "allgather"))
     assert {name for name, _ in found.steps} <= {"1", "5"}

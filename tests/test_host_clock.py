@@ -73,7 +73,7 @@ def test_the_kernel_works_the_time_out_by_itself():
     own."""
     links, program = network("fully-connected:4"), ring_allreduce(4)
     plain = both(program, links, 5000).picoseconds
-    slow = replace(links, routes=tuple(replace(route, latency=10 * route.latency) for route in links.routes))
+    slow = replace(links, routes=tuple(route._replace(latency=10 * route.latency) for route in links.routes))
     kept = logical_clock.timetable
 
     def lying(*given, **named):

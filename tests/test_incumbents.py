@@ -132,6 +132,17 @@ def test_quick_stages_leave_time_to_write_out_their_points(monkeypatch):
     assert points[0] == 0 and latest.schedules and max(shares) < 6_000
 
 
+def test_no_schedule_is_begun_when_the_time_is_over_but_the_first():
+    """Scans were all written out, for a minute under a limit of a second."""
+    machine = topology("torus:4x5")
+    network, task = machine.network(), collective("scan", 20)
+    *_, whole = incumbents.find_incumbents(network, task, None, True, machine)
+    with time_limited(Deadline(0.0)):
+        *_, cut_short = incumbents.find_incumbents(network, task, None, True, machine)
+    assert len(whole.schedules) > 2
+    assert [name for name, _ in cut_short.schedules] == [whole.schedules[0][0]]
+
+
 def interrupted_at_row(count):
     """Return the rows that were announced, and the frontier that Ctrl-C at the last of them leaves."""
     rows = []

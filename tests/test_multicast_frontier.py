@@ -66,7 +66,7 @@ def test_groups_of_uneven_sizes_replay(alike: bool) -> None:
 
 def test_links_that_are_too_narrow_for_a_share_of_a_port_are_left_out() -> None:
     made, task = network(4, 4, "through"), collective("allreduce", 4)
-    narrow = replace(made, routes=tuple(replace(route, units=1) for route in made.routes))
+    narrow = replace(made, routes=tuple(route._replace(units=1) for route in made.routes))
     for one, linked in ((made, True), (narrow, False)):
         schedule = MulticastPipelining(one, task).schedule(3)
         assert schedule is not None and any(step.sends for step in schedule.steps) == linked

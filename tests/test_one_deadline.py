@@ -127,6 +127,16 @@ def test_when_the_time_is_over_what_is_held_is_kept():
     api.verify(found)
 
 
+def test_seeds_that_come_after_the_time_limit_are_not_logged(tmp_path):
+    """A record of many sends takes as long as a replay, and the next run has the same seeds without a search."""
+    *_, last = incumbents.find_incumbents(NETWORK, TASK, incumbents.scale_search(MACHINE, TASK))
+    options, began = Options(jobs=1, time_limit=1.0), time.monotonic() - 2
+    with Log(tmp_path / "log", "key") as log:
+        found = Sweep(NETWORK, TASK, options, log, seeds=last.schedules, started=began).run()
+    kinds = [record["kind"] for record in Log(tmp_path / "log", "key").records]
+    assert found.points and kinds == ["floor"]
+
+
 def test_later_seeds_are_kept_too():
     machine = topology("random-regular:20")
     network, task = machine.network(), collective("allgather", 20)

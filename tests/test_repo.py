@@ -145,8 +145,8 @@ def test_the_roots_of_trust_import_values_and_the_standard_library_whichever_way
 
 # Modules named by strings: registries, whose entries are imported when asked for, and the entry points of processes.
 REGISTRIES = {
-    "__init__.py", "cli/root.py", "cli/catalog/group.py", "encodings/__init__.py", "export/__init__.py",
-    "model/registry.py", "runtime/__init__.py",
+    "__init__.py", "api/__init__.py", "cli/root.py", "cli/catalog/group.py", "encodings/__init__.py",
+    "export/__init__.py", "model/registry.py", "runtime/__init__.py",
 }  # fmt: skip
 PROCESSES = {
     "catalog/jobs/runners/processes.py", "pareto/combining/attempts.py", "pareto/portfolio/members.py",

@@ -242,7 +242,7 @@ def test_completeness_is_only_claimed_where_it_is():
 def made(*points: tuple[int, int], bounds=(), latency: Fraction = Fraction(1), **more) -> Frontier:
     """Broadcasts on two ranks with the given (steps, rounds) of one chunk."""
     network = api.topology("line:2").network()
-    network = replace(network, routes=tuple(replace(r, latency=latency) for r in network.routes))
+    network = replace(network, routes=tuple(r._replace(latency=latency) for r in network.routes))
     task = api.collective("broadcast", 2)
     found = []
     for steps, rounds in points:

@@ -3,6 +3,7 @@ their search ended."""
 
 from __future__ import annotations
 
+import json
 import time
 from fractions import Fraction
 
@@ -14,7 +15,7 @@ from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.pareto import close_step_count
 from synth.pareto.events import Options
 from synth.pareto.log import Log
-from synth.pareto.resume import points_from_records
+from synth.pareto.resume import point_record, points_from_records
 from synth.pareto.sweep import Sweep
 from synth.solvers.processes.deadline import Deadline
 from synth.topologies import topology
@@ -111,6 +112,18 @@ def test_ctrl_c_keeps_the_interval_in_hand(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         some._return_to_open()
     assert [o.steps for o in some.open] == [2]
+
+
+def test_records_of_points_leave_out_what_the_question_has():
+    """A machine of many routes has megabytes of text, and so has a scan of many chunks, which each record had again."""
+    points = known()
+    records = json.loads(json.dumps([point_record(point) for point in points]))
+    for record in records:
+        assert not {"topology", "collective"} & record["point"]["schedule"].keys()
+    assert [point.to_json() for point in points_from_records(NETWORK, TASK, records)] == [p.to_json() for p in points]
+    whole = [{"kind": "point", "point": point.to_json()} for point in points]  # a log of an earlier version has them
+    assert len(list(points_from_records(NETWORK, TASK, whole))) == len(points)
+    assert not list(points_from_records(topology("dgx1-p100").network(), TASK, records))
 
 
 def test_points_of_an_earlier_run_that_would_take_longer_than_is_left_are_left_out():

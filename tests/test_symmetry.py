@@ -219,7 +219,7 @@ def test_isomorphism_is_the_least_one_and_ignores_scale():
     net = dgx1()
     pi = (1, 2, 0, 3, 5, 6, 4, 7)
     wide = relabelled(net, pi)
-    wide = replace(wide, routes=tuple(replace(r, units=3 * r.units) for r in wide.routes))
+    wide = replace(wide, routes=tuple(r._replace(units=3 * r.units) for r in wide.routes))
     maps = [compose(g, pi) for g in closure([g.ranks for g in generators(net)], 10)]
     assert isomorphism(net, wide) == min(maps)
 

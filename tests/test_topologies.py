@@ -4,6 +4,7 @@ names."""
 from __future__ import annotations
 
 import json
+import pickle
 import random
 from dataclasses import replace
 from fractions import Fraction
@@ -539,3 +540,14 @@ def test_a_limit_that_no_route_passes_limits_nothing():
     machine = Topology("leaf", 2, links, limits, switches=("leaf", "spine"))
     assert machine.network().caps == (Cap((0,), 3),)
     assert [(p.steps, p.rounds_per_chunk) for p in api.frontier(machine, "allreduce").points] == [(1, Fraction(1, 2))]
+
+
+def test_a_topology_makes_its_network_once_and_sends_processes_none():
+    """Schedules of one machine were written out on a network each, of 100,000 routes."""
+    machine = topology("fat-tree:8")
+    network = machine.network()
+    assert machine.network() is network
+    sent = pickle.loads(pickle.dumps(machine))
+    assert "_network" not in vars(sent)
+    assert sent == machine and sent.network() == network
+    assert replace(machine, links=machine.links[:-1]).network() != network

@@ -87,7 +87,7 @@ def test_a_point_that_is_best_nowhere_says_so():
 
 def test_without_latency_the_last_point_is_best_everywhere():
     network = api.topology("line:2").network()
-    network = replace(network, routes=tuple(replace(route, latency=Fraction(0)) for route in network.routes))
+    network = replace(network, routes=tuple(route._replace(latency=Fraction(0)) for route in network.routes))
     base = made((2, 8, 2), (3, 9, 3))
     found = Frontier(network, base.collective, base.points, complete=True)
     assert frontier_text.fastest_sizes(found) == [None, (0, None)]

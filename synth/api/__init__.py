@@ -2,31 +2,88 @@
 
 `topology` arguments are a name in the grammar of docs/topologies.md, a path to a file or dump, or a `Topology`;
 `collective` arguments a name, a path to a file, or a `Collective`.
+
+Names are loaded on first use, so that a command imports what it needs alone.
 """
 
 from __future__ import annotations
 
-from synth.api import catalog
-from synth.api.algorithms import blame, distance, hole_synthesizer, library, library_on
-from synth.api.baselines import baseline
-from synth.api.builds import build
-from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
-from synth.api.frontier_files import frontier_document, verify
-from synth.api.inputs import collective, topology
-from synth.api.interchange import astra_sim, audit, forest_xml, import_schedule, python_source
-from synth.api.mends import improve
-from synth.api.multicast import multicast_bounds
-from synth.api.plan_export import export_plan, load_plan
-from synth.api.plan_sets import plans
-from synth.api.programs import export_program, lint, load_program, lower
-from synth.api.proofs import infeasible_document
-from synth.api.report_pages import report
-from synth.api.running import bench, emulate, prepare, run, trace
-from synth.api.scale import allocations, explain, groups, scale_bound, time_bound, unreachable
-from synth.api.sketches import sketched_frontier
-from synth.api.synthesis import bound, frontier, solve
-from synth.api.tuning import import_plan, tune
-from synth.catalog.tuner.plan_bounds import plan_bounds
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+_HOME = {
+    "allocations": "synth.api.scale",
+    "astra_sim": "synth.api.interchange",
+    "audit": "synth.api.interchange",
+    "baseline": "synth.api.baselines",
+    "bench": "synth.api.running",
+    "blame": "synth.api.algorithms",
+    "bound": "synth.api.synthesis",
+    "build": "synth.api.builds",
+    "build_catalog": "synth.api.catalog_jobs",
+    "catalog_table": "synth.api.catalog_jobs",
+    "collective": "synth.api.inputs",
+    "distance": "synth.api.algorithms",
+    "emulate": "synth.api.running",
+    "explain": "synth.api.scale",
+    "export_plan": "synth.api.plan_export",
+    "export_program": "synth.api.programs",
+    "forest_xml": "synth.api.interchange",
+    "frontier": "synth.api.synthesis",
+    "frontier_document": "synth.api.frontier_files",
+    "groups": "synth.api.scale",
+    "hole_synthesizer": "synth.api.algorithms",
+    "import_plan": "synth.api.tuning",
+    "import_schedule": "synth.api.interchange",
+    "improve": "synth.api.mends",
+    "infeasible_document": "synth.api.proofs",
+    "library": "synth.api.algorithms",
+    "library_on": "synth.api.algorithms",
+    "lint": "synth.api.programs",
+    "load_plan": "synth.api.plan_export",
+    "load_program": "synth.api.programs",
+    "lower": "synth.api.programs",
+    "multicast_bounds": "synth.api.multicast",
+    "plan_bounds": "synth.catalog.tuner.plan_bounds",
+    "plan_catalog": "synth.api.catalog_jobs",
+    "plans": "synth.api.plan_sets",
+    "prepare": "synth.api.running",
+    "python_source": "synth.api.interchange",
+    "report": "synth.api.report_pages",
+    "run": "synth.api.running",
+    "scale_bound": "synth.api.scale",
+    "sketched_frontier": "synth.api.sketches",
+    "solve": "synth.api.synthesis",
+    "time_bound": "synth.api.scale",
+    "topology": "synth.api.inputs",
+    "trace": "synth.api.running",
+    "tune": "synth.api.tuning",
+    "unreachable": "synth.api.scale",
+    "verify": "synth.api.frontier_files",
+}
+
+if TYPE_CHECKING:
+    from synth.api import catalog
+    from synth.api.algorithms import blame, distance, hole_synthesizer, library, library_on
+    from synth.api.baselines import baseline
+    from synth.api.builds import build
+    from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
+    from synth.api.frontier_files import frontier_document, verify
+    from synth.api.inputs import collective, topology
+    from synth.api.interchange import astra_sim, audit, forest_xml, import_schedule, python_source
+    from synth.api.mends import improve
+    from synth.api.multicast import multicast_bounds
+    from synth.api.plan_export import export_plan, load_plan
+    from synth.api.plan_sets import plans
+    from synth.api.programs import export_program, lint, load_program, lower
+    from synth.api.proofs import infeasible_document
+    from synth.api.report_pages import report
+    from synth.api.running import bench, emulate, prepare, run, trace
+    from synth.api.scale import allocations, explain, groups, scale_bound, time_bound, unreachable
+    from synth.api.sketches import sketched_frontier
+    from synth.api.synthesis import bound, frontier, solve
+    from synth.api.tuning import import_plan, tune
+    from synth.catalog.tuner.plan_bounds import plan_bounds
 
 __all__ = [
     "allocations",
@@ -79,3 +136,15 @@ __all__ = [
     "unreachable",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "catalog":
+        return import_module("synth.api.catalog")
+    if name not in _HOME:
+        raise AttributeError(f"module 'synth.api' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME, "catalog"})

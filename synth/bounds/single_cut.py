@@ -112,12 +112,20 @@ def price_fields(network: Network, prices: Prices) -> tuple[int, dict]:
 
 
 def _checkable_units(network: Network, collective: Collective) -> int:
-    """Return the number of units whose cuts the checker takes in one certificate; the cuts of others are left out."""
-    members = sum(len(cap.routes) for cap in network.caps)
-    once = len(network.routes) + len(network.caps) + members
-    each = 2 * len(network.routes) + network.ranks
+    """Return the number of units whose cuts the checker takes in one certificate; the cuts of others are left out.
+
+    All units have the same cut. The checker adds up the sends into it once, and reads it again for each unit.
+    """
+    ranks, routes = network.ranks, len(network.routes)
+    once = routes + len(network.caps) + sum(len(cap.routes) for cap in network.caps) + ranks + 2 * routes
+    for switch in network.multicast:
+        listed = sum(len(port.up) + len(port.down) for port in switch.ports)
+        once += listed + len(switch.ports) + len(switch.ports) ** 2 // 2
+    each = ranks
     if collective.wants is not None:
-        each += 2 * network.ranks**2
+        each += 2 * ranks**2
+    if network.rules is not None:  # the routes that they leave differ from unit to unit, and so do the sends
+        each += ranks + 4 * routes
     return max(1, (MOST_WORK - once) // each)
 
 

@@ -29,7 +29,7 @@ from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.pareto.combining import unvisited_steps
 from synth.pareto.events import Event, Listener
-from synth.solvers.processes.deadline import current_deadline, time_limited
+from synth.solvers.processes.deadline import check_deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.scale.search import ScaleSearch
@@ -143,6 +143,7 @@ def find_incumbents(
         for method, schedule in _schedules(network, task, incumbents.bound, deterministic, machine):
             incumbents = incumbents.extended(method, schedule)
             yield incumbents
+            check_deadline()
     if search is None:
         return
     if network.ranks <= SETTINGS.few_ranks and not has_boxes(search.topology):

@@ -38,6 +38,7 @@ from synth.model.collective import Collective, collective
 from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule, Step
 from synth.model.topology import Network
+from synth.solvers.processes.deadline import current_deadline
 
 _MakeLane = Callable[[LaneRouter, int], Lane]  # the steps of the k-th chunk
 _Load = tuple[np.ndarray, np.ndarray]  # of a group before each step, by resource, and the units of these
@@ -58,6 +59,8 @@ class ScanSettings:
             a few tenths of a second.
         growth: The first schedules of a kind have this many times the chunks of the one before.
         worth: A schedule with more steps is offered only if R/C falls by this fraction, or to the goal.
+        seconds_per_send: Seconds, about, to write out and replay one send of many. All schedules but the first are left
+            out where less time is left until the ambient deadline.
     """
 
     most_sends: int = 80_000
@@ -67,6 +70,7 @@ class ScanSettings:
     lane_sends: int = 8_000
     growth: int = 4
     worth: Fraction = Fraction(1, 5)
+    seconds_per_send: float = 3e-6
 
 
 SETTINGS = ScanSettings()
@@ -223,8 +227,9 @@ def _scans(
         if good.rate <= min(known, default=good.rate):
             options.append(good)
             goal = max(goal, good.rate)
-    rest = [option for option in _in_offered_order(_worthwhile(options, goal), goal) if option != least]
-    yield from map(offered, rest)
+    for option in _in_offered_order(_worthwhile(options, goal), goal):
+        if option != least and current_deadline().remaining() > SETTINGS.seconds_per_send * option.sends:
+            yield offered(option)
 
 
 def _worthwhile(options: Sequence[_Option], goal: Fraction) -> list[_Option]:

@@ -283,9 +283,8 @@ def _route(topology: Topology, path: tuple[int, ...]) -> tuple[int, int, tuple[s
 
 def _check_routes(topology: Topology, network: Network, routes: list[tuple[int, int, tuple[str, ...]]]) -> None:
     """Raise UsageError where the network has not all of the routes."""
-    known = {(r.src, r.dst, r.via) for r in network.routes}
     for src, dst, via in routes:
-        if (src, dst, via) not in known:
+        if (src, dst, via) not in network.route_index:
             raise UsageError(
                 f"{topology.name}: the path {src} -> {dst} through {', '.join(via)} is neither a link nor a shortest "
                 f"one"

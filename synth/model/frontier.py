@@ -115,18 +115,26 @@ class Point(Generic[S]):
 
     def to_json(self: Point[Schedule]) -> dict:
         """As in a document ``synth.frontier/1``."""
+        return self._document(self.schedule.to_json())
+
+    @property
+    def document_without_problem(self: Point[Schedule]) -> dict:
+        """`to_json()` without the schedule's `topology` and `collective`, for readers that have both."""
+        return self._document(self.schedule.document_without_problem)
+
+    def _document(self, schedule: dict) -> dict:
         return {
             "steps": self.steps, "rounds": self.rounds, "chunks": self.chunks, "bandwidth": show(self.rounds_per_chunk),
             "status": self.status, "construction": self.construction, "same_bits": self.same_bits,
-            "bound": self.bound.to_json(), "schedule": self.schedule.to_json(), "seconds": round(self.seconds, 3),
+            "bound": self.bound.to_json(), "schedule": schedule, "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
     @staticmethod
-    def from_json(doc: dict) -> Point[Schedule]:
-        """The inverse of `to_json`."""
+    def from_json(doc: dict, problem: tuple[Network, Collective] | None = None) -> Point[Schedule]:
+        """The inverse of `to_json`. `problem`: the schedule's machine and collective, where they are known."""
         return Point.of(
-            Schedule.from_json(doc["schedule"]), LowerBound.from_json(doc["bound"]), doc["status"], doc["construction"],
-            doc["same_bits"], doc["seconds"],
+            Schedule.from_json(doc["schedule"], problem), LowerBound.from_json(doc["bound"]), doc["status"],
+            doc["construction"], doc["same_bits"], doc["seconds"],
         )  # fmt: skip
 
 

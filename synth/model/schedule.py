@@ -320,14 +320,25 @@ class Schedule(SynchronousSchedule):
 
     def to_json(self) -> dict:
         """Return the schedule as a JSON document (schema: docs/formats.md)."""
-        return self._document(self.network.to_json(), self.collective.to_json(self.chunks))
+        return self._document({"topology": self.network.to_json(), "collective": self.collective.to_json(self.chunks)})
 
     @property
     def document(self) -> dict:
         """`to_json()` without a copy of the machine's document, for readers that change nothing in it."""
-        return self._document(self.network.document, self.collective.document_of(self.chunks))
+        problem = {"topology": self.network.document, "collective": self.collective.document_of(self.chunks)}
+        return self._document(problem)
 
-    def _document(self, topology: dict, collective: dict) -> dict:
+    @property
+    def document_without_machine(self) -> dict:
+        """`document` without `topology`, for readers that have the network."""
+        return self._document({"collective": self.collective.document_of(self.chunks)})
+
+    @property
+    def document_without_problem(self) -> dict:
+        """`document` without `topology` and `collective`, for readers that have both."""
+        return self._document({})
+
+    def _document(self, problem: dict) -> dict:
         rows = []
         for step in self.steps:
             sends: list[list] = []
@@ -340,13 +351,16 @@ class Schedule(SynchronousSchedule):
                 rows[-1]["switch_sends"] = [[*send[:2], list(send.group), *send[3:]] for send in step.switch_sends]
         timed = {"timed": True} if self.timed else {}
         return {
-            "schema": SCHEMA, "fingerprint": self.problem.fingerprint, "topology": topology, "collective": collective,
+            "schema": SCHEMA, "fingerprint": self.problem.fingerprint, **problem,
             "chunks": self.chunks, **timed, "steps": rows,
         }  # fmt: skip
 
     @staticmethod
-    def from_json(doc: dict) -> Schedule:
-        """Return the schedule of a document. Raises KeyError, ValueError or TypeError on a malformed one."""
+    def from_json(doc: dict, problem: tuple[Network, Collective] | None = None) -> Schedule:
+        """Return the schedule of a document. Raises KeyError, ValueError or TypeError on a malformed one.
+
+        `problem`: its machine and collective where they are known; those of the document are not read then.
+        """
         if doc["schema"] != SCHEMA:
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
         steps = []
@@ -358,8 +372,9 @@ class Schedule(SynchronousSchedule):
             for chunk, rank, group, kind, switch in row.get("switch_sends", []):
                 switch_sends.append(SwitchSend(chunk, rank, tuple(group), kind, switch))
             steps.append(Step(row["rounds"], tuple(sends), tuple(switch_sends)))
-        network = Network.from_json(doc["topology"])
-        collective = Collective.from_json(doc["collective"], doc["chunks"])
+        if problem is None:
+            problem = Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], doc["chunks"])
+        network, collective = problem
         return Schedule(network, collective, doc["chunks"], tuple(steps), doc.get("timed", False))
 
 

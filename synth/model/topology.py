@@ -24,11 +24,11 @@ import json
 import operator
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from synth.errors import SynthError
 from synth.model.canonical_json import canonical
@@ -173,8 +173,7 @@ def bandwidths(items: Sequence[Link] | Sequence[Limit]) -> list[Fraction]:
     return list({id(item.bandwidth): item.bandwidth for item in items}.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """A rank-to-rank link of `units` chunks per round, through the switches named in `via`."""
 
     src: int
@@ -314,10 +313,12 @@ class Network:
         A route, or a switch that multicasts, is a distance of 1.
         """
         distance: list[int | None] = [None] * self.ranks
-        queue = list(sources)
+        queue = list(dict.fromkeys(sources))
         for n in queue:
             distance[n] = 0
         for u in queue:
+            if len(queue) == self.ranks:  # all have a distance
+                break
             length = (distance[u] or 0) + 1
             for v in self._neighbors[u]:
                 if distance[v] is None:
@@ -463,9 +464,10 @@ class Network:
         for cap in self.caps:
             limits.append(f'{{"links":[{",".join(map(members.__getitem__, cap.routes))}],"units":{cap.units}}}')
         texts = {"links": f"[{','.join(rows)}]".encode(), "limits": f"[{','.join(limits)}]".encode()}
-        for key in ("multicast", "rules"):
-            if key in self.document:
-                texts[key] = canonical(self.document[key])
+        if self.multicast:
+            texts["multicast"] = canonical(self.document["multicast"])
+        if self.rules is not None:
+            texts["rules"] = canonical(self.rules.document)
         return texts
 
     @cached_property
@@ -666,9 +668,20 @@ class Topology:
         caps.append(Cap(tuple(routes), sum(network.routes[i].units for i in routes)))
         return (len(caps) - 1,)
 
-    @collector_off()
     def network(self) -> Network:
-        """Return routes and caps in whole units. Raises SynthError where switches give too many routes to list."""
+        """Return routes and caps in whole units, the same value each time.
+
+        Raises SynthError where switches give too many routes to list.
+        """
+        return self._network
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields: a process that gets the topology makes its network where it needs one."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @cached_property
+    @collector_off()
+    def _network(self) -> Network:
         for limit in self.limits:
             if len(set(limit.links)) < len(limit.links):
                 raise SynthError(f"{self.name}: limit {limit.name!r} lists a link twice; a limit is a set of links")

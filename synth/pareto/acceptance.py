@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from synth.checker.certificates import cuts
 from synth.checker.schedule import column_replay
-from synth.checker.schedule import replay as verify
 from synth.errors import VerificationError
 from synth.model.frontier import Point
 
 
-def checked_point(point: Point, schedule: dict | None = None) -> Point:
-    """Return `point` once its schedule replays and its certificate proves its bound. Raises VerificationError.
-
-    `schedule`: the schedule's document, where the caller has it.
-    """
-    many = point.schedule.sends >= column_replay.MANY_SENDS
-    replay = (column_replay.by_columns(point.schedule) if many else None) or verify.schedule(schedule or point.schedule)
+def checked_point(point: Point) -> Point:
+    """Return `point` once its schedule replays and its certificate proves its bound. Raises VerificationError."""
+    replay = column_replay.schedule(point.schedule)
     network, collective = point.schedule.network, point.schedule.collective
     chunks = point.chunks if point.bound.scope == "this-chunks" else None
     value = cuts.check(point.bound.certificate, network, collective.document, steps=point.steps, chunks=chunks)

@@ -101,8 +101,7 @@ def has_few_chunks(state: SweepState, found: Point, bound: LowerBound) -> bool:
 
     Schedules of solvers have the fewest chunks, so those of an earlier run always count as short.
     """
-    seeded = any(found.schedule is schedule for _, schedule in state.seeds)
-    return not seeded or found.chunks <= 2 * bound.value.denominator * least_multiple(found.steps, bound)
+    return not state.is_seed(found) or found.chunks <= 2 * bound.value.denominator * least_multiple(found.steps, bound)
 
 
 def _near(state: SweepState, steps: int, bound: LowerBound, began: float) -> None:

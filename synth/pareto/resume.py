@@ -10,14 +10,18 @@ from synth.checker.certificates import cuts
 from synth.errors import SynthError
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Open, Point
-from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.pareto.acceptance import checked_point
 from synth.solvers.processes.deadline import NEVER, Deadline
 
-# Seconds, about, to replay one send of a record, or to read one route of its machine.
+# Seconds, about, to replay one send of a record.
 SECONDS_PER_RECORD = 4e-5
 BROKEN = (SynthError, KeyError, ValueError, TypeError, IndexError, AttributeError)
+
+
+def point_record(point: Point) -> dict:
+    """Return the record of a point in a log: its document without machine and collective, which the question has."""
+    return {"kind": "point", "point": point.document_without_problem}
 
 
 def points_from_records(
@@ -29,23 +33,21 @@ def points_from_records(
 ) -> Iterator[Point]:
     """Yield the points of an earlier run that replay and whose certificates check: those of `steps` steps, or all.
 
-    Points that are expected to take longer than the time until the `deadline` are left out.
+    They are replayed on `network`, whatever machine a record names. Points that are expected to take longer than the
+    time until the `deadline` are left out.
     """
     for record in records:
         if record.get("kind") == "point":
             try:
                 document = record["point"]
                 sends = sum(len(step["sends"]) for step in document["schedule"]["steps"])
-                late = deadline.remaining() < SECONDS_PER_RECORD * (sends + len(network.routes))
+                late = deadline.remaining() < SECONDS_PER_RECORD * sends
                 if late or (steps is not None and document["steps"] != steps):
                     continue
-                point = checked_point(Point.from_json(document))
+                point = checked_point(Point.from_json(document, (network, collective)))
             except BROKEN:
                 continue
-            schedule = point.schedule
-            if schedule.network.document == network.document:
-                schedule = Schedule(network, collective, schedule.chunks, schedule.steps)
-                yield Point.of(schedule, point.bound, point.status, point.construction, point.same_bits, point.seconds)
+            yield point
 
 
 def frontier_from_records(

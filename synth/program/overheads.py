@@ -41,7 +41,7 @@ class Overheads:
         cost = self.of(protocol)
         if not cost.hop and cost.wire == 1:
             return network
-        routes = tuple(replace(route, latency=route.latency + cost.hop) for route in network.routes)
+        routes = tuple(route._replace(latency=route.latency + cost.hop) for route in network.routes)
         return replace(network, routes=routes, unit=network.unit / cost.wire)
 
     def launch(self, protocol: str) -> int:

@@ -304,33 +304,34 @@ class PricedCuts:
         self.orbits = {what: Orbits(size) for what, size in sizes.items()}
         for g, generator in enumerate(items(certificate["generators"], "generators")):
             self._generator(generator, f"generators[{g}]")
-        prices_of: dict[tuple[str, int], tuple[int, ...]] = {}  # by kind and orbit
+        prices_of: dict[str, dict[int, tuple[int, ...]]] = {"link": {}, "limit": {}}  # by kind and orbit
         for p, row in enumerate(items(certificate["prices"], "prices")):
             what, orbit, prices = self._price(row, f"prices[{p}]")
             need(
-                prices_of.setdefault((what, orbit), prices) == prices,
+                prices_of[what].setdefault(orbit, prices) == prices,
                 "differs from the price of a link or limit like it",
                 f"prices[{p}]",
             )
         free = (0,) * layers
         self.prices: dict[str, list[tuple[int, ...]]] = {}
-        for what in ("link", "limit"):
-            orbits = self.orbits[what]
-            self.prices[what] = [prices_of.get((what, orbits.of(k)), free) for k in range(sizes[what])]
-        room: list[list[int]] = [list(row) for row in self.prices["link"]]
+        for what, by_orbit in prices_of.items():
+            same = map(self.orbits[what].of, range(sizes[what])) if certificate["generators"] else range(sizes[what])
+            self.prices[what] = [by_orbit.get(orbit, free) for orbit in same]
+        self.send_prices = list(self.prices["link"])
         for (links, _), row in zip(problem.limits, self.prices["limit"], strict=True):
             for i in links if any(row) else ():
-                room[i] = [a + b for a, b in zip(room[i], row, strict=True)]
-        capacities = [part[-1] for part in (*problem.links, *problem.limits)]
+                self.send_prices[i] = tuple([a + b for a, b in zip(self.send_prices[i], row, strict=True)])
         self.slack = [self.scale] * layers  # by step: the scale less the price of all bandwidth
-        for units, row in zip(capacities, [*self.prices["link"], *self.prices["limit"]], strict=True):
-            if any(row):
-                self.slack = [rest - units * price for rest, price in zip(self.slack, row, strict=True)]
+        for part, row in zip(
+            (*problem.links, *problem.limits), [*self.prices["link"], *self.prices["limit"]], strict=True
+        ):
+            if row is not free:
+                self.slack = [rest - part[-1] * price for rest, price in zip(self.slack, row, strict=True)]
         need(min(self.slack) >= 0, "come to more than the scale", "prices")
-        self.send_prices: list[list[int]] = []
-        for row in room:
-            self.send_prices.append([w - self.count for w in row])
-        need(min(map(min, self.send_prices), default=0) >= 0, "is more than the price of a link", "count")
+        if self.count:
+            for i, row in enumerate(self.send_prices):
+                self.send_prices[i] = tuple([price - self.count for price in row])
+            need(min(map(min, self.send_prices), default=0) >= 0, "is more than the price of a link", "count")
 
     def _price(self, row: list, place: str) -> tuple[str, int, tuple[int, ...]]:
         """Return the kind, the orbit of links or limits, and its price at each step."""

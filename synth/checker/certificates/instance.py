@@ -66,7 +66,9 @@ class Instance:
         self.ranks = n = number(machine.ranks, "topology.ranks", 1, 1 << 16)
         number(collective["ranks"], "collective.ranks", n, n + 1)
         need(type(turned) is bool and type(collective["combining"]) is bool, "expected true or false", "reversed")
-        self._read_links(machine, self.turned)
+        directed = machine.turned if turned else machine.directed
+        self.names, self.limits, self.links = machine.links, machine.limits, directed.links
+        self.links_into, self.links_out, self.peers = directed.into, directed.out, directed.peers
         self._read_switches(machine, self.turned)
         self.combining = collective["combining"]
         self._read_collective(collective, n)
@@ -81,19 +83,6 @@ class Instance:
             self.pre, self.post = [frozenset(rows) for rows in self.post], wanted
             self.combining = any(len(held) > 1 for held in self.pre)
         self._hops: dict[frozenset[int], list[float]] = {}
-
-    def _read_links(self, machine: ReplayMachine, turned: bool) -> None:
-        self.names, self.limits = machine.links, machine.limits
-        self.links: list[tuple[int, int, int]] = []
-        self.peers: list[set[int]] = [set() for _ in range(self.ranks)]
-        self.links_into: list[list[int]] = [[] for _ in range(self.ranks)]
-        self.links_out: list[list[int]] = [[] for _ in range(self.ranks)]
-        for i, ((u, v, _), units) in enumerate(zip(machine.links, machine.units, strict=True)):
-            a, b = (v, u) if turned else (u, v)
-            self.links.append((a, b, units))
-            self.peers[a].add(b)
-            self.links_into[b].append(i)
-            self.links_out[a].append(i)
 
     def _read_rules(self, rules: CheckedRules | None) -> None:
         """Read the rules for sends: of each unit a set of links, the same object for units of one owner."""
@@ -210,11 +199,13 @@ class Instance:
 
     def _read_switches(self, machine: ReplayMachine, turned: bool) -> None:
         self.switches: list[InstanceSwitch] = []
+        peers = list(self.peers)
         for switch in machine.switches.values():
             up, down = (switch.down, switch.up) if turned else (switch.up, switch.down)
             for rank in up:
-                self.peers[rank].update(up.keys() - {rank})
+                peers[rank] = peers[rank].union(up.keys() - {rank})
             self.switches.append(InstanceSwitch(switch.through, up, down))
+        self.peers = peers
 
     def _read_collective(self, collective: dict, n: int) -> None:
         units = number(collective["chunks"], "collective.chunks", 0, 1 << 21)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
+from weakref import finalize
 
 import numpy as np
 
@@ -47,13 +48,23 @@ class _Columns:
     pairs: list[tuple[int, int, tuple[str, ...]]]
 
 
+_replays: dict[int, replay.Replay] = {}  # by the id of each schedule of many sends that is there
+
+
 def schedule(given: Schedule) -> replay.Replay:
     """Replay a schedule: by columns if it has many sends, and as a document where it is not accepted so.
 
-    Raises VerificationError at the first thing that is wrong.
+    A schedule, which does not change, is replayed by columns once. Raises VerificationError at the first thing that is
+    wrong.
     """
+    if id(given) in _replays:
+        return _replays[id(given)]
     found = by_columns(given) if given.sends >= MANY_SENDS else None
-    return replay.schedule(given) if found is None else found
+    if found is None:
+        return replay.schedule(given)
+    _replays[id(given)] = found
+    finalize(given, _replays.pop, id(given), None).atexit = False
+    return found
 
 
 def by_columns(given: Schedule) -> replay.Replay | None:

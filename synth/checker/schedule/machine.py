@@ -1,10 +1,16 @@
-"""The machine of a schedule's document, read strictly: its links, limits and wires, and the loads of a step."""
+"""The machine of a schedule, read strictly: its links, limits and wires, and the loads of a step.
+
+It is read from a document, or from a network: both by the same rules, which `ReplayMachine.read` has for documents and
+`ReplayMachine.of_network` for the values of a network.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from itertools import chain, pairwise, repeat
 from operator import eq
@@ -16,7 +22,7 @@ from synth.errors import VerificationError
 from synth.model.canonical_json import canonical, object_digest
 from synth.model.documents import json_reader
 from synth.model.gc_pause import collector_off
-from synth.model.topology import Network
+from synth.model.topology import Network, Route
 
 KINDS = ("copy", "reduce", "copy-input", "reduce-input")
 SWITCH_KINDS = ("multicast", "multicast-reduce", "fetch-reduce")
@@ -53,6 +59,37 @@ class Switch:
     def _counted(self, rank: int, group: list[int]) -> list[int]:
         """Return the members of `group` whose data use their port: all with "through", else not the issuer `rank`."""
         return [member for member in group if member != rank or self.through]
+
+
+@dataclass(frozen=True)
+class DirectedLinks:
+    """The links of a machine, or those of it turned round, by their ends.
+
+    Attributes
+    ----------
+    links : (source, destination, units) of each link, by its number.
+    into, out : numbers of the links into, and out of, each rank.
+    peers : the ranks that links lead to from each rank.
+    """
+
+    links: list[tuple[int, int, int]]
+    into: list[list[int]]
+    out: list[list[int]]
+    peers: list[frozenset[int]]
+
+    @staticmethod
+    @collector_off()
+    def of(links: list[tuple[int, int, int]], ranks: int) -> DirectedLinks:
+        """Return the links of a machine of `ranks` by their ends."""
+        into: list[list[int]] = [[] for _ in range(ranks)]
+        out: list[list[int]] = [[] for _ in range(ranks)]
+        for i, (src, dst, _) in enumerate(links):
+            out[src].append(i)
+            into[dst].append(i)
+        peers = []
+        for row in out:
+            peers.append(frozenset([links[i][1] for i in row]))
+        return DirectedLinks(links, into, out, peers)
 
 
 @dataclass(frozen=True)
@@ -130,6 +167,44 @@ class ReplayMachine:
         further = {key: fields[key] for key in ("multicast", "rules") if key in fields}
         return ReplayMachine(ranks, links, units, tuple(limits), wires, switches, rules, further)
 
+    @staticmethod
+    @collector_off()
+    def of_network(network: Network) -> ReplayMachine | None:
+        """Return the machine of a network's values, column by column; None where its document is to be read.
+
+        So it is for values that the document could not have, for which the document's reader says what is wrong, and
+        for networks with switches that multicast, or rules.
+        """
+        further = network.multicast or network.rules is not None
+        if further or not _are_numbers([network.ranks], 1) or not set(map(type, network.routes)) <= {Route}:
+            return None
+        src, dst, units, paths, latencies = zip(*network.routes, strict=True) if network.routes else ((),) * 5
+        if not _are_numbers((*src, *dst), 0, network.ranks) or any(map(eq, src, dst)) or not _are_numbers(units, 1):
+            return None
+        for path in dict(zip(map(id, paths), paths, strict=True)).values():  # many routes share one
+            if type(path) is not tuple or not set(map(type, path)) <= {str}:
+                return None
+        for latency in dict(zip(map(id, latencies), latencies, strict=True)).values():
+            if type(latency) is not Fraction or latency < 0:
+                return None
+        keys: list[LinkKey] = list(zip(src, dst, paths, strict=True))
+        links = dict(zip(keys, range(len(keys)), strict=True))
+        limits = []
+        for cap in network.caps:
+            whole = type(cap.routes) is tuple and _are_numbers(cap.routes, 0, len(src))
+            if not whole or not _are_numbers([cap.units], 1):
+                return None
+            limits.append((cap.routes, cap.units))
+        if len(links) < len(src) or type(network.unit) is not Fraction or network.unit <= 0:
+            return None
+        if not isinstance(network.name, str) or not network.name.isprintable():
+            return None
+        try:
+            wires = _read_wires(list(map(list, network.wires)), "")
+        except VerificationError:
+            return None
+        return ReplayMachine(network.ranks, links, list(units), tuple(limits), wires)
+
     def check_wires(self, place: str) -> None:
         """Raise VerificationError where a link uses a wire that does not exist, or wires are listed for no link."""
         if self._wires_fault is not None:
@@ -152,6 +227,18 @@ class ReplayMachine:
             if path:
                 right.add(path)
         return None
+
+    @cached_property
+    def directed(self) -> DirectedLinks:
+        """The links by their ends."""
+        rows = [(src, dst, n) for (src, dst, _), n in zip(self.links, self.units, strict=True)]
+        return DirectedLinks.of(rows, self.ranks)
+
+    @cached_property
+    def turned(self) -> DirectedLinks:
+        """The links turned round, by their ends."""
+        rows = [(dst, src, n) for (src, dst, _), n in zip(self.links, self.units, strict=True)]
+        return DirectedLinks.of(rows, self.ranks)
 
     @cached_property
     def limits_of(self) -> list[list[int]]:
@@ -229,14 +316,20 @@ _machines: dict[int, ReplayMachine] = {}  # by the id of each network that is th
 
 
 def machine_of(topology: Network | object, place: str) -> ReplayMachine:
-    """Return the machine of a document, or of a network's document, which is read once. Raises VerificationError."""
+    """Return the machine of a document, or of a network, which is read once. Raises VerificationError."""
     if not isinstance(topology, Network):
         return ReplayMachine.read(topology, place)
     machine = _machines.get(id(topology))
     if machine is None:
-        machine = _machines[id(topology)] = ReplayMachine.read(topology.document, place)
+        machine = ReplayMachine.of_network(topology) or ReplayMachine.read(topology.document, place)
+        _machines[id(topology)] = machine
         finalize(topology, _machines.pop, id(topology), None).atexit = False
     return machine
+
+
+def _are_numbers(values: Collection[int], low: int, below: int = json_reader.BIG) -> bool:
+    """Return True where all values are plain integers, as their types say, from `low` to below `below`."""
+    return set(map(type, values)) <= {int} and min(values, default=low) >= low and max(values, default=low) < below
 
 
 def _check_name_and_latencies(fields: dict, place: str) -> None:

@@ -1,8 +1,9 @@
 """Independent replay of schedules: the root of trust.
 
-Works on the JSON document, not on the values that made it, and shares no code with what it checks: structure, the
-meaning of a named collective, holdings, contributions counted once, the load of every link, limit and physical wire
-in every step, and the postcondition. Anything wrong raises `VerificationError` with the place in the document.
+Works on the JSON document, not on the values that made it, and shares no code with what it checks. Only the machine of
+a `Schedule` is read from the values of its network, by the rules for a document. Checked are structure, the meaning of
+a named collective, holdings, contributions counted once, the load of every link, limit and physical wire in every step,
+and the postcondition. Anything wrong raises `VerificationError` with the place in the document.
 """
 
 from __future__ import annotations
@@ -42,8 +43,11 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
 
     Raises VerificationError at the first thing that is wrong; `place` is where the document stands in another one.
     """
-    doc = given.document if isinstance(given, Schedule) else given
-    required = {"schema", "topology", "collective", "chunks", "steps"}
+    own = {"schema", "collective", "chunks", "steps"}
+    if isinstance(given, Schedule):
+        doc, required = given.document_without_machine, own
+    else:
+        doc, required = given, own | {"topology"}
     fields = json_reader.fields(doc, place, required, {"fingerprint", "timed"})
     if fields["schema"] != "synth.schedule/1":
         raise VerificationError(f"schema is {fields['schema']!r}, expected 'synth.schedule/1'", f"{place}.schema")

@@ -52,7 +52,12 @@ def generators(network: Network, collective: Collective | None = None) -> tuple[
 
     They make the whole group where the search (at most about 0.2 s) finishes; () where only the identity is left.
     """
-    search = AutomorphismSearch(network, collective=collective)
+    return _generators(AutomorphismSearch(network, collective=collective))
+
+
+def _generators(search: AutomorphismSearch) -> tuple[Generator, ...]:
+    """The same of a search that has not begun."""
+    network, collective = search.a, search.collective
     identity = tuple(range(network.ranks))
     declared = {tuple(pi): None for pi in network.generators if tuple(pi) != identity}
     known = [made for made in map(search.extended, declared) if made is not None]
@@ -64,8 +69,8 @@ def generators(network: Network, collective: Collective | None = None) -> tuple[
 
 def subgroups(network: Network, collective: Collective | None = None) -> tuple[tuple[Generator, ...], ...]:
     """At most eight subgroups to restrict schedules to, each by generators: the whole group first, () last."""
-    lift = AutomorphismSearch(network, collective=collective).extended
-    return tuple(chain(generators(network, collective), network.distances, lift))
+    search = AutomorphismSearch(network, collective=collective)
+    return tuple(chain(_generators(search), network.distances, search.extended))
 
 
 def isomorphism(a: Network, b: Network) -> Permutation | None:

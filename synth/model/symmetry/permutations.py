@@ -23,6 +23,8 @@ def inverse(pi: Sequence[int]) -> Permutation:
 def orbits(size: int, permutations: Iterable[Sequence[int]]) -> list[int]:
     """For each of 0..size-1 the least member of its orbit under the group that `permutations` generate."""
     moves = list(permutations)
+    if not moves:
+        return list(range(size))
     least = [-1] * size
     for start in range(size):
         if least[start] >= 0:

@@ -92,6 +92,8 @@ class StepBounds:
             self.floor = max(best, self.floor, key=lambda b: b.value)
             return self.floor
         self._parts = [key for key in PARTS if key == "flow" or bounds.has_completion_bound(self.collective)]
+        if self.deadline.over:
+            return self.floor
         for key in self._parts if self.budget.jobs > 1 else ():
             self._flow_jobs.begin(key, PARTS[key], self.network, self.collective, None)
         self._await_parts(self.deadline, SETTINGS.floor_share)

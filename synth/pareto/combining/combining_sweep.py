@@ -39,6 +39,7 @@ def sweep(state: SweepState) -> None:
         same_bits=options.same_bits, known=known, first_bound=state.quick_bound,
         progress=lambda text: state.tell("query", text),
     )  # fmt: skip
+    returned: set[int | None] = set()  # numbers of steps of open intervals so far
     for item in items:
         match item:
             case str():
@@ -56,7 +57,10 @@ def sweep(state: SweepState) -> None:
                 if about is None:
                     state.log.append({"kind": "floor", "bound": bound.to_json()})
         last = state.open[-1:] if isinstance(item, Open) else []
-        state.open = [o for o in state.open if o.steps != about] + last  # the newest item of an S replaces the others
+        if about in returned:  # the newest item of an S replaces the others
+            state.open = [o for o in state.open if o.steps != about] + last
+        if last:
+            returned.add(about)
     state.open.sort(key=lambda interval: interval.steps)
     floor = next((b for s, b in state.bounds if s is None), None)
     closed = floor is not None and state.best == floor.value
@@ -72,7 +76,7 @@ def sweep(state: SweepState) -> None:
 def _replay_seconds(state: SweepState, known: dict[int, Point]) -> float:
     """Return the seconds, about, that it takes to enter known points."""
     sends = sum(len(step.sends) for point in known.values() for step in point.schedule.steps)
-    return SECONDS_PER_RECORD * (sends + len(known) * len(state.network.routes))
+    return SECONDS_PER_RECORD * sends
 
 
 def _known(state: SweepState) -> dict[int, Point]:

@@ -20,7 +20,7 @@ from synth.model.schedule import Schedule
 from synth.pareto.combining.attempts import Attempt, AttemptOutcome, AttemptPool
 from synth.pareto.combining.candidates import Candidates, CombiningCandidate, Frame, construction
 from synth.pareto.combining.constructions import Constructions
-from synth.solvers.processes.deadline import NEVER, Budget, Deadline, TimeUp, time_limited
+from synth.solvers.processes.deadline import NEVER, Budget, Deadline, TimeUp, check_deadline, time_limited
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,7 @@ class SearchAtSteps:
             return
 
     def _run(self) -> None:
+        check_deadline()
         candidates = self.context.candidates
         hubs = candidates.hub_steps is not None
         if hubs and self.context.constructions.collective.units == 1 and not self.constructed:

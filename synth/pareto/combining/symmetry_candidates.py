@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from synth.model.collective import Collective
-from synth.model.symmetry import Generator, generators, subgroups
+from synth.model.symmetry import Generator, subgroups
 from synth.model.symmetry.permutations import Permutation, compose, orbits
 from synth.model.topology import Network
 from synth.solvers.processes.deadline import check_deadline
@@ -67,8 +67,9 @@ def symmetry_candidates(network: Network, collective: Collective) -> tuple[Symme
     """
     identity = Generator(tuple(range(network.ranks)), tuple(range(len(network.routes))), tuple(range(collective.units)))
     classes = _Classes(network, identity)
-    full = generators(network, collective)
-    known = [full, *subgroups(network, collective)]
+    check_deadline()
+    known = subgroups(network, collective)
+    full = known[0]
     outer: list[tuple[int, tuple[Generator, ...]]] = []
     for group in _outer(classes.extend(_walk(identity, full), known), classes):
         outer.append((group.orbits, elements(identity, group.generators)))

@@ -270,7 +270,7 @@ def _controls(
         name = f"half the bandwidth from rank {link[0]} to rank {link[1]}"
         controls.append(_control(name, with_half_bandwidth(network, link), entries, large, floor, request))
     if network.latency:
-        routes = tuple(replace(route, latency=10 * route.latency) for route in network.routes)
+        routes = tuple(route._replace(latency=10 * route.latency) for route in network.routes)
         floor = min(route.latency for route in network.routes) * 10**7
         controls.append(
             _control("10 times every latency", replace(network, routes=routes), entries, small, floor, request)
@@ -298,6 +298,6 @@ def with_half_bandwidth(network: Network, link: Key) -> Network:
     routes = []  # the unit is halved, so all other routes and limits get twice the units
     for route in network.routes:
         halved = (route.src, route.dst, route.via) == link
-        routes.append(route if halved else replace(route, units=2 * route.units))
+        routes.append(route if halved else route._replace(units=2 * route.units))
     caps = tuple(replace(cap, units=2 * cap.units) for cap in network.caps)
     return replace(network, routes=tuple(routes), caps=caps, unit=network.unit / 2, wires=(), generators=())
