@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -213,6 +214,75 @@ def test_an_interrupted_call_leaves_the_collectives_that_are_done(tmp_path, monk
         synth.plans("switch:3", **(wanted | {"collective": "allreduce", "time_limit": ENOUGH / 3}))
 
 
+def test_a_further_call_adds_to_the_folder_and_searches_nothing_again(tmp_path, monkeypatch):
+    """The second call dropped the first one's collective, and another time limit for each searched it again."""
+    asked: list[tuple[str, float, bool]] = []
+
+    def build(topology: Topology, name: str, output: Path, **options: Any) -> BuildResult:
+        asked.append((f"{topology.ranks} ranks: {name}", options["time_limit"], options["fresh"]))
+        return synth.build(topology, name, output, **options)
+
+    monkeypatch.setattr("synth.api.plan_sets.build", build)
+    folder = tmp_path / "set"
+    wanted = {"output": folder, "sizes": ["64KB"], "time_limit": ENOUGH}
+    first = synth.plans("switch:3", collective="allreduce", **wanted)
+    file = folder / f"{first.plans[0].name}.json"
+    before = file.stat().st_mtime_ns
+    both = synth.plans("switch:3", collective="allgather", **wanted)
+    assert [name for name, *_ in asked] == ["3 ranks: allreduce", "3 ranks: allgather"]
+    assert file.stat().st_mtime_ns == before and both.kept == ("switch-3/allreduce",)
+    code = (folder / "register.py").read_text()
+    assert {plan.collective for plan in both.plans} == {"allreduce", "allgather"}
+    assert all(plan.name in code for plan in both.plans) and set(first.plans) < set(both.plans)
+    assert PlanSet.from_json(json.loads((folder / "index.json").read_text()), str(folder)) == both
+    asked.clear()
+    # The share of each is less than it had, or no time is given.
+    for more in ({}, {"time_limit": None}):
+        again = synth.plans("switch:3", collective=["allgather", "allreduce"], **(wanted | more))
+        assert again == both and again.kept == ("switch-3/allreduce", "switch-3/allgather")
+    assert asked == []
+    two = synth.plans("switch:3", [2], collective="allgather", **wanted)
+    assert two.builds == ("switch-3/allreduce", "switch-3/allgather", "switch-3x2/allgather")
+    asked.clear()
+    synth.plans("switch:3", collective="allgather", **(wanted | {"time_limit": 2 * ENOUGH}))
+    synth.plans("switch:3", collective="allgather", fresh=True, **wanted)
+    assert asked == [("3 ranks: allgather", 2 * ENOUGH, False), ("3 ranks: allgather", ENOUGH, True)]
+
+
+def test_plans_of_other_options_are_replaced_and_the_rest_stays(tmp_path):
+    folder = tmp_path / "set"
+    wanted = {"output": folder, "sizes": ["64KB"], "time_limit": ENOUGH}
+    first = synth.plans("switch:3", collective=["allreduce", "allgather"], **wanted)
+    found = synth.plans("switch:3", collective="allgather", **(wanted | {"sizes": ["128KB"]}))
+    reached = {plan.collective: plan.high for plan in found.plans}
+    assert reached == {"allreduce": 64512, "allgather": 129024} and len(found.plans) == len(first.plans)
+    assert found.builds == ("switch-3/allreduce", "switch-3/allgather") and found.kept == ("switch-3/allreduce",)
+    assert not any("65536" in note for part in found.parts for note in part.notes if note.startswith("allgather"))
+    with pytest.raises(SynthError, match=r"holds plans of MSCCL\+\+ 0.10, not of 0.9; give a new folder"):
+        synth.plans("switch:3", collective="allgather", plan_version="0.9", **wanted)
+
+
+def test_plans_serve_until_the_search_in_their_place_has_ended(made, tmp_path, monkeypatch):
+    folder = Path(shutil.copytree(made.folder, tmp_path / "set"))
+
+    def build(topology: Topology, name: str, output: Path, **options: Any) -> BuildResult:
+        synth.build(topology, name, output, **options)
+        raise KeyboardInterrupt
+
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    monkeypatch.setattr("synth.api.plan_sets.build", build)
+    with pytest.raises(KeyboardInterrupt):
+        synth.plans("switch:3", output=folder, fresh=True, **WANTED)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_an_index_without_the_seconds_of_searches_is_read(made):
+    index = json.loads((Path(made.folder) / "index.json").read_text())
+    for part in index["parts"]:
+        assert part.pop("seconds") == {"allgather": ENOUGH / 3}
+    assert PlanSet.from_json(index, made.folder).plans == made.plans
+
+
 def test_notes_name_the_version(made):
     assert all("the plans have the format of MSCCL++ 0.10" in part.notes for part in made.parts)
     for name in ("register.py", "register.hpp", "switch-3/allgather/mscclpp.md"):
@@ -281,6 +351,11 @@ def test_the_command(tmp_path, capsys):
     assert end.value.code == 0
     assert "MSCCL++ 0.10 plans for switch:3" in printed.out
     assert f"plans of the format of MSCCL++ 0.10, all linted and run, to {tmp_path / 'set'}" in printed.err
+    with pytest.raises(SystemExit) as end:
+        root.main(line)
+    said = capsys.readouterr().err
+    kept = "kept switch-3/allgather of earlier commands; --fresh searches anew what this one names"
+    assert end.value.code == 0 and said.splitlines()[-1] == f"synth: {kept}"
     with pytest.raises(SystemExit) as end:
         root.main(["plans"])
     assert end.value.code == 2 and "--machine" in capsys.readouterr().err
