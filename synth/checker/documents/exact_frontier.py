@@ -228,8 +228,10 @@ def _frontier(doc: dict) -> list[str]:
         said.append(
             f"bounds: {'; '.join(itertools.starmap(_in_words, bounds))}: {counted(len(bounds), 'certificate')} checked"
         )
+    intervals = []
     for i, entry in enumerate(json_reader.items(doc["open"], "$.open")):
-        said.append(_open(doc, entry, points, [*bounds, *floors], f"$.open[{i}]"))
+        intervals.append(_open(doc, entry, points, [*bounds, *floors], f"$.open[{i}]"))
+    said += _open_lines(intervals)
     if not isinstance(doc["complete"], bool):
         raise VerificationError("is true or false", "$.complete")
     if doc["max_steps"] is not None:
@@ -387,8 +389,8 @@ def _open(
     points: list[tuple[int, Fraction, bool]],
     bounds: list[tuple[int | None, Fraction]],
     place: str,
-) -> str:
-    """Check the interval that is open at so many steps, and return a line on it.
+) -> tuple[int, str]:
+    """Check the interval that is open at so many steps, and return their number and what is proved and known.
 
     `bounds` are proved for any number of chunks: (steps, R/C), steps None for any number.
     """
@@ -413,9 +415,23 @@ def _open(
         )
     if upper is not None and lower > upper:
         raise VerificationError(f"is {show(lower)}, above the upper end {show(upper)}", f"{place}.lower")
-    return f"open at S={steps}: R/C ≥ {show(lower)} is proved, " + (
-        "none is known" if upper is None else f"{show(upper)} is known"
-    )
+    known = "none" if upper is None else show(upper)
+    return steps, f"R/C ≥ {show(lower)} is proved, {known} is known"
+
+
+def _open_lines(intervals: list[tuple[int, str]]) -> list[str]:
+    """Return a line for each run of consecutive numbers of steps of which the same is proved and known."""
+    runs: list[tuple[int, int, str]] = []
+    for steps, text in intervals:
+        if runs and (steps, text) == (runs[-1][1] + 1, runs[-1][2]):
+            runs[-1] = (runs[-1][0], steps, text)
+        else:
+            runs.append((steps, steps, text))
+    lines = []
+    for first, last, text in runs:
+        steps_text = str(first) if first == last else f"{first} to {last}"
+        lines.append(f"open at S={steps_text}: {text}")
+    return lines
 
 
 def unproved_intervals(
