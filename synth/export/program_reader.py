@@ -1,6 +1,7 @@
 """Reader of every kind of file that a program can come from; the kind follows from the contents, not from the name.
 
-Kinds: documents of frontiers and schedules, Program as JSON or text, MSCCL-IR and MSCCL++ plans from any source.
+Kinds: documents of frontiers and schedules, choices by size (of which the chosen schedule is taken), Program as JSON or
+text, MSCCL-IR and MSCCL++ plans from any source.
 """
 
 from __future__ import annotations
@@ -62,6 +63,11 @@ def load(
                 return scale_frontier_files.read(doc, path.parent, str(path))
             case "synth.schedule/1":
                 return Schedule.from_json(doc)
+            case "synth.choice/1" if doc["schedule"] is not None:
+                return Schedule.from_json(doc["schedule"])
+            case "synth.choice/1":
+                reason = "holds no schedule, as its frontier has no point; repeat `synth pareto` with more --time-limit"
+                raise FormatError(reason, str(path))
             case "synth.program/1":
                 return Program.from_json(doc)
             case None if {"name", "collective", "protocol", "gpus"} <= doc.keys():

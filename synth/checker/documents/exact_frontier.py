@@ -88,6 +88,8 @@ def document(doc: dict) -> list[str]:
             lines = bounds(doc)
         case "synth.infeasible/1":
             lines = [infeasible(doc)]
+        case "synth.choice/1":
+            raise FormatError("a choice by size has no certificates; `synth pareto -o FILE` without --size writes them")
         case other:
             if "gpus" in doc:
                 raise FormatError("a program has no certificates to verify; `synth lint` checks it")
