@@ -192,7 +192,7 @@ def test_messages_have_their_cost_in_the_nominal_model_too():
     more = (free.model.seconds(found, "LL", 1, 64) or 0) + (2 + 6) * 1e-6
     assert paid.model.seconds(found, "LL", 1, 64) == pytest.approx(more)
     assert paid.model.seconds(found, "Simple", 1, 64) == free.model.seconds(found, "Simple", 1, 64)
-    assert "a message costs LL=1us at either end" in paid.model.says
+    assert "a message costs LL 1 µs at either end" in paid.model.says
 
 
 def invoke(words, code=0):
