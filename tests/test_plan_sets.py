@@ -208,7 +208,7 @@ def test_an_interrupted_call_leaves_the_collectives_that_are_done(tmp_path, monk
     assert asked == ["allgather", "alltoall", "alltoall", "allreduce"]
     assert {plan.collective for plan in found.plans} == {"allgather", "alltoall"}
     assert found.parts[0].refused == (("allreduce", "no schedule"),)
-    assert "switch-3, allreduce: no plans: no schedule" in view.report(found).sentences
+    assert "switch-3: allreduce: no plans: no schedule" in view.report(found).sentences
     assert synth.plans("switch:3", **wanted) == found and len(asked) == 4
     with pytest.raises(SynthError, match="no plan is written: switch-3: no schedule"):
         synth.plans("switch:3", **(wanted | {"collective": "allreduce", "time_limit": ENOUGH / 3}))
@@ -292,11 +292,23 @@ def test_notes_name_the_version(made):
     assert [int(row[3]) for row in table.rows] == [len(part.plans) for part in made.parts]
 
 
+def test_a_box_of_several_hosts_has_files_for_any_number_of_ranks_of_a_host(tmp_path, monkeypatch):
+    """12 GPUs of an NVL72 were started as one host by the commands of the page, and its registration was for that."""
+    monkeypatch.setattr("synth.api.plan_sets.HOST_RANKS", 2)
+    wanted = WANTED | {"sizes": ["64KB"], "output": tmp_path}
+    found = synth.plans("switch:4", (), gpus=[3], **wanted)
+    assert found.plans and {plan.ranks_per_node for plan in found.plans} == {0}
+    folder = tmp_path / "switch-4-3gpus" / "allgather"
+    page = (folder / "README.txt").read_text()
+    assert "--nproc-per-node RANKS_PER_HOST" in page and "register.register(rank, 3, RANKS_PER_HOST)" in page
+    assert "('allgather', 3, 0, " in (folder / "mscclpp" / "register.py").read_text()
+
+
 def test_sizes_that_are_left_to_the_library_are_said_with_both_times(tmp_path):
     found = synth.plans("ring:2", output=tmp_path / "set", collective="allgather", sizes=["64KB"], time_limit=ENOUGH)
     assert found.plans == ()
     said = view.report(found).sentences[0]
-    assert said.startswith("ring-2, allgather: left to the library: 64 KB (") and "by a schedule" in said
+    assert said.startswith("ring-2: allgather: left to the library: 64 KB (") and "by a schedule" in said
 
 
 def test_the_machine_is_shared_evenly():

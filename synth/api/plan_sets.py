@@ -39,8 +39,8 @@ INDEX = "index.json"
 class _Machine:
     """One size of the machine.
 
-    `hosts`: whether a box is one host, as MSCCL++ counts ranks of a node. `notes`: a sentence on which GPUs they are,
-    where they do not fill their boxes.
+    `hosts`: True where a box is one host, as MSCCL++ counts ranks of a node. `notes`: a sentence on which GPUs they
+    are, where they do not fill their boxes.
     """
 
     name: str
@@ -135,7 +135,7 @@ def plans(
                     made = build(
                         one.topology, name, Path(unfinished) / name, runtime="mscclpp", sizes=judged, dtype=dtype,
                         root=root, plan_version=plan_version, time_limit=seconds, jobs=jobs, fresh=fresh,
-                        on_event=listen,
+                        box_is_host=one.hosts, on_event=listen,
                     )  # fmt: skip
                     _move(Path(unfinished) / name, folder / one.name / name)
             except (UsageError, VerificationError):
@@ -304,12 +304,8 @@ def _earlier(folder: Path, machine: str, version: str) -> PlanSet:
 
 
 def _placed(plan: PlanRegistration, machine: _Machine, name: str) -> PlanRegistration:
-    """Return the entry with its path in the set; where a box is several hosts, for any number of ranks a node.
-
-    `name`: the collective.
-    """
-    per_node = plan.ranks_per_node if machine.hosts else 0
-    return plan._replace(name=f"{machine.name}/{name}/mscclpp/{plan.name}", ranks_per_node=per_node)
+    """Return the entry with its path in the set. `name`: the collective."""
+    return plan._replace(name=f"{machine.name}/{name}/mscclpp/{plan.name}")
 
 
 def _labelled(listener: Listener, label: str) -> Listener:

@@ -92,5 +92,5 @@ def plans(machine: str | None, **flags: Any) -> int:
     if new:
         wrote(f"{counted(len(new), 'plan')} {format_of}, all linted and run, to {folder}: see {folder}/index.json")
     elif len(result.kept) < len(result.builds):
-        wrote(f"{folder}/index.json", "no new plan, all sizes are left to the library")
+        wrote(f"{folder}/index.json", "no new plan; the lines above say why")
     return 0
