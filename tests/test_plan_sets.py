@@ -262,6 +262,23 @@ def test_plans_of_other_options_are_replaced_and_the_rest_stays(tmp_path):
         synth.plans("switch:3", collective="allgather", plan_version="0.9", **wanted)
 
 
+def test_a_dump_whose_links_have_changed_is_searched_anew(tmp_path, monkeypatch):
+    """Plans were recognised by the name of the file alone."""
+    asked: list[int] = []
+
+    def build(topology: Topology, name: str, output: Path, **options: Any) -> BuildResult:
+        asked.append(len(topology.links))
+        return synth.build(topology, name, output, **options)
+
+    monkeypatch.setattr("synth.api.plan_sets.build", build)
+    monkeypatch.chdir(tmp_path)
+    for units in (1, 1, 2):
+        machine = {"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": 25 * units, "both": True}]}
+        Path("machine.json").write_text(json.dumps(machine))
+        synth.plans("machine.json", output="set", **(WANTED | {"sizes": ["64KB"]}))
+    assert len(asked) == 2
+
+
 def test_plans_serve_until_the_search_in_their_place_has_ended(made, tmp_path, monkeypatch):
     folder = Path(shutil.copytree(made.folder, tmp_path / "set"))
 

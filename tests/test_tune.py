@@ -446,7 +446,7 @@ def test_sizes_double_unless_said():
         ("tune --from f.json --baseline tree", 2, "tree"),
         ("tune --from f.json --topo dgx1", 2, "a plan is for one machine"),
         ("tune --from f.json --dtype int3", 2, "int3"),
-        ("tune --from f.json -o no/such/p.json", 1, "No such file"),
+        ("tune --from f.json -o no/such/p.json", 1, "the folder no/such does not exist"),
         ("tune --from f.json --import t.csv", 2, "--from"),
         ("tune --import none.csv", 1, "does not exist"),
         ("tune --from f.json --db none.db", 1, "none.db"),

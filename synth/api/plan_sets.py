@@ -114,13 +114,13 @@ def plans(
     judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
     machines = _machines(machine, boxes, gpus)
     seconds = round((SETTINGS.time_limit if time_limit is None else time_limit / len(machines)) / len(names), 3)
-    options = [metadata.version("ccl-synth"), judged, dtype, root]
-    key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:12]
     folder = Path(output)
     least = None if time_limit is None else seconds
     result = _earlier(folder, machine, plan_version)
     named, built = [], set()
     for place, one in enumerate(machines, 1):
+        options = [metadata.version("ccl-synth"), one.topology.network().to_json(), judged, dtype, root]
+        key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:12]
         for note in one.notes:
             tell(on_event, f"{one.name}: {note}")
         for name in names:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from synth.checker.documents import exact_frontier
-from synth.errors import FormatError, SynthError
+from synth.errors import FormatError, SynthError, unreadable
 from synth.export.msccl_xml import read
 from synth.model.collective import Collective
 from synth.model.documents.text_file import text_of
@@ -93,4 +93,4 @@ def _head(path: Path) -> str:
         with path.open("rb") as file:
             return file.read(4096).decode("utf-8-sig", "replace").lstrip()
     except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
+        raise FormatError(unreadable(error), str(path)) from None

@@ -20,9 +20,9 @@ class PlanSetPart:
     """The plans for one number of boxes or GPUs, made with one set of options.
 
     `name`: such as ``dgx-a100x2`` or ``dgx-a100-6gpus``; the folder of this name has a build of each collective. `key`:
-    a digest of the sizes, the type and the root that it was made with; where collectives differ in them, there are
-    several parts of one name. `plans`: the calls that each file serves; their names are paths in
-    the set. `tables`: for each collective and size what runs, with its predicted time and the library's. `refused`:
+    a digest of the links, the sizes, the type and the root that it was made with; where collectives differ in them,
+    there are several parts of one name. `plans`: the calls that each file serves; their names are paths in the set.
+    `tables`: for each collective and size what runs, with its predicted time and the library's. `refused`:
     the collectives without an answer, each with the reason. `seconds`: the time limit of the search for each
     collective.
     """

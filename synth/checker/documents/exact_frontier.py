@@ -12,7 +12,7 @@ from synth.checker.documents.sketches import boxes_stated, check_links
 from synth.checker.fingerprints import with_one_chunk
 from synth.checker.schedule import replay as verify
 from synth.checker.send_rules import rules_stated
-from synth.errors import FormatError, VerificationError, json_kind, malformed
+from synth.errors import FormatError, VerificationError, json_kind, malformed, unreadable
 from synth.model.bitwise_equality import same_bits
 from synth.model.documents import json_diff, json_reader
 from synth.model.documents.json_reader import MACHINE
@@ -60,9 +60,10 @@ def read(path: Path, what: str = "a schedule or a frontier") -> dict:
             raise FormatError(f"{path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
+        raise FormatError(unreadable(error), str(path)) from None
     except UnicodeDecodeError as error:
-        raise FormatError(f"is not JSON: {error}", str(path)) from None
+        fault = f"is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}"
+        raise FormatError(fault, str(path)) from None
     doc = json_reader.document(text, str(path))
     if not isinstance(doc, dict):
         raise FormatError(f"expected {what}, found {json_kind(doc)}", str(path))
