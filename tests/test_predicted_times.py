@@ -132,10 +132,23 @@ def test_notes_name_what_was_not_run_and_say_what_its_times_are(monkeypatch):
         (least, ["nccl-ring", "nccl-ring-LL", "ring", "ring-LL"]),
         (synchronous, ["S1-R1-C1", "S1-R1-C1-LL", "bruck-LL", "halving-doubling-LL"]),
     ):
-        named = note.partition("(too long or too late to run): ")[2].removesuffix(" more").split(", ")
+        named = note.partition("(too long to run): ")[2].removesuffix(" more").split(", ")
         assert sorted(named) == labels
         assert [label in used for label in named] == sorted((label in used for label in named), reverse=True)
     assert "ring" not in synchronous
+
+
+def test_notes_tell_too_long_from_too_late(monkeypatch):
+    monkeypatch.setattr(predicted_times, "SETTINGS", PredictedTimeSettings(maximum_sends=12))
+    ring, direct = (api.baseline(name, "full:4", "allgather") for name in ("ring", "direct"))
+    times = PredictedTimes(ring.network, late=lambda: True)
+    for schedule, instances, reason in (
+        (direct, 1, "the time limit left no time for a run"),
+        (direct, 2, "too long to run"),
+    ):
+        variant = Variant(schedule, shape(schedule), "LL", instances)
+        times.add(variant)(64)
+        assert times.reason_not_run(variant) == reason
 
 
 def test_what_others_are_compared_with_has_its_least_time_where_it_is_too_long_to_run(monkeypatch):

@@ -369,20 +369,21 @@ def _not_run_notes(
 ) -> tuple[str, ...]:
     """Return notes on the candidates whose programs were not run, and what their times are.
 
-    Those that are `chosen` come first, then other libraries'.
+    Those that are `chosen` come first, then other libraries'. There is a note for each kind of time and reason.
     """
     from synth.catalog.tuner.predicted_times import Prediction
 
-    least, synchronous = [], []
+    not_run: dict[str, dict[str, list[str]]] = {LEAST: {}, SYNCHRONOUS: {}}
     used = {one.label for one in chosen}
     for one in sorted(candidates, key=lambda one: (one.algorithm.label not in used, one.algorithm.backend == OURS)):
         if isinstance(one.predicted, Prediction) and times.not_run(one.predicted.variant):
-            (least if times.is_least(one.predicted.variant) else synchronous).append(one.algorithm.label)
+            what = LEAST if times.is_least(one.predicted.variant) else SYNCHRONOUS
+            not_run[what].setdefault(times.reason_not_run(one.predicted.variant), []).append(one.algorithm.label)
     notes = []
-    for labels, what in ((least, LEAST), (synchronous, SYNCHRONOUS)):
-        if labels:
+    for what, by_reason in not_run.items():
+        for reason, labels in by_reason.items():
             more = f" and {len(labels) - 4} more" if len(labels) > 4 else ""
-            notes.append(f"{what} (too long or too late to run): {', '.join(labels[:4])}{more}")
+            notes.append(f"{what} ({reason}): {', '.join(labels[:4])}{more}")
     return tuple(notes)
 
 

@@ -109,7 +109,7 @@ class PredictedTimes:
         # One program, and one least time, for a schedule's own candidate and the library's algorithm of the same sends.
         self._programs: dict[Key, Callable[[], ProgramTimes | None]] = {}
         self._least_times: dict[Key, Callable[[], LeastTime]] = {}
-        self._not_run: set[Key] = set()
+        self._not_run: dict[Key, str] = {}  # the reasons
         self._rough: list[Predict] = []
         self.slower = cache(lambda protocol: overheads.links(network, protocol))
         self._least = cache(self._least_nominal)
@@ -162,7 +162,11 @@ class PredictedTimes:
 
     def not_run(self, variant: Variant) -> bool:
         """Return True if a time of the variant was asked for whose program was too long or too late to run."""
-        return _key(variant) in self._not_run
+        return bool(self.reason_not_run(variant))
+
+    def reason_not_run(self, variant: Variant) -> str:
+        """Return why the variant's program, of which a time was asked for, was not run; "" where it was."""
+        return self._not_run.get(_key(variant), "")
 
     def is_least(self, variant: Variant) -> bool:
         """Return True if the times of the variant are lower bounds, since its program was not run."""
@@ -204,8 +208,13 @@ class PredictedTimes:
         """Return the times of the variant's program; None where it cannot be lowered, is too long, or time is over."""
         schedule, _, protocol, instances = variant
         sends = sum(len(step.sends) for step in schedule.steps) * instances
+        reason = "no program can be made"
         try:
-            if sends <= SETTINGS.maximum_sends and not self.late():
+            if sends > SETTINGS.maximum_sends:
+                reason = "too long to run"
+            elif self.late():
+                reason = "the time limit left no time for a run"
+            else:
                 options = LoweringOptions(protocol=protocol, instances=instances)
                 network, lowering = self.slower(protocol), lower
                 if schedule.uses_multicast:
@@ -218,5 +227,5 @@ class PredictedTimes:
             raise
         except SynthError:
             pass
-        self._not_run.add(_key(variant))
+        self._not_run[_key(variant)] = reason
         return None
