@@ -279,6 +279,18 @@ def test_a_dump_whose_links_have_changed_is_searched_anew(tmp_path, monkeypatch)
     assert len(asked) == 2
 
 
+def test_two_calls_at_the_same_time_add_to_one_folder(tmp_path, monkeypatch):
+    wanted = WANTED | {"output": tmp_path / "set", "sizes": ["64KB"]}
+
+    def build(topology: Topology, name: str, output: Path, **options: Any) -> BuildResult:
+        if name == "allgather":
+            synth.plans("switch:3", **(wanted | {"collective": "allreduce"}))
+        return synth.build(topology, name, output, **options)
+
+    monkeypatch.setattr("synth.api.plan_sets.build", build)
+    assert synth.plans("switch:3", **wanted).builds == ("switch-3/allreduce", "switch-3/allgather")
+
+
 def test_plans_serve_until_the_search_in_their_place_has_ended(made, tmp_path, monkeypatch):
     folder = Path(shutil.copytree(made.folder, tmp_path / "set"))
 

@@ -147,6 +147,7 @@ def plans(
                 done = replace(done, plans=registered, tables=made.tables, notes=(*one.notes, *made.notes))
             named.append(done)
             built.add(f"{one.name}/{name}")
+            result = _earlier(folder, machine, plan_version)  # another call may have added to it meanwhile
             result = _with(_without(result, one.name, name), done)
             _write(folder, result)
     if not any(part.tables for part in named):
