@@ -119,6 +119,16 @@ def malformed(error: Exception, what: str = "document") -> str:
     return f"malformed {what}: {found}"[:200]
 
 
+def unreadable(error: OSError) -> str:
+    """Return why a file cannot be read: there is none, it is a folder, or the reason of the operating system."""
+    match error:
+        case FileNotFoundError():
+            return "does not exist"
+        case IsADirectoryError():
+            return "is a folder; name a file in it"
+    return f"cannot be read: {error.strerror or error}"
+
+
 def json_kind(value: object) -> str:
     """Return JSON's name of the type of a value, with its article."""
     names = {

@@ -184,7 +184,7 @@ def test_a_document_of_others_that_is_too_large_is_refused_alike_by_all_commands
 
 def test_a_folder_is_no_machine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert ".: is not a file" in refused(1, "bound", "--topo", ".", "--coll", "allgather")
+    assert ".: is a folder; name a file in it" in refused(1, "bound", "--topo", ".", "--coll", "allgather")
     (tmp_path / "dgx1").mkdir()
     assert api.topology("dgx1").ranks == 8
 

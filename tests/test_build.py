@@ -346,6 +346,19 @@ def test_without_gpu_and_dump_the_command_says_how_to_get_one(tmp_path, monkeypa
     assert not (tmp_path / "new").exists()
 
 
+def test_commands_without_files_do_not_say_that_they_were_run(tmp_path, capsys):
+    """They said "wrote 0 files of msccl-executor, all linted and run"."""
+    for command, said in (
+        (["build", "ring:2"], "/README.txt: no file for msccl-executor, all sizes are left to the library"),
+        (["plans", "--machine", "ring:2"], "/index.json: no new plan; the lines above say why"),
+    ):
+        folder = tmp_path / command[0]
+        with pytest.raises(SystemExit) as end:
+            root.main([*command, "--coll", "allgather", "--sizes", "64KB", "--time-limit", "600s", "-o", str(folder)])
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert (end.value.code, last) == (0, f"synth: wrote {folder}{said}")
+
+
 def test_the_command_prints_one_table_and_continues_after_ctrl_c(tmp_path, monkeypatch, capsys):
     from synth.api import synthesis
 

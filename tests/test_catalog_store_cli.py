@@ -223,7 +223,7 @@ def test_measurements_of_nothing_here(kept, timed, tmp_path) -> None:
             catalog.measured(store, huge)
     Path("m.json").write_text("[1]")
     assert refused("import m.json", 1) == "m.json: expected measurements, found a list"
-    assert refused("import missing.json", 1).startswith("missing.json: cannot be read")
+    assert refused("import missing.json", 1).startswith("missing.json: does not exist")
 
 
 # ---------------------------------------------------------------- gc

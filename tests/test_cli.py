@@ -214,7 +214,9 @@ def test_a_table_can_be_written_to_a_file(tmp_path):
 
 def test_an_output_file_that_cannot_be_written_is_named():
     outcome = synth("pareto --topo ring:4 --coll allgather -o no/such/folder/f.json", code=1)
-    assert outcome.stderr == "synth: error: cannot write no/such/folder/f.json: No such file or directory\n"
+    assert (
+        outcome.stderr == "synth: error: cannot write no/such/folder/f.json: the folder no/such/folder does not exist\n"
+    )
 
 
 def test_size_prints_the_one_point_and_the_crossover():

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from synth import api
 from synth.api.tuning import times_at
 from synth.api.tuning_inputs import SearchOptions
+from synth.catalog.tuner.cost_model import nominal
 from synth.cli import root
 from synth.errors import UsageError
 from synth.program.message_cost import MessageCost
@@ -151,7 +152,7 @@ def test_the_cost_of_a_message_is_said_beside_every_time_that_has_it(tmp_path, m
     monkeypatch.chdir(tmp_path)
     (tmp_path / "f.json").write_text(json.dumps(api.frontier("ring:4", "allgather").to_json()))
     cost = MessageCost.parse("LL=0.25us")
-    assert label(NO_OVERHEADS, "LL", per_send=cost).endswith("without a launch, 0.25 µs a message at either end")
+    assert label(NO_OVERHEADS, "LL", per_send=cost).endswith("without a launch, a message costs 0.25 µs at either end")
     assert label(NCCL, "Simple", per_send=cost) == label(NCCL, "Simple")
     for command in (
         "run --baseline ring --topo ring:4 --coll allgather --size 64KB --no-data",
@@ -159,7 +160,17 @@ def test_the_cost_of_a_message_is_said_beside_every_time_that_has_it(tmp_path, m
         "emulate f.json --sizes 64KB",
     ):
         shown = [CliRunner().invoke(root, f"{command} {more}".split()).stdout for more in ("", "--per-send 0.3us")]
-        assert ["0.3 µs a message at either end" in text for text in shown] == [False, True], command
+        assert ["a message costs 0.3 µs at either end" in text for text in shown] == [False, True], command
+    advised = [
+        CliRunner().invoke(root, f"pareto --topo ring:4 --coll allgather --size 1KB {more}".split()).stdout
+        for more in ("", "--per-send 0.3us")
+    ]
+    assert ["`--per-send` counts it in the times of programs" in text for text in advised] == [True, False]
+    assert ["the times of programs count it, `synth bench` measures it" in text for text in advised] == [False, True]
+    assert (
+        "a message costs 0.3 µs at either end"
+        in nominal(api.topology("ring:4").network(), MessageCost.parse("0.3us")).says
+    )
 
 
 def test_points_that_were_not_run_are_said_to_be_of_synchronous_steps():

@@ -186,7 +186,7 @@ def test_a_wrong_file_gets_one_line_with_its_place(tmp_path, text, says):
 
 
 def test_a_missing_file_is_an_error_not_a_traceback(tmp_path):
-    with pytest.raises(SynthError, match="cannot be read"):
+    with pytest.raises(SynthError, match="does not exist"):
         load(tmp_path / "none.yaml", 4)
 
 

@@ -325,7 +325,7 @@ def test_the_command_line_writes_a_folder_and_what_belongs_beside_it(file, tmp_p
         ("--point 1 --to ncclx-tuner-csv", 2, "ncclx-tuner-csv is made of a tuner's plan: `synth tune -o plan.json`"),
         ("--point 1 --runtime nccl", 2, "it is for msccl-executor, msccl, rccl"),
         ("--point 1 --runtime msccl", 2, "give -o FILE"),
-        ("--point 1 -o no/such/x.xml", 1, "No such file"),
+        ("--point 1 -o no/such/x.xml", 1, "the folder no/such does not exist"),
         ("--all --to trace -o d", 2, "one by one"),
         ("--point 1 --topo dgx9", 2, "dgx9"),
         ("--point 1 --protocol LL128", 1, "is unknown"),

@@ -338,6 +338,8 @@ def test_pieces_go_round_a_bounded_scratch():
     (found,) = [f for f in report.findings if f.rule == "scratch"]
     assert (found.severity, found.block, found.op) == ("warning", 1, 4)
     assert "above 64 MiB" in found.message
+    advice = "; set its largest size to 64MiB (`synth export --max-size 64MiB`, max_message_size in a plan)"
+    assert found.message.endswith(advice)
     assert f"reads scratch 0 of rank {found.gpu} while block 0 step 1 writes it" in found.message
     credit = pipelined(32, reuse_resources=True)
     assert Dep(1, 5, 32) in program(credit).gpus[0].blocks[0].ops[0].deps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -207,10 +208,108 @@ def test_an_interrupted_call_leaves_the_collectives_that_are_done(tmp_path, monk
     assert asked == ["allgather", "alltoall", "alltoall", "allreduce"]
     assert {plan.collective for plan in found.plans} == {"allgather", "alltoall"}
     assert found.parts[0].refused == (("allreduce", "no schedule"),)
-    assert "switch-3, allreduce: no plans: no schedule" in view.report(found).sentences
+    assert "switch-3: allreduce: no plans: no schedule" in view.report(found).sentences
     assert synth.plans("switch:3", **wanted) == found and len(asked) == 4
     with pytest.raises(SynthError, match="no plan is written: switch-3: no schedule"):
         synth.plans("switch:3", **(wanted | {"collective": "allreduce", "time_limit": ENOUGH / 3}))
+
+
+def test_a_further_call_adds_to_the_folder_and_searches_nothing_again(tmp_path, monkeypatch):
+    """The second call dropped the first one's collective, and another time limit for each searched it again."""
+    asked: list[tuple[str, float, bool]] = []
+
+    def build(topology: Topology, name: str, output: Path, **options: Any) -> BuildResult:
+        asked.append((f"{topology.ranks} ranks: {name}", options["time_limit"], options["fresh"]))
+        return synth.build(topology, name, output, **options)
+
+    monkeypatch.setattr("synth.api.plan_sets.build", build)
+    folder = tmp_path / "set"
+    wanted = {"output": folder, "sizes": ["64KB"], "time_limit": ENOUGH}
+    first = synth.plans("switch:3", collective="allreduce", **wanted)
+    file = folder / f"{first.plans[0].name}.json"
+    before = file.stat().st_mtime_ns
+    both = synth.plans("switch:3", collective="allgather", **wanted)
+    assert [name for name, *_ in asked] == ["3 ranks: allreduce", "3 ranks: allgather"]
+    assert file.stat().st_mtime_ns == before and both.kept == ("switch-3/allreduce",)
+    code = (folder / "register.py").read_text()
+    assert {plan.collective for plan in both.plans} == {"allreduce", "allgather"}
+    assert all(plan.name in code for plan in both.plans) and set(first.plans) < set(both.plans)
+    assert PlanSet.from_json(json.loads((folder / "index.json").read_text()), str(folder)) == both
+    asked.clear()
+    # The share of each is less than it had, or no time is given.
+    for more in ({}, {"time_limit": None}):
+        again = synth.plans("switch:3", collective=["allgather", "allreduce"], **(wanted | more))
+        assert again == both and again.kept == ("switch-3/allreduce", "switch-3/allgather")
+    assert asked == []
+    two = synth.plans("switch:3", [2], collective="allgather", **wanted)
+    assert two.builds == ("switch-3/allreduce", "switch-3/allgather", "switch-3x2/allgather")
+    asked.clear()
+    synth.plans("switch:3", collective="allgather", **(wanted | {"time_limit": 2 * ENOUGH}))
+    synth.plans("switch:3", collective="allgather", fresh=True, **wanted)
+    assert asked == [("3 ranks: allgather", 2 * ENOUGH, False), ("3 ranks: allgather", ENOUGH, True)]
+
+
+def test_plans_of_other_options_are_replaced_and_the_rest_stays(tmp_path):
+    folder = tmp_path / "set"
+    wanted = {"output": folder, "sizes": ["64KB"], "time_limit": ENOUGH}
+    first = synth.plans("switch:3", collective=["allreduce", "allgather"], **wanted)
+    found = synth.plans("switch:3", collective="allgather", **(wanted | {"sizes": ["128KB"]}))
+    reached = {plan.collective: plan.high for plan in found.plans}
+    assert reached == {"allreduce": 64512, "allgather": 129024} and len(found.plans) == len(first.plans)
+    assert found.builds == ("switch-3/allreduce", "switch-3/allgather") and found.kept == ("switch-3/allreduce",)
+    assert not any("65536" in note for part in found.parts for note in part.notes if note.startswith("allgather"))
+    with pytest.raises(SynthError, match=r"holds plans of MSCCL\+\+ 0.10, not of 0.9; give a new folder"):
+        synth.plans("switch:3", collective="allgather", plan_version="0.9", **wanted)
+
+
+def test_a_dump_whose_links_have_changed_is_searched_anew(tmp_path, monkeypatch):
+    """Plans were recognised by the name of the file alone."""
+    asked: list[int] = []
+
+    def build(topology: Topology, name: str, output: Path, **options: Any) -> BuildResult:
+        asked.append(len(topology.links))
+        return synth.build(topology, name, output, **options)
+
+    monkeypatch.setattr("synth.api.plan_sets.build", build)
+    monkeypatch.chdir(tmp_path)
+    for units in (1, 1, 2):
+        machine = {"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": 25 * units, "both": True}]}
+        Path("machine.json").write_text(json.dumps(machine))
+        synth.plans("machine.json", output="set", **(WANTED | {"sizes": ["64KB"]}))
+    assert len(asked) == 2
+
+
+def test_two_calls_at_the_same_time_add_to_one_folder(tmp_path, monkeypatch):
+    wanted = WANTED | {"output": tmp_path / "set", "sizes": ["64KB"]}
+
+    def build(topology: Topology, name: str, output: Path, **options: Any) -> BuildResult:
+        if name == "allgather":
+            synth.plans("switch:3", **(wanted | {"collective": "allreduce"}))
+        return synth.build(topology, name, output, **options)
+
+    monkeypatch.setattr("synth.api.plan_sets.build", build)
+    assert synth.plans("switch:3", **wanted).builds == ("switch-3/allreduce", "switch-3/allgather")
+
+
+def test_plans_serve_until_the_search_in_their_place_has_ended(made, tmp_path, monkeypatch):
+    folder = Path(shutil.copytree(made.folder, tmp_path / "set"))
+
+    def build(topology: Topology, name: str, output: Path, **options: Any) -> BuildResult:
+        synth.build(topology, name, output, **options)
+        raise KeyboardInterrupt
+
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    monkeypatch.setattr("synth.api.plan_sets.build", build)
+    with pytest.raises(KeyboardInterrupt):
+        synth.plans("switch:3", output=folder, fresh=True, **WANTED)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_an_index_without_the_seconds_of_searches_is_read(made):
+    index = json.loads((Path(made.folder) / "index.json").read_text())
+    for part in index["parts"]:
+        assert part.pop("seconds") == {"allgather": ENOUGH / 3}
+    assert PlanSet.from_json(index, made.folder).plans == made.plans
 
 
 def test_notes_name_the_version(made):
@@ -222,11 +321,23 @@ def test_notes_name_the_version(made):
     assert [int(row[3]) for row in table.rows] == [len(part.plans) for part in made.parts]
 
 
+def test_a_box_of_several_hosts_has_files_for_any_number_of_ranks_of_a_host(tmp_path, monkeypatch):
+    """12 GPUs of an NVL72 were started as one host by the commands of the page, and its registration was for that."""
+    monkeypatch.setattr("synth.api.plan_sets.HOST_RANKS", 2)
+    wanted = WANTED | {"sizes": ["64KB"], "output": tmp_path}
+    found = synth.plans("switch:4", (), gpus=[3], **wanted)
+    assert found.plans and {plan.ranks_per_node for plan in found.plans} == {0}
+    folder = tmp_path / "switch-4-3gpus" / "allgather"
+    page = (folder / "README.txt").read_text()
+    assert "--nproc-per-node RANKS_PER_HOST" in page and "register.register(rank, 3, RANKS_PER_HOST)" in page
+    assert "('allgather', 3, 0, " in (folder / "mscclpp" / "register.py").read_text()
+
+
 def test_sizes_that_are_left_to_the_library_are_said_with_both_times(tmp_path):
     found = synth.plans("ring:2", output=tmp_path / "set", collective="allgather", sizes=["64KB"], time_limit=ENOUGH)
     assert found.plans == ()
     said = view.report(found).sentences[0]
-    assert said.startswith("ring-2, allgather: left to the library: 64 KB (") and "by a schedule" in said
+    assert said.startswith("ring-2: allgather: left to the library: 64 KB (") and "by a schedule" in said
 
 
 def test_the_machine_is_shared_evenly():
@@ -281,6 +392,11 @@ def test_the_command(tmp_path, capsys):
     assert end.value.code == 0
     assert "MSCCL++ 0.10 plans for switch:3" in printed.out
     assert f"plans of the format of MSCCL++ 0.10, all linted and run, to {tmp_path / 'set'}" in printed.err
+    with pytest.raises(SystemExit) as end:
+        root.main(line)
+    said = capsys.readouterr().err
+    kept = "kept switch-3/allgather of earlier commands; --fresh searches anew what this one names"
+    assert end.value.code == 0 and said.splitlines()[-1] == f"synth: {kept}"
     with pytest.raises(SystemExit) as end:
         root.main(["plans"])
     assert end.value.code == 2 and "--machine" in capsys.readouterr().err

@@ -133,11 +133,24 @@ def test_notes_name_what_was_not_run_and_say_what_its_times_are(monkeypatch):
         (least, ["nccl-ring", "nccl-ring-LL", "ring", "ring-LL"]),
         (synchronous, ["S1-R1-C1", "S1-R1-C1-LL", "bruck-LL", "halving-doubling-LL"]),
     ):
-        named = note.partition(f"({tuning.TOO_LONG}): ")[2].removesuffix(" more").split(", ")
+        named = note.partition("(too long to run): ")[2].removesuffix(" more").split(", ")
         assert sorted(label.removesuffix(" (chosen)") for label in named) == labels
         marked = [f"{label} (chosen)" for label in labels if label in chosen]
         assert named[: len(marked)] == marked == [label for label in named if label.endswith(" (chosen)")]
     assert "ring" not in synchronous
+
+
+def test_notes_tell_too_long_from_too_late(monkeypatch):
+    monkeypatch.setattr(predicted_times, "SETTINGS", PredictedTimeSettings(maximum_sends=12))
+    ring, direct = (api.baseline(name, "full:4", "allgather") for name in ("ring", "direct"))
+    times = PredictedTimes(ring.network, late=lambda: True, judged=[64])
+    for schedule, instances, reason in (
+        (direct, 1, "the time limit left no time for a run"),
+        (direct, 2, "too long to run"),
+    ):
+        variant = Variant(schedule, shape(schedule), "LL", instances)
+        times.add(variant)(64)
+        assert times.reason_not_run(variant) == reason
 
 
 def test_what_others_are_compared_with_has_its_least_time_where_it_is_too_long_to_run(monkeypatch):
@@ -197,7 +210,7 @@ def test_no_run_begins_when_the_time_is_over():
     over = True
     assert predict(1 << 10) == run and times.ran(variant, 1 << 10)
     assert predict(1 << 26) == times.model.seconds(shape(direct), "LL", 1, 1 << 26) and not times.ran(variant, 1 << 26)
-    assert times.too_late(variant) and not times.too_long(variant)
+    assert times.reason_not_run(variant) == "the time limit left no time for a run"
 
 
 def test_what_may_be_the_fastest_runs_first():
@@ -232,7 +245,7 @@ def test_messages_have_their_cost_in_the_nominal_model_too():
     more = (free.model.seconds(found, "LL", 1, 64) or 0) + (2 + 6) * 1e-6
     assert paid.model.seconds(found, "LL", 1, 64) == pytest.approx(more)
     assert paid.model.seconds(found, "Simple", 1, 64) == free.model.seconds(found, "Simple", 1, 64)
-    assert "a message costs LL=1us at either end" in paid.model.says
+    assert "a message costs LL 1 µs at either end" in paid.model.says
 
 
 def invoke(words, code=0):

@@ -85,6 +85,20 @@ def test_exported_files_are_right_as_they_are_read_back(tmp_path, runtime):
         assert "right: 262,144 elements" in synth("run plan.json --topo ring:4 --size 256KB").stdout
 
 
+def test_the_file_of_a_choice_by_size_is_its_chosen_schedule(tmp_path):
+    """It was refused with the list of schemas that are read."""
+    synth("pareto --topo ring:4 --coll allgather --size 64KB -o choice.json")
+    chosen = Schedule.from_json(json.loads((tmp_path / "choice.json").read_text())["schedule"])
+    assert f"S{len(chosen.steps)}" in synth("run choice.json --size 64KB").stdout
+    assert "safe at any size" in synth("lint choice.json").stdout
+    assert synth("export --to msccl choice.json -o -").stdout.startswith("<algo")
+    synth("emulate choice.json --sizes 64KB")
+    said = synth("verify choice.json", code=1).stderr
+    assert "a choice by size has no certificates; `synth pareto -o FILE` without --size writes them" in said
+    save(tmp_path, "none.json", {"schema": "synth.choice/1", "schedule": None})
+    assert "none.json: holds no schedule, as its frontier has no point" in synth("run none.json", code=1).stderr
+
+
 def test_what_a_foreign_file_computes_can_be_said(tmp_path):
     content = (
         api.export_program(ring_schedule(4), runtime="msccl").files[0][1].replace('coll="allgather"', 'coll="custom"')

@@ -109,7 +109,7 @@ def _v6() -> list[Patch]:
 def _v7() -> list[Patch]:
     mended = exact_frontier._open
 
-    def left_open(doc: dict, entry: dict, points: list, bounds: list, place: str) -> str:
+    def left_open(doc: dict, entry: dict, points: list, bounds: list, place: str) -> tuple[int, str]:
         if "certificate" in entry:
             return mended(doc, entry, points, bounds, place)
         json_reader.fields(entry, place, {"steps", "lower", "upper", "reason"})
@@ -117,7 +117,7 @@ def _v7() -> list[Patch]:
             json_reader.number(entry["steps"], f"{place}.steps", 1),
             json_reader.fraction(entry["lower"], f"{place}.lower"),
         )
-        return f"open at S={steps}: R/C ≥ {show(lower)} is proved"
+        return steps, f"R/C ≥ {show(lower)} is proved"
 
     return [(exact_frontier, "_open", left_open)]
 

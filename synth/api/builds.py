@@ -23,7 +23,8 @@ from synth.api.inputs import collective as collective_of
 from synth.api.kept_searches import PLAN, KeptSearch
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.errors import SynthError, UsageError, VerificationError
-from synth.export.request import ExportRequest
+from synth.export.job_files import JobShape
+from synth.export.request import ExportRequest, Machine
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.collective import COLLECTIVES, canonical_name
 from synth.model.documents.whole_file import write
@@ -83,6 +84,7 @@ def build(
     time_limit: float = SETTINGS.time_limit,
     jobs: int | None = None,
     fresh: bool = False,
+    box_is_host: bool = True,
     on_event: Listener | None = None,
 ) -> BuildResult:
     """Synthesize, choose, export and check algorithms for a machine, and write them into the folder `output`.
@@ -103,6 +105,7 @@ def build(
     jobs : processes of a search. None: one for each core.
     fresh : search anew. False: a search of the same machine and options is not repeated, its answer is in the cache
         directory; one that was interrupted, or had less time, is continued.
+    box_is_host : False where a box is several hosts, as one of NVL72 is: files then name no number of ranks of a host.
     on_event : called with each line of progress.
 
     Returns
@@ -142,7 +145,9 @@ def build(
         _check_ranks(task)
     form, loader, _ = RUNTIMES[runtime]
     rooted = [task.roots[0] for task in tasks if len(task.roots) == 1]
-    wanted = ExportRequest(form, loader, assume_root=rooted[0] if rooted else None, plan_version=plan_version)
+    wanted = ExportRequest(
+        form, loader, assume_root=rooted[0] if rooted else None, plan_version=plan_version, box_is_host=box_is_host
+    )
     folder = Path(output)
     _prepare(folder)
     judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
@@ -178,7 +183,9 @@ def build(
     result = BuildResult(
         machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes, registrations
     )
-    _write_pages(result, plan, machine, frontiers, folder)
+    job = JobShape.of(Machine.of(machine))
+    job = job if box_is_host else replace(job, per_host=0)
+    _write_pages(result, plan, job if files else None, frontiers, folder)
     return result
 
 
@@ -518,12 +525,11 @@ def _check_files(
 
 
 def _write_pages(
-    result: BuildResult, plan: Plan, machine: Topology, frontiers: Sequence[Path], folder: Path
+    result: BuildResult, plan: Plan, job: JobShape | None, frontiers: Sequence[Path], folder: Path
 ) -> None:  # fmt: skip
-    """Write the report, the script, the README and the summary of a build."""
+    """Write the report, the script, the README and the summary of a build. `job`: None where it has no files."""
     from synth.api.report_pages import report
     from synth.export import job_files
-    from synth.export.request import Machine
     from synth.view.build import reports
     from synth.view.table_layout import report_lines
 
@@ -532,7 +538,6 @@ def _write_pages(
     page = report([folder / PLAN, *frontiers], title=title, verify=False)
     write(folder / "report.html", page.html)
     programs = [Path(name).name for name in result.files if name.endswith((".xml", ".json", ".csv"))]
-    job = job_files.JobShape.of(Machine.of(machine)) if programs else None
     if job is None:
         (folder / "run.sh").unlink(missing_ok=True)  # of an earlier build
     else:

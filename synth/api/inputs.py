@@ -296,6 +296,11 @@ def _plugin(name: str, ranks: int, roots: Sequence[int], sizes: Sequence | None)
     added = table("collectives", built_in)
     key = name.lower()
     if key not in added:
+        if Path(name).exists():
+            kind = "folder" if Path(name).is_dir() else "file"
+            raise UsageError(
+                f"{name} is a {kind} and no collective; the name of a file that defines one ends with .yaml or .json"
+            )
         raise UsageError(unknown("collective", name, [*built_in, *added], "collectives"))
     if sizes is not None or len(roots) > 1:
         raise UsageError(f"{key} of the plug-in {added[key]} takes one root at most and no sizes")

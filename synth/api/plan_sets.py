@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -37,8 +39,8 @@ INDEX = "index.json"
 class _Machine:
     """One size of the machine.
 
-    `hosts`: whether a box is one host, as MSCCL++ counts ranks of a node. `notes`: a sentence on which GPUs they are,
-    where they do not fill their boxes.
+    `hosts`: True where a box is one host, as MSCCL++ counts ranks of a node. `notes`: a sentence on which GPUs they
+    are, where they do not fill their boxes.
     """
 
     name: str
@@ -61,6 +63,7 @@ def plans(
     plan_version: str = NEWEST,
     time_limit: float | None = None,
     jobs: int | None = None,
+    fresh: bool = False,
     on_event: Listener | None = None,
 ) -> PlanSet:
     """Write MSCCL++ plans for a machine in several sizes into the folder `output`, each linted and run.
@@ -70,21 +73,26 @@ def plans(
     machine : the name of one box, such as "dgx-a100"; options of clusters may follow: "dgx-a100:net=rail".
     boxes : numbers of boxes.
     collective : the name of one collective, or of several.
-    output : the folder, new, empty, or of an earlier call, which is continued.
+    output : the folder, new, empty, or of an earlier call for the same machine and version. Plans of other numbers of
+        ranks and other collectives stay in it. Of those that are named, the ones made with the same sizes, type and
+        root are kept, the others are replaced.
     gpus : further numbers of GPUs: the first of each box, in as few equal boxes as have so many.
     sizes : bytes, or texts such as "1MB", as nccl-tests counts them, at which algorithms are compared.
     dtype : the type of the elements for which they are compared. Plans serve all types.
     root : the root of rooted collectives, by default 0. The job must use no other.
     plan_version : the version of MSCCL++ whose plan format is written.
-    time_limit : wall seconds of all searches. None: 30 for each number of ranks.
+    time_limit : wall seconds of all searches, of which each number of ranks and collective has an equal part. None: 30
+        for each number of ranks. Where the part is longer than an earlier call's, that search is continued.
     jobs : processes of a search. None: one for each core.
+    fresh : search anew, and keep nothing of the collectives that are named.
     on_event : called with each line of progress.
 
     Returns
     -------
-    The plans with the calls that each serves, and for each size the predicted time of what runs and of the library.
-    ``index.json`` has the same; ``register.py`` and ``register.hpp`` register all of them. All three are written after
-    each collective, so a call that is interrupted leaves what it has found, and the same call goes on from there.
+    All plans of the folder with the calls that each serves, and for each size the predicted time of what runs and of
+    the library. ``index.json`` has the same; ``register.py`` and ``register.hpp`` register all of them. All three are
+    written after each collective, so a call that is interrupted leaves what it has found, and the same call goes on
+    from there.
 
     Raises
     ------
@@ -105,61 +113,109 @@ def plans(
         raise UsageError("no collective given; name one, such as allreduce")
     judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
     machines = _machines(machine, boxes, gpus)
-    seconds = (SETTINGS.time_limit if time_limit is None else time_limit / len(machines)) / len(names)
-    options = [metadata.version("ccl-synth"), machine, judged, dtype, root, plan_version, seconds]
-    key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:12]
+    seconds = round((SETTINGS.time_limit if time_limit is None else time_limit / len(machines)) / len(names), 3)
     folder = Path(output)
-    known = _known(folder, machine, key)
-    result = PlanSet(machine, plan_version, str(folder), ())
+    least = None if time_limit is None else seconds
+    result = _earlier(folder, machine, plan_version)
+    named, built = [], set()
     for place, one in enumerate(machines, 1):
-        part = PlanSetPart(one.name, one.topology.ranks, key, notes=one.notes)
-        before = result
+        options = [metadata.version("ccl-synth"), one.topology.network().to_json(), judged, dtype, root]
+        key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:12]
         for note in one.notes:
             tell(on_event, f"{one.name}: {note}")
         for name in names:
-            done = _of_collective(known.get(one.name, part), name)
-            if done is None or not all((folder / f"{plan.name}.json").is_file() for plan in done.plans):
-                listen = None if on_event is None else _labelled(on_event, f"{one.name} ({place} of {len(machines)})")
-                try:
+            done = _of_collective(result, one.name, name)
+            if done is not None and not fresh and _serves(done, name, key, least, folder):
+                named.append(done)
+                continue
+            listen = None if on_event is None else _labelled(on_event, f"{one.name} ({place} of {len(machines)})")
+            done = PlanSetPart(one.name, one.topology.ranks, key, notes=one.notes, seconds=((name, seconds),))
+            try:
+                with tempfile.TemporaryDirectory(prefix=".", dir=folder) as unfinished:
                     made = build(
-                        one.topology, name, folder / one.name / name, runtime="mscclpp", sizes=judged, dtype=dtype,
-                        root=root, plan_version=plan_version, time_limit=seconds, jobs=jobs, on_event=listen,
+                        one.topology, name, Path(unfinished) / name, runtime="mscclpp", sizes=judged, dtype=dtype,
+                        root=root, plan_version=plan_version, time_limit=seconds, jobs=jobs, fresh=fresh,
+                        box_is_host=one.hosts, on_event=listen,
                     )  # fmt: skip
-                except (UsageError, VerificationError):
-                    raise
-                except SynthError as error:
-                    done = replace(part, plans=(), tables=(), refused=((name, str(error)),))
-                else:
-                    registered = tuple(_placed(plan, one, name) for plan in made.registrations)
-                    done = PlanSetPart(one.name, one.topology.ranks, key, registered, made.tables, made.notes)
-            part = _with(part, done)
-            result = replace(before, parts=(*before.parts, part))
+                    _move(Path(unfinished) / name, folder / one.name / name)
+            except (UsageError, VerificationError):
+                raise
+            except SynthError as error:
+                done = replace(done, refused=((name, str(error)),))
+            else:
+                registered = tuple(_placed(plan, one, name) for plan in made.registrations)
+                done = replace(done, plans=registered, tables=made.tables, notes=(*one.notes, *made.notes))
+            named.append(done)
+            built.add(f"{one.name}/{name}")
+            result = _earlier(folder, machine, plan_version)  # another call may have added to it meanwhile
+            result = _with(_without(result, one.name, name), done)
             _write(folder, result)
-    if not any(part.tables for part in result.parts):
-        reasons = [f"{part.name}: {reason}" for part in result.parts for _, reason in part.refused]
+    if not any(part.tables for part in named):
+        reasons = [f"{part.name}: {reason}" for part in named for _, reason in part.refused]
         raise SynthError(f"no plan is written: {'; '.join(reasons)}")
-    return result
+    _write(folder, result)
+    return replace(result, kept=tuple(name for name in result.builds if name not in built))
 
 
-def _of_collective(part: PlanSetPart, name: str) -> PlanSetPart | None:
-    """Return what an earlier call found for one collective; None where it did not come to it."""
-    tables = tuple(table for table in part.tables if table.collective == name)
-    refused = tuple(pair for pair in part.refused if pair[0] == name)
-    if not tables and not refused:
-        return None
-    plans = tuple(plan for plan in part.plans if plan.name.startswith(f"{part.name}/{name}/"))
-    others = {table.collective for table in part.tables} - {name}
-    notes = tuple(note for note in part.notes if note.partition(": ")[0] not in others)
-    return replace(part, plans=plans, tables=tables, notes=notes, refused=refused)
+def _move(build: Path, target: Path) -> None:
+    """Put a finished build in place of an earlier one, which serves until then."""
+    target.parent.mkdir(exist_ok=True)
+    shutil.rmtree(target, ignore_errors=True)
+    build.rename(target)
 
 
-def _with(part: PlanSetPart, more: PlanSetPart) -> PlanSetPart:
-    """Return the part with the plans of one more collective."""
-    notes = tuple(dict.fromkeys((*part.notes, *more.notes)))
-    return replace(
-        part, plans=(*part.plans, *more.plans), tables=(*part.tables, *more.tables), notes=notes,
-        refused=(*part.refused, *more.refused),
-    )  # fmt: skip
+def _of_collective(result: PlanSet, machine: str, name: str) -> PlanSetPart | None:
+    """Return what the set has for one machine size and collective; None where it has nothing."""
+    for part in result.parts:
+        tables = tuple(table for table in part.tables if table.collective == name)
+        refused = tuple(pair for pair in part.refused if pair[0] == name)
+        if part.name == machine and (tables or refused):
+            plans = tuple(plan for plan in part.plans if plan.name.startswith(f"{machine}/{name}/"))
+            return replace(part, plans=plans, tables=tables, refused=refused)
+    return None
+
+
+def _serves(done: PlanSetPart, name: str, key: str, seconds: float | None, folder: Path) -> bool:
+    """Return True where plans have the options of `key`, their files, and a search of `seconds` or more.
+
+    `seconds`: None where the caller set no time limit.
+    """
+    searched = dict(done.seconds).get(name, 0.0)
+    long_enough = seconds is None or seconds <= searched
+    return done.key == key and long_enough and all((folder / f"{plan.name}.json").is_file() for plan in done.plans)
+
+
+def _without(result: PlanSet, machine: str, name: str) -> PlanSet:
+    """Return the set without one collective of one machine size."""
+    parts = []
+    for part in result.parts:
+        if part.name == machine:
+            part = replace(
+                part,
+                plans=tuple(plan for plan in part.plans if not plan.name.startswith(f"{machine}/{name}/")),
+                tables=tuple(table for table in part.tables if table.collective != name),
+                notes=tuple(note for note in part.notes if note.partition(": ")[0] != name),
+                refused=tuple(pair for pair in part.refused if pair[0] != name),
+                seconds=tuple(pair for pair in part.seconds if pair[0] != name),
+            )
+        if part.tables or part.refused:
+            parts.append(part)
+    return replace(result, parts=tuple(parts))
+
+
+def _with(result: PlanSet, more: PlanSetPart) -> PlanSet:
+    """Return the set with the plans of one more collective, in the part of the same name and key if there is one."""
+    parts = []
+    for part in result.parts:
+        if (part.name, part.key) == (more.name, more.key):
+            more = PlanSetPart(
+                part.name, part.ranks, part.key, (*part.plans, *more.plans), (*part.tables, *more.tables),
+                tuple(dict.fromkeys((*part.notes, *more.notes))), (*part.refused, *more.refused),
+                (*part.seconds, *more.seconds),
+            )  # fmt: skip
+        else:
+            parts.append(part)
+    return replace(result, parts=tuple(sorted((*parts, more), key=lambda part: part.ranks)))
 
 
 def _write(folder: Path, result: PlanSet) -> None:
@@ -221,8 +277,8 @@ def _cluster_name(machine: str, boxes: int) -> str:
     return f"{name}*{boxes}:{options}" if mark and "=" in options else f"{machine}*{boxes}"
 
 
-def _known(folder: Path, machine: str, key: str) -> dict[str, PlanSetPart]:
-    """Return the parts of an earlier call with the same options by name, and make the folder.
+def _earlier(folder: Path, machine: str, version: str) -> PlanSet:
+    """Return the set of an earlier call, without parts where there is none, and make the folder.
 
     Raises SynthError for a folder that holds anything else.
     """
@@ -232,7 +288,7 @@ def _known(folder: Path, machine: str, key: str) -> dict[str, PlanSetPart]:
         if not index.is_file():
             if any(folder.iterdir()):
                 raise SynthError(f"{folder} holds other files; give a new or empty folder, or that of earlier plans")
-            write(index, json.dumps(PlanSet(machine, "", str(folder), ()).to_json()) + "\n")
+            write(index, json.dumps(PlanSet(machine, version, str(folder), ()).to_json()) + "\n")
         earlier = PlanSet.from_json(json.loads(index.read_text()), str(folder))
     except OSError as error:
         reason = "it is a file; name a folder" if folder.is_file() else error.strerror or error
@@ -241,16 +297,16 @@ def _known(folder: Path, machine: str, key: str) -> dict[str, PlanSetPart]:
         raise SynthError(f"{folder / INDEX} is no index of plans; give a new folder") from None
     if earlier.machine != machine:
         raise SynthError(f"{folder} holds plans of {earlier.machine}, not of {machine}; give a new folder")
-    return {part.name: part for part in earlier.parts if part.key == key}
+    if not earlier.parts:
+        return replace(earlier, version=version)
+    if earlier.version != version:
+        raise SynthError(f"{folder} holds plans of MSCCL++ {earlier.version}, not of {version}; give a new folder")
+    return earlier
 
 
 def _placed(plan: PlanRegistration, machine: _Machine, name: str) -> PlanRegistration:
-    """Return the entry with its path in the set; where a box is several hosts, for any number of ranks a node.
-
-    `name`: the collective.
-    """
-    per_node = plan.ranks_per_node if machine.hosts else 0
-    return plan._replace(name=f"{machine.name}/{name}/mscclpp/{plan.name}", ranks_per_node=per_node)
+    """Return the entry with its path in the set. `name`: the collective."""
+    return plan._replace(name=f"{machine.name}/{name}/mscclpp/{plan.name}")
 
 
 def _labelled(listener: Listener, label: str) -> Listener:

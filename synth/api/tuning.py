@@ -60,8 +60,6 @@ CHANNELS = 32  # of a communicator of NCCL 2.12 (MAXCHANNELS in src/include/devc
 NOT_COMPLETE = "the frontier is not complete: its open intervals may hold better points"
 SYNCHRONOUS = "predicted by synchronous steps"
 LEAST = "times are lower bounds, from the longest chain of messages and the busiest link"
-TOO_LONG = "too many sends for a run"
-TOO_LATE = "the time limit left no time for all runs"
 REFERENCE_PROTOCOLS = (
     "the reference executor's times of protocols follow from NCCL's constants: a choice between protocols by them is "
     "no evidence for a GPU"
@@ -386,23 +384,22 @@ def _not_run_notes(
 ) -> tuple[str, ...]:
     """Return notes on the candidates whose programs were not run, and what their times are.
 
-    Those whose labels are `chosen` at some size come first, marked, then other libraries'.
+    Those whose labels are `chosen` at some size come first, marked, then other libraries'. There is a note for each
+    kind of time and reason.
     """
     from synth.catalog.tuner.predicted_times import Prediction
 
-    pairs = product((LEAST, SYNCHRONOUS), (TOO_LONG, TOO_LATE))
-    groups: dict[tuple[str, str], list[str]] = {pair: [] for pair in pairs}
+    not_run: dict[str, dict[str, list[str]]] = {LEAST: {}, SYNCHRONOUS: {}}
     for one in sorted(candidates, key=lambda one: (one.algorithm.label not in chosen, one.algorithm.backend == OURS)):
-        if isinstance(one.predicted, Prediction) and times.not_run(one.predicted.variant):
+        if isinstance(one.predicted, Prediction) and (reason := times.reason_not_run(one.predicted.variant)):
             what = LEAST if times.is_least(one.predicted.variant) else SYNCHRONOUS
-            why = TOO_LONG if times.too_long(one.predicted.variant) else TOO_LATE
             label = one.algorithm.label
-            groups[what, why].append(f"{label} (chosen)" if label in chosen else label)
+            not_run[what].setdefault(reason, []).append(f"{label} (chosen)" if label in chosen else label)
     notes = []
-    for (what, why), labels in groups.items():
-        if labels:
+    for what, by_reason in not_run.items():
+        for reason, labels in by_reason.items():
             more = f" and {len(labels) - 4} more" if len(labels) > 4 else ""
-            notes.append(f"{what} ({why}): {', '.join(labels[:4])}{more}")
+            notes.append(f"{what} ({reason}): {', '.join(labels[:4])}{more}")
     return tuple(notes)
 
 

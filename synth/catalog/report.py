@@ -17,7 +17,7 @@ from synth.catalog.report_commands import commands
 from synth.catalog.report_sheets import WRONG, SheetContext, read
 from synth.catalog.store.store import Store
 from synth.checker.documents import exact_frontier
-from synth.errors import FormatError
+from synth.errors import FormatError, unreadable
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
@@ -86,7 +86,7 @@ def _of_file(
         with path.open("rb") as file:
             start = file.read(len(SQLITE))
     except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
+        raise FormatError(unreadable(error), str(path)) from None
     if start == SQLITE:
         return partial(_of_catalog, path, wanted, result), "catalog"
     doc, name = exact_frontier.read(path), path.name

@@ -78,7 +78,10 @@ def build(topology: str | None, **flags: Any) -> int:
         return INTERRUPTED
     print_reports(view.reports(result))
     folder = Path(result.folder)
-    checked = "" if result.runtime.endswith("-tuner") else ", all linted and run,"
-    files = counted(len(result.files), "file")
-    wrote(f"{files} of {result.runtime}{checked} to {folder}: see {folder}/README.txt")
+    if result.files:
+        checked = "" if result.runtime.endswith("-tuner") else ", all linted and run,"
+        files = counted(len(result.files), "file")
+        wrote(f"{files} of {result.runtime}{checked} to {folder}: see {folder}/README.txt")
+    else:
+        wrote(f"{folder}/README.txt", f"no file for {result.runtime}, all sizes are left to the library")
     return 0

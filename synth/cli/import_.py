@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from synth.cli.framework.mistakes import is_dump
 from synth.cli.framework.options import (
     FILE,
     coll_option,
@@ -53,7 +54,7 @@ def import_(file: Path, coll: str | None, root: list[int] | None, point: Any, ou
         with waiting(f"reading {file}"):
             found = api.import_schedule(file, machine, collective=coll, roots=root or (), point=point)
     except FormatError as error:
-        if not _is_dump(file):
+        if not is_dump(file):
             raise
         raise FormatError(f"is a dump of a machine, not a schedule: `synth topo import {file}`", str(file)) from error
     schedule = found.schedule
@@ -72,14 +73,3 @@ def import_(file: Path, coll: str | None, root: list[int] | None, point: Any, ou
     click.echo(said)
     if output is not None:
         save(output, json.dumps(schedule.to_json()) + "\n")
-
-
-def _is_dump(file: Path) -> bool:
-    from synth.errors import SynthError
-    from synth.topologies import importers
-
-    try:
-        importers.load(file)
-    except SynthError:
-        return False
-    return True

@@ -199,11 +199,15 @@ def _stopped(frontier: ParetoFrontier) -> bool:
 
 
 class _TimesAt(NamedTuple):
-    """Times that `--size` prints: of all candidates, or of points at scale, and of points whose switches multicast."""
+    """Times that `--size` prints: of all candidates, or of points at scale, and of points whose switches multicast.
+
+    `per_send`: they include the cost of messages.
+    """
 
     candidates: Sequence[AlgorithmTime] = ()
     switches: Sequence[AlgorithmTime] = ()
     bound: ClockBoundRow | SizeBound | None = None
+    per_send: bool = False
 
 
 def _times_at(frontier: ParetoFrontier, flags: dict[str, Any], topology: Topology, collective: Any) -> _TimesAt:
@@ -221,9 +225,9 @@ def _times_at(frontier: ParetoFrontier, flags: dict[str, Any], topology: Topolog
         switches = point_times_at(frontier.multicast, size, per_send, overheads=overheads)
     if isinstance(frontier, Frontier):
         candidates = times_at(frontier, size, per_send, overheads=overheads)
-        return _TimesAt(candidates, switches, clock_bound_at(frontier, size, overheads))
+        return _TimesAt(candidates, switches, clock_bound_at(frontier, size, overheads), bool(per_send))
     points = point_times_at(frontier, size, per_send, overheads=overheads)
-    return _TimesAt(points, switches, api.time_bound(topology, collective, size, rates=None).rows[0])
+    return _TimesAt(points, switches, api.time_bound(topology, collective, size, rates=None).rows[0], bool(per_send))
 
 
 def _choice_document(frontier: Frontier, size: int, times: _TimesAt) -> dict:
@@ -244,7 +248,7 @@ def _print(frontier: Any, size: int | None, times: _TimesAt) -> None:
     if not size:
         tables.print_frontier(frontier)
         return
-    tables.print_choice(frontier, size, times.bound, times.candidates, times.switches)
+    tables.print_choice(frontier, size, times.bound, times.candidates, times.switches, times.per_send)
     if times.candidates and frontier.engine == "exact":
         from synth.view import algorithm_times
 

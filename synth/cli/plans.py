@@ -15,7 +15,7 @@ from synth.cli.framework.options import (
     quiet_option,
     time_limit_option,
 )
-from synth.cli.framework.output import note, wrote
+from synth.cli.framework.output import QUIET, note, wrote
 from synth.cli.framework.progress import progress
 from synth.cli.root import CONTEXT, INTERRUPTED
 from synth.errors import UsageError
@@ -49,12 +49,15 @@ class Numbers(click.ParamType):
 @plan_version_option
 @time_limit_option("Wall time of all searches; by default 30 s for each number of ranks.")
 @jobs_option("Processes of a search; by default the number of cores.")
+@click.option("--fresh", is_flag=True, help="Search anew, whatever the folder and earlier builds hold.")
 @quiet_option
 def plans(machine: str | None, **flags: Any) -> int:
     """Write MSCCL++ plans for a machine in several sizes: for each collective and range of message sizes one for calls
     in place and one for others, linted and run, with an index and the code that registers them.
 
-    The same command continues an earlier one in the same folder.
+    A further command in the folder adds to it: plans of other collectives and sizes of the machine stay. What is there
+    with the same --sizes, --dtype and --root is kept, and searched further only with a longer --time-limit; with
+    others it is replaced. One folder is for one machine and one version of MSCCL++.
 
     \b
     Examples:
@@ -67,7 +70,8 @@ def plans(machine: str | None, **flags: Any) -> int:
 
     if machine is None:
         raise UsageError("name one box with --machine, such as --machine dgx-a100")
-    options = {key: flags[key] for key in ("gpus", "sizes", "root", "dtype", "plan_version", "time_limit", "jobs")}
+    taken = ("gpus", "sizes", "root", "dtype", "plan_version", "time_limit", "jobs", "fresh")
+    options = {key: flags[key] for key in taken}
     options["boxes"] = flags["boxes"] or (() if flags["gpus"] else (1,))
     if flags["coll"]:
         options["collective"] = flags["coll"]
@@ -79,7 +83,14 @@ def plans(machine: str | None, **flags: Any) -> int:
         return INTERRUPTED
     print_report(view.report(result))
     folder = Path(result.folder)
-    count = counted(len(result.plans), "plan")
     format_of = f"of the format of MSCCL++ {result.version}"
-    wrote(f"{count} {format_of}, all linted and run, to {folder}: see {folder}/index.json")
+    kept = tuple(f"{name}/" for name in result.kept)
+    new = [plan for plan in result.plans if not plan.name.startswith(kept)]
+    if kept and not QUIET.get():
+        names = ", ".join(result.kept[:4]) + (" and others" if len(kept) > 4 else "")
+        note(f"kept {names} of earlier commands; --fresh searches anew what this one names")
+    if new:
+        wrote(f"{counted(len(new), 'plan')} {format_of}, all linted and run, to {folder}: see {folder}/index.json")
+    elif len(result.kept) < len(result.builds):
+        wrote(f"{folder}/index.json", "no new plan; the lines above say why")
     return 0

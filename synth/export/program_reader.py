@@ -1,6 +1,7 @@
 """Reader of every kind of file that a program can come from; the kind follows from the contents, not from the name.
 
-Kinds: documents of frontiers and schedules, Program as JSON or text, MSCCL-IR and MSCCL++ plans from any source.
+Kinds: documents of frontiers and schedules, choices by size (of which the chosen schedule is taken), Program as JSON or
+text, MSCCL-IR and MSCCL++ plans from any source.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from synth.checker.documents import exact_frontier
-from synth.errors import FormatError, SynthError
+from synth.errors import FormatError, SynthError, unreadable
 from synth.export.msccl_xml import read
 from synth.model.collective import Collective
 from synth.model.documents.text_file import text_of
@@ -62,12 +63,19 @@ def load(
                 return scale_frontier_files.read(doc, path.parent, str(path))
             case "synth.schedule/1":
                 return Schedule.from_json(doc)
+            case "synth.choice/1" if doc["schedule"] is not None:
+                return Schedule.from_json(doc["schedule"])
+            case "synth.choice/1":
+                reason = "holds no schedule, as its frontier has no point; repeat `synth pareto` with more --time-limit"
+                raise FormatError(reason, str(path))
             case "synth.program/1":
                 return Program.from_json(doc)
             case None if {"name", "collective", "protocol", "gpus"} <= doc.keys():
                 from synth.export.mscclpp import read as plan_reader
 
                 return plan_reader.read(text_of(path, MAX_TEXT), str(path), task, root)
+            case "synth.plans/1" | "synth.build/1":
+                raise FormatError("is the index of a folder of programs: name a file in it", str(path))
             case "synth.plan/1":
                 raise FormatError("is a tuner's plan: `synth export --plan FILE` writes its schedules", str(path))
             case other:
@@ -87,4 +95,4 @@ def _head(path: Path) -> str:
         with path.open("rb") as file:
             return file.read(4096).decode("utf-8-sig", "replace").lstrip()
     except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
+        raise FormatError(unreadable(error), str(path)) from None

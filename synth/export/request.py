@@ -111,6 +111,7 @@ class ExportRequest:
     `lanes`: the most connections of one route of a lowered schedule; not of MSCCL++ plans. None: its units.
     `hints`: connections and pieces of single sends of a schedule; not of MSCCL++ plans. None: none.
     `blocks`, `reads`: of a schedule that becomes a MSCCL++ plan, as `LoweringOptions` has them.
+    `box_is_host`: False where a box is several hosts, so that MSCCL++ plans are for any number of ranks of a node.
 
     Raises UsageError for an unknown `plan_version`.
     """
@@ -139,6 +140,7 @@ class ExportRequest:
     hints: SendHints | None = None
     blocks: int | None = None
     reads: bool | None = None
+    box_is_host: bool = True
 
     def __post_init__(self) -> None:
         if self.plan_version not in VERSIONS:

@@ -83,7 +83,7 @@ def box_scans(
     """Yield replayed scans, each with much fewer rounds per chunk than those of fewer steps: the one of fewest sends,
     the one of fewest sends with at most `goal` rounds per chunk, some of several times as many chunks each, so that
     good ones come soon, and then the others by falling steps. Where none is within the goal, the one of fewest rounds
-    per chunk takes its place, if it has fewer than all schedules that are `known` then, to whose rates the caller adds.
+    per chunk takes its place, unless one of the rates `known`, to which the caller adds meanwhile, is less.
 
     ``nodes[rank]`` is the box of a rank. Where there is one box, or each has one rank, ranks are divided into about
     equal blocks. Nothing is yielded for other collectives, for boxes whose ranks do not follow each other, and where

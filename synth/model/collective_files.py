@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, SupportsIndex
 
-from synth.errors import FormatError
+from synth.errors import FormatError, unreadable
 from synth.model.collective import MAX_UNITS, Collective
 
 MAX_BYTES, MAX_DEPTH = 8 << 20, 16
@@ -166,7 +166,7 @@ def _read(path: Path) -> dict:
                     )
         doc = None if root is None else loader.construct_document(root)
     except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
+        raise FormatError(unreadable(error), str(path)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark, problem = getattr(error, "problem_mark", None), str(getattr(error, "problem", error))
         what = "is nested too deeply" if "nesting" in problem else f"not YAML or JSON: {problem}"

@@ -35,6 +35,17 @@ class MessageCost:
         cost = self.microseconds(protocol) * 10**6
         return -(-cost.numerator // cost.denominator)
 
+    def words(self, protocol: str | None = None) -> str:
+        """Return the cost as a clause: that of `protocol`, by default of all."""
+        costs = {cost for _, cost in self.by_protocol}
+        if protocol is not None:
+            amount = _text(self.microseconds(protocol))
+        elif len(self.by_protocol) == len(PROTOCOLS) and len(costs) == 1:
+            amount = _text(costs.pop())
+        else:
+            amount = ", ".join(f"{name} {_text(cost)}" for name, cost in self.by_protocol)
+        return f"a message costs {amount} µs at either end"
+
     def times(self, factor: Fraction) -> MessageCost:
         """Return `factor` times the cost."""
         return MessageCost(tuple((name, cost * factor) for name, cost in self.by_protocol))

@@ -73,7 +73,7 @@ def label(overheads: Overheads, protocol: str, event_driven: bool = True, per_se
     `per_send`: the cost of a message at either end.
     """
     model = "event-driven" if event_driven else "synchronous steps"
-    message = f", {_decimal(cost)} µs a message at either end" if (cost := per_send.microseconds(protocol)) else ""
+    message = f", {per_send.words(protocol)}" if per_send.microseconds(protocol) else ""
     if overheads == NO_OVERHEADS:
         return f"predicted, {model}, {protocol} on bare links without a launch{message}"
     return f"predicted, {model}, {protocol}, launch {_decimal(overheads.of(protocol).launch)} µs included{message}"

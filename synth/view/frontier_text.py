@@ -144,13 +144,17 @@ def sentences(found: Frontier) -> list[str]:
 
 
 def choice(
-    found: Frontier, size: int, bound: ClockBoundRow | None = None, times: Sequence[AlgorithmTime] = ()
+    found: Frontier,
+    size: int,
+    bound: ClockBoundRow | None = None,
+    times: Sequence[AlgorithmTime] = (),
+    per_send: bool = False,
 ) -> Report:
     """Return the table of `synth pareto --size`: the recommended point at `size` bytes among all points.
 
     `times`: predicted times of programs, by rising time. A row shows the least of a point's programs; without `times`
-    its time in synchronous steps, which is of another model, is shown instead. `bound`: the lower bound in time at
-    `size`.
+    its time in synchronous steps, which is of another model, is shown instead. `per_send`: `times` include the cost of
+    messages. `bound`: the lower bound in time at `size`.
     """
     programs = point_times(found, times)
     columns = [("steps", "right"), ("rounds/chunk", "right")]
@@ -175,7 +179,7 @@ def choice(
     if best is not None:
         fastest = programs.get(id(best))
         taken = [_taken(found, best, size, fastest), *_clock_bound(bound, fastest)]
-        lines[:0] = [*taken, *_against(found, best, size, programs)]
+        lines[:0] = [*taken, *_against(found, best, size, programs, per_send)]
     if programs:
         lines += _clock(found, programs)
     else:
@@ -266,7 +270,9 @@ def in_time(bound: SizeBound | None, seconds: float) -> list[str]:
     ]
 
 
-def _against(found: Frontier, best: Point, size: int, programs: Mapping[int, AlgorithmTime]) -> list[str]:
+def _against(
+    found: Frontier, best: Point, size: int, programs: Mapping[int, AlgorithmTime], per_send: bool
+) -> list[str]:
     from synth.view.size_advice import CostModel, PointCost, advice
 
     points = {}
@@ -275,7 +281,7 @@ def _against(found: Frontier, best: Point, size: int, programs: Mapping[int, Alg
         seconds = found.seconds_at(point, size) if time is None else time.seconds
         points[id(point)] = PointCost(point.steps, point.chunks, seconds)
     wire = CostModel(found.network.latency, found.network.unit, found.collective.unit_share)
-    return advice(size, wire, list(points.values()), points[id(best)])
+    return advice(size, wire, list(points.values()), points[id(best)], per_send)
 
 
 def seconds_per_byte(found: Frontier, point: Point) -> Fraction:

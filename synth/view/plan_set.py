@@ -22,12 +22,12 @@ def report(found: PlanSet) -> Report:
     shared = _shared_notes(found)
     for part in found.parts:
         for name, reason in part.refused:
-            sentences.append(f"{part.name}, {name}: no plans: {reason}")
+            sentences.append(f"{part.name}: {name}: no plans: {reason}")
         for table in part.tables:
             rows.append(_row(part, table))
             for algorithm, run in groupby(table.rows, lambda row: row.algorithm):
                 if not algorithm:
-                    sentences.append(f"{part.name}, {table.collective}: {left_sentence(list(run))}")
+                    sentences.append(f"{part.name}: {table.collective}: {left_sentence(list(run))}")
         sentences += [f"{part.name}: {note}" for note in part.notes if note not in shared]
     sentences += shared
     sentences.append("x NCCL: how many times faster than NCCL's ring and tree, predicted by one clock, not measured")

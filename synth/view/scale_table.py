@@ -45,12 +45,16 @@ def report(found: ScaleFrontier) -> Report:
 
 
 def choice(
-    found: ScaleFrontier, size: int, lower: SizeBound | None = None, times: Sequence[AlgorithmTime] = ()
+    found: ScaleFrontier,
+    size: int,
+    lower: SizeBound | None = None,
+    times: Sequence[AlgorithmTime] = (),
+    per_send: bool = False,
 ) -> Report:
     """Return the table of `synth pareto --size`: the recommended point at `size` bytes; all of it without points.
 
     `lower`: the lower bound in time at `size`, on bare links. `times`: of programs of those points that are short
-    enough to run, by rising time.
+    enough to run, by rising time. `per_send`: they include the cost of messages.
     """
     table = report(found)
     if not found.points:
@@ -62,7 +66,8 @@ def choice(
     )
     points = [PointCost(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points]
     slower = in_time(lower, found.seconds_at(found.points[best], size))
-    against = advice(size, CostModel(found.latency, found.unit, found.unit_share), points, points[best])
+    wire = CostModel(found.latency, found.unit, found.unit_share)
+    against = advice(size, wire, points, points[best], per_send)
     lines = (line, *_program(times, size), *slower, *against, *table.sentences)
     return Report(table.title, table.columns, (table.rows[best],), lines, OPTIONAL)
 

@@ -47,8 +47,13 @@ class CostModel(NamedTuple):
         return self.microseconds(size, chunks) < self.latency
 
 
-def advice(size: int, wire: CostModel, points: Sequence[PointCost], best: PointCost) -> list[str]:
-    """Return a sentence for each reason against `best`; it names a better point for that reason, if there is one."""
+def advice(
+    size: int, wire: CostModel, points: Sequence[PointCost], best: PointCost, per_send: bool = False
+) -> list[str]:
+    """Return a sentence for each reason against `best`; it names a better point for that reason, if there is one.
+
+    `per_send`: the times of programs beside the points include the cost of messages.
+    """
     sentences: list[str] = []
     divisible = [p for p in points if wire.divides(size, p.chunks)]
     if best not in divisible:
@@ -67,10 +72,10 @@ def advice(size: int, wire: CostModel, points: Sequence[PointCost], best: PointC
         longer = [p for p in points if not wire.short(size, p.chunks)]
         instead = f"; with longer chunks there is the {_point(longer)}" if longer else ""
         length, time = size_text(wire.chunk(size, best.chunks)), number(wire.microseconds(size, best.chunks))
+        counts = "the times of programs count it" if per_send else "`--per-send` counts it in the times of programs"
         sentences.append(
-            f"a chunk is {length}, {time} µs on a link, less than a latency:"
-            f" what each send costs beside the wire is not in the synchronous model; `--per-send` counts it in the "
-            f"times of programs, `synth bench` measures it{instead}"
+            f"a chunk is {length}, {time} µs on a link, less than a latency: what each send costs beside the wire is "
+            f"not in the synchronous model; {counts}, `synth bench` measures it{instead}"
         )
     return sentences
 

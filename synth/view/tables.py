@@ -65,15 +65,16 @@ def print_choice(
     bound: SizeBound | ClockBoundRow | None = None,
     times: Sequence[AlgorithmTime] = (),
     switch_times: Sequence[AlgorithmTime] = (),
+    per_send: bool = False,
 ) -> None:
     """Print the table of `synth pareto --size`, and that of schedules whose switches multicast, where there is one.
 
     `bound`: the lower bound in time at `size` without multicasts, for the first of them. `times`: predicted times of
-    programs. `switch_times`: those of the points with multicasts.
+    programs. `switch_times`: those of the points with multicasts. `per_send`: these times include the cost of messages.
     """
-    reports = [TABLES[frontier.engine].choice(frontier, size, bound, times)]
+    reports = [TABLES[frontier.engine].choice(frontier, size, bound, times, per_send)]
     if frontier.multicast:
-        reports.append(TABLES[frontier.multicast.engine].choice(frontier.multicast, size, None, switch_times))
+        reports.append(TABLES[frontier.multicast.engine].choice(frontier.multicast, size, None, switch_times, per_send))
     print_reports(reports)
 
 

@@ -91,7 +91,7 @@ def nominal(network: Network, per_send: MessageCost = NO_COST, overheads: Overhe
         coefficients[f"launch {protocol}"] = float(overheads.of(protocol).launch) * 1e-6
         if per_send:
             coefficients[f"message {protocol}"] = float(per_send.microseconds(protocol)) * 1e-6
-    messages = f", a message costs {per_send} at either end" if per_send else ""
+    messages = f", {per_send.words()}" if per_send else ""
     says = NOMINAL.format(network=network.name, messages=messages, overheads=describe(overheads))
     return TimeModel("nominal", dict(sorted(coefficients.items())), says)
 

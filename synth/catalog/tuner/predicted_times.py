@@ -120,7 +120,7 @@ class PredictedTimes:
         # One program, and one least time, for a schedule's own candidate and the library's algorithm of the same sends.
         self._programs: dict[Key, Callable[[], ProgramTimes | None]] = {}
         self._least_times: dict[Key, Callable[[], LeastTime]] = {}
-        self._too_long: set[Key] = set()  # to be lowered or run
+        self._refused: dict[Key, str] = {}  # why no program is run at any size
         self._too_late: dict[Key, set[int]] = {}  # the judged sizes at which no run began in time
         self._rough: list[Predict] = []
         self.slower = cache(lambda protocol: overheads.links(network, protocol))
@@ -210,20 +210,17 @@ class PredictedTimes:
     def ran(self, variant: Variant, size: int) -> bool:
         """Return True if the time of the variant at this judged size, which was asked for, is that of its runs."""
         key = _key(variant)
-        late = key in self._too_long or size in self._too_late.get(key, ())
+        late = key in self._refused or size in self._too_late.get(key, ())
         return not late and self._runs_at(variant, size)
-
-    def too_long(self, variant: Variant) -> bool:
-        """Return True if a time of the variant was asked for whose program was too long to run, or is none."""
-        return _key(variant) in self._too_long
-
-    def too_late(self, variant: Variant) -> bool:
-        """Return True if a time of the variant at a judged size was asked for when it was too late for a run."""
-        return _key(variant) in self._too_late
 
     def not_run(self, variant: Variant) -> bool:
         """Return True if a time of the variant was asked for that no run could tell."""
-        return self.too_long(variant) or self.too_late(variant)
+        return bool(self.reason_not_run(variant))
+
+    def reason_not_run(self, variant: Variant) -> str:
+        """Return why no run could tell a time of the variant that was asked for; "" where none was missing."""
+        key = _key(variant)
+        return self._refused.get(key, "the time limit left no time for a run" if key in self._too_late else "")
 
     def is_least(self, variant: Variant) -> bool:
         """Return True if the times of the variant are lower bounds, since its program was not run."""
@@ -270,10 +267,13 @@ class PredictedTimes:
         """Return the times of the variant's program; None where it cannot be lowered or is too long. Raises TimeUp."""
         schedule, _, protocol, instances = variant
         sends = sum(len(step.sends) for step in schedule.steps) * instances
+        reason = "no program can be made"
         try:
-            if sends <= SETTINGS.maximum_sends:
-                if self.late():
-                    raise TimeUp
+            if sends > SETTINGS.maximum_sends:
+                reason = "too long to run"
+            elif self.late():
+                raise TimeUp
+            else:
                 options = LoweringOptions(protocol=protocol, instances=instances)
                 network, lowering = self.slower(protocol), lower
                 if schedule.uses_multicast:
@@ -287,5 +287,5 @@ class PredictedTimes:
             raise
         except SynthError:
             pass
-        self._too_long.add(_key(variant))
+        self._refused[_key(variant)] = reason
         return None

@@ -23,6 +23,7 @@ from synth.catalog.tuner.measurements import Sample
 from synth.catalog.tuner.size_ranges import Option, Tolerance, ranges
 from synth.errors import SynthError
 from synth.model.number_text import number, size_text
+from synth.model.rational import counted
 from synth.model.tuning_plan import OURS, Algorithm, LibraryTimes, Range, Table
 
 TOLERANCE = 0.01
@@ -323,16 +324,16 @@ def _stand_ins(options: Sequence[Option], orders: Sequence[tuple[int, ...]], siz
             none += 1
         elif other != first and (time := options[first].seconds(size)) and (instead := options[other].seconds(size)):
             losses.append((instead / time - 1, size))
-    said = []
+    said, of_all = [], counted(len(sizes), "size")
     if losses:
         loss, size = max(losses)
         most = f", which takes at most {100 * loss:.1f}% longer, at {size_text(size)}" if round(100 * loss, 1) else ""
         said.append(
-            f"sizes that are not multiples of the chosen algorithm's chunk size, which it pads: {len(losses)}; "
-            f"runtimes that do not pad (MSCCL, MSCCL++) run an alternative{most}"
+            f"padded to a multiple of the chosen algorithm's chunk size: {len(losses)} of {of_all}; "
+            f"runtimes that do not pad (MSCCL, MSCCL++) run an alternative there{most}"
         )
     if none:
-        said.append(f"sizes that runtimes which do not pad (MSCCL, MSCCL++) leave to the library: {none}")
+        said.append(f"left to the library by runtimes that do not pad (MSCCL, MSCCL++): {none} of {of_all}")
     return said
 
 

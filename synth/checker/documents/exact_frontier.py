@@ -12,7 +12,7 @@ from synth.checker.documents.sketches import boxes_stated, check_links
 from synth.checker.fingerprints import with_one_chunk
 from synth.checker.schedule import replay as verify
 from synth.checker.send_rules import rules_stated
-from synth.errors import FormatError, VerificationError, json_kind, malformed
+from synth.errors import FormatError, VerificationError, json_kind, malformed, unreadable
 from synth.model.bitwise_equality import same_bits
 from synth.model.documents import json_diff, json_reader
 from synth.model.documents.json_reader import MACHINE
@@ -60,9 +60,10 @@ def read(path: Path, what: str = "a schedule or a frontier") -> dict:
             raise FormatError(f"{path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
+        raise FormatError(unreadable(error), str(path)) from None
     except UnicodeDecodeError as error:
-        raise FormatError(f"is not JSON: {error}", str(path)) from None
+        fault = f"is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}"
+        raise FormatError(fault, str(path)) from None
     doc = json_reader.document(text, str(path))
     if not isinstance(doc, dict):
         raise FormatError(f"expected {what}, found {json_kind(doc)}", str(path))
@@ -88,6 +89,8 @@ def document(doc: dict) -> list[str]:
             lines = bounds(doc)
         case "synth.infeasible/1":
             lines = [infeasible(doc)]
+        case "synth.choice/1":
+            raise FormatError("a choice by size has no certificates; `synth pareto -o FILE` without --size writes them")
         case other:
             if "gpus" in doc:
                 raise FormatError("a program has no certificates to verify; `synth lint` checks it")
@@ -228,8 +231,10 @@ def _frontier(doc: dict) -> list[str]:
         said.append(
             f"bounds: {'; '.join(itertools.starmap(_in_words, bounds))}: {counted(len(bounds), 'certificate')} checked"
         )
+    intervals = []
     for i, entry in enumerate(json_reader.items(doc["open"], "$.open")):
-        said.append(_open(doc, entry, points, [*bounds, *floors], f"$.open[{i}]"))
+        intervals.append(_open(doc, entry, points, [*bounds, *floors], f"$.open[{i}]"))
+    said += _open_lines(intervals)
     if not isinstance(doc["complete"], bool):
         raise VerificationError("is true or false", "$.complete")
     if doc["max_steps"] is not None:
@@ -387,8 +392,8 @@ def _open(
     points: list[tuple[int, Fraction, bool]],
     bounds: list[tuple[int | None, Fraction]],
     place: str,
-) -> str:
-    """Check the interval that is open at so many steps, and return a line on it.
+) -> tuple[int, str]:
+    """Check the interval that is open at so many steps, and return their number and what is proved and known.
 
     `bounds` are proved for any number of chunks: (steps, R/C), steps None for any number.
     """
@@ -413,9 +418,23 @@ def _open(
         )
     if upper is not None and lower > upper:
         raise VerificationError(f"is {show(lower)}, above the upper end {show(upper)}", f"{place}.lower")
-    return f"open at S={steps}: R/C ≥ {show(lower)} is proved, " + (
-        "none is known" if upper is None else f"{show(upper)} is known"
-    )
+    known = "none" if upper is None else show(upper)
+    return steps, f"R/C ≥ {show(lower)} is proved, {known} is known"
+
+
+def _open_lines(intervals: list[tuple[int, str]]) -> list[str]:
+    """Return a line for each run of consecutive numbers of steps of which the same is proved and known."""
+    runs: list[tuple[int, int, str]] = []
+    for steps, text in intervals:
+        if runs and (steps, text) == (runs[-1][1] + 1, runs[-1][2]):
+            runs[-1] = (runs[-1][0], steps, text)
+        else:
+            runs.append((steps, steps, text))
+    lines = []
+    for first, last, text in runs:
+        steps_text = str(first) if first == last else f"{first} to {last}"
+        lines.append(f"open at S={steps_text}: {text}")
+    return lines
 
 
 def unproved_intervals(

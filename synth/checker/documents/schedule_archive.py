@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from synth.checker.documents.scale_schema import MOST_RANKS
-from synth.errors import FormatError, VerificationError
+from synth.errors import FormatError, VerificationError, unreadable
 from synth.model.compressed_schedule import SCHEMA, CompressedSchedule
 from synth.model.documents import json_reader
 from synth.model.link_table import LinkTable, Members, Sort
@@ -45,7 +45,7 @@ def load(path: Path) -> CompressedSchedule:
         with zipfile.ZipFile(path) as archive:
             header, columns = _unpacked(archive)
     except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror or error}", str(path)) from None
+        raise FormatError(unreadable(error), str(path)) from None
     except RecursionError:
         raise FormatError(f"is no schedule of {SCHEMA}: nested too deeply", str(path)) from None
     except (

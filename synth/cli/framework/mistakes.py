@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -142,16 +143,31 @@ def hint(error: click.UsageError) -> str:
 
 
 def meant_file(error: SynthError) -> str:
-    """Return what is meant, after "; ", by a file that is Python code, or a missing one with the name of a machine."""
+    """Return what is meant, after "; ", by a file of Python code, a dump, or a missing file with a machine's name."""
     name = error.file if isinstance(error, FormatError) else None
     if name is None:
         return ""
     if os.path.exists(name):  # False, too, for a name that is too long for a file
         compiles = f"`synth compile {name} --topo NAME -o s.json` makes a schedule of a program of the chunk language"
-        return f"; {compiles}" if name.endswith(".py") else ""
-    if not is_machine(name):
+        if name.endswith(".py"):
+            return f"; {compiles}"
+        if "dump" in str(error) or not is_dump(Path(name)):
+            return ""
+        name = shlex.quote(name)
+    elif not is_machine(name):
         return ""
     return f"; {name} is a machine: `synth pareto --topo {name} --coll allgather -o frontier.json` writes a file"
+
+
+def is_dump(file: Path) -> bool:
+    """Return True for a file that a tool printed about a machine, such as `nvidia-smi topo -m`."""
+    from synth.topologies import importers
+
+    try:
+        importers.load(file)
+    except SynthError:
+        return False
+    return True
 
 
 def is_machine(name: str) -> bool:

@@ -72,8 +72,8 @@ def check_writable(*outputs: str | Path | None, folder: bool = False) -> None:
     for output in outputs:
         if output in (None, "-"):
             continue
-        if not Path(str(output)).parent.is_dir():
-            raise SynthError(f"cannot write {output}: No such file or directory")
+        if not (parent := Path(str(output)).parent).is_dir():
+            raise SynthError(f"cannot write {output}: the folder {parent} does not exist")
         if not folder and Path(str(output)).is_dir():
             raise SynthError(f"cannot write {output}: it is a folder; name a file in it")
         if folder and Path(str(output)).is_file():

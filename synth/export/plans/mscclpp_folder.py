@@ -45,7 +45,8 @@ def folder(plan: Plan, placed: TargetOfNetwork, version: str) -> PlanExport:
                 ready = replace(program, name=name, min_bytes=share.low, max_bytes=share.high)
                 target = m.targets[share.choice]
                 files.append((f"{name}.json", Mscclpp().emit(ready, target)))
-                entries.append(registration_code.registration(ready, target.machine))
+                machine = target.machine if target.request.box_is_host else None
+                entries.append(registration_code.registration(ready, machine))
                 names.append(f"{name}.json")
             rows.append(
                 ServedShare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from synth.errors import FormatError, UsageError
+from synth.errors import FormatError, UsageError, unreadable
 
 MAX_BYTES = 8 << 20
 SUFFIXES = (".json", ".xml")  # endings of the names of files that are read in a folder
@@ -40,8 +40,8 @@ def decoded(data: bytes) -> str:
 def text_of(path: Path, limit: int = MAX_BYTES) -> str:
     """Return the text (UTF-8; UTF-16 with its mark) of a regular file of at most `limit` bytes. Raises FormatError."""
     try:
-        if not path.is_file():
-            raise FormatError("is not a file" if path.exists() else "does not exist", str(path))
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise FormatError("is not a file", str(path))
         if path.stat().st_size > limit:
             raise FormatError(f"has {path.stat().st_size} bytes; at most {limit} are read", str(path))
         return decoded(path.read_bytes())
@@ -50,4 +50,4 @@ def text_of(path: Path, limit: int = MAX_BYTES) -> str:
             f"is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}", str(path)
         ) from None
     except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
+        raise FormatError(unreadable(error), str(path)) from None

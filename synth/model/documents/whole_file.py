@@ -44,7 +44,9 @@ def write(path: Path, content: str | bytes) -> None:
                 os.unlink(name)
             raise
     except OSError as error:
-        raise SynthError(f"cannot write {path}: {error.strerror or error}") from error
+        missing = f"the folder {path.parent} does not exist"
+        reason = missing if not path.parent.is_dir() else error.strerror or error
+        raise SynthError(f"cannot write {path}: {reason}") from error
 
 
 def _umask() -> int:

@@ -17,7 +17,7 @@ from synth.program.analysis import (
 from synth.program.analysis.call_sizes import SizeLimit, call_sizes
 from synth.program.analysis.connection_tables import ConnectionTables, build_connection_tables, unflagged
 from synth.program.analysis.finding import Finding, WaitingBlock, error
-from synth.program.analysis.report import WORDS, LintReport, size_text
+from synth.program.analysis.report import WORDS, LintReport, option_text, size_text
 from synth.program.analysis.symbolic_execution import ExecutionOutcome
 from synth.program.buffer_layout import Layout
 from synth.program.program import InPlace, Program
@@ -153,9 +153,15 @@ def _beyond_limit(program: Program, limit: SizeLimit, faults: list[Finding]) -> 
     place: tuple[int | None, int | None, int | None] = (None, None, None)
     if faults:
         place, text = faults[0][2:5], f"{text}, and turns come round: {faults[0].message}"
-    finding = error("scratch", place, f"{text}. set its largest size to {limit.size}")
+    finding = error("scratch", place, f"{text}; {_largest_size(limit.size, 'max_message_size in a plan')}")
     warns = top is None and program.min_bytes <= limit.size
     yield finding._replace(severity="warning") if warns else finding
+
+
+def _largest_size(size: int, field: str) -> str:
+    """Return the advice to offer a program for up to `size` bytes. `field`: where its file has the largest size."""
+    text = option_text(size)
+    return f"set its largest size to {text} (`synth export --max-size {text}`, {field})"
 
 
 def modes(program: Program, in_place: InPlace | None = None) -> tuple[str, ...]:
@@ -201,7 +207,7 @@ def _deadlock_above(program: Program, runtime: Runtime, safe: int, waits: list[W
     advice = "receive before so much is sent"
     if safe:
         fault = f"waits for ever above {size_text(safe)}"
-        advice = f"set its largest size to {safe}, or {advice}"
+        advice = f"{_largest_size(safe, 'maxBytes in MSCCL-IR')}, or {advice}"
     finding = _deadlock(waits, fault, advice)
     if safe and top is None and program.min_bytes <= safe:
         return finding._replace(severity="warning")

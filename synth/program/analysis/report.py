@@ -101,3 +101,8 @@ def size_text(size: int) -> str:
         if size >= 1 << power and size % (1 << power) == 0:
             return f"{size >> power} {unit}"
     return f"{size:,} bytes".replace(",", " ")
+
+
+def option_text(size: int) -> str:
+    """Return a size in bytes as an option takes it, such as ``8MiB`` or ``1572864``."""
+    return size_text(size).removesuffix("bytes").replace(" ", "")

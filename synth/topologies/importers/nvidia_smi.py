@@ -126,8 +126,8 @@ def _links(fabric: DumpFabric, counts: dict[tuple[int, int], int], gbps: Fractio
         fabric.ports = {u: widest[u] for u in range(ranks) if sums[u]}
         most = max(fabric.ports.values())
         fabric.notes.append(
-            f"NV{most} between all pairs is more than the {MOST_LINKS} NVLinks a GPU can have: taken for an "
-            f"NVSwitch, {most} links a GPU"
+            f"the NVLinks of a GPU to all others add up to {max(sums)}, more than the {MOST_LINKS} that it can have: "
+            f"taken for an NVSwitch, {most} links a GPU"
         )
     else:
         fabric.pairs = counts
