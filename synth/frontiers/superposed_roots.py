@@ -63,7 +63,8 @@ def superposed_schedules(machine: Topology, network: Network, task: Collective) 
                 options.append([point for point in points if least_sends(point, task) <= SETTINGS.most_sends])
             for points in _choices(options):
                 check_deadline()
-                steps, chunks = max(point.steps for point in points), max(point.chunks for point in points)
+                steps = max(point.steps for point in points)
+                chunks = max(point.chunks for point in points)
                 sends = sum(least_sends(point, task) * chunks / point.chunks for point in points)
                 late = pace * sends > current_deadline().remaining()
                 if late or not improves(steps, max(point.rounds_per_chunk for point in points)):
