@@ -84,7 +84,7 @@ class World:
     """The candidates of a cell where α and the cost of a message are `factor` times the machine's, and their plan."""
 
     def __init__(self, cell: Cell, factor: Fraction) -> None:
-        routes = [replace(route, latency=factor * route.latency) for route in cell.network.routes]
+        routes = [route._replace(latency=factor * route.latency) for route in cell.network.routes]
         self.network = replace(cell.network, routes=tuple(routes))
         self.cost = COST.times(factor)
         self.times = PredictedTimes(self.network, self.cost)
