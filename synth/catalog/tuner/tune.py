@@ -120,7 +120,8 @@ def choose_algorithms(
         if len(judged) < len(between):
             count = len(between) - len(known)
             notes.append(
-                f"the time limit ended the comparison between these sizes, after {len(judged) - len(known)} of {count}"
+                f"the time limit ended the comparison at sizes between those given after {len(judged) - len(known)} of "
+                f"{count}: where ranges switch is less sure"
             )
     tolerance = _tolerance(question.tolerance, () if measured else known)
     rows = [_compared(row, considered, options, known) for row in ranges(options, judged, tolerance)]
