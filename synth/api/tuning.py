@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.cost_model import TimeModel
     from synth.catalog.tuner.measurements import Measurement
-    from synth.catalog.tuner.predicted_times import PredictedTimes
+    from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
     from synth.catalog.tuner.tune import TunedTable, TunerCandidate
     from synth.export.request import Machine
     from synth.model.time_bound import ClockBoundRow
@@ -308,8 +308,11 @@ def _offers(
         found = candidates.candidates(schedules, measured, request.variants, prefix, facts)
         says = "; ".join(dict.fromkeys(m.says for m in measured))
         return _Offers([*found.candidates], found.notes, tune.fit_model(found.candidates, says), measured, None)
+    nodes = None
+    if request.plans:
+        nodes = facts.nodes if facts is not None else (0,) * inputs.network.ranks
     times = PredictedTimes(
-        inputs.network, request.per_send, lambda: search.left == 0, selected(request.overheads), request.sizes
+        inputs.network, request.per_send, lambda: search.left == 0, selected(request.overheads), request.sizes, nodes
     )
     listed, late = _list_schedules(inputs, request, times, schedules, facts, search)
     schedules += listed
@@ -358,7 +361,11 @@ def _answer(
     answer = tune.choose_algorithms(question, offers.candidates, offers.model, lambda: search.left == 0)
     notes = (*inputs.notes, *offers.notes, *answer.notes)
     if offers.times:
-        chosen = {answer.algorithms[place].label for place in answer.table.chosen if place is not None}
+        chosen: dict[str, list[int]] = {}  # the sizes at which an algorithm is chosen
+        for size, place in zip(answer.table.sizes, answer.table.chosen, strict=True):
+            if place is not None:
+                algorithm = answer.algorithms[place]
+                chosen.setdefault(algorithm.label, []).append(algorithm.padded(size, request.element))
         notes += _not_run_notes(offers.candidates, offers.times, chosen)
     return answer._replace(notes=notes), offers.model, offers.measured
 
@@ -367,7 +374,7 @@ def _run_what_decides(times: PredictedTimes, candidates: Sequence[TunerCandidate
     """Run the fastest of other libraries' algorithms and of the schedules at each size, if there is time."""
     from synth.catalog.tuner.predicted_times import Prediction
 
-    for size in request.sizes:  # the least sizes need the fewest seconds
+    for surely, size in product((False, True), request.sizes):  # the least sizes need the fewest seconds
         own, library = [], []
         for one in candidates:
             if isinstance(one.predicted, Prediction):
@@ -376,25 +383,29 @@ def _run_what_decides(times: PredictedTimes, candidates: Sequence[TunerCandidate
                 else:
                     library.append((one.predicted, size))
         times.run_fastest(library)
-        times.run_fastest(own)
+        times.run_fastest(own, surely)
 
 
 def _not_run_notes(
-    candidates: Sequence[TunerCandidate], times: PredictedTimes, chosen: Collection[str]
+    candidates: Sequence[TunerCandidate], times: PredictedTimes, chosen: Mapping[str, Sequence[int]]
 ) -> tuple[str, ...]:
     """Return notes on the candidates whose programs were not run, and what their times are.
 
-    Those whose labels are `chosen` at some size come first, marked, then other libraries'. There is a note for each
-    kind of time and reason.
+    Those that are `chosen`, by label, at a size at which they were not run come first, marked, then other libraries'.
+    There is a note for each kind of time and reason.
     """
     from synth.catalog.tuner.predicted_times import Prediction
 
     not_run: dict[str, dict[str, list[str]]] = {LEAST: {}, SYNCHRONOUS: {}}
-    for one in sorted(candidates, key=lambda one: (one.algorithm.label not in chosen, one.algorithm.backend == OURS)):
-        if isinstance(one.predicted, Prediction) and (reason := times.reason_not_run(one.predicted.variant)):
-            what = LEAST if times.is_least(one.predicted.variant) else SYNCHRONOUS
-            label = one.algorithm.label
-            not_run[what].setdefault(reason, []).append(f"{label} (chosen)" if label in chosen else label)
+    listed: list[tuple[bool, bool, str, Variant]] = []
+    for one in candidates:
+        if isinstance(one.predicted, Prediction) and times.not_run(one.predicted.variant):
+            variant, label = one.predicted.variant, one.algorithm.label
+            run = all(times.ran(variant, size) for size in chosen.get(label, ()))
+            listed.append((run, one.algorithm.backend == OURS, label if run else f"{label} (chosen)", variant))
+    for *_, label, variant in sorted(listed, key=lambda row: row[:2]):
+        what = LEAST if times.is_least(variant) else SYNCHRONOUS
+        not_run[what].setdefault(times.reason_not_run(variant), []).append(label)
     notes = []
     for what, by_reason in not_run.items():
         for reason, labels in by_reason.items():

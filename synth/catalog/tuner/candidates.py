@@ -100,7 +100,8 @@ def candidates(
                 samples = match.samples if match else ()
                 candidate = TunerCandidate(_algorithm(named, protocol, instances, prefix), shapes[k], samples)
                 if times is not None and not matched:
-                    predicted = times.add(Variant(named.schedule, shapes[k], protocol, instances))
+                    variant = Variant(named.schedule, shapes[k], protocol, instances, times.nodes is not None)
+                    predicted = times.add(variant)
                     candidate = replace(candidate, predicted=predicted, jumps=predicted.jumps)
                 result.append(candidate)
     result += [_foreign(measurement, prefix) for measurement in others]

@@ -1,9 +1,9 @@
 """Predicted times of schedules: runs of the reference executor by the clock of `synth.program.overheads`.
 
-A schedule's program runs without data. That of a schedule with sends through switches is MSCCL++'s one-sided one, on
-the ports of the switches, for ranks of one box. Where the nominal model, which adds up synchronous steps, predicts
-`SETTINGS.screen` times the least of its predictions, or the program is too long to run, that prediction is the time.
-Few runs give a rough time of the others, more of them the time of those that are within `SETTINGS.near` times the
+A schedule's program runs without data. That of a MSCCL++ plan is one-sided; so is that of a schedule with sends through
+switches, on the ports of the switches, for ranks of one box. Where the nominal model, which adds up synchronous steps,
+predicts `SETTINGS.screen` times the least of its predictions, or the program is too long to run, that prediction is the
+time. Few runs give a rough time of the others, more of them the time of those that are within `SETTINGS.near` times the
 least. The steps of a timed schedule say nothing about its time, so it always runs. So does a variant that others are
 compared with, at the judged sizes: a ring over several boxes was seen to take 0.35 times its nominal prediction. Where
 the program of such a variant is too long or too late to run, its time is the least that it can take (`least_time`, and
@@ -61,34 +61,39 @@ Predict = Callable[[int], float | None]
 
 
 class Variant(NamedTuple):
-    """A schedule, the terms of its nominal time, and the protocol and the number of instances that it runs with."""
+    """A schedule, the terms of its nominal time, and the protocol and the number of instances that it runs with.
+
+    `plan`: it runs as a MSCCL++ plan.
+    """
 
     schedule: Schedule
     shape: Shape
     protocol: str
     instances: int = 1
+    plan: bool = False
 
 
-Key = tuple[int, str, int]
+Key = tuple[int, str, int, bool]
 
 
 def _key(variant: Variant) -> Key:
-    """Return what variants with the same program have in common: the schedule's id, the protocol and the instances."""
-    return id(variant.schedule), variant.protocol, variant.instances
+    """Return what variants with the same program have in common: the schedule's id, and how it runs."""
+    return id(variant.schedule), variant.protocol, variant.instances, variant.plan
 
 
 @dataclass(frozen=True)
 class Prediction:
     """The time of a variant: `seconds` at a size in bytes, and sizes in low+1..high before and after it may jump.
 
-    `quick` needs no times of other variants: away from judged sizes it is rough. `estimate` needs no run: it is the
-    nominal time, or of what others are compared with the least one.
+    `quick` needs no times of other variants: away from judged sizes it is rough. Two others need no run: `estimate` is
+    the nominal time, or of what others are compared with the least one, and no program takes less than `least`.
     """
 
     variant: Variant
     seconds: Predict
     quick: Predict
     estimate: Predict
+    least: Callable[[int], float]
     jumps: Callable[[int, int], list[int]]
 
     def __call__(self, size: int) -> float | None:
@@ -101,7 +106,8 @@ class PredictedTimes:
 
     `per_send`: the cost of a message at either end. `late`: returns True when the time is over; no run begins then.
     `judged`: the sizes at which times are not interpolated. `model` is the nominal model. `slower(protocol)` returns
-    the network with the protocol's costs.
+    the network with the protocol's costs. `nodes`: the box of each rank, for variants that run as MSCCL++ plans. None:
+    there are none but those of schedules with sends through switches.
     """
 
     def __init__(
@@ -111,9 +117,10 @@ class PredictedTimes:
         late: Callable[[], bool] = lambda: False,
         overheads: Overheads = NCCL,
         judged: Sequence[int] = (),
+        nodes: Sequence[int] | None = None,
     ) -> None:
         self.network, self.per_send, self.late = network, per_send, late
-        self.overheads, self.judged = overheads, judged
+        self.overheads, self.judged, self.nodes = overheads, judged, nodes
         self.model: TimeModel = nominal(network, per_send, overheads)
         self._variants: list[Variant] = []
         self._compared: set[int] = set()  # ids of schedules
@@ -170,10 +177,14 @@ class PredictedTimes:
                     return times.seconds(size)
             return rough(size)
 
+        def least(size: int) -> float:
+            if variant.instances > 1 or variant.schedule.uses_multicast:
+                return 0.0
+            return self._least_seconds(variant, least_time(), size)
+
         def estimate(size: int) -> float | None:
-            if id(variant.schedule) in self._compared and variant.instances == 1:
-                return self._least_seconds(variant, least_time(), size)
-            return self._nominal(variant, size)
+            compared = id(variant.schedule) in self._compared and variant.instances == 1
+            return least(size) if compared else self._nominal(variant, size)
 
         def quick(size: int) -> float | None:
             return seconds(size) if self._judges(variant, size) else rough(size)
@@ -185,13 +196,14 @@ class PredictedTimes:
             return []
 
         self._rough.append(rough)
-        return Prediction(variant, seconds, quick, estimate, jumps)
+        return Prediction(variant, seconds, quick, estimate, least, jumps)
 
-    def run_fastest(self, sized: Sequence[tuple[Prediction, int]]) -> None:
+    def run_fastest(self, sized: Sequence[tuple[Prediction, int]], surely: bool = False) -> None:
         """Run variants, each at the size beside it, by rising estimate, until no other can be the fastest by it.
 
         Of runs and estimates the least is then that of a run, unless the time ends before that or the program is too
-        long.
+        long. `surely`: estimates, which may be too long, do not end it; those whose least time is not below the fastest
+        run are left out instead.
         """
         waiting = []
         for place, (one, size) in enumerate(sized):
@@ -200,9 +212,11 @@ class PredictedTimes:
                 waiting.append((estimate, place))
         fastest = inf
         for estimate, place in sorted(waiting):
-            if estimate >= fastest or self.late():
-                return
             one, size = sized[place]
+            if self.late() or (estimate >= fastest and not surely):
+                return
+            if estimate >= fastest and one.least(size) >= fastest:
+                continue
             time = one.quick(size)
             if time is not None and self.ran(one.variant, size):
                 fastest = min(fastest, time)
@@ -265,7 +279,7 @@ class PredictedTimes:
 
     def _program_times(self, variant: Variant) -> ProgramTimes | None:
         """Return the times of the variant's program; None where it cannot be lowered or is too long. Raises TimeUp."""
-        schedule, _, protocol, instances = variant
+        schedule, _, protocol, instances, plan = variant
         sends = sum(len(step.sends) for step in schedule.steps) * instances
         reason = "no program can be made"
         try:
@@ -274,14 +288,17 @@ class PredictedTimes:
             elif self.late():
                 raise TimeUp
             else:
-                options = LoweringOptions(protocol=protocol, instances=instances)
-                network, lowering = self.slower(protocol), lower
+                network = self.slower(protocol)
                 if schedule.uses_multicast:
                     if self.per_send:
                         raise UsageError("nothing is known of the cost of messages in programs of switches")
-                    network, lowering = self.overheads.links(schedule.network, protocol), onesided
+                    network = self.overheads.links(schedule.network, protocol)
+                if plan or schedule.uses_multicast:
+                    options = LoweringOptions("mscclpp", protocol, instances, nodes=self.nodes)
+                    program = onesided(schedule, options)
+                else:
+                    program = lower(schedule, LoweringOptions(protocol=protocol, instances=instances))
                 launch = self.overheads.launch(protocol)
-                program = lowering(schedule, options)
                 return ProgramTimes(program, network, self.per_send, launch, self.judged, self.late)
         except (VerificationError, TimeUp):
             raise
