@@ -374,7 +374,8 @@ def _run_what_decides(times: PredictedTimes, candidates: Sequence[TunerCandidate
     """Run the fastest of other libraries' algorithms and of the schedules at each size, if there is time."""
     from synth.catalog.tuner.predicted_times import Prediction
 
-    for surely, size in product((False, True), request.sizes):  # the least sizes need the fewest seconds
+    schedules = []  # at each size
+    for size in request.sizes:  # the least sizes need the fewest seconds
         own, library = [], []
         for one in candidates:
             if isinstance(one.predicted, Prediction):
@@ -383,7 +384,10 @@ def _run_what_decides(times: PredictedTimes, candidates: Sequence[TunerCandidate
                 else:
                     library.append((one.predicted, size))
         times.run_fastest(library)
-        times.run_fastest(own, surely)
+        times.run_fastest(own)
+        schedules.append(own)
+    for own in schedules:
+        times.run_fastest(own, surely=True)
 
 
 def _not_run_notes(

@@ -40,8 +40,8 @@ SETTINGS = SuperposedRootsSettings()
 def superposed_schedules(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
     """Yield (method, replayed schedule), each with much fewer rounds per chunk than those with no more steps before it.
 
-    Nothing is yielded for other collectives, and for machines that scale methods do not read. Schedules for which the
-    time until the ambient deadline is too short are left out. Raises TimeUp then.
+    Nothing is yielded for other collectives, and for machines that scale methods do not read. It ends at the ambient
+    deadline, and leaves out schedules that would take longer than that.
     """
     from synth.scale.search import ScaleSearch
 

@@ -131,7 +131,10 @@ class Point(Generic[S]):
 
     @staticmethod
     def from_json(doc: dict, problem: tuple[Network, Collective] | None = None) -> Point[Schedule]:
-        """The inverse of `to_json`. `problem`: the schedule's machine and collective, where they are known."""
+        """The inverse of `to_json`.
+
+        `problem`: the schedule's machine and collective where they are known; those of the document are not read then.
+        """
         return Point.of(
             Schedule.from_json(doc["schedule"], problem), LowerBound.from_json(doc["bound"]), doc["status"],
             doc["construction"], doc["same_bits"], doc["seconds"],

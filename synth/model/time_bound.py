@@ -96,6 +96,11 @@ class ClockBound:
 
     rows: tuple[ClockBoundRow, ...]
 
+    @property
+    def seconds(self) -> dict[int, float]:
+        """The bounds in seconds by size."""
+        return {row.size: float(row.microseconds) * 1e-6 for row in self.rows}
+
     def microseconds(self, size: int) -> Fraction:
         """Return the bound at one of the requested sizes. Raises KeyError for another size."""
         return {row.size: row.microseconds for row in self.rows}[size]

@@ -37,7 +37,7 @@ class Overheads:
         return dict(self.by_protocol)[protocol]
 
     def links(self, network: Network, protocol: str) -> Network:
-        """Return `network` with the protocol's hop in every α, and its share of every β."""
+        """Return `network` as a protocol uses it: each α is longer by its hop, each β is its share of the bandwidth."""
         cost = self.of(protocol)
         if not cost.hop and cost.wire == 1:
             return network

@@ -161,8 +161,8 @@ class PredictedTimes:
                     self._too_late.setdefault(key, set()).add(size)
             if self.is_least(variant):
                 certified = self._certified(variant.schedule.collective)
-                bounds = [seconds for judged, seconds in certified if judged <= size]
-                return max(self._least_seconds(variant, least_time(), size), *bounds, 0.0)
+                bounds = [seconds for judged, seconds in certified.items() if judged <= size]
+                return max(least(size), *bounds, 0.0)
             # instances that share links are what the nominal model knows least about
             return predicted if variant.instances == 1 else None
 
@@ -199,11 +199,11 @@ class PredictedTimes:
         return Prediction(variant, seconds, quick, estimate, least, jumps)
 
     def run_fastest(self, sized: Sequence[tuple[Prediction, int]], surely: bool = False) -> None:
-        """Run variants, each at the size beside it, by rising estimate, until no other can be the fastest by it.
+        """Run variants, each at the size beside it, by rising estimate, until a run is as fast as the next estimate.
 
-        Of runs and estimates the least is then that of a run, unless the time ends before that or the program is too
-        long. `surely`: estimates, which may be too long, do not end it; those whose least time is not below the fastest
-        run are left out instead.
+        No estimate is then below the fastest run, unless the time ended before, or a program was too long to run.
+        `surely`: estimates may be above the time of a run, so they do not end it; only variants whose least time is no
+        less than the fastest run are left out.
         """
         waiting = []
         for place, (one, size) in enumerate(sized):
@@ -213,10 +213,13 @@ class PredictedTimes:
         fastest = inf
         for estimate, place in sorted(waiting):
             one, size = sized[place]
-            if self.late() or (estimate >= fastest and not surely):
+            if self.late():
                 return
-            if estimate >= fastest and one.least(size) >= fastest:
-                continue
+            if estimate >= fastest:
+                if not surely:
+                    return
+                if one.least(size) >= fastest:
+                    continue
             time = one.quick(size)
             if time is not None and self.ran(one.variant, size):
                 fastest = min(fastest, time)
@@ -244,7 +247,7 @@ class PredictedTimes:
         """Return True at a judged size, and at one to which its chunks pad it."""
         chunks = variant.schedule.chunks * variant.instances * variant.schedule.collective.buffer_units
         whole = FLOAT32.size * chunks
-        return any(size == judged or -(-size // whole) == -(-judged // whole) for judged in self.judged)
+        return -(-size // whole) in {-(-judged // whole) for judged in self.judged}
 
     def _runs_at(self, variant: Variant, size: int) -> bool:
         """Return True if the variant's program is to be run at this size."""
@@ -263,12 +266,11 @@ class PredictedTimes:
         least = least_time.microseconds(float(size * variant.shape.share), slice_bytes)
         return self.overheads.launch(variant.protocol) * 1e-12 + least * 1e-6
 
-    def _certified_least(self, collective: Collective) -> list[tuple[int, float]]:
-        """Return each judged size, and a lower bound on the seconds of any program without multicasts there."""
+    def _certified_least(self, collective: Collective) -> dict[int, float]:
+        """Return for each judged size a lower bound on the seconds of any program without multicasts."""
         from synth.scale.clock_bound import clock_bound
 
-        bound = clock_bound(self.network, collective, self.judged, self.overheads)
-        return [(row.size, float(row.microseconds) * 1e-6) for row in bound.rows]
+        return clock_bound(self.network, collective, self.judged, self.overheads).seconds
 
     def _least_nominal(self, size: int) -> float:
         times = [self._nominal(variant, size) for variant in self._variants]

@@ -65,7 +65,11 @@ class Question(NamedTuple):
 
 
 class TunedTable(NamedTuple):
-    """The table, with indices into `algorithms`, the algorithms that it uses, and notes for the user."""
+    """The answer to a `Question`.
+
+    `table`: what runs at which size, by numbers of `algorithms`. `algorithms`: those that the table uses. `notes`:
+    sentences for the user.
+    """
 
     table: Table
     algorithms: tuple[Algorithm, ...]

@@ -56,7 +56,7 @@ def generators(network: Network, collective: Collective | None = None) -> tuple[
 
 
 def _generators(search: AutomorphismSearch) -> tuple[Generator, ...]:
-    """The same of a search that has not begun."""
+    """Return `generators` of the network and the collective of a search that has found none yet."""
     network, collective = search.a, search.collective
     identity = tuple(range(network.ranks))
     declared = {tuple(pi): None for pi in network.generators if tuple(pi) != identity}
