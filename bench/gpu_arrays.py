@@ -60,24 +60,9 @@ def launches(suite: Suite) -> None:
         for kind, name in (("ring", "allreduce"), ("direct", "allgather"))
     }
     for (label, program), how, on in itertools.product(programs.items(), HOW, (None, (0, 0, 0, 0))):
-        given, inputs, outputs = _arrays(suite, program, 501, 1)
-        words: dict[str, Any] = {"ranks_on": on} if on else {}
-        if suite.executor == "host":
-            words["threads"] = 1
-        ready = synth.prepare(program, inputs, outputs, suite.executor, **words, **HOW[how])
         count = 20 if suite.small else LAUNCHES
-        streams = None
-        if suite.executor == "cuda" and on:
-            streams = [library(suite).cuda.Stream(non_blocking=True) for _ in on]
-        for _ in range(count):
-            ready.launch(streams)
-        ready.finish(streams)
-        elements = _check(program, given, outputs)
-        given, inputs, outputs = _arrays(suite, program, 501, 2)
-        ready.use(inputs, outputs)
-        ready.launch()
-        ready.finish()
-        elements += _check(program, given, outputs)
+        words: dict[str, Any] = {"ranks_on": on} if on else {}
+        elements = back_to_back(suite, program, 501, count, **words, **HOW[how])
         name = f"{label} {how}, {'4 launches side by side' if on else 'one launch'}"
         suite.row(
             f"back to back: {name}",
@@ -85,6 +70,27 @@ def launches(suite: Suite) -> None:
             elements > 0,
             launches=count + 1,
         )
+
+
+def back_to_back(suite: Suite, program: Program, elements: int, count: int, **words: Any) -> int:
+    """Start `count` launches without waiting, compare, and compare one more launch on new data; of `elements` a chunk.
+    Return how many elements were compared. Raises SynthError. `words`: options of the executor."""
+    given, inputs, outputs = _arrays(suite, program, elements, 1)
+    if suite.executor == "host":
+        words["threads"] = 1
+    ready = synth.prepare(program, inputs, outputs, suite.executor, **words)
+    streams = None
+    if suite.executor == "cuda" and "ranks_on" in words:
+        streams = [library(suite).cuda.Stream(non_blocking=True) for _ in words["ranks_on"]]
+    for _ in range(count):
+        ready.launch(streams)
+    ready.finish(streams)
+    compared = _check(program, given, outputs)
+    given, inputs, outputs = _arrays(suite, program, elements, 2)
+    ready.use(inputs, outputs)
+    ready.launch()
+    ready.finish()
+    return compared + _check(program, given, outputs)
 
 
 def views(suite: Suite) -> None:

@@ -4,7 +4,8 @@ python -m bench.gpu_checks [--executor cuda|host] [--small] [--only WORD] [-o FI
 
 8 virtual ranks on one GPU, also as 4 launches side by side; 1000 launches back to back; after an aborted launch; in a
 CUDA graph; on torch's tensors and stream, where torch is; beyond 4 GiB; logical time against the reference executor;
-and, where compute-sanitizer is, memcheck and synccheck on small cases. Ends with 1 if anything is wrong. `--executor
+MSCCL++ plans of the frontiers of a DGX-1 and a DGX H100 (searched for, unless `--frontiers` has them); and, where
+compute-sanitizer is, memcheck and synccheck on small cases. Ends with 1 if anything is wrong. `--executor
 host` rehearses it all on CPU threads, at small sizes.
 """
 
@@ -17,8 +18,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
-from bench import gpu_arrays
+from bench import gpu_arrays, launches
 from bench.gpu_arrays import HOW
 from bench.gpu_common import ROOT, Suite, build, frontier, group, options, ready
 from synth import api
@@ -144,6 +146,43 @@ def frontiers(suite: Suite) -> None:
         )
 
 
+def plans(suite: Suite, folder: Path) -> None:
+    """One-sided programs of the frontiers of `bench.launches`: out of place 1000 launches back to back, compared at the
+    end and once more on new data; in place three runs, compared."""
+    count, runs, elements, wrong = 0, 0, 0, ""
+    for case in launches.cases(folder):
+        try:
+            program = case.program()
+        except SynthError as error:
+            suite.row(case.name, f"not run: {error}", None)
+            continue
+        count += 1
+        try:
+            if case.place == "out":
+                repeats = 20 if suite.small else gpu_arrays.LAUNCHES
+                done = gpu_arrays.back_to_back(suite, program, launches.ELEMENTS, repeats)
+                runs += repeats + 1
+                elements += done
+            else:
+                for seed in range(3):
+                    size = _bytes(program, launches.ELEMENTS)
+                    found = api.run(program, executor=suite.executor, size=size, in_place=True, seed=seed).checked
+                    runs += 1
+                    elements += found.elements if found else 0
+        except SynthError as error:
+            wrong = wrong or f"; first wrong: {case.name}: {error}"
+        if suite.small and count == 12:
+            break
+    suite.row(
+        "MSCCL++ plans of the frontiers",
+        f"{count} plans, {runs} launches, {elements} elements compared{wrong}",
+        not wrong and elements > 0,
+        plans=count,
+        launches=runs,
+        elements=elements,
+    )
+
+
 def stuck() -> Program:
     """Three ranks that all send more than their connections hold before they receive."""
     ops = (*(Op("s", (Span("i", c),)) for c in range(9)), *(Op("r", (), (Span("o", c),)) for c in range(9)))
@@ -232,18 +271,21 @@ def sanitized() -> int:
 def main(arguments: Sequence[str]) -> int:
     if list(arguments) == ["--sanitized"]:
         return sanitized()
-    given = options(__doc__, "gpu_checks", arguments)
+    given = options(__doc__, "gpu_checks", arguments, frontiers=True)
     ready(given.executor)
     suite = Suite(given.executor, given.small)
     names = ["copy", *(kind.short for kind in DTYPES)]
     features = (sources.PLAIN, sources.DIRECT, sources.LL)
     wanted = [group(name, feature) for name, feature in itertools.product(names, features)]
+    wanted += [group(name, feature) for name in ("copy", "f32") for feature in (sources.CLOCK, sources.PORTS)]
+    wanted.append(group("i32", sources.PORTS))
     sections = {
-        "kernels": partial(build, suite, [*wanted, group("copy", sources.CLOCK), group("f32", sources.CLOCK)]),
+        "kernels": partial(build, suite, wanted),
         "types": partial(types, suite),
         "collectives": partial(collectives, suite),
         "sizes": partial(sizes, suite),
         "frontiers": partial(frontiers, suite),
+        "plans": partial(plans, suite, given.frontiers),
         "launches": partial(gpu_arrays.launches, suite),
         "views": partial(gpu_arrays.views, suite),
         "graphs": partial(gpu_arrays.graphs, suite),

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bench import launches
 from synth import api
 from synth.api.programs import read
 from synth.errors import SynthError
@@ -102,8 +103,10 @@ class Suite:
         return int(self.wrong > 0)
 
 
-def options(description: str | None, name: str, arguments: Sequence[str]) -> argparse.Namespace:
-    """--executor, --small and -o, which both commands take."""
+def options(
+    description: str | None, name: str, arguments: Sequence[str], *, frontiers: bool = False
+) -> argparse.Namespace:
+    """--executor, --small and -o, which both commands take; --frontiers, which one does."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--executor", choices=("cuda", "host"), default="cuda")
     parser.add_argument(
@@ -113,6 +116,8 @@ def options(description: str | None, name: str, arguments: Sequence[str]) -> arg
         "-o", type=Path, dest="output", help=f"bench/results/{name}.json, or {name}_host.json, unless given"
     )
     parser.add_argument("--only", metavar="WORD", help="only sections with this word in their name")
+    if frontiers:
+        parser.add_argument("--frontiers", type=Path, default=launches.FOLDER, help="frontiers found before")
     given = parser.parse_args(arguments)
     given.small = given.small or given.executor == "host"
     given.output = given.output or RESULTS / f"{name}{'' if given.executor == 'cuda' else '_host'}.json"

@@ -42,6 +42,7 @@ ELEMENTS = 9  # of a chunk: divisible by little
 SILENT = RaceReport((), False, True)
 SECONDS = 300.0  # of wall, of one run
 SEARCH = 60.0  # wall seconds of a frontier
+FOLDER = default_directory() / "bench-launches"  # of the frontiers
 
 
 class Case(NamedTuple):
@@ -167,7 +168,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--minutes", type=float, default=10, help="of CPU")
     parser.add_argument("--launches", type=int, default=1000)
-    parser.add_argument("--frontiers", type=Path, default=default_directory() / "bench-launches")
+    parser.add_argument("--frontiers", type=Path, default=FOLDER)
     parser.add_argument("-o", type=Path, dest="output", default=measure.RESULTS / "launches.json")
     given = parser.parse_args(arguments)
     earlier = json.loads(given.output.read_text())["rows"] if given.output.is_file() else {}

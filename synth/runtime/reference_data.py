@@ -23,7 +23,7 @@ from synth.runtime.padding import Padding
 
 Array = np.ndarray
 # Maximum random elements of a rank, and minimum period of a chunk: longer chunks repeat with that period.
-FRESH, PERIOD = 4 << 20, (1 << 16) + 1
+FRESH, PERIOD = 1 << 20, (1 << 16) + 1
 BLOCK = 1 << 20  # elements of every chunk that are compared at a time, which limits the memory of the comparison
 
 
