@@ -29,7 +29,7 @@ from synth.runtime.kernel import sources
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CHECKED = 64 * MIB  # sizes up to which every element of what is timed is compared with the definition
-INSTANCES = (1, 2, 4)
+INSTANCES = (1, 4, 16)
 CHAINS = (2, 4, 8, 16, 32)
 STRETCHES = (4, 8, 16, 32)
 GOALS = {"allgather": 0.85, "allreduce": 0.70, "LL": 2.0, "FIFO": 4.0, "paced": 0.05}
@@ -237,16 +237,17 @@ def main(arguments: Sequence[str]) -> int:
         "copy allgather": partial(against_copy, suite, "direct", "allgather"),
         "copy allreduce": partial(against_copy, suite, "ring", "allreduce"),
         "hops": partial(hops, suite),
+        "emulation allgather": partial(emulation, suite, "allgather"),
+        "emulation allreduce": partial(emulation, suite, "allreduce"),
         "plans allgather": partial(plans, suite, "allgather"),
         "plans allreduce": partial(plans, suite, "allreduce"),
         "points allgather": partial(points, suite, "allgather"),
         "points allreduce": partial(points, suite, "allreduce"),
-        "emulation allgather": partial(emulation, suite, "allgather"),
-        "emulation allreduce": partial(emulation, suite, "allreduce"),
     }
     for name, work in sections.items():
         if given.only is None or given.only in name:
             suite.section(name, work)
+            suite.keep(given.output)
     return suite.end(given.output)
 
 

@@ -297,6 +297,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, work in sections.items():
         if given.only in (None, name):
             suite.section(name, work)
+            suite.keep(given.output)
     return suite.end(given.output)
 
 

@@ -9,7 +9,6 @@ in bench/frontiers.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 import traceback
@@ -20,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import launches
+from bench import launches, measure
 from synth import api
 from synth.api.programs import read
 from synth.errors import SynthError
@@ -82,13 +81,14 @@ class Suite:
         """Rows that are not as they should be."""
         return sum(row["good"] is False for row in self.rows)
 
-    def end(self, path: Path) -> int:
-        """Write the document and the last line. The exit code."""
+    def keep(self, path: Path) -> None:
+        """Write the document so far, and a table of its rows beside it."""
         where, used = Cuda().facts() if self.executor == "cuda" else ({}, {})
         doc = {
             "schema": "synth.gpu_suite/1",
             "executor": self.executor,
             "small": self.small,
+            "commit": measure.commit(),
             "date": datetime.now(UTC).date().isoformat(),
             "device": device() | where,
             "versions": versions() | used,
@@ -97,10 +97,29 @@ class Suite:
             "rows": self.rows,
             **self.more,
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(doc, indent=1) + "\n", encoding="utf-8")
-        print(f"{len(self.rows)} rows, {self.wrong} wrong, {doc['seconds']} s; written to {path}")
+        measure.keep(doc, table(doc), path)
+
+    def end(self, path: Path) -> int:
+        """Write the document and the last line. The exit code."""
+        self.keep(path)
+        seconds = round(time.monotonic() - self.started, 1)
+        print(f"{len(self.rows)} rows, {self.wrong} wrong, {seconds} s; written to {path}")
         return int(self.wrong > 0)
+
+
+def table(doc: dict) -> str:
+    """Return the rows of a document as Markdown."""
+    gpus = doc["device"].get("gpus", ())
+    names = ", ".join(gpu["name"] for gpu in gpus) or "CPU threads"
+    versions = ", ".join(f"{name} {version}" for name, version in doc["versions"].items())
+    marks = {True: "right", False: "**not as it should be**", None: ""}
+    return (
+        f"# {names}\n\n{len(doc['rows'])} rows, {doc['wrong']} not as they should be, {doc['seconds']} s.\n\n"
+        + measure.markdown(
+            ("what", "found", ""), [(row["name"], row["found"], marks[row["good"]]) for row in doc["rows"]]
+        )
+        + f"\n{versions}; commit {doc['commit'] or 'unknown'}, {doc['date']}.\n"
+    )
 
 
 def options(

@@ -36,10 +36,15 @@ def where() -> dict:
         "system": platform.system(),
         "python": platform.python_version(),
         "libraries": {name: metadata.version(name) for name in LIBRARIES},
-        "commit": _git("rev-parse", "--short=12", "HEAD"),
+        "commit": commit(),
         "changed": bool(_git("status", "--porcelain", "--untracked-files=no", "--", "synth")),
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def commit() -> str:
+    """Return the commit of this checkout; "" where there is none."""
+    return _git("rev-parse", "--short=12", "HEAD")
 
 
 def _cpu_model() -> str:

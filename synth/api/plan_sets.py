@@ -9,10 +9,10 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth import __version__
 from synth.api.arguments import keywords_checked
 from synth.api.builds import SETTINGS, build, tell
 from synth.api.inputs import named_topology, size_in_bytes
@@ -119,7 +119,7 @@ def plans(
     result = _earlier(folder, machine, plan_version)
     named, built = [], set()
     for place, one in enumerate(machines, 1):
-        options = [metadata.version("ccl-synth"), one.topology.network().to_json(), judged, dtype, root]
+        options = [__version__, one.topology.network().to_json(), judged, dtype, root]
         key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:12]
         for note in one.notes:
             tell(on_event, f"{one.name}: {note}")

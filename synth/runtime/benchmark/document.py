@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, NamedTuple
 
+from synth import __version__
 from synth.model.canonical_json import canonical
 from synth.model.collective import bus_factor
 from synth.model.registry import NOTEBOOK, load
@@ -204,7 +205,7 @@ def _processor() -> str:
 def versions() -> dict[str, str]:
     """Return the versions of synth, Python and NumPy."""
     return {
-        "synth": metadata.version("ccl-synth"),
+        "synth": __version__,
         "python": sys.version.split()[0],
         "numpy": metadata.version("numpy"),
     }

@@ -15,26 +15,27 @@
 #include "ports.cuh"
 
 // What one op, or one part of it, waits for; by the first thread of its block. 0, or why it may not begin. `room`: of what
-// the receiver has last said. Packets wait for themselves.
+// the receiver has last said. `tail`, `head`: of the connections that the block takes from and sends to. Packets wait for
+// themselves.
 template <int F>
-APART int blocked(const Prog& p, const Block& block, const Op& op, u64 epoch, int part, u64 taken, u64 sent, const Line* in, u64& room,
-                  int& what) {
+APART int blocked(const Prog& p, const Block& block, const Op& op, u64 epoch, int part, u64 taken, u64 sent, const u64* tail,
+                  const u64* head, const Line* in, u64& room, int& what) {
   if (part == 0)
     for (int d = op.dep0; d < op.dep0 + op.ndep; ++d) {
       what = d;
       if (!await(p, p.done + p.deps[d].block, epoch + p.deps[d].op + 1)) return WAITS_DEP;
     }
   what = block.into;
-  if ((!(F & LL) || F & CLOCK) && op.flags & RECEIVES && !await(p, p.conns[block.into].tail, taken + 1)) return WAITS_DATA;
+  if ((!(F & LL) || F & CLOCK) && op.flags & RECEIVES && !await(p, tail, taken + 1)) return WAITS_DATA;
   what = block.out;
   if (op.flags & SENDS && sent >= (u64)p.nslots + room) {
-    if (!await(p, p.conns[block.out].head, sent + 1 - p.nslots)) {
+    if (!await(p, head, sent + 1 - p.nslots)) {
       u64 data;
       if (!(F & LL) || !(op.flags & RECEIVES) || line_load(in, (u32)(taken + 1), data)) return WAITS_CREDIT;
       what = block.into;
       return WAITS_DATA;
     }
-    room = acquire(p.conns[block.out].head);
+    room = acquire(head);
   }
   return 0;
 }
@@ -48,11 +49,12 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
   const u64 run = p.run[me];
   const bool leads = team.thread == 0;
   const i64 slot = F & LL ? p.slot_chunks * lines_of<T>(p.step) * (i64)sizeof(Line) : p.slot_chunks * p.step * (i64)sizeof(T);
-  u64 sent = block.out < 0 ? 0 : p.conns[block.out].sent, taken = block.into < 0 ? 0 : p.conns[block.into].taken, beat = p.beat[me];
+  const Conn none{}, in_conn = block.into < 0 ? none : p.conns[block.into], out_conn = block.out < 0 ? none : p.conns[block.out];
+  u64 sent = out_conn.sent, taken = in_conn.taken, beat = p.beat[me];
   u64 room = 0;
   bool entered = false;
   Hand hand{0, 0, 0, 0};
-  if (F & DIRECT && leads && block.into >= 0) release(p.conns[block.into].entry, run + 1);
+  if (F & DIRECT && leads && block.into >= 0) release(in_conn.entry, run + 1);
   if (F & CLOCK && leads) hand = take_hand(p, me, sent);
   for (int slice = 0; slice < p.slices; ++slice) {
     const i64 low = slice * p.step, n = p.elements - low < p.step ? p.elements - low : p.step;
@@ -63,22 +65,23 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
       const bool puts = F & DIRECT && flags & PUTS, landed = F & DIRECT && flags & LANDED;
       for (int first = 0, part = 0; first < op.count; first += size, ++part) {
         i64 chunks = op.count - first < size ? op.count - first : size, each = n;
-        char* in = flags & RECEIVES ? p.conns[block.into].fifo + (i64)(taken % p.nslots) * slot : nullptr;
+        char* in = flags & RECEIVES ? in_conn.fifo + (i64)(taken % p.nslots) * slot : nullptr;
+        // where the data lie, read before the wait: an acquire empties the cache that such tables lie in
+        char* out = flags & SENDS && !puts ? out_conn.fifo + (i64)(sent % p.nslots) * slot : nullptr;
+        T* src = flags & READS ? (T*)p.buffers[op.src] + (op.src_at + first) * p.elements + low : nullptr;
+        T* dst = flags & WRITES ? (T*)p.buffers[op.dst] + (op.dst_at + first) * p.elements + low : nullptr;
         int why = 0;
         if (leads) {
           int what = 0;
-          why = blocked<F>(p, block, op, epoch, part, taken, sent, (const Line*)in, room, what);
+          why = blocked<F>(p, block, op, epoch, part, taken, sent, in_conn.tail, out_conn.head, (const Line*)in, room, what);
           if (F & DIRECT && !why && puts && !entered) {
-            entered = await(p, p.conns[what].entry, run + 1);
+            entered = await(p, out_conn.entry, run + 1);
             why = entered ? 0 : WAITS_ENTRY;
           }
           if (F & CLOCK && !why) why = keep_time(p, hand, block, op, slice, part, taken, sent, chunks * n, me, beat);
           if (why) p.status[me] = Status{why, o, slice, part, what, 0};
         }
         if (block_any(team, why)) return;
-        char* out = flags & SENDS && !puts ? p.conns[block.out].fifo + (i64)(sent % p.nslots) * slot : nullptr;
-        T* src = flags & READS ? (T*)p.buffers[op.src] + (op.src_at + first) * p.elements + low : nullptr;
-        T* dst = flags & WRITES ? (T*)p.buffers[op.dst] + (op.dst_at + first) * p.elements + low : nullptr;
         if (p.step == p.elements) each *= chunks, chunks = 1;  // the chunks lie one after the other everywhere
         bool gone = false;
         if (F & LL && flags & (RECEIVES | SENDS)) {
@@ -111,9 +114,10 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
         if (flags & SENDS) ++sent;
         ++beat;
         if (leads) {
-          if (flags & RECEIVES) release(p.conns[block.into].head, taken);
-          if ((!(F & LL) || F & CLOCK) && flags & SENDS) release(p.conns[block.out].tail, sent);
-          if (flags & PUBLISHES && last) release(p.done + me, epoch + o + 1);
+          settle();
+          if (flags & RECEIVES) publish(in_conn.head, taken);
+          if ((!(F & LL) || F & CLOCK) && flags & SENDS) publish(out_conn.tail, sent);
+          if (flags & PUBLISHES && last) publish(p.done + me, epoch + o + 1);
           note(p.beat + me, beat);
         }
       }

@@ -33,19 +33,26 @@ APART int held(const Prog& p, const Act& act, u64 run, int& what) {
   return 0;
 }
 
-template <class T, class R> DEV void transfer(const Prog& p, const Team& team, const Act& act) {
+// What a move of at most two sources to at most two destinations reads and writes; no `to` for the other ops.
+template <class T> struct Ends { const T *a, *b; T *to, *also; };
+template <class T> DEV Ends<T> ends_of(const Prog& p, const Act& act) {
+  if (act.kind != MOVES || act.pairs || act.nsrc > 2 || act.ndst > 2) return Ends<T>{nullptr, nullptr, nullptr, nullptr};
+  const Term *src = p.terms + act.src0, *dst = p.terms + act.dst0;
+  return Ends<T>{
+      (const T*)address(p, src[0], sizeof(T)), act.nsrc > 1 ? (const T*)address(p, src[1], sizeof(T)) : nullptr,
+      (T*)address(p, dst[0], sizeof(T)), act.ndst > 1 ? (T*)address(p, dst[1], sizeof(T)) : nullptr};
+}
+
+template <class T, class R> DEV void transfer(const Prog& p, const Team& team, const Act& act, const Ends<T>& ends) {
   const i64 n = act.count * p.elements;
   const Term *src = p.terms + act.src0, *dst = p.terms + act.dst0;
-  if (act.pairs) {
+  if (ends.to) move<T, R, PORTS>(team, ends.to, ends.also, ends.a, ends.b, n);
+  else if (act.pairs)
     for (int k = 0; k < act.ndst; ++k) {
       if (k) block_sync(team);
       move<T, R, PORTS>(team, (T*)address(p, dst[k], sizeof(T)), nullptr, (const T*)address(p, src[k], sizeof(T)), nullptr, n);
     }
-  } else if (act.nsrc <= 2 && act.ndst <= 2) {
-    T* second = act.ndst > 1 ? (T*)address(p, dst[1], sizeof(T)) : nullptr;
-    const T* other = act.nsrc > 1 ? (const T*)address(p, src[1], sizeof(T)) : nullptr;
-    move<T, R, PORTS>(team, (T*)address(p, dst[0], sizeof(T)), second, (const T*)address(p, src[0], sizeof(T)), other, n);
-  } else move_many<T, R>(p, team, src, act.nsrc, dst, act.ndst, n);
+  else move_many<T, R>(p, team, src, act.nsrc, dst, act.ndst, n);
 }
 
 template <class T, class R> DEV void interpret_ports(const Prog& p, const Team& team) {
@@ -55,28 +62,30 @@ template <class T, class R> DEV void interpret_ports(const Prog& p, const Team& 
   const bool leads = team.thread == 0;
   u64 beat = p.beat[me];
   for (int o = 0; o < block.nops; ++o) {
-    const Act& act = p.acts[block.op0 + o];
+    const Act act = p.acts[block.op0 + o];  // read before the wait: an acquire empties the cache that such tables lie in
+    const Ends<T> ends = ends_of<T>(p, act);
     int why = 0;
     if (leads) {
       int what = 0;
-      why = held(p, act, run, what);
+      why = held(p, p.acts[block.op0 + o], run, what);
       if (why) p.status[me] = Status{why, o, 0, 0, what, 0};
     }
     if (block_any(team, why)) return;
     if (act.kind == MOVES) {
-      transfer<T, R>(p, team, act);
+      transfer<T, R>(p, team, act, ends);
       block_sync(team);
     }
     ++beat;
     if (leads) {
+      if (act.kind == SIGNALS || act.kind == MOVES || act.flags & PUBLISHES) settle();
       for (int d = act.dst0; d < act.dst0 + act.ndst; ++d)
-        for (int c = 0; p.terms[d].flag >= 0 && c < act.count; ++c) release(p.conns[p.terms[d].flag + c].tail, run + 1);
+        for (int c = 0; p.terms[d].flag >= 0 && c < act.count; ++c) publish(p.conns[p.terms[d].flag + c].tail, run + 1);
       if (act.kind == SIGNALS)
         for (int k = act.port0; k < act.port0 + act.nports; ++k) {
           Conn& port = p.conns[p.terms[k].flag];
-          release(port.tail, ++port.sent);
+          publish(port.tail, ++port.sent);
         }
-      if (act.flags & PUBLISHES) release(p.done + me, (run << 40) + o + 1);
+      if (act.flags & PUBLISHES) publish(p.done + me, (run << 40) + o + 1);
       note(p.beat + me, beat);
     }
   }

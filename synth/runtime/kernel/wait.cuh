@@ -11,23 +11,27 @@ DEV u64 beats(const Prog& p) {
   return sum;
 }
 
-// Gives up where nothing at all has moved for `timeout` ns, or another block has found that out.
+// Gives up where nothing at all has moved for `timeout` ns, or another block has found that out. Only a long wait counts what
+// has moved, for that reads a number of every block.
 struct Patience {
+  static constexpr u32 LONG = 1024;  // spins, about 1 ms
   u64 since, seen;
   u32 spins;
-  DEV Patience(const Prog& p) : since(clock_ns()), seen(beats(p)), spins(0) {}
+  DEV Patience() : since(0), seen(0), spins(0) {}
   DEV bool over(const Prog& p) {
     if (++spins % 32) return false;
     if (glance(p.abort)) return true;
-    const u64 now = clock_ns();
-    if (now - since > p.timeout) {
-      const u64 sum = beats(p);
-      if (sum == seen) {
-        note(p.abort, 1);
-        return true;
+    if (spins >= LONG) {
+      const u64 now = clock_ns();
+      if (spins == LONG || now - since > p.timeout) {
+        const u64 sum = beats(p);
+        if (spins != LONG && sum == seen) {
+          note(p.abort, 1);
+          return true;
+        }
+        seen = sum;
+        since = now;
       }
-      seen = sum;
-      since = now;
     }
     nap();
     return false;
@@ -37,14 +41,14 @@ struct Patience {
 // Until *at >= least. False: given up.
 DEV bool await(const Prog& p, const u64* at, u64 least) {
   if (acquire(at) >= least) return true;
-  for (Patience patience(p); !patience.over(p);)
+  for (Patience patience; !patience.over(p);)
     if (acquire(at) >= least) return true;
   return false;
 }
 
 // Until a line is of message `flag`. False: given up.
 APART bool take_late(const Prog& p, const Line* at, u32 flag, u64& data) {
-  for (Patience patience(p); !patience.over(p);)
+  for (Patience patience; !patience.over(p);)
     if (line_load(at, flag, data)) return true;
   return false;
 }

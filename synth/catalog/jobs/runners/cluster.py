@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from synth import __version__
 from synth.catalog.jobs.runners import Work, WorkAnswer, WorkCall
 from synth.catalog.jobs.runners.processes import Processes
 from synth.errors import SynthError, UsageError
@@ -174,9 +175,7 @@ def _distributed() -> Any:
 
 def version() -> str:
     """Return the version of synth in this process."""
-    from importlib import metadata
-
-    return metadata.version("ccl-synth")
+    return __version__
 
 
 def check_versions(client: Any, address: str) -> None:
