@@ -112,9 +112,10 @@ def table(doc: dict) -> str:
     gpus = doc["device"].get("gpus", ())
     names = ", ".join(gpu["name"] for gpu in gpus) or "CPU threads"
     versions = ", ".join(f"{name} {version}" for name, version in doc["versions"].items())
+    remark = f" {doc['remark']}." if doc.get("remark") else ""
     marks = {True: "right", False: "**not as it should be**", None: ""}
     return (
-        f"# {names}\n\n{len(doc['rows'])} rows, {doc['wrong']} not as they should be, {doc['seconds']} s.\n\n"
+        f"# {names}\n\n{len(doc['rows'])} rows, {doc['wrong']} not as they should be, {doc['seconds']} s.{remark}\n\n"
         + measure.markdown(
             ("what", "found", ""), [(row["name"], row["found"], marks[row["good"]]) for row in doc["rows"]]
         )

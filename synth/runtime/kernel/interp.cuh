@@ -49,12 +49,13 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
   const u64 run = p.run[me];
   const bool leads = team.thread == 0;
   const i64 slot = F & LL ? p.slot_chunks * lines_of<T>(p.step) * (i64)sizeof(Line) : p.slot_chunks * p.step * (i64)sizeof(T);
-  const Conn none{}, in_conn = block.into < 0 ? none : p.conns[block.into], out_conn = block.out < 0 ? none : p.conns[block.out];
-  u64 sent = out_conn.sent, taken = in_conn.taken, beat = p.beat[me];
+  const Conn *into = p.conns + (block.into < 0 ? 0 : block.into), *onto = p.conns + (block.out < 0 ? 0 : block.out);
+  u64 *const in_tail = into->tail, *const in_head = into->head, *const out_tail = onto->tail, *const out_head = onto->head;
+  u64 sent = block.out < 0 ? 0 : onto->sent, taken = block.into < 0 ? 0 : into->taken, beat = p.beat[me];
   u64 room = 0;
   bool entered = false;
   Hand hand{0, 0, 0, 0};
-  if (F & DIRECT && leads && block.into >= 0) release(in_conn.entry, run + 1);
+  if (F & DIRECT && leads && block.into >= 0) release(into->entry, run + 1);
   if (F & CLOCK && leads) hand = take_hand(p, me, sent);
   for (int slice = 0; slice < p.slices; ++slice) {
     const i64 low = slice * p.step, n = p.elements - low < p.step ? p.elements - low : p.step;
@@ -65,17 +66,17 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
       const bool puts = F & DIRECT && flags & PUTS, landed = F & DIRECT && flags & LANDED;
       for (int first = 0, part = 0; first < op.count; first += size, ++part) {
         i64 chunks = op.count - first < size ? op.count - first : size, each = n;
-        char* in = flags & RECEIVES ? in_conn.fifo + (i64)(taken % p.nslots) * slot : nullptr;
+        char* in = flags & RECEIVES ? p.conns[block.into].fifo + (i64)(taken % p.nslots) * slot : nullptr;
         // where the data lie, read before the wait: an acquire empties the cache that such tables lie in
-        char* out = flags & SENDS && !puts ? out_conn.fifo + (i64)(sent % p.nslots) * slot : nullptr;
+        char* out = flags & SENDS && !puts ? p.conns[block.out].fifo + (i64)(sent % p.nslots) * slot : nullptr;
         T* src = flags & READS ? (T*)p.buffers[op.src] + (op.src_at + first) * p.elements + low : nullptr;
         T* dst = flags & WRITES ? (T*)p.buffers[op.dst] + (op.dst_at + first) * p.elements + low : nullptr;
         int why = 0;
         if (leads) {
           int what = 0;
-          why = blocked<F>(p, block, op, epoch, part, taken, sent, in_conn.tail, out_conn.head, (const Line*)in, room, what);
+          why = blocked<F>(p, block, op, epoch, part, taken, sent, in_tail, out_head, (const Line*)in, room, what);
           if (F & DIRECT && !why && puts && !entered) {
-            entered = await(p, out_conn.entry, run + 1);
+            entered = await(p, p.conns[block.out].entry, run + 1);
             why = entered ? 0 : WAITS_ENTRY;
           }
           if (F & CLOCK && !why) why = keep_time(p, hand, block, op, slice, part, taken, sent, chunks * n, me, beat);
@@ -114,10 +115,9 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
         if (flags & SENDS) ++sent;
         ++beat;
         if (leads) {
-          settle();
-          if (flags & RECEIVES) publish(in_conn.head, taken);
-          if ((!(F & LL) || F & CLOCK) && flags & SENDS) publish(out_conn.tail, sent);
-          if (flags & PUBLISHES && last) publish(p.done + me, epoch + o + 1);
+          if (flags & RECEIVES) release(in_head, taken);
+          if ((!(F & LL) || F & CLOCK) && flags & SENDS) release(out_tail, sent);
+          if (flags & PUBLISHES && last) release(p.done + me, epoch + o + 1);
           note(p.beat + me, beat);
         }
       }

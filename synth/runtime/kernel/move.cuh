@@ -44,6 +44,22 @@ template <class T> union Pack {
   DEV Pack() {}
 };
 
+// n words of d0 and, unless it is null, d1 <- a; four at once by each thread, for operands that are not aligned alike.
+template <class W> DEV void copy_words(const Team& team, W* d0, W* d1, const W* a, i64 n) {
+  for (i64 first = team.thread; first < n; first += (i64)team.threads * 4) {
+    W x[4];
+    UNROLLED for (int u = 0; u < 4; ++u) {
+      const i64 i = first + (i64)u * team.threads;
+      if (i < n) x[u] = a[i];
+    }
+    UNROLLED for (int u = 0; u < 4; ++u) {
+      const i64 i = first + (i64)u * team.threads;
+      if (i < n) d0[i] = x[u];
+      if (i < n && d1) d1[i] = x[u];
+    }
+  }
+}
+
 // d0, d1 <- a (+) b; d1 and b may be null. One routine serves every op; 16 bytes at a time where all are aligned alike.
 template <class T, class R, int F> DEV void move(const Team& team, T* d0, T* d1, const T* a, const T* b, i64 n) {
   constexpr int EACH = 16 / sizeof(T), UNROLL = F & LL ? 1 : !Reduces<R>::value ? 4 : sizeof(T) == 1 ? 1 : 2;
@@ -52,6 +68,10 @@ template <class T, class R, int F> DEV void move(const Team& team, T* d0, T* d1,
   i64 head = alike ? (i64)((16 - at) % 16 / sizeof(T)) : n, quads = 0;
   if (head > n) head = n;
   quads = (n - head) / EACH;
+  if (!Reduces<R>::value && !alike) {  // common: chunks of sizes that 16 does not divide; their elements have mostly 4 bytes or more
+    const bool fours = sizeof(T) == 1 && !(((u64)a | (u64)d0 | (u64)d1 | (u64)n) & 3);
+    return fours ? copy_words(team, (u32*)d0, (u32*)d1, (const u32*)a, n / 4) : copy_words(team, d0, d1, a, n);
+  }
   for (i64 i = team.thread; i < n - quads * EACH; i += team.threads) {  // before and after the aligned part
     i64 k = i < head ? i : i + quads * EACH;
     T value = a[k];

@@ -77,15 +77,14 @@ template <class T, class R> DEV void interpret_ports(const Prog& p, const Team& 
     }
     ++beat;
     if (leads) {
-      if (act.kind == SIGNALS || act.kind == MOVES || act.flags & PUBLISHES) settle();
       for (int d = act.dst0; d < act.dst0 + act.ndst; ++d)
-        for (int c = 0; p.terms[d].flag >= 0 && c < act.count; ++c) publish(p.conns[p.terms[d].flag + c].tail, run + 1);
+        for (int c = 0; p.terms[d].flag >= 0 && c < act.count; ++c) release(p.conns[p.terms[d].flag + c].tail, run + 1);
       if (act.kind == SIGNALS)
         for (int k = act.port0; k < act.port0 + act.nports; ++k) {
           Conn& port = p.conns[p.terms[k].flag];
-          publish(port.tail, ++port.sent);
+          release(port.tail, ++port.sent);
         }
-      if (act.flags & PUBLISHES) publish(p.done + me, (run << 40) + o + 1);
+      if (act.flags & PUBLISHES) release(p.done + me, (run << 40) + o + 1);
       note(p.beat + me, beat);
     }
   }

@@ -38,9 +38,6 @@ DEV u64 acquire(const u64* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 DEV void release(u64* at, u64 value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
 // Add 1 in one step and return the value before: releases what came before, acquires what others released there.
 DEV u64 bump(u64* at) { return __atomic_fetch_add(at, 1, __ATOMIC_ACQ_REL); }
-// Whoever acquires a value that was published after settle() sees all that came before it: one fence for several counters.
-DEV void settle() {}
-DEV void publish(u64* at, u64 value) { release(at, value); }
 DEV u64 glance(const u64* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 DEV void note(u64* at, u64 value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
 // The threads of a block meet: whether any of them says so.
@@ -132,8 +129,6 @@ DEV u64 glance(const u64* at) {
   return value;
 }
 DEV void note(u64* at, u64 value) { asm volatile("st.relaxed." SYNTH_SCOPE ".global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory"); }
-DEV void settle() { asm volatile("fence.acq_rel." SYNTH_SCOPE ";" ::: "memory"); }
-DEV void publish(u64* at, u64 value) { note(at, value); }
 DEV bool block_any(const Team&, bool mine) { return __syncthreads_or(mine); }
 DEV void block_sync(const Team&) { __syncthreads(); }
 DEV void line_store(Line* at, u64 data, u32 flag) {
