@@ -11,6 +11,7 @@ from synth.language import Data, RankGroup, algorithm
 
 PAPER = "Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19, 2005"
 CUBE_PAPER = "Johnsson and Ho, IEEE Trans. Comput. 38, 1989"
+SCAN_PAPER = "Kogge and Stone, IEEE Trans. Comput. C-22, 1973"
 
 
 def spread(group: RankGroup, held: Held, turns: int, *, far_first: bool = False) -> Held:
@@ -107,3 +108,17 @@ def _exchange(group: RankGroup, held: Held, turns: int) -> Held:
                     partner = _partner(group, rank, 1 << (i + t) % k)
                     parts_of[rank][i] = data.add(before[partner][i])
     return {rank: joined(row) for rank, row in parts_of.items()}
+
+
+@algorithm("scan", name="recursive-doubling", paper=SCAN_PAPER, home="dgx-a100",
+           formula="S = log n rounded up, R/C: switch of u units S/u")  # fmt: skip
+def scan(group: RankGroup, held: Held) -> Held:
+    """Add the sum of the rank 1, 2, 4, ... places before, which ends as far before as one's own sum begins."""
+    ranks, sums, distance = group.ranks, dict(held), 1
+    while distance < len(ranks):
+        with group.step():
+            before = dict(sums)
+            for rank, earlier in zip(ranks[distance:], ranks, strict=False):
+                sums[rank] = before[rank].add(before[earlier])
+        distance *= 2
+    return sums

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from synth.bounds import steps
-from synth.errors import SynthError, UndecidedError
+from synth.errors import SynthError, UndecidedError, UsageError
 from synth.frontiers.direct_sends import direct_schedule
 from synth.frontiers.settings import SETTINGS
 from synth.frontiers.written_points import PointWriter
@@ -253,19 +253,33 @@ def _scans(machine: Topology, network: Network, task: Collective, goal: Fraction
         "prefixes over boxes": box_scans(network, task, machine.nodes, goal, known),
         "prefixes along a chain": chain_scans(network, task, machine.nodes, goal, known),
     }
-    counts: tuple[int | None, ...] = (2, None)  # of each way those that come early, and then the others
+    counts: tuple[int | None, ...] = (1, 1, None)  # of each way those that come early, and then the others
     if network.ranks <= SETTINGS.few_ranks:
         del ways["prefixes over boxes"]
         counts = (1,)
-    for count in counts:
+    for turn, count in enumerate(counts):
         for method, schedules in ways.items():
             for schedule in islice(schedules, count):
                 known.append(schedule.rounds_per_chunk)
                 yield method, schedule
+        if turn == 0:
+            yield from _doubling_scans(machine, network, task)
     if chunk_assembly.applies(network, task):
         for rule, plan in chunk_assembly.quick_plans(network, task):
             for schedule in planned_scans(network, task, plan, goal, known):
                 yield f"pipelined plan, {rule}", schedule
+
+
+def _doubling_scans(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
+    """Yield (method, replayed schedule) of recursive doubling, in the least steps, where its ranks have links."""
+    from synth.algorithms.recursive_doubling import scan
+    from synth.checker.schedule import column_replay
+
+    with suppress(UsageError):
+        found = scan.schedule(machine)
+        schedule = Schedule(network, task, found.chunks, found.steps)
+        column_replay.schedule(schedule)
+        yield "recursive doubling", schedule
 
 
 def _over_boxes_or_roots(
