@@ -15,7 +15,7 @@ from synth.api.programs import chosen_point, lowered, read
 from synth.errors import TooManySendsError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier, Point, StepCount
 from synth.model.schedule import Schedule
-from synth.model.topology import Network
+from synth.model.topology import Network, Topology
 from synth.program.lowering_options import LoweringOptions
 from synth.runtime.run_request import RunRequest
 
@@ -158,7 +158,7 @@ def _call(program: object, request: RunRequest, choose: bool = False) -> Call:
 
     machine = None if request.topology is None else named_topology(request.topology)
     found = _opened(program, request.runtime, request.collective, request.roots)
-    best = _fastest(found, request) if choose and isinstance(found, ParetoFrontier) else None
+    best = _fastest(found, request, machine) if choose and isinstance(found, ParetoFrontier) else None
     if best is not None:
         request = replace(request, point=best.number, protocol=best.protocol)
     switch_sends = _has_switch_sends(found, request)
@@ -168,7 +168,7 @@ def _call(program: object, request: RunRequest, choose: bool = False) -> Call:
     return Call(found, network, request, switch_sends, "" if best is None else best.says)
 
 
-def _fastest(found: ParetoFrontier, request: RunRequest) -> Fastest | None:
+def _fastest(found: ParetoFrontier, request: RunRequest, machine: Topology | None) -> Fastest | None:
     """Return the point and the protocol of the least predicted time at the size; None where both are asked for.
 
     None for other runtimes, several instances, and points whose switches multicast, which run as messages.
@@ -181,7 +181,7 @@ def _fastest(found: ParetoFrontier, request: RunRequest) -> Fastest | None:
     number = None if request.point is None else found.number_of(request.point)
     size = DEFAULT_SIZE if request.size is None else request.size
     protocol = None if request.protocol is None else LoweringOptions(protocol=request.protocol).protocol
-    return fastest(found, size, number, protocol, request.overheads, request.per_send) if size else None
+    return fastest(found, size, number, protocol, request.overheads, request.per_send, machine) if size else None
 
 
 def _has_switch_sends(found: Program | Schedule | ParetoFrontier, request: RunRequest) -> bool:

@@ -199,18 +199,20 @@ def times_at(
     per_send: MessageCost = NO_COST,
     seconds: float = 10.0,
     overheads: bool = True,
+    machine: Topology | None = None,
 ) -> list[AlgorithmTime]:
     """Return the predicted time at `size` bytes of every point and baseline in each protocol, by rising time.
 
     They are the candidates of `synth tune`, by runs of the reference executor; `per_send` is the cost of a message at
     either end, `overheads` includes a launch and the protocols' costs. After `seconds` of CPU time no further program
-    is run; what was not run is left to the nominal model, and its row is `late`.
+    is run; what was not run is left to the nominal model, and its row is `late`. `machine`: the one that says the kinds
+    of the links. None: the known one of the network's name, if its links are the same.
     """
     collective, network = frontier.collective, frontier.network
     root = collective.roots[0] if len(collective.roots) == 1 else None
     inputs = CollectiveInputs(collective.name, network.ranks, root, network, (frontier,), ())
-    request = TuningRequest(sizes=(size,), per_send=per_send, overheads=overheads)
-    offers = _offers(inputs, request, "", _facts(inputs, None), cpu_seconds(seconds))
+    request = TuningRequest(machine, sizes=(size,), per_send=per_send, overheads=overheads)
+    offers = _offers(inputs, request, "", _facts(inputs, machine), cpu_seconds(seconds))
     return rows_of(offers.candidates, offers.times, size) if offers.times else []
 
 
