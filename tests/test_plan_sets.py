@@ -508,6 +508,13 @@ def test_collectives_of_more_sends_than_plans_have_are_refused_before_a_search(t
     assert too_many_ranks_for_plan(collective("broadcast", 12)) is None
 
 
+@pytest.mark.parametrize("name", ["scan", "multi-broadcast", "sendrecv"])
+def test_collectives_that_no_library_has_a_call_for_are_refused(tmp_path, name):
+    with pytest.raises(UsageError, match=f"NCCL and RCCL have no call for {name}, so none would ask for its plans"):
+        synth.plans("ring:4", collective=["allgather", name], output=tmp_path / "set")
+    assert not (tmp_path / "set").exists()
+
+
 def test_without_time_alltoall_has_direct_sends_among_its_candidates():
     """It ended with "nothing says how long alltoall on 8 ranks takes"."""
     machine = named_topology("dgx-a100")

@@ -20,9 +20,10 @@ from synth.api.inputs import topology as changed_topology
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.export.folder_notes import call_warnings
+from synth.export.job_files import NCCL_TESTS
 from synth.export.plans import registration_code
 from synth.export.request import HOST_RANKS, ExportRequest
-from synth.model.collective import canonical_name
+from synth.model.collective import COLLECTIVES, canonical_name
 from synth.model.documents.whole_file import write
 from synth.model.plan_registration import PlanRegistration
 from synth.model.plan_set import PlanSet, PlanSetPart
@@ -111,6 +112,12 @@ def plans(
     names = list(dict.fromkeys(map(canonical_name, given)))
     if not names:
         raise UsageError("no collective given; name one, such as allreduce")
+    unknown = next((name for name in names if name in COLLECTIVES and name not in NCCL_TESTS), None)
+    if unknown is not None:
+        raise UsageError(
+            f"NCCL and RCCL have no call for {unknown}, so none would ask for its plans; `synth export --to mscclpp` "
+            "writes one of a schedule, for a job that calls MSCCL++ itself"
+        )
     judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
     machines = _machines(machine, boxes, gpus)
     seconds = round((SETTINGS.time_limit if time_limit is None else time_limit / len(machines)) / len(names), 3)
