@@ -85,7 +85,7 @@ def plans(
     time_limit : wall seconds of all searches, of which each number of ranks and collective has an equal part. None: 30
         for each number of ranks. Where the part is longer than an earlier call's, that search is continued.
     jobs : processes of a search. None: one for each core.
-    fresh : search anew, and keep nothing of the collectives that are named.
+    fresh : search anew, and keep nothing of the collectives that are named, unless the search finds nothing.
     on_event : called with each line of progress.
 
     Returns
@@ -136,6 +136,7 @@ def plans(
                 named.append(done)
                 continue
             listen = None if on_event is None else _labelled(on_event, f"{one.name} ({place} of {len(machines)})")
+            earlier = done
             done = PlanSetPart(one.name, one.topology.ranks, key, notes=one.notes, seconds=((name, seconds),))
             try:
                 with tempfile.TemporaryDirectory(prefix=".", dir=folder) as unfinished:
@@ -148,12 +149,18 @@ def plans(
             except (UsageError, VerificationError):
                 raise
             except SynthError as error:
-                done = replace(done, refused=((name, str(error)),))
+                if earlier is not None and earlier.plans and earlier.key == key:
+                    note = f"{name}: the new search found nothing ({error}); the earlier plans are kept"
+                    searched = tuple(pair for pair in earlier.seconds if pair[0] == name)
+                    done = replace(earlier, notes=tuple(dict.fromkeys((*earlier.notes, note))), seconds=searched)
+                else:
+                    done = replace(done, refused=((name, str(error)),))
+                    built.add(f"{one.name}/{name}")
             else:
                 registered = tuple(_placed(plan, one, name) for plan in made.registrations)
                 done = replace(done, plans=registered, tables=made.tables, notes=(*one.notes, *made.notes))
+                built.add(f"{one.name}/{name}")
             named.append(done)
-            built.add(f"{one.name}/{name}")
             result = _earlier(folder, machine, plan_version)  # another call may have added to it meanwhile
             result = _with(_without(result, one.name, name), done)
             _write(folder, result)
