@@ -364,12 +364,24 @@ def _answer(
     notes = (*inputs.notes, *offers.notes, *answer.notes)
     if offers.times:
         chosen: dict[str, list[int]] = {}  # the sizes at which an algorithm is chosen
-        for size, place in zip(answer.table.sizes, answer.table.chosen, strict=True):
+        estimated, by_label = [], {one.algorithm.label: one for one in offers.candidates}
+        for i, (size, place) in enumerate(zip(answer.table.sizes, answer.table.chosen, strict=True)):
             if place is not None:
                 algorithm = answer.algorithms[place]
-                chosen.setdefault(algorithm.label, []).append(algorithm.padded(size, request.element))
+                padded = algorithm.padded(size, request.element)
+                chosen.setdefault(algorithm.label, []).append(padded)
+                if not _is_run(by_label[algorithm.label], offers.times, padded):
+                    estimated.append(i)
+        answer = answer._replace(table=replace(answer.table, estimated=tuple(estimated)))
         notes += _not_run_notes(offers.candidates, offers.times, chosen)
     return answer._replace(notes=notes), offers.model, offers.measured
+
+
+def _is_run(candidate: TunerCandidate, times: PredictedTimes, size: int) -> bool:
+    """Return True if the predicted time of the candidate at `size` bytes is that of a run."""
+    from synth.catalog.tuner.predicted_times import Prediction
+
+    return isinstance(candidate.predicted, Prediction) and times.ran(candidate.predicted.variant, size)
 
 
 def _run_what_decides(times: PredictedTimes, candidates: Sequence[TunerCandidate], request: TuningRequest) -> None:
