@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from synth.api.arguments import keywords_checked
 from synth.api.builds import SETTINGS, build, tell
-from synth.api.inputs import named_topology, size_in_bytes
+from synth.api.inputs import named_topology, sizes_in_bytes
 from synth.api.inputs import topology as changed_topology
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.errors import SynthError, UsageError, VerificationError
@@ -58,7 +58,7 @@ def plans(
     output: str | Path = "plans",
     *,
     gpus: Iterable[int] = (),
-    sizes: Iterable[int | str] = SIZES,
+    sizes: int | str | Iterable[int | str] = SIZES,
     dtype: str = TuningRequest.dtype,
     root: int | None = None,
     plan_version: str = NEWEST,
@@ -78,7 +78,7 @@ def plans(
         ranks and other collectives stay in it. Of those that are named, the ones made with the same sizes, type and
         root are kept, the others are replaced.
     gpus : further numbers of GPUs: the first of each box, in as few equal boxes as have so many.
-    sizes : bytes, or texts such as "1MB", as nccl-tests counts them, at which algorithms are compared.
+    sizes : bytes, or texts such as "1MB", one or several, as nccl-tests counts them, at which algorithms are compared.
     dtype : the type of the elements for which they are compared. Plans serve all types.
     root : the root of rooted collectives, by default 0. The job must use no other.
     plan_version : the version of MSCCL++ whose plan format is written.
@@ -118,7 +118,7 @@ def plans(
             f"NCCL and RCCL have no call for {unknown}, so none would ask for its plans; `synth export --to mscclpp` "
             "writes one of a schedule, for a job that calls MSCCL++ itself"
         )
-    judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
+    judged = sizes_in_bytes(sizes)
     machines = _machines(machine, boxes, gpus)
     seconds = round((SETTINGS.time_limit if time_limit is None else time_limit / len(machines)) / len(names), 3)
     folder = Path(output)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.api.arguments import keywords_checked
-from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes
+from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes, sizes_in_bytes
 from synth.api.inputs import collective as task_of
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.request import ExportRequest
@@ -305,7 +305,7 @@ def export_program(
     assume_root: int | None = ExportRequest.assume_root,
     assume_nvlink: bool = ExportRequest.assume_nvlink,
     assume_one_node: bool = ExportRequest.assume_one_node,
-    sizes: Iterable[int | str] = ExportRequest.sizes,
+    sizes: int | str | Iterable[int | str] = ExportRequest.sizes,
     element: int = ExportRequest.element,
     min_size: int | str = ExportRequest.min_size,
     max_size: int | str | None = ExportRequest.max_size,
@@ -364,7 +364,7 @@ def export_program(
     """
     machine = None if topology is None else named_topology(topology)
     placing = None if rank_map is None else integers(rank_map, "rank_map")
-    judged = tuple(size_in_bytes(one, "sizes") for one in sizes)
+    judged = sizes_in_bytes(sizes)
     least = size_in_bytes(min_size, "min_size") if min_size else 0
     greatest = None if max_size is None else size_in_bytes(max_size, "max_size")
     bytes_of_call = None if size is None else size_in_bytes(size)

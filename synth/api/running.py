@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from synth.api.arguments import keywords_checked
 from synth.api.baselines import baseline
-from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes
+from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes, sizes_in_bytes
 from synth.api.inputs import collective as task_of
 from synth.api.programs import chosen_point, lowered, read, size_choice
 from synth.errors import TooManySendsError, UsageError, VerificationError
@@ -268,7 +268,7 @@ def prepare(
 
 def bench(
     source: Program | Schedule | ParetoFrontier | str | Path,
-    sizes: Sequence[int],
+    sizes: int | str | Iterable[int | str],
     executor: str = "reference",
     *,
     point: int | StepCount | None = None,
@@ -291,7 +291,7 @@ def bench(
     Parameters
     ----------
     source : a frontier, of which every point is timed, or a schedule or program; or a file of one.
-    sizes : bytes as nccl-tests counts them.
+    sizes : bytes as nccl-tests counts them, or texts such as "1MB", one or several.
     executor : a name (`synth list executors`). The times of the reference executor are modelled.
     point : the number of the only point, from 1, or its `StepCount`. None: all.
     baselines : known algorithms on the links of the schedule; copy and nccl are the GPU's memcpy and NCCL, timed
@@ -324,6 +324,7 @@ def bench(
     from synth.runtime.dtypes import dtype as dtype_of
     from synth.runtime.slicing import rounding_text
 
+    sizes = sizes_in_bytes(sizes)
     found = _opened(source, None, collective, roots)
     machine = None if topology is None else named_topology(topology).network()
     beside = [name.lower() for name in baselines if name.lower() in measure.BESIDE]
@@ -339,7 +340,7 @@ def bench(
 
 def emulate(
     frontier: ParetoFrontier | Schedule | str | Path,
-    sizes: Sequence[int],
+    sizes: int | str | Iterable[int | str],
     executor: str = "reference",
     *,
     point: int | StepCount | None = None,
@@ -358,7 +359,7 @@ def emulate(
     Parameters
     ----------
     frontier : a frontier or a schedule, or a file of one.
-    sizes : bytes as nccl-tests counts them.
+    sizes : bytes as nccl-tests counts them, or texts such as "1MB", one or several.
     executor : reference; or host or cuda, whose kernel keeps the time while it moves the data.
     point : the number of the only point, from 1, or its `StepCount`. None: all.
     baselines : known algorithms beside the points. (): the ring, or direct where there is none.
@@ -375,6 +376,7 @@ def emulate(
     from synth.runtime.dtypes import dtype as dtype_of
     from synth.runtime.slicing import rounding_text
 
+    sizes = sizes_in_bytes(sizes)
     found = _opened(frontier, None, None, ())
     if not isinstance(found, ParetoFrontier | Schedule):
         raise UsageError("a program has no prediction; emulate a frontier or a schedule")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from synth.api.arguments import keywords_checked
 from synth.api.baselines import baseline, baseline_summaries
-from synth.api.inputs import TopologyLike, named_topology, size_in_bytes
+from synth.api.inputs import TopologyLike, named_topology, sizes_in_bytes
 from synth.api.point_times import SWITCH_PROTOCOLS, cpu_seconds, rows_of
 from synth.api.programs import placed
 from synth.api.tuning_inputs import (
@@ -70,7 +70,7 @@ REFERENCE_PROTOCOLS = (
 def tune(
     topology: TopologyLike | None = TuningRequest.topology,
     collective: str | Sequence[str] = TuningRequest.collective,
-    sizes: Iterable[int | str] = TuningRequest.sizes,
+    sizes: int | str | Iterable[int | str] = TuningRequest.sizes,
     *,
     frontiers: Sequence[ParetoFrontier | str | Path] = TuningRequest.frontiers,
     measured: Sequence[str | Path | dict] = TuningRequest.measured,
@@ -103,7 +103,7 @@ def tune(
     ----------
     topology : the machine, as `synth.topology` takes it. None: that of the frontiers, or of the measurements.
     collective : the name of one collective, or of several. (): those of the frontiers and the measurements.
-    sizes : bytes, or texts such as "1MB", at which candidates are compared, as nccl-tests counts.
+    sizes : bytes, or texts such as "1MB", one or several, at which candidates are compared, as nccl-tests counts.
     frontiers : values or files. (): those that `catalog` keeps for the machine, else synthesized ones.
     measured : documents that `synth bench` wrote, or files of them. Without these and logs the cost model decides.
     catalog : a database whose frontiers and measurements of this machine count too.
@@ -143,7 +143,7 @@ def tune(
     ['allgather']
     """
     machine = None if topology is None else named_topology(topology)
-    judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
+    judged = sizes_in_bytes(sizes)
     request = TuningRequest(
         machine, collective, judged, frontiers, measured, catalog, logs, baselines, root, protocols, instances,
         MessageCost.of(per_send), overheads, tolerance, dtype, in_place, ranks, dividing, multicast, time_limit, jobs,
