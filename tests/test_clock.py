@@ -197,3 +197,6 @@ def test_pareto_and_run_know_the_kinds_of_links_of_the_machine_as_tune_does(tmp_
     for source in (f"{file} --topo {machine}", on):
         done = CliRunner().invoke(root, f"run {source} --size 4MB --point 1 --no-data".split())
         assert "is predicted to be the fastest at 4 MB" in done.stderr and "LL128 " in done.stderr
+        assert "not offered" not in done.stderr
+    done = CliRunner().invoke(root, f"run {file} --size 4MB --point 1 --no-data".split())
+    assert "LL128 is not offered, for the kinds of links are not known: name the machine (--topo)" in done.stderr

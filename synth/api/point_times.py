@@ -108,6 +108,8 @@ def fastest(
     `machine`: as `point_times_at` has it. Where a point is
     too large for a run, the fastest of synchronous steps is taken; None where it is that one.
     """
+    from synth.topologies import rank_placement
+
     points: dict[str, int] = {}
     for one in range(1, len(frontier.points) + 1) if number is None else (number,):
         points[_name(frontier.points[one - 1])] = one
@@ -127,6 +129,8 @@ def fastest(
         f"point {points[best.label]} in {best.protocol} is predicted to be the fastest at {size_text(size)}: "
         f"{number_text(best.seconds * 1e6)} µs{beside}; --point and --protocol choose"
     )
+    if machine is None and protocol is None and rank_placement.known(replace(frontier.network, multicast=())) is None:
+        says += "; LL128 is not offered, for the kinds of links are not known: name the machine (--topo)"
     return Fastest(points[best.label], best.protocol, says)
 
 
