@@ -104,4 +104,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, "api"})
+    return [*__all__, "__version__", "api"]

@@ -185,3 +185,18 @@ def test_points_that_were_not_run_are_said_to_be_of_synchronous_steps():
         assert [name for name, _ in report.columns][2:4] == ["µs at 4 KB", "protocol"]
     bare = frontier_text.choice(frontier, 4096)
     assert "synchronous µs" in [name for name, _ in bare.columns]
+
+
+@pytest.mark.parametrize("machine", ["dgx1 --ranks 0-3", "tests/fixtures/nvidia-smi-nvswitch.txt"])
+def test_pareto_and_run_know_the_kinds_of_links_of_the_machine_as_tune_does(tmp_path, machine):
+    on, file = f"--topo {machine} --coll allgather", tmp_path / "f.json"
+    assert CliRunner().invoke(root, f"pareto {on} -o {file}".split()).exit_code == 0
+    (pareto,) = documents(f"pareto {on} --size 4MB")
+    of_points = [one for one in pareto["candidates"] if one["label"].startswith("S1-")]
+    assert {one["protocol"] for one in of_points} == {"Simple", "LL", "LL128"}
+    for source in (f"{file} --topo {machine}", on):
+        done = CliRunner().invoke(root, f"run {source} --size 4MB --point 1 --no-data".split())
+        assert "is predicted to be the fastest at 4 MB" in done.stderr and "LL128 " in done.stderr
+        assert "not offered" not in done.stderr
+    done = CliRunner().invoke(root, f"run {file} --size 4MB --point 1 --no-data".split())
+    assert "LL128 is not offered, for the kinds of links are not known: name the machine (--topo)" in done.stderr

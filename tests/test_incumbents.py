@@ -11,18 +11,21 @@ import pytest
 from synth import api
 from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay as verify
+from synth.errors import UncheckedError
 from synth.frontiers import engine_choice, incumbents
 from synth.frontiers.balanced_paths import balanced_schedules
 from synth.frontiers.direct_sends import direct_schedule
 from synth.model import scale_collectives
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
+from synth.model.outcome import Unknown
 from synth.model.schedule import Schedule
 from synth.model.topology import Link, Topology
 from synth.pareto import close_step_count
 from synth.pareto.events import Options, SweepInterrupted
 from synth.pareto.log import Log
 from synth.pareto.portfolio import portfolio
+from synth.pareto.prefetched_bounds import PrefetchedBounds
 from synth.pareto.sweep import Sweep
 from synth.scale.search import ScaleSearch
 from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
@@ -299,3 +302,34 @@ def test_rows_at_scale_come_before_long_searches(name, coll):
             assert any(
                 p.steps <= event.steps and p.rounds_per_chunk <= event.point.rounds_per_chunk for p in found.points
             )
+
+
+def _no_flow_bound(*_, **__):
+    raise AssertionError("no higher bound than that of a schedule exists")
+
+
+def _too_large(*_, **__):
+    raise UncheckedError("is too large to check", "$")
+
+
+def test_bounds_that_direct_sends_attain_are_final(monkeypatch):
+    """On `fat-tree:128` flow bounds took 58 s to say the same, and their certificates were too large to check."""
+    monkeypatch.setattr("synth.solvers.processes.pool.run_in_process", _no_flow_bound)
+    monkeypatch.setattr("synth.solvers.processes.resumable_jobs.ResumableJobs.run_until", _no_flow_bound)
+    found = api.bound("fat-tree:16", "scatter")
+    assert [(steps, bound.value) for steps, bound in found] == [(0, 1), (1, 15), (None, 15)]
+    frontier = api.frontier("fat-tree:16", "scatter", fresh=True)
+    assert frontier.complete and [(p.steps, p.rounds_per_chunk, p.status) for p in frontier.points] == [
+        (1, 15, "optimal")
+    ]
+    api.verify(frontier)
+
+
+def test_bounds_whose_certificates_are_too_large_to_check_are_none(monkeypatch):
+    monkeypatch.setattr("synth.solvers.processes.pool.run_in_process", _too_large)
+    monkeypatch.setattr("synth.solvers.processes.resumable_jobs.ResumableJobs.run_until", _too_large)
+    network = topology("torus:3x3").network()
+    task = collective("alltoall", 9)
+    quick = single_cut_bound(network, task)
+    assert [bound for _, bound in api.bound("torus:3x3", "alltoall")][1:] == [quick, quick]
+    assert isinstance(PrefetchedBounds(network, task, None).bound(2), Unknown)

@@ -508,6 +508,34 @@ def test_collectives_of_more_sends_than_plans_have_are_refused_before_a_search(t
     assert too_many_ranks_for_plan(collective("broadcast", 12)) is None
 
 
+def test_a_new_search_that_finds_nothing_leaves_the_earlier_plans(tmp_path, monkeypatch):
+    wanted = WANTED | {"collective": ["allgather", "allreduce"], "output": tmp_path / "set"}
+    first = synth.plans("switch:3", **wanted)
+
+    def build(*_: object, **__: object) -> BuildResult:
+        raise SynthError("no schedule")
+
+    monkeypatch.setattr("synth.api.plan_sets.build", build)
+    for _ in range(2):
+        again = synth.plans("switch:3", fresh=True, **(wanted | {"collective": "allgather"}))
+        assert again.plans and sorted(again.plans) == sorted(first.plans)
+        assert again.parts[0].tables and not again.parts[0].refused and again.kept == again.builds
+        said = "switch-3: allgather: the new search found nothing (no schedule); the earlier plans are kept"
+        assert view.report(again).sentences.count(said) == 1
+    index = PlanSet.from_json(json.loads((tmp_path / "set" / "index.json").read_text()), str(tmp_path / "set"))
+    assert sorted(index.plans) == sorted(first.plans)
+    assert all((tmp_path / "set" / f"{plan.name}.json").is_file() for plan in first.plans)
+    with pytest.raises(SynthError, match="no plan is written: switch-3: no schedule"):  # its plans are for other sizes
+        synth.plans("switch:3", **(wanted | {"collective": "allgather", "sizes": ["2KB"]}))
+
+
+@pytest.mark.parametrize("name", ["scan", "multi-broadcast", "sendrecv"])
+def test_collectives_that_no_library_has_a_call_for_are_refused(tmp_path, name):
+    with pytest.raises(UsageError, match=f"NCCL and RCCL have no call for {name}, so none would ask for its plans"):
+        synth.plans("ring:4", collective=["allgather", name], output=tmp_path / "set")
+    assert not (tmp_path / "set").exists()
+
+
 def test_without_time_alltoall_has_direct_sends_among_its_candidates():
     """It ended with "nothing says how long alltoall on 8 ranks takes"."""
     machine = named_topology("dgx-a100")

@@ -15,6 +15,7 @@ from synth.catalog.tuner.least_time import LeastTime
 from synth.catalog.tuner.predicted_times import PredictedTimes, PredictedTimeSettings, Variant
 from synth.cli import root
 from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.tuning_plan import Plan
 from synth.program.checked_lowering import lower
 from synth.program.lowering_options import LoweringOptions
 from synth.program.message_cost import NO_COST, MessageCost
@@ -23,6 +24,7 @@ from synth.program.runtimes import RUNTIMES
 from synth.runtime.reference.executor import Reference
 from synth.scale.clock_bound import clock_bound
 from synth.view import algorithm_times
+from synth.view import plans as view
 
 KB = 1 << 10
 
@@ -138,6 +140,14 @@ def test_notes_name_what_was_not_run_and_say_what_its_times_are(monkeypatch):
         marked = [f"{label} (chosen)" for label in labels if label in chosen]
         assert named[: len(marked)] == marked == [label for label in named if label.endswith(" (chosen)")]
     assert "ring" not in synchronous
+    assert plan.tables[0].losses == (None,) and Plan.from_json(plan.to_json()).tables == plan.tables
+    _, sizes = view.reports(plan)
+    assert "not known" in sizes.rows[0]
+    assert sum(line.startswith("loss not known: what is chosen was not run") for line in sizes.sentences) == 1
+    assert not any(line.startswith("loss: ") for line in sizes.sentences)
+    monkeypatch.undo()
+    plan = api.tune("full:4", "allgather", [4096], frontiers=[of_direct("full:4", "allgather")], dividing=False)
+    assert plan.tables[0].losses == (0.0,) and not plan.tables[0].estimated
 
 
 def test_notes_tell_too_long_from_too_late(monkeypatch):

@@ -8,6 +8,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -248,3 +249,29 @@ def test_a_users_script_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "4 2 1.5 True" and lines[-3:] == ["Sat 1", "1", "2"]
+
+
+@pytest.mark.parametrize("size", ["64KB", 65536, ["64KB"]])
+def test_one_size_need_not_stand_in_a_list(size):
+    """A text was read letter by letter: "sizes: '6' ... 'K' is not a size"."""
+    found = synth.frontier("ring:4", "allgather")
+    assert synth.tune(frontiers=[found], sizes=size).tables[0].sizes == (65536,)
+    assert synth.api.bench(found, size, point=1).to_json()["rows"][0]["size"] == 65536
+    assert synth.export_program(found, sizes=size).files
+    for wrong in ("64 parsecs", [None]):
+        with pytest.raises(UsageError, match=r"sizes: .* is not a size in bytes, such as 65536 or '64KB'"):
+            synth.tune(frontiers=[found], sizes=wrong)  # type: ignore[arg-type]
+
+
+def test_the_best_point_for_no_size_is_an_error_of_one_line():
+    found = synth.frontier("ring:3", "allgather")
+    assert found.best("64KB") == found.best(65536)
+    with pytest.raises(UsageError, match="'64 parsecs' is not a size such as 512, 64KB, 1MB or 1GB"):
+        found.best("64 parsecs")
+    with pytest.raises(SynthError, match="this frontier has no point"):
+        replace(found, points=()).best("64KB")
+
+
+def test_dir_lists_what_is_offered_and_nothing_else():
+    assert set(dir(synth)) == {*synth.__all__, "__version__", "api"}
+    assert set(dir(synth.api)) == set(synth.api.__all__)

@@ -99,6 +99,39 @@ def test_the_file_of_a_choice_by_size_is_its_chosen_schedule(tmp_path):
     assert "none.json: holds no schedule, as its frontier has no point" in synth("run none.json", code=1).stderr
 
 
+def test_the_file_of_a_choice_by_size_runs_and_is_exported_as_it_was_chosen(tmp_path):
+    synth("pareto --topo ring:3 --coll allgather --size 1KB -o choice.json")  # 1 KB is no whole number of elements each
+    for more, size, says in (
+        ("", "1020 B", "as in the file: 1020 B in LL; --size and --protocol choose"),
+        ("--protocol Simple", "1020 B", "as in the file: 1020 B; --size"),
+        ("--size 768KB", "768 KB", "as in the file: LL; --size"),
+        ("--size 768KB --protocol LL128", "768 KB", ""),
+    ):
+        ran = synth("run choice.json", more)
+        protocol = more.partition("--protocol ")[2] or "LL"
+        assert size in ran.stdout and f"event-driven, {protocol}," in ran.stdout
+        assert says in ran.stderr and bool(ran.stderr) == bool(says)
+    assert api.run("choice.json").program.protocol == "LL"
+    assert 'proto="LL"' in synth("export choice.json -o -").stdout
+    assert 'proto="Simple"' in synth("export choice.json --protocol Simple -o -").stdout
+    for words, says in (
+        ("-o x.xml", "the schedule chosen at 1020 B in LL, as msccl-xml for msccl-executor"),
+        ("--protocol Simple -o x.xml", "chosen at 1020 B in LL, written in Simple, as msccl-xml"),
+        ("--to mscclpp -o x.json", "chosen at 1020 B in LL, as mscclpp for mscclpp"),
+        ("--to trace -o t.json", "chosen at 1020 B in LL, as trace for synth"),
+        ("--to chakra -o traces", "of a call of 1020 B, as in the file"),
+    ):
+        assert says in synth("export choice.json", words).stderr
+    chosen = json.loads((tmp_path / "choice.json").read_text())
+    for point in chosen["points"]:
+        point["protocol"] = "LL128"
+    save(tmp_path, "ll128.json", chosen)
+    assert "in LL128, which MSCCL++ does not have: written in Simple" in synth("export ll128.json --to mscclpp").stderr
+    chosen["size"] = "1KB"
+    save(tmp_path, "bad.json", chosen)
+    assert "bad.json: malformed synth.choice/1: size '1KB'" in synth("run bad.json", code=1).stderr
+
+
 def test_what_a_foreign_file_computes_can_be_said(tmp_path):
     content = (
         api.export_program(ring_schedule(4), runtime="msccl").files[0][1].replace('coll="allgather"', 'coll="custom"')

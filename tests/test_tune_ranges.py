@@ -188,6 +188,22 @@ def test_predictions_are_exact_at_the_sizes_given_and_switch_between_them_for_mo
     assert len(choose_algorithms(question._replace(tolerance=0.0), candidates, None).table.ranges) == 7
 
 
+def test_at_the_sizes_given_no_switch_gains_a_nanosecond_alone():
+    """Of 5 µs: the faster one changed with each size."""
+    times = {1024: (5.000, 5.001), 2048: (5.002, 5.001), 4096: (5.003, 5.004), 8192: (5.1, 5.2), 16384: (5.6, 5.5)}
+    candidates = []
+    for place, label in enumerate(("first", "second")):
+        algorithm = Algorithm(label, "nccl", None, "Simple", 1, 1)
+        at = {size: seconds[place] * 1e-6 for size, seconds in times.items()}
+        candidates.append(TunerCandidate(algorithm, None, (), lambda size, at=at: at[max(s for s in at if s <= size)]))
+    question = Question("allreduce", 4, tuple(times), 1)
+    found = choose_algorithms(question, candidates, None)
+    assert [found.algorithms[k].label for k in found.table.chosen if k is not None] == ["first"] * 4 + ["second"]
+    assert max(loss for loss in found.table.losses if loss is not None) < 0.001
+    exact = choose_algorithms(question._replace(tolerance=0.0), candidates, None)
+    assert set(exact.table.losses) == {0.0} and len(exact.table.ranges) == 4
+
+
 samples = st.lists(
     st.tuples(st.integers(1, 1 << 30), st.floats(1e-7, 1)), min_size=1, max_size=8, unique_by=lambda row: row[0]
 )

@@ -147,4 +147,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, "catalog"})
+    return list(__all__)

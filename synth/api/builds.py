@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.api.arguments import keywords_checked
-from synth.api.inputs import TopologyLike, named_topology, size_in_bytes
+from synth.api.inputs import TopologyLike, named_topology, sizes_in_bytes
 from synth.api.inputs import collective as collective_of
 from synth.api.kept_searches import PLAN, KeptSearch
 from synth.catalog.tuner.request import SIZES, TuningRequest
@@ -77,7 +77,7 @@ def build(
     output: str | Path = "algorithms",
     *,
     runtime: str | None = None,
-    sizes: Iterable[int | str] = SIZES,
+    sizes: int | str | Iterable[int | str] = SIZES,
     dtype: str = TuningRequest.dtype,
     root: int | None = None,
     plan_version: str = NEWEST,
@@ -97,7 +97,7 @@ def build(
     output : the folder, new, empty, or of an earlier build.
     runtime : msccl-executor, msccl, rccl, mscclpp, nccl-tuner or ncclx-tuner. None: rccl on a machine with xGMI
         links, else msccl-executor.
-    sizes : bytes, or texts such as "1MB", as nccl-tests counts them, at which algorithms are compared.
+    sizes : bytes, or texts such as "1MB", one or several, as nccl-tests counts them, at which algorithms are compared.
     dtype : the type of the elements.
     root : the root of rooted collectives, by default 0. The job must use no other.
     plan_version : the version of MSCCL++ whose plan format mscclpp files have.
@@ -150,7 +150,7 @@ def build(
     )
     folder = Path(output)
     _prepare(folder)
-    judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
+    judged = sizes_in_bytes(sizes)
     request = TuningRequest(
         machine, (), judged, root=root, protocols=RUNTIMES[runtime][2], dtype=dtype, multicast=runtime == "mscclpp",
         jobs=jobs, plans=runtime == "mscclpp",

@@ -203,6 +203,12 @@ def size_in_bytes(value: object, what: str = "size", least: int = 1) -> int:
         raise ArgumentError(f"{what}: {value!r:.60} is not a size in bytes, such as 65536 or '64KB'") from None
 
 
+def sizes_in_bytes(values: object, what: str = "sizes") -> tuple[int, ...]:
+    """Return the bytes of one size, or of several in their order, each as `size_in_bytes` takes it."""
+    several = values if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
+    return tuple(size_in_bytes(value, what) for value in several)
+
+
 def _load(path: Path) -> Topology:
     from synth.topologies import importers
 

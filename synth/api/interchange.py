@@ -13,9 +13,11 @@ from synth.api.algorithms import Distance, distances
 from synth.api.arguments import keywords_checked
 from synth.api.inputs import CollectiveLike, TopologyLike, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
+from synth.api.programs import size_choice
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.model.documents.text_file import files_of
 from synth.model.frontier import ParetoFrontier, StepCount
+from synth.model.number_text import size_text
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -206,7 +208,7 @@ def astra_sim(
     source: Schedule | str | Path,
     folder: str,
     *,
-    size: int | str = 1 << 20,
+    size: int | str | None = None,
     point: int | StepCount | None = None,
     topology: TopologyLike | None = None,
 ) -> AstraFolder:
@@ -216,7 +218,7 @@ def astra_sim(
     ----------
     source : a schedule; its file, or that of a frontier or of another program.
     folder : the folder, as ASTRA-sim's system file names it.
-    size : of the call, nccl-tests' (``1 << 20`` or ``"1MB"``).
+    size : of the call, nccl-tests' (``1 << 20`` or ``"1MB"``). None: that of a choice by size, else 1 MiB.
     point : the number of the frontier's point, from 1.
     topology : the machine of another program's file.
 
@@ -232,7 +234,13 @@ def astra_sim(
 
     schedule = source if isinstance(source, Schedule) else _schedule_of(Path(source), point, topology)
     replay.schedule(schedule)
-    return files(schedule, size_in_bytes(size), folder)
+    if size is not None:
+        return files(schedule, size_in_bytes(size), folder)
+    chosen = size_choice(source, schedule)
+    if chosen is None:
+        return files(schedule, 1 << 20, folder)
+    made = files(schedule, chosen.size, folder)
+    return made._replace(remarks=(f"of a call of {size_text(chosen.size)}, as in the file", *made.remarks))
 
 
 @keywords_checked

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 from synth import __version__
 from synth.api.arguments import keywords_checked
 from synth.api.builds import SETTINGS, build, tell
-from synth.api.inputs import named_topology, size_in_bytes
+from synth.api.inputs import named_topology, sizes_in_bytes
 from synth.api.inputs import topology as changed_topology
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.export.folder_notes import call_warnings
+from synth.export.job_files import NCCL_TESTS
 from synth.export.plans import registration_code
 from synth.export.request import HOST_RANKS, ExportRequest
-from synth.model.collective import canonical_name
+from synth.model.collective import COLLECTIVES, canonical_name
 from synth.model.documents.whole_file import write
 from synth.model.plan_registration import PlanRegistration
 from synth.model.plan_set import PlanSet, PlanSetPart
@@ -57,7 +58,7 @@ def plans(
     output: str | Path = "plans",
     *,
     gpus: Iterable[int] = (),
-    sizes: Iterable[int | str] = SIZES,
+    sizes: int | str | Iterable[int | str] = SIZES,
     dtype: str = TuningRequest.dtype,
     root: int | None = None,
     plan_version: str = NEWEST,
@@ -77,14 +78,14 @@ def plans(
         ranks and other collectives stay in it. Of those that are named, the ones made with the same sizes, type and
         root are kept, the others are replaced.
     gpus : further numbers of GPUs: the first of each box, in as few equal boxes as have so many.
-    sizes : bytes, or texts such as "1MB", as nccl-tests counts them, at which algorithms are compared.
+    sizes : bytes, or texts such as "1MB", one or several, as nccl-tests counts them, at which algorithms are compared.
     dtype : the type of the elements for which they are compared. Plans serve all types.
     root : the root of rooted collectives, by default 0. The job must use no other.
     plan_version : the version of MSCCL++ whose plan format is written.
     time_limit : wall seconds of all searches, of which each number of ranks and collective has an equal part. None: 30
         for each number of ranks. Where the part is longer than an earlier call's, that search is continued.
     jobs : processes of a search. None: one for each core.
-    fresh : search anew, and keep nothing of the collectives that are named.
+    fresh : search anew, and keep nothing of the collectives that are named, unless the search finds nothing.
     on_event : called with each line of progress.
 
     Returns
@@ -111,7 +112,13 @@ def plans(
     names = list(dict.fromkeys(map(canonical_name, given)))
     if not names:
         raise UsageError("no collective given; name one, such as allreduce")
-    judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
+    unknown = next((name for name in names if name in COLLECTIVES and name not in NCCL_TESTS), None)
+    if unknown is not None:
+        raise UsageError(
+            f"NCCL and RCCL have no call for {unknown}, so none would ask for its plans; `synth export --to mscclpp` "
+            "writes one of a schedule, for a job that calls MSCCL++ itself"
+        )
+    judged = sizes_in_bytes(sizes)
     machines = _machines(machine, boxes, gpus)
     seconds = round((SETTINGS.time_limit if time_limit is None else time_limit / len(machines)) / len(names), 3)
     folder = Path(output)
@@ -129,6 +136,7 @@ def plans(
                 named.append(done)
                 continue
             listen = None if on_event is None else _labelled(on_event, f"{one.name} ({place} of {len(machines)})")
+            earlier = done
             done = PlanSetPart(one.name, one.topology.ranks, key, notes=one.notes, seconds=((name, seconds),))
             try:
                 with tempfile.TemporaryDirectory(prefix=".", dir=folder) as unfinished:
@@ -141,12 +149,18 @@ def plans(
             except (UsageError, VerificationError):
                 raise
             except SynthError as error:
-                done = replace(done, refused=((name, str(error)),))
+                if earlier is not None and earlier.plans and earlier.key == key:
+                    note = f"{name}: the new search found nothing ({error}); the earlier plans are kept"
+                    searched = tuple(pair for pair in earlier.seconds if pair[0] == name)
+                    done = replace(earlier, notes=tuple(dict.fromkeys((*earlier.notes, note))), seconds=searched)
+                else:
+                    done = replace(done, refused=((name, str(error)),))
+                    built.add(f"{one.name}/{name}")
             else:
                 registered = tuple(_placed(plan, one, name) for plan in made.registrations)
                 done = replace(done, plans=registered, tables=made.tables, notes=(*one.notes, *made.notes))
+                built.add(f"{one.name}/{name}")
             named.append(done)
-            built.add(f"{one.name}/{name}")
             result = _earlier(folder, machine, plan_version)  # another call may have added to it meanwhile
             result = _with(_without(result, one.name, name), done)
             _write(folder, result)

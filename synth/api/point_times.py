@@ -12,6 +12,7 @@ from synth.api.tuning_inputs import SearchOptions
 from synth.model.frontier import ParetoFrontier, Point
 from synth.model.number_text import number as number_text
 from synth.model.number_text import size_text
+from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Algorithm
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import label as label_of
@@ -33,6 +34,7 @@ def point_times_at(
     seconds: float = 10.0,
     overheads: bool = True,
     points: Sequence[Point] = (),
+    machine: Topology | None = None,
 ) -> list[AlgorithmTime]:
     """Return the predicted time at `size` bytes of every point in each protocol, by rising time.
 
@@ -40,7 +42,8 @@ def point_times_at(
     includes a launch and the protocols' costs. After `seconds` of CPU time no further program is run; a row of what
     was not run, or is far behind, is `late`: its time is of synchronous steps. A point whose switches multicast or
     reduce is timed as its MSCCL++ plan. Without a plan, because the runtime's limits forbid it, its row is `late`.
-    Points at scale of too many sends for a run are left out. `points`: the only ones to time.
+    Points at scale of too many sends for a run are left out. `points`: the only ones to time. `machine`: the one that
+    says the kinds of the links. None: the known one of the network's name, if its links are the same.
     """
     from synth.catalog.tuner.candidates import NamedSchedule, candidates
     from synth.catalog.tuner.predicted_times import SETTINGS as RUNS
@@ -56,7 +59,7 @@ def point_times_at(
         return []
     search, network = cpu_seconds(seconds), schedules[0].schedule.network
     times = PredictedTimes(network, per_send, lambda: search.left == 0, selected(overheads), (size,))
-    facts = placed(replace(network, multicast=()), (), None, range(network.ranks))[1]
+    facts = placed(replace(network, multicast=()), (), machine, range(network.ranks))[1]
     return rows_of(candidates(schedules, (), None, "", facts, times).candidates, times, size)
 
 
@@ -97,18 +100,21 @@ class Fastest(NamedTuple):
 
 def fastest(
     frontier: ParetoFrontier, size: int, number: int | None, protocol: str | None, overheads: bool,
-    per_send: MessageCost,
+    per_send: MessageCost, machine: Topology | None = None,
 ) -> Fastest | None:  # fmt: skip
     """Return the point and the protocol whose program takes the least predicted time at `size` bytes.
 
-    `number`, `protocol`: those that are asked for. `per_send`: the cost of a message at either end. Where a point is
+    `number`, `protocol`: those that are asked for. `per_send`: the cost of a message at either end.
+    `machine`: as `point_times_at` has it. Where a point is
     too large for a run, the fastest of synchronous steps is taken; None where it is that one.
     """
+    from synth.topologies import rank_placement
+
     points: dict[str, int] = {}
     for one in range(1, len(frontier.points) + 1) if number is None else (number,):
         points[_name(frontier.points[one - 1])] = one
     only = [frontier.points[one - 1] for one in points.values()]
-    rows = point_times_at(frontier, size, per_send, overheads=overheads, points=only)
+    rows = point_times_at(frontier, size, per_send, overheads=overheads, points=only, machine=machine)
     if len({row.label for row in rows}) < len(points):  # some are too large for a run, and may be faster
         chosen = _name(frontier.best(size))
         rows = [row for row in rows if row.label == chosen]
@@ -123,6 +129,8 @@ def fastest(
         f"point {points[best.label]} in {best.protocol} is predicted to be the fastest at {size_text(size)}: "
         f"{number_text(best.seconds * 1e6)} µs{beside}; --point and --protocol choose"
     )
+    if machine is None and protocol is None and rank_placement.known(replace(frontier.network, multicast=())) is None:
+        says += "; LL128 is not offered, for the kinds of links are not known: name the machine (--topo)"
     return Fastest(points[best.label], best.protocol, says)
 
 

@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.api.arguments import keywords_checked
-from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes
+from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes, sizes_in_bytes
 from synth.api.inputs import collective as task_of
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.request import ExportRequest
 from synth.model.collective import Collective
 from synth.model.frontier import ParetoFrontier, Point, StepCount
+from synth.model.number_text import size_text
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.program.lowering_options import LoweringOptions
 
 if TYPE_CHECKING:
     from synth.export.exported_files import ExportResult
+    from synth.export.program_reader import SizeChoice
     from synth.export.request import Machine
     from synth.program.analysis.report import LintReport
     from synth.program.events import OpEvent
@@ -105,6 +107,25 @@ def read(
         if not kind:
             raise
         raise FormatError(f"is {kind}: `synth import {path}` reads it", str(path)) from error
+
+
+def size_choice(
+    source: object, found: Program | Schedule | ParetoFrontier, element_type: str = "float32"
+) -> SizeChoice | None:
+    """Return the size and the protocol that the file `source` of `found` was chosen for by `synth pareto --size`.
+
+    The size is rounded down to whole elements. None where `source` is no such file. Raises FormatError.
+    """
+    from synth.export import program_reader
+    from synth.runtime.dtypes import dtype
+    from synth.runtime.slicing import whole_elements
+
+    if not isinstance(source, str | Path) or not isinstance(found, Schedule) or Path(source).suffix == ".npz":
+        return None
+    chosen = program_reader.size_choice(Path(source))
+    if chosen is None:
+        return None
+    return chosen._replace(size=whole_elements(found.collective.buffer_units, chosen.size, dtype(element_type)))
 
 
 def lowered(
@@ -284,7 +305,7 @@ def export_program(
     assume_root: int | None = ExportRequest.assume_root,
     assume_nvlink: bool = ExportRequest.assume_nvlink,
     assume_one_node: bool = ExportRequest.assume_one_node,
-    sizes: Iterable[int | str] = ExportRequest.sizes,
+    sizes: int | str | Iterable[int | str] = ExportRequest.sizes,
     element: int = ExportRequest.element,
     min_size: int | str = ExportRequest.min_size,
     max_size: int | str | None = ExportRequest.max_size,
@@ -343,7 +364,7 @@ def export_program(
     """
     machine = None if topology is None else named_topology(topology)
     placing = None if rank_map is None else integers(rank_map, "rank_map")
-    judged = tuple(size_in_bytes(one, "sizes") for one in sizes)
+    judged = sizes_in_bytes(sizes)
     least = size_in_bytes(min_size, "min_size") if min_size else 0
     greatest = None if max_size is None else size_in_bytes(max_size, "max_size")
     bytes_of_call = None if size is None else size_in_bytes(size)
@@ -363,6 +384,7 @@ def export_request(source: str | Path | ParetoFrontier | Schedule | Program, req
 
     find("exporters", request.to, exported_files.EXPORTERS, exported_files.OF_SCHEDULES)  # a wrong name comes first
     found = _source(source, request)
+    chosen = size_choice(source, found)
     if request.every and not isinstance(found, ParetoFrontier):
         raise UsageError("--all is for a frontier; this is one schedule or program")
     if isinstance(found, ParetoFrontier) and not request.every:
@@ -372,6 +394,9 @@ def export_request(source: str | Path | ParetoFrontier | Schedule | Program, req
     if isinstance(found, ParetoFrontier | Schedule):
         labels = found.labels if isinstance(found, ParetoFrontier) else ()
         ranks, facts, said = placed(found.network, labels, machine, request.rank_map)
+    if chosen is not None:
+        request, text = _as_chosen(request, chosen)
+        said += [text]
     target = Target(
         request,
         ranks=None if ranks is None else tuple(ranks),
@@ -384,6 +409,24 @@ def export_request(source: str | Path | ParetoFrontier | Schedule | Program, req
     else:
         made = exported_files.export_point(found, target)
     return replace(made, remarks=(*said, *made.remarks))
+
+
+def _as_chosen(request: ExportRequest, chosen: SizeChoice) -> tuple[ExportRequest, str]:
+    """Return `request` with the size and the protocol of a choice by size where it names none, and what is written."""
+    from synth.export import EXPORTERS, OF_SCHEDULES
+    from synth.model.registry import find
+
+    exporter = find("exporters", request.to, EXPORTERS, OF_SCHEDULES)()
+    runtime = request.runtime.lower() or exporter.runtimes[0]
+    protocol = request.protocol or chosen.protocol or LoweringOptions.protocol
+    if request.protocol is None and runtime == "mscclpp" and protocol == "LL128":
+        protocol, chosen_in = "Simple", "LL128, which MSCCL++ does not have: written in Simple"
+    elif protocol == chosen.protocol:
+        chosen_in = protocol
+    else:
+        chosen_in = f"{chosen.protocol}, written in {protocol}"
+    text = f"the schedule chosen at {size_text(chosen.size)} in {chosen_in}, as {request.to} for {runtime}"
+    return replace(request, protocol=protocol, size=request.size or chosen.size), text
 
 
 def _source(

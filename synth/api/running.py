@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from synth.api.arguments import keywords_checked
 from synth.api.baselines import baseline
-from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes
+from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes, sizes_in_bytes
 from synth.api.inputs import collective as task_of
-from synth.api.programs import chosen_point, lowered, read
+from synth.api.programs import chosen_point, lowered, read, size_choice
 from synth.errors import TooManySendsError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier, Point, StepCount
+from synth.model.number_text import size_text
 from synth.model.schedule import Schedule
-from synth.model.topology import Network
+from synth.model.topology import Network, Topology
 from synth.program.lowering_options import LoweringOptions
 from synth.runtime.run_request import RunRequest
 
@@ -23,6 +24,7 @@ DEFAULT_SIZE = 1 << 20  # bytes of a call that names no size
 
 if TYPE_CHECKING:
     from synth.api.point_times import Fastest
+    from synth.export.program_reader import SizeChoice
     from synth.program.program import Program
     from synth.runtime.benchmark.document import BenchmarkProgram, Measured
     from synth.runtime.benchmark.emulation import EmulationResult
@@ -118,7 +120,8 @@ def run_request(
     from synth.runtime import call as calls
     from synth.runtime import dlpack, prepared_launch
 
-    call = _call(program, request, choose=arrays is None and request.executor.lower() != "mpi")
+    open_size = arrays is None
+    call = _call(program, request, open_size and request.executor.lower() != "mpi", open_size)
     if arrays is not None and dlpack.is_device(arrays):
         return prepared_launch.run_on_gpu(call, arrays, outputs, stream)
     if stream is not None:
@@ -149,26 +152,43 @@ def _too_large(call: Call) -> str:
     return f"`synth lint` proves this program only up to {size_text(safe)}; this call has {size_text(size)}"
 
 
-def _call(program: object, request: RunRequest, choose: bool = False) -> Call:
+def _call(program: object, request: RunRequest, choose: bool = False, open_size: bool = False) -> Call:
     """Return the program that is to run, lowered, with the network that gives its times.
 
-    `choose`: take the fastest point and protocol of a frontier at the size, where none is asked for.
+    `choose`: take the fastest point and protocol of a frontier at the size, where none is asked for. `open_size`: no
+    arrays give the size. Size and protocol of a choice by size count where none is asked for.
     """
     from synth.runtime.call import Call
 
     machine = None if request.topology is None else named_topology(request.topology)
     found = _opened(program, request.runtime, request.collective, request.roots)
-    best = _fastest(found, request) if choose and isinstance(found, ParetoFrontier) else None
+    best = _fastest(found, request, machine) if choose and isinstance(found, ParetoFrontier) else None
     if best is not None:
         request = replace(request, point=best.number, protocol=best.protocol)
+    says = "" if best is None else best.says
+    chosen = size_choice(program, found, request.dtype)
+    if chosen is not None:
+        request, says = _as_chosen(request, chosen, open_size)
     switch_sends = _has_switch_sends(found, request)
     found, network = lowered(found, request.point, request.size, request.lowering)
     if machine is not None:
         network = machine.multicast_network() if found.through_switches else machine.network()
-    return Call(found, network, request, switch_sends, "" if best is None else best.says)
+    return Call(found, network, request, switch_sends, says)
 
 
-def _fastest(found: ParetoFrontier, request: RunRequest) -> Fastest | None:
+def _as_chosen(request: RunRequest, chosen: SizeChoice, open_size: bool) -> tuple[RunRequest, str]:
+    """Return `request` with the size and the protocol of a choice by size where it names none, and which these are."""
+    taken = []
+    if request.size is None and open_size:
+        request = replace(request, size=chosen.size)
+        taken.append(size_text(chosen.size))
+    if request.protocol is None and chosen.protocol is not None:
+        request = replace(request, protocol=chosen.protocol)
+        taken.append(chosen.protocol)
+    return request, f"as in the file: {' in '.join(taken)}; --size and --protocol choose" if taken else ""
+
+
+def _fastest(found: ParetoFrontier, request: RunRequest, machine: Topology | None) -> Fastest | None:
     """Return the point and the protocol of the least predicted time at the size; None where both are asked for.
 
     None for other runtimes, several instances, and points whose switches multicast, which run as messages.
@@ -181,7 +201,7 @@ def _fastest(found: ParetoFrontier, request: RunRequest) -> Fastest | None:
     number = None if request.point is None else found.number_of(request.point)
     size = DEFAULT_SIZE if request.size is None else request.size
     protocol = None if request.protocol is None else LoweringOptions(protocol=request.protocol).protocol
-    return fastest(found, size, number, protocol, request.overheads, request.per_send) if size else None
+    return fastest(found, size, number, protocol, request.overheads, request.per_send, machine) if size else None
 
 
 def _has_switch_sends(found: Program | Schedule | ParetoFrontier, request: RunRequest) -> bool:
@@ -248,7 +268,7 @@ def prepare(
 
 def bench(
     source: Program | Schedule | ParetoFrontier | str | Path,
-    sizes: Sequence[int],
+    sizes: int | str | Iterable[int | str],
     executor: str = "reference",
     *,
     point: int | StepCount | None = None,
@@ -271,7 +291,7 @@ def bench(
     Parameters
     ----------
     source : a frontier, of which every point is timed, or a schedule or program; or a file of one.
-    sizes : bytes as nccl-tests counts them.
+    sizes : bytes as nccl-tests counts them, or texts such as "1MB", one or several.
     executor : a name (`synth list executors`). The times of the reference executor are modelled.
     point : the number of the only point, from 1, or its `StepCount`. None: all.
     baselines : known algorithms on the links of the schedule; copy and nccl are the GPU's memcpy and NCCL, timed
@@ -304,6 +324,7 @@ def bench(
     from synth.runtime.dtypes import dtype as dtype_of
     from synth.runtime.slicing import rounding_text
 
+    sizes = sizes_in_bytes(sizes)
     found = _opened(source, None, collective, roots)
     machine = None if topology is None else named_topology(topology).network()
     beside = [name.lower() for name in baselines if name.lower() in measure.BESIDE]
@@ -319,7 +340,7 @@ def bench(
 
 def emulate(
     frontier: ParetoFrontier | Schedule | str | Path,
-    sizes: Sequence[int],
+    sizes: int | str | Iterable[int | str],
     executor: str = "reference",
     *,
     point: int | StepCount | None = None,
@@ -338,7 +359,7 @@ def emulate(
     Parameters
     ----------
     frontier : a frontier or a schedule, or a file of one.
-    sizes : bytes as nccl-tests counts them.
+    sizes : bytes as nccl-tests counts them, or texts such as "1MB", one or several.
     executor : reference; or host or cuda, whose kernel keeps the time while it moves the data.
     point : the number of the only point, from 1, or its `StepCount`. None: all.
     baselines : known algorithms beside the points. (): the ring, or direct where there is none.
@@ -355,6 +376,7 @@ def emulate(
     from synth.runtime.dtypes import dtype as dtype_of
     from synth.runtime.slicing import rounding_text
 
+    sizes = sizes_in_bytes(sizes)
     found = _opened(frontier, None, None, ())
     if not isinstance(found, ParetoFrontier | Schedule):
         raise UsageError("a program has no prediction; emulate a frontier or a schedule")

@@ -15,7 +15,7 @@ from synth.api.inputs import (
     collective_or_name,
     integers,
     named_topology,
-    size_in_bytes,
+    sizes_in_bytes,
 )
 from synth.api.inputs import collective as task_of
 from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError
@@ -110,8 +110,7 @@ def time_bound(
 
     machine = named_topology(topology)
     roots, collective = integers(roots, "roots"), collective_or_name(collective, machine.ranks)
-    several = size if isinstance(size, Iterable) and not isinstance(size, str) else [size]
-    in_bytes = [size_in_bytes(one) for one in several]
+    in_bytes = sizes_in_bytes(size, "size")
     by_name = isinstance(collective, str) and sizes is None and machine.ranks > WRITTEN
     if by_name and named.canonical_name(str(collective)) in named.COLLECTIVES:
         name, root = flow_collective(machine, collective, roots)

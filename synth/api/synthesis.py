@@ -18,7 +18,7 @@ from synth.api.inputs import (
     workers,
 )
 from synth.api.inputs import collective as task_of
-from synth.errors import InfeasibleError, UndecidedError, UsageError
+from synth.errors import InfeasibleError, UncheckedError, UndecidedError, UsageError
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Unsat, Verdict
 from synth.model.rational import counted
@@ -372,7 +372,7 @@ def bound(
     from synth.bounds.single_cut import single_cut_bound
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.frontiers.engine_choice import with_machine_names
-    from synth.frontiers.incumbents import allreduce_parts_bound
+    from synth.frontiers.incumbents import allreduce_parts_bound, few_direct_sends
     from synth.pareto.events import Event
     from synth.pareto.sweep import SETTINGS
     from synth.solvers.processes.deadline import TimeUp, time_limited
@@ -389,9 +389,13 @@ def bound(
     except InfeasibleError as error:
         raise with_machine_names(error, machine) from None
     floor: list[tuple[int | None, LowerBound]] = []
+    attained: int | None = None  # steps of a schedule that attains the quick bound: from there on none is higher
     if not at_once:
         quick = single_cut_bound(network, task)
         floor = [(None, quick)]
+        direct = few_direct_sends(network, task) if network.ranks > MAX_RANKS_IN_PROCESS else None
+        if direct is not None and direct.rounds_per_chunk == quick.value:
+            attained = len(direct.steps)
         if on_event is not None:
             on_event(Event("bound", "bounds at each number of steps", None, quick.value))
     least = single_chunk.steps(network, task)
@@ -401,8 +405,15 @@ def bound(
     kind = bounds.combining if task.combining and not task.reversible else bounds.flow
 
     def at(count: int | None) -> LowerBound:
-        made = kind(network, task, count) if at_once else run_in_process(kind, network, task, count)
-        return max([made, *(bound for _, bound in floor)], key=lambda b: b.value)
+        if attained is not None and (count is None or count >= attained):
+            return floor[0][1]
+        try:
+            made = [kind(network, task, count) if at_once else run_in_process(kind, network, task, count)]
+        except UncheckedError:  # its certificate is too large
+            if not floor:
+                raise
+            made = []
+        return max([*made, *(bound for _, bound in floor)], key=lambda b: b.value)
 
     with time_limited(Deadline.after(seconds)):
         try:

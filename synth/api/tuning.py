@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from synth.api.arguments import keywords_checked
 from synth.api.baselines import baseline, baseline_summaries
-from synth.api.inputs import TopologyLike, named_topology, size_in_bytes
+from synth.api.inputs import TopologyLike, named_topology, sizes_in_bytes
 from synth.api.point_times import SWITCH_PROTOCOLS, cpu_seconds, rows_of
 from synth.api.programs import placed
 from synth.api.tuning_inputs import (
@@ -70,7 +70,7 @@ REFERENCE_PROTOCOLS = (
 def tune(
     topology: TopologyLike | None = TuningRequest.topology,
     collective: str | Sequence[str] = TuningRequest.collective,
-    sizes: Iterable[int | str] = TuningRequest.sizes,
+    sizes: int | str | Iterable[int | str] = TuningRequest.sizes,
     *,
     frontiers: Sequence[ParetoFrontier | str | Path] = TuningRequest.frontiers,
     measured: Sequence[str | Path | dict] = TuningRequest.measured,
@@ -103,7 +103,7 @@ def tune(
     ----------
     topology : the machine, as `synth.topology` takes it. None: that of the frontiers, or of the measurements.
     collective : the name of one collective, or of several. (): those of the frontiers and the measurements.
-    sizes : bytes, or texts such as "1MB", at which candidates are compared, as nccl-tests counts.
+    sizes : bytes, or texts such as "1MB", one or several, at which candidates are compared, as nccl-tests counts.
     frontiers : values or files. (): those that `catalog` keeps for the machine, else synthesized ones.
     measured : documents that `synth bench` wrote, or files of them. Without these and logs the cost model decides.
     catalog : a database whose frontiers and measurements of this machine count too.
@@ -114,7 +114,7 @@ def tune(
     per_send : the cost of a message at either end, in predicted times: text such as "0.3us".
     overheads : predicted times include a launch and each protocol's costs. False: the α and β of bare links alone.
     tolerance : the loss, as a share of the best time, that is accepted to save a switch. None: 1% of measured times;
-        of predicted ones none at `sizes`, 1% between them.
+        of predicted ones 0.1% at `sizes`, 1% between them.
     dtype : the type of the elements.
     in_place : judge by the times of calls in place.
     ranks : of logs that do not say it, where there is no machine.
@@ -143,7 +143,7 @@ def tune(
     ['allgather']
     """
     machine = None if topology is None else named_topology(topology)
-    judged = tuple(size_in_bytes(size, "sizes") for size in sizes)
+    judged = sizes_in_bytes(sizes)
     request = TuningRequest(
         machine, collective, judged, frontiers, measured, catalog, logs, baselines, root, protocols, instances,
         MessageCost.of(per_send), overheads, tolerance, dtype, in_place, ranks, dividing, multicast, time_limit, jobs,
@@ -199,18 +199,20 @@ def times_at(
     per_send: MessageCost = NO_COST,
     seconds: float = 10.0,
     overheads: bool = True,
+    machine: Topology | None = None,
 ) -> list[AlgorithmTime]:
     """Return the predicted time at `size` bytes of every point and baseline in each protocol, by rising time.
 
     They are the candidates of `synth tune`, by runs of the reference executor; `per_send` is the cost of a message at
     either end, `overheads` includes a launch and the protocols' costs. After `seconds` of CPU time no further program
-    is run; what was not run is left to the nominal model, and its row is `late`.
+    is run; what was not run is left to the nominal model, and its row is `late`. `machine`: the one that says the kinds
+    of the links. None: the known one of the network's name, if its links are the same.
     """
     collective, network = frontier.collective, frontier.network
     root = collective.roots[0] if len(collective.roots) == 1 else None
     inputs = CollectiveInputs(collective.name, network.ranks, root, network, (frontier,), ())
-    request = TuningRequest(sizes=(size,), per_send=per_send, overheads=overheads)
-    offers = _offers(inputs, request, "", _facts(inputs, None), cpu_seconds(seconds))
+    request = TuningRequest(machine, sizes=(size,), per_send=per_send, overheads=overheads)
+    offers = _offers(inputs, request, "", _facts(inputs, machine), cpu_seconds(seconds))
     return rows_of(offers.candidates, offers.times, size) if offers.times else []
 
 
@@ -362,12 +364,24 @@ def _answer(
     notes = (*inputs.notes, *offers.notes, *answer.notes)
     if offers.times:
         chosen: dict[str, list[int]] = {}  # the sizes at which an algorithm is chosen
-        for size, place in zip(answer.table.sizes, answer.table.chosen, strict=True):
+        estimated, by_label = [], {one.algorithm.label: one for one in offers.candidates}
+        for i, (size, place) in enumerate(zip(answer.table.sizes, answer.table.chosen, strict=True)):
             if place is not None:
                 algorithm = answer.algorithms[place]
-                chosen.setdefault(algorithm.label, []).append(algorithm.padded(size, request.element))
+                padded = algorithm.padded(size, request.element)
+                chosen.setdefault(algorithm.label, []).append(padded)
+                if not _is_run(by_label[algorithm.label], offers.times, padded):
+                    estimated.append(i)
+        answer = answer._replace(table=replace(answer.table, estimated=tuple(estimated)))
         notes += _not_run_notes(offers.candidates, offers.times, chosen)
     return answer._replace(notes=notes), offers.model, offers.measured
+
+
+def _is_run(candidate: TunerCandidate, times: PredictedTimes, size: int) -> bool:
+    """Return True if the predicted time of the candidate at `size` bytes is that of a run."""
+    from synth.catalog.tuner.predicted_times import Prediction
+
+    return isinstance(candidate.predicted, Prediction) and times.ran(candidate.predicted.variant, size)
 
 
 def _run_what_decides(times: PredictedTimes, candidates: Sequence[TunerCandidate], request: TuningRequest) -> None:

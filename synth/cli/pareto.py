@@ -222,11 +222,11 @@ def _times_at(frontier: ParetoFrontier, flags: dict[str, Any], topology: Topolog
     size, per_send, overheads = flags["size"], flags["per_send"] or NO_COST, flags["overheads"]
     switches: list[AlgorithmTime] = []
     if frontier.multicast:
-        switches = point_times_at(frontier.multicast, size, per_send, overheads=overheads)
+        switches = point_times_at(frontier.multicast, size, per_send, overheads=overheads, machine=topology)
     if isinstance(frontier, Frontier):
-        candidates = times_at(frontier, size, per_send, overheads=overheads)
+        candidates = times_at(frontier, size, per_send, overheads=overheads, machine=topology)
         return _TimesAt(candidates, switches, clock_bound_at(frontier, size, overheads), bool(per_send))
-    points = point_times_at(frontier, size, per_send, overheads=overheads)
+    points = point_times_at(frontier, size, per_send, overheads=overheads, machine=topology)
     return _TimesAt(points, switches, api.time_bound(topology, collective, size, rates=None).rows[0], bool(per_send))
 
 

@@ -113,7 +113,7 @@ class Percentage(click.ParamType):
     "--tolerance",
     type=Percentage(),
     metavar="1%",
-    help="Loss accepted to save a switch of algorithms; by default 1%, and 0 for times predicted at the sizes given.",
+    help="Loss accepted to save a switch of algorithms; by default 1%, 0.1% for times predicted at the sizes given.",
 )
 @dtype_option("Type of the elements, which chunks must divide.")
 @click.option("--in-place", is_flag=True, help="Use the times of calls in place.")

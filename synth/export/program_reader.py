@@ -7,6 +7,7 @@ text, MSCCL-IR and MSCCL++ plans from any source.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from synth.checker.documents import exact_frontier
 from synth.errors import FormatError, SynthError, unreadable
@@ -19,8 +20,8 @@ from synth.model.scale_collectives import SCHEMA as SCALE_FRONTIER
 from synth.model.schedule import SCHEMA as SCHEDULE
 from synth.model.schedule import Schedule
 from synth.program import text
+from synth.program.program import PROTOCOLS, Program
 from synth.program.program import SCHEMA as PROGRAM
-from synth.program.program import Program
 
 MAX_TEXT = 1 << 26  # characters of a text that is read
 
@@ -87,6 +88,32 @@ def load(
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise FormatError(f"malformed {doc.get('schema') or 'plan'}: {error!r}"[:200], str(path)) from None
+
+
+class SizeChoice(NamedTuple):
+    """The size in bytes for which a choice by size is made, and the protocol of its program; None: not known."""
+
+    size: int
+    protocol: str | None
+
+
+def size_choice(path: Path) -> SizeChoice | None:
+    """Return what a choice by size in `path` is made for; None for other files. Raises FormatError."""
+    if '"synth.choice/1"' not in _head(path):
+        return None
+    doc = exact_frontier.read(path)
+    if doc.get("schema") != "synth.choice/1":
+        return None
+    try:
+        size = doc["size"]
+        protocol = next(point["protocol"] for point in doc["points"] if point["steps"] == doc["steps"])
+    except (KeyError, TypeError, StopIteration):
+        raise FormatError("malformed synth.choice/1: expected a size, and the chosen point", str(path)) from None
+    if type(size) is not int or size < 1:
+        raise FormatError(f"malformed synth.choice/1: size {size!r}"[:200], str(path))
+    if protocol not in (None, *PROTOCOLS):
+        raise FormatError(f"malformed synth.choice/1: protocol {protocol!r}"[:200], str(path))
+    return SizeChoice(size, protocol)
 
 
 def _head(path: Path) -> str:

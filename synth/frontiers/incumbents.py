@@ -207,6 +207,15 @@ def _parts_bound(network: Network, task: Collective, certificate: dict) -> Lower
     return partition_bound(network, task, parts)
 
 
+def few_direct_sends(network: Network, task: Collective) -> Schedule | None:
+    """Return the replayed schedule of direct sends; None where there is none, or it is too long for a first row."""
+    return direct_schedule(network, task) if _few_sends(task) else None
+
+
+def _few_sends(task: Collective) -> bool:
+    return sum(map(len, (*task.pre, *task.post))) <= SETTINGS.max_sends
+
+
 def has_boxes(machine: Topology) -> bool:
     """Return True where the machine has several boxes, of which one has several ranks."""
     return 1 < len(set(machine.nodes)) < machine.ranks
@@ -217,8 +226,8 @@ def _schedules(
 ) -> Iterator[tuple[str, Schedule]]:
     """Yield (method, replayed schedule) of the methods that need no search at scale."""
     known: list[Schedule] = []
-    few = sum(map(len, (*task.pre, *task.post))) <= SETTINGS.max_sends
-    direct = direct_schedule(network, task) if few else None
+    few = _few_sends(task)
+    direct = few_direct_sends(network, task)
     if direct is not None:
         known.append(direct)
         yield "direct sends", direct

@@ -283,9 +283,14 @@ class ParetoFrontier(ABC):
     def best(self, size: int | str) -> Point:
         """The point with the least predicted time at `size` bytes or ``"1MB"`` (ties: fewer steps).
 
-        Raises ValueError when there are no points, or for text that is no size.
+        Raises SynthError when there are no points, UsageError for text that is no size.
         """
-        size = size_bytes(size) if isinstance(size, str) else size
+        if not self.points:
+            raise SynthError("this frontier has no point")
+        try:
+            size = size_bytes(size) if isinstance(size, str) else size
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         return min(self.points, key=lambda p: (self.seconds_at(p, size), p.steps))
 
     def schedule_of(self, point: Point, most: int) -> Schedule:

@@ -118,7 +118,8 @@ class Table:
     `sizes[i]` of what is chosen there, place `chosen[i]` in `Plan.algorithms`, `best[i]` of the best of all candidates,
     `ours[i]` and
     `library[i]` of the best schedule and of the best algorithm of other libraries, `times[i]` of each algorithm of the
-    range's order. None: not known. `libraries`: the times of each algorithm of other libraries.
+    range's order. None: not known. `libraries`: the times of each algorithm of other libraries. `estimated`: places of
+    `sizes` at which the time of what is chosen is no run's, but an estimate.
     """
 
     collective: str
@@ -134,14 +135,18 @@ class Table:
     library: tuple[float | None, ...] = ()
     times: tuple[tuple[float | None, ...], ...] = ()
     libraries: tuple[LibraryTimes, ...] = ()
+    estimated: tuple[int, ...] = ()
 
     @property
     def losses(self) -> tuple[float | None, ...]:
         """Excess time of the chosen algorithm over the best one, as a fraction of the best, at each of `sizes`.
 
-        None where a time is not known.
+        None where a time is not known, or is an estimate.
         """
-        return tuple(_excess(chosen, best) for chosen, best in zip(self.seconds, self.best, strict=True))
+        losses = [_excess(chosen, best) for chosen, best in zip(self.seconds, self.best, strict=True)]
+        for place in self.estimated:
+            losses[place] = None
+        return tuple(losses)
 
     def at(self, size: int) -> Range | None:
         """Return the range that contains `size` bytes, None where no range does."""
@@ -165,6 +170,7 @@ class Table:
             "library": list(self.library),
             "times": [list(row) for row in self.times],
             "libraries": {name: list(seconds) for name, seconds in self.libraries},
+            "estimated": list(self.estimated),
             "losses": list(self.losses),
             "greatest_loss": max((x for x in self.losses if x is not None), default=None),
         }
@@ -187,6 +193,7 @@ class Table:
             tuple(doc.get("library", ())),
             tuple(map(tuple, doc.get("times", ()))),
             tuple(LibraryTimes(name, tuple(seconds)) for name, seconds in doc.get("libraries", {}).items()),
+            tuple(doc.get("estimated", ())),
         )
 
 

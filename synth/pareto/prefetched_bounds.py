@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from synth import bounds
+from synth.errors import UncheckedError
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.outcome import Sat, Unknown
@@ -73,7 +74,7 @@ class PrefetchedBounds:
     def bound(self, steps: int | None, share: float = 1.0) -> LowerBound | Unknown:
         """Return `bounds.flow`, from its job where there is one, or the reason why its job ended without.
 
-        It may take `share` of the time until the deadline.
+        It may take `share` of the time until the deadline. A bound whose certificate is too large to check is none.
         """
         begun = steps in self.jobs.jobs or steps in self.jobs.results
         if self.deadline.over and not begun:
@@ -82,5 +83,8 @@ class PrefetchedBounds:
         if not (begun or self.deadline.limited or self.network.ranks > MAX_RANKS_IN_PROCESS):
             return bounds.flow(self.network, self.collective, steps)
         deadline = self.deadline.share(share)
-        bound = self.jobs.run_until(steps, deadline, bounds.flow, self.network, self.collective, steps)
+        try:
+            bound = self.jobs.run_until(steps, deadline, bounds.flow, self.network, self.collective, steps)
+        except UncheckedError:
+            return Unknown("gave-up", "its certificate is too large to check")
         return cast(LowerBound | Unknown, bound) if bound is not None else Unknown("time")

@@ -189,7 +189,9 @@ class Sweep(SweepState):
         return bound
 
     def _bound(self, steps: int, floor: LowerBound) -> LowerBound:
-        """Return the bound at `steps`, or `floor` where its time or memory is over."""
+        """Return the bound at `steps`, or `floor` where a seed attains that, and where its time or memory is over."""
+        if any(len(s.steps) <= steps and s.rounds_per_chunk <= floor.value for _, s in self.seeds):
+            return floor
         bound = self.prefetched.bound(steps, SETTINGS.steps_share)
         return floor if isinstance(bound, Unknown) else bound
 

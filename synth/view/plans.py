@@ -107,6 +107,8 @@ def _sizes(plan: Plan, table: Table, bound: ClockBound | None) -> Report:
         library = table.library[i] if table.library else None
         rate = "" if not time else number(size / time / 1e9)
         share = "" if loss is None else f"{100 * loss:.2f}%"
+        if i in table.estimated:
+            share = "not known"
         row = [size_text(size), label, *settings, _micro(time), rate, _micro(ours), _micro(library), share]
         if bound is not None:
             least = float(bound.rows[i].microseconds)
@@ -120,6 +122,8 @@ def _sizes(plan: Plan, table: Table, bound: ClockBound | None) -> Report:
         most = f"; at most {100 * worst:.2f}%, at {at}" if round(100 * worst, 2) else ""
         lines.append(f"loss: what is chosen takes so much longer than the best of all candidates{most}")
         lines.append("best of library: the fastest of other libraries' own algorithms")
+    if table.estimated:
+        lines.append("loss not known: what is chosen was not run, a note below says why; its time is an estimate")
     if bound is None:
         return Report("", SIZES, tuple(rows), tuple(lines), OPTIONAL)
     where = "on bare links (`synth bound --sizes` certifies it)"

@@ -27,6 +27,9 @@ from synth.model.rational import counted
 from synth.model.tuning_plan import OURS, Algorithm, LibraryTimes, Range, Table
 
 TOLERANCE = 0.01
+# Predicted times at the sizes of the question that differ by no more are taken for equal: nanoseconds are no reason to
+# switch.
+TIE = 0.001
 # Ratio of neighbouring sizes at which predicted times are compared. At √2 choices were up to 2% slower in between.
 SPACING = 2 ** (1 / 3)
 # Multiple of the least time, at a neighbouring size, up to which an algorithm is also compared where its time may jump.
@@ -53,7 +56,7 @@ class Question(NamedTuple):
     """The query of a table: growing `sizes` in bytes, of elements of `element` bytes.
 
     `tolerance`: the loss of time that is accepted to avoid a switch, as a share. None: `TOLERANCE` of measured times;
-    of predicted ones none at `sizes`, and `TOLERANCE` between them.
+    of predicted ones `TIE` at `sizes`, and `TOLERANCE` between them.
     """
 
     collective: str
@@ -163,11 +166,11 @@ def choose_algorithms(
 
 
 def _tolerance(given: float | None, exact: Sequence[int]) -> Tolerance:
-    """Return the tolerance at each size: `given`, or by default `TOLERANCE` at all sizes but those of `exact`."""
+    """Return the tolerance at each size: `given`; by default `TIE` at the sizes of `exact`, `TOLERANCE` at others."""
     if given is not None:
         return lambda size: given
     least = frozenset(exact)
-    return lambda size: 0.0 if size in least else TOLERANCE
+    return lambda size: TIE if size in least else TOLERANCE
 
 
 def _with_sizes_between(sizes: Sequence[int]) -> tuple[int, ...]:
