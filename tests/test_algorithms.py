@@ -64,6 +64,7 @@ def known(large=False):
             yield "allgather", name, switch, ceil(log2(n)), Fraction(n - 1, 12), {}
             yield "allgather", name, switch, floor(log2(n)), n - 1, {"steps": "asap"}
         yield "reduce-scatter", "pat", switch, ceil(log2(n)), Fraction(n - 1, 12), {}
+        yield "scan", "recursive-doubling", switch, ceil(log2(n)), Fraction(ceil(log2(n)), 12), {}
         yield "allreduce", "pat", switch, 2 * ceil(log2(n)), Fraction(2 * (n - 1), 12 * n), {}
         yield "alltoall", "bruck", switch, ceil(log2(n)), Fraction(n * ceil(log2(n)), 24), {}
     for n, steps, rounds in ((32, 21, 21),) if large else ((8, 5, 5), (16, 10, 10)):

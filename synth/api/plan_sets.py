@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth import __version__
 from synth.api.arguments import keywords_checked
 from synth.api.builds import SETTINGS, build, tell
 from synth.api.inputs import named_topology, sizes_in_bytes
@@ -29,6 +28,7 @@ from synth.model.plan_registration import PlanRegistration
 from synth.model.plan_set import PlanSet, PlanSetPart
 from synth.model.topology import Topology
 from synth.program.plan_limits import NEWEST
+from synth.version import __version__
 
 if TYPE_CHECKING:
     from synth.pareto.events import Event, Listener

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from synth import __version__
 from synth.model.canonical_json import canonical
 from synth.model.collective import bus_factor
 from synth.model.registry import NOTEBOOK, load
 from synth.program.program import Program
+from synth.version import __version__
 
 SCHEMA = "synth.measured/1"
 

@@ -16,11 +16,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from synth import __version__
 from synth.catalog.jobs.runners import Work, WorkAnswer, WorkCall
 from synth.catalog.jobs.runners.processes import Processes
 from synth.errors import SynthError, UsageError
 from synth.model.registry import need
+from synth.version import __version__
 
 INSTALL = "pip install 'ccl-synth[cluster]'"
 CONNECT_SECONDS = 5.0  # seconds to wait for an answer of a scheduler
