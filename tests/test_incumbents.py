@@ -99,6 +99,15 @@ def test_direct_sends_take_the_fewest_steps(name, coll, steps, rounds):
 SEVEN = Topology("seven", 7, tuple(Link(i, (i + k) % 7, Fraction(25)) for i in range(7) for k in (1, 2)))
 
 
+def test_a_scan_has_recursive_doubling_after_one_schedule_of_each_other_method():
+    machine = topology("switch:20")
+    found = incumbents.find_incumbents(machine.network(), collective("scan", 20), None, machine=machine)
+    early = next(rows for rows in found if any(method == "recursive doubling" for method, _ in rows.schedules))
+    schedule = early.schedules[-1][1]
+    assert (len(schedule.steps), schedule.rounds_per_chunk) == (5, 5)
+    assert len(early.schedules) <= 4
+
+
 @pytest.mark.parametrize("coll", ["allgather", "reduce", "allreduce", "alltoall", "scatter", "sendrecv", "scan"])
 @pytest.mark.parametrize(
     "machine", ["dgx1", SEVEN, pytest.param("dgx-a100*2", marks=pytest.mark.slow), "random-regular:12"]
