@@ -100,11 +100,11 @@ class Suite:
         measure.keep(doc, table(doc), path)
 
     def end(self, path: Path) -> int:
-        """Write the document and the last line. The exit code."""
+        """Write the document and the last line. The exit code: 1 where a row is wrong, or there is none."""
         self.keep(path)
         seconds = round(time.monotonic() - self.started, 1)
         print(f"{len(self.rows)} rows, {self.wrong} wrong, {seconds} s; written to {path}")
-        return int(self.wrong > 0)
+        return int(self.wrong > 0 or not self.rows)
 
 
 def table(doc: dict) -> str:
@@ -137,7 +137,12 @@ def options(
     )
     parser.add_argument("--only", metavar="WORD", help="only sections with this word in their name")
     if frontiers:
-        parser.add_argument("--frontiers", type=Path, default=launches.FOLDER, help="frontiers found before")
+        parser.add_argument(
+            "--frontiers",
+            type=Path,
+            default=launches.FOLDER,
+            help="folder of their frontiers; those missing are searched for",
+        )
     given = parser.parse_args(arguments)
     given.small = given.small or given.executor == "host"
     given.output = given.output or RESULTS / f"{name}{'' if given.executor == 'cuda' else '_host'}.json"

@@ -520,18 +520,24 @@ def test_a_new_search_that_finds_nothing_leaves_the_earlier_plans(tmp_path, monk
         again = synth.plans("switch:3", fresh=True, **(wanted | {"collective": "allgather"}))
         assert again.plans and sorted(again.plans) == sorted(first.plans)
         assert again.parts[0].tables and not again.parts[0].refused and again.kept == again.builds
-        said = "switch-3: allgather: the new search found nothing (no schedule); the earlier plans are kept"
+        said = "switch-3: allgather: the last search anew found nothing (no schedule); the earlier plans are kept"
         assert view.report(again).sentences.count(said) == 1
     index = PlanSet.from_json(json.loads((tmp_path / "set" / "index.json").read_text()), str(tmp_path / "set"))
     assert sorted(index.plans) == sorted(first.plans)
     assert all((tmp_path / "set" / f"{plan.name}.json").is_file() for plan in first.plans)
+    gone = next(plan for plan in first.plans if "/allreduce/" in plan.name)
+    (tmp_path / "set" / f"{gone.name}.json").unlink()
+    with pytest.raises(SynthError, match="no plan is written: switch-3: no schedule"):  # a file of its plans is gone
+        synth.plans("switch:3", fresh=True, **(wanted | {"collective": "allreduce"}))
     with pytest.raises(SynthError, match="no plan is written: switch-3: no schedule"):  # its plans are for other sizes
         synth.plans("switch:3", **(wanted | {"collective": "allgather", "sizes": ["2KB"]}))
 
 
 @pytest.mark.parametrize("name", ["scan", "multi-broadcast", "sendrecv"])
 def test_collectives_that_no_library_has_a_call_for_are_refused(tmp_path, name):
-    with pytest.raises(UsageError, match=f"NCCL and RCCL have no call for {name}, so none would ask for its plans"):
+    with pytest.raises(
+        UsageError, match=f"NCCL and RCCL have no single call for {name}, so none would ask for its plans"
+    ):
         synth.plans("ring:4", collective=["allgather", name], output=tmp_path / "set")
     assert not (tmp_path / "set").exists()
 

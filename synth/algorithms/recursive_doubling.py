@@ -113,7 +113,7 @@ def _exchange(group: RankGroup, held: Held, turns: int) -> Held:
 @algorithm("scan", name="recursive-doubling", paper=SCAN_PAPER, home="dgx-a100",
            formula="S = log n rounded up, R/C: switch of u units S/u")  # fmt: skip
 def scan(group: RankGroup, held: Held) -> Held:
-    """Add the sum of the rank 1, 2, 4, ... places before, which ends as far before as one's own sum begins."""
+    """Add the sum of the rank 1, 2, 4, ... places before, which ends where one's own sum begins."""
     ranks, sums, distance = group.ranks, dict(held), 1
     while distance < len(ranks):
         with group.step():

@@ -115,8 +115,8 @@ def plans(
     unknown = next((name for name in names if name in COLLECTIVES and name not in NCCL_TESTS), None)
     if unknown is not None:
         raise UsageError(
-            f"NCCL and RCCL have no call for {unknown}, so none would ask for its plans; `synth export --to mscclpp` "
-            "writes one of a schedule, for a job that calls MSCCL++ itself"
+            f"NCCL and RCCL have no single call for {unknown}, so none would ask for its plans; `synth export --to "
+            "mscclpp` writes one of a schedule, for a job that calls MSCCL++ itself"
         )
     judged = sizes_in_bytes(sizes)
     machines = _machines(machine, boxes, gpus)
@@ -149,10 +149,12 @@ def plans(
             except (UsageError, VerificationError):
                 raise
             except SynthError as error:
-                if earlier is not None and earlier.plans and earlier.key == key:
-                    note = f"{name}: the new search found nothing ({error}); the earlier plans are kept"
+                if earlier is not None and earlier.plans and _serves(earlier, name, key, None, folder):
+                    found = f"{name}: the last search anew found nothing"
+                    notes = tuple(note for note in earlier.notes if not note.startswith(found))
+                    notes += (f"{found} ({error}); the earlier plans are kept",)
                     searched = tuple(pair for pair in earlier.seconds if pair[0] == name)
-                    done = replace(earlier, notes=tuple(dict.fromkeys((*earlier.notes, note))), seconds=searched)
+                    done = replace(earlier, notes=notes, seconds=searched)
                 else:
                     done = replace(done, refused=((name, str(error)),))
                     built.add(f"{one.name}/{name}")

@@ -424,8 +424,9 @@ def _as_chosen(request: ExportRequest, chosen: SizeChoice) -> tuple[ExportReques
     elif protocol == chosen.protocol:
         chosen_in = protocol
     else:
-        chosen_in = f"{chosen.protocol}, written in {protocol}"
-    text = f"the schedule chosen at {size_text(chosen.size)} in {chosen_in}, as {request.to} for {runtime}"
+        chosen_in = f"{chosen.protocol or 'no protocol'}, written in {protocol}"
+    target = request.to if request.to == runtime else f"{request.to} for {runtime}"
+    text = f"the schedule chosen at {size_text(chosen.size)} in {chosen_in}, as {target}"
     return replace(request, protocol=protocol, size=request.size or chosen.size), text
 
 

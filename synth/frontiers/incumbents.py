@@ -262,7 +262,8 @@ def _scans(machine: Topology, network: Network, task: Collective, goal: Fraction
         "prefixes over boxes": box_scans(network, task, machine.nodes, goal, known),
         "prefixes along a chain": chain_scans(network, task, machine.nodes, goal, known),
     }
-    counts: tuple[int | None, ...] = (1, 1, None)  # of each way those that come early, and then the others
+    # of each way those that come before recursive doubling, which boxes seldom need early, and then the others
+    counts: tuple[int | None, ...] = (2 if has_boxes(machine) else 1, None)
     if network.ranks <= SETTINGS.few_ranks:
         del ways["prefixes over boxes"]
         counts = (1,)

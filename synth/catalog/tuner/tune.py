@@ -27,8 +27,7 @@ from synth.model.rational import counted
 from synth.model.tuning_plan import OURS, Algorithm, LibraryTimes, Range, Table
 
 TOLERANCE = 0.01
-# Predicted times at the sizes of the question that differ by no more are taken for equal: nanoseconds are no reason to
-# switch.
+# Predicted times at the sizes of the question that differ by no more, nanoseconds of a short call, are taken for equal.
 TIE = 0.001
 # Ratio of neighbouring sizes at which predicted times are compared. At √2 choices were up to 2% slower in between.
 SPACING = 2 ** (1 / 3)
