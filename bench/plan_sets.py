@@ -4,8 +4,8 @@ python -m bench.plan_sets [--machine NAME] [--minutes 15] [--limit 30] [--stop 1
 
 Each cell is one command with a time limit, at three sizes, as a user starts it; it is stopped after `--stop` seconds of
 wall. Machines of few ranks come first. Results are kept after each cell, and the same command goes on with those that
-are missing, were stopped, or have times of other programs than the plans, until the minutes of CPU are used; the table
-says which were not run, and of which commits and time limits the others are. It ends with 1 if a command failed without
+are missing or were stopped, until the minutes of CPU are used; the table says which were not run, and of which commits
+and time limits the others are. It ends with 1 if a command failed without
 plans and without a reason, or had to be stopped.
 """
 
@@ -28,8 +28,6 @@ BOXES = (1, 2, 4, 8, 16)
 GPUS = (6, 12)
 COLLECTIVES = ("allreduce", "allgather", "reduce-scatter", "alltoall", "broadcast")
 SIZES = "4KB,1MB,64MB"
-
-TIMED = "plans"  # the programs whose times a row has; rows without it have those of the schedules' two-sided programs
 
 Cell = tuple[str, str, int, str]  # machine, --boxes or --gpus, their number, collective
 
@@ -62,7 +60,6 @@ def attempt(cell: Cell, limit: float, stop: float) -> dict:
         "plans": 0,
         "sizes": [],
         "least": False,
-        "timed": TIMED,
         "said": "",
     }
     if run.code != 0 or not parts:
@@ -93,11 +90,6 @@ def verdict(row: dict) -> str:
     gains = sorted(one["library"] / one["seconds"] for one in served if one["library"])
     ends = f", {gains[0]:.2g} to {gains[-1]:.2g} x NCCL{'*' if row['least'] else ''}" if gains else ""
     return f"{row['plans']} plans, {len(served)} of {len(row['sizes'])} sizes{ends}"
-
-
-def older(row: dict) -> bool:
-    """Return True for a row with plans whose times are not those of the plans."""
-    return row["plans"] > 0 and row.get("timed") != TIMED
 
 
 def failed(row: dict) -> bool:
@@ -131,8 +123,6 @@ def table(results: dict) -> str:
         "plan runs, CPU seconds. The other sizes are left to the library with both times printed. *: NCCL's ring is "
         "too long to run, so its time is the least that its messages can take. Schedules "
         "that are too long or too late to run have the time of synchronous steps; runs took up to 1.4 times as long. "
-        f"{sum(map(older, ran))} cells have the times of the schedules' two-sided programs, from before plans were "
-        "timed themselves; plans take longer, most of all in Simple, so that these gains are too great. "
         f"{len(bad)} cells were stopped, crashed or are slower than the library"
         f"{': ' if bad else ''}{', '.join(bad)}.\n\n"
         + measure.markdown(head, lines) + "\n" + measure.setting(results["where"]) + "\n\nCells: "
@@ -157,7 +147,7 @@ def main(arguments: Sequence[str]) -> int:
     for cell in cells():
         name = " ".join(map(str, cell))
         row = known.get(name)
-        done = row is not None and row["code"] != -1 and not older(row)
+        done = row is not None and row["code"] != -1
         if given.machine not in (None, cell[0]) or done or spent > given.minutes * 60:
             continue
         known[name] = attempt(cell, given.limit, given.stop)
