@@ -70,7 +70,7 @@ def test_verify_loads_no_engine_no_solver_and_no_numerical_library(tmp_path) -> 
     assert not loaded & {"numpy", "scipy", "networkx", "z3", "pysat", "ortools"}
     # the checker, values, and the command line with the names that its options take: no engine, search or deadline
     packages = {name.split(".")[1] for name in loaded if name.startswith("synth.")}
-    assert packages == {"checker", "cli", "errors", "model", "program"}
+    assert packages == {"checker", "cli", "errors", "model", "program", "version"}
     assert not {name for name in loaded if name.startswith(("synth.model.symmetry", "synth.program."))} - {
         "synth.program.message_cost",
         "synth.program.plan_limits",

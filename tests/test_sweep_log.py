@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 import synth
-from synth.errors import SynthError
+from synth.errors import SynthError, UsageError
 from synth.frontiers import engine_choice
 from synth.model.rational import size_bytes
 from synth.pareto.log import Log, LogError
@@ -74,7 +74,7 @@ def test_a_frontier_is_short_and_takes_sizes_in_words(tmp_path) -> None:
     found = synth.frontier("ring:4", "allgather", log=tmp_path / "log")
     assert repr(found) == "<Frontier of allgather on ring:4: 2: 3/2; complete>"
     assert found.best("1MB") == found.best(1 << 20)
-    with pytest.raises(ValueError, match="is not a size"):
+    with pytest.raises(UsageError, match="is not a size"):
         found.best("much")
 
 
