@@ -146,9 +146,21 @@ def frontiers(suite: Suite) -> None:
         )
 
 
+def _launched(suite: Suite, program: Program, place: str) -> tuple[int, int]:
+    """Launches of a program, and elements compared: out of place 1000 back to back, compared at the end and once more
+    on new data; in place three runs, each compared. Raises SynthError."""
+    if place == "out":
+        repeats = 20 if suite.small else gpu_arrays.LAUNCHES
+        return repeats + 1, gpu_arrays.back_to_back(suite, program, launches.ELEMENTS, repeats)
+    size, compared = _bytes(program, launches.ELEMENTS), 0
+    for seed in range(3):
+        done = api.run(program, executor=suite.executor, size=size, in_place=True, seed=seed)
+        compared += done.checked.elements if done.checked else 0
+    return 3, compared
+
+
 def plans(suite: Suite, folder: Path) -> None:
-    """One-sided programs of the frontiers of `bench.launches`: out of place 1000 launches back to back, compared at the
-    end and once more on new data; in place three runs, compared."""
+    """One-sided programs of the frontiers of `bench.launches`, launched many times."""
     count, runs, elements, wrong = 0, 0, 0, ""
     for case in launches.cases(folder):
         try:
@@ -158,17 +170,9 @@ def plans(suite: Suite, folder: Path) -> None:
             continue
         count += 1
         try:
-            if case.place == "out":
-                repeats = 20 if suite.small else gpu_arrays.LAUNCHES
-                done = gpu_arrays.back_to_back(suite, program, launches.ELEMENTS, repeats)
-                runs += repeats + 1
-                elements += done
-            else:
-                for seed in range(3):
-                    size = _bytes(program, launches.ELEMENTS)
-                    found = api.run(program, executor=suite.executor, size=size, in_place=True, seed=seed).checked
-                    runs += 1
-                    elements += found.elements if found else 0
+            launched, compared = _launched(suite, program, case.place)
+            runs += launched
+            elements += compared
         except SynthError as error:
             wrong = wrong or f"; first wrong: {case.name}: {error}"
         if suite.small and count == 12:

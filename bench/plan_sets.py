@@ -5,8 +5,8 @@ python -m bench.plan_sets [--machine NAME] [--minutes 15] [--limit 30] [--stop 1
 Each cell is one command with a time limit, at three sizes, as a user starts it; it is stopped after `--stop` seconds of
 wall. Machines of few ranks come first. Results are kept after each cell, and the same command goes on with those that
 are missing or were stopped, until the minutes of CPU are used; the table says which were not run, and of which commits
-and time limits the others are. It ends with 1 if a command failed without
-plans and without a reason, or had to be stopped.
+and time limits the others are. It ends with 1 if a command failed without plans and without a reason, or had to be
+stopped.
 """
 
 from __future__ import annotations

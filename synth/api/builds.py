@@ -465,7 +465,7 @@ def least_seconds(plan: Plan) -> list[dict[int, float]]:
 
 
 def _library_alone(plan: Plan, table: Table) -> SizeShares:
-    """Return the shares of `table` where only the library's own algorithms run."""
+    """Return which sizes of `table` a tuner's file serves: those at which one of NCCL's own algorithms is chosen."""
     from synth.export.plans.programs import NCCL
     from synth.export.plans.size_ranges import Offer, shares
 

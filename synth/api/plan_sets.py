@@ -131,12 +131,11 @@ def plans(
         for note in one.notes:
             tell(on_event, f"{one.name}: {note}")
         for name in names:
-            done = _of_collective(result, one.name, name)
-            if done is not None and not fresh and _serves(done, name, key, least, folder):
-                named.append(done)
+            earlier = _of_collective(result, one.name, name)
+            if earlier is not None and not fresh and _serves(earlier, name, key, least, folder):
+                named.append(earlier)
                 continue
             listen = None if on_event is None else _labelled(on_event, f"{one.name} ({place} of {len(machines)})")
-            earlier = done
             done = PlanSetPart(one.name, one.topology.ranks, key, notes=one.notes, seconds=((name, seconds),))
             try:
                 with tempfile.TemporaryDirectory(prefix=".", dir=folder) as unfinished:
@@ -150,11 +149,7 @@ def plans(
                 raise
             except SynthError as error:
                 if earlier is not None and earlier.plans and _serves(earlier, name, key, None, folder):
-                    found = f"{name}: the last search anew found nothing"
-                    notes = tuple(note for note in earlier.notes if not note.startswith(found))
-                    notes += (f"{found} ({error}); the earlier plans are kept",)
-                    searched = tuple(pair for pair in earlier.seconds if pair[0] == name)
-                    done = replace(earlier, notes=notes, seconds=searched)
+                    done = _kept(earlier, name, error)
                 else:
                     done = replace(done, refused=((name, str(error)),))
                     built.add(f"{one.name}/{name}")
@@ -199,6 +194,14 @@ def _serves(done: PlanSetPart, name: str, key: str, seconds: float | None, folde
     searched = dict(done.seconds).get(name, 0.0)
     long_enough = seconds is None or seconds <= searched
     return done.key == key and long_enough and all((folder / f"{plan.name}.json").is_file() for plan in done.plans)
+
+
+def _kept(earlier: PlanSetPart, name: str, error: SynthError) -> PlanSetPart:
+    """Return the earlier plans of a collective, with a note on the search that has just failed with `error`."""
+    failed = f"{name}: the last search anew found nothing"
+    notes = tuple(note for note in earlier.notes if not note.startswith(failed))
+    searched = tuple(pair for pair in earlier.seconds if pair[0] == name)
+    return replace(earlier, notes=(*notes, f"{failed} ({error}); the earlier plans are kept"), seconds=searched)
 
 
 def _without(result: PlanSet, machine: str, name: str) -> PlanSet:

@@ -104,9 +104,9 @@ def fastest(
 ) -> Fastest | None:  # fmt: skip
     """Return the point and the protocol whose program takes the least predicted time at `size` bytes.
 
-    `number`, `protocol`: those that are asked for. `per_send`: the cost of a message at either end.
-    `machine`: as `point_times_at` has it. Where a point is
-    too large for a run, the fastest of synchronous steps is taken; None where it is that one.
+    `number`, `protocol`: those that are asked for. `per_send`: the cost of a message at either end. `machine`: as in
+    `point_times_at`. Where a point is too large for a run, the fastest of synchronous steps is taken; None where it is
+    that one.
     """
     from synth.topologies import rank_placement
 

@@ -217,7 +217,10 @@ def times_at(
 
 
 def clock_bound_at(frontier: Frontier, size: int, overheads: bool = True) -> ClockBoundRow:
-    """Return the lower bound at `size` bytes on the times of `times_at` without multicasts, in any protocol."""
+    """Return a certified lower bound on the times that `times_at` predicts at `size` bytes, whatever the protocol.
+
+    It holds for schedules without multicast and reduction in switches.
+    """
     from synth.scale.clock_bound import clock_bound
 
     return clock_bound(frontier.network, frontier.collective, [size], selected(overheads)).rows[0]
@@ -385,7 +388,10 @@ def _is_run(candidate: TunerCandidate, times: PredictedTimes, size: int) -> bool
 
 
 def _run_what_decides(times: PredictedTimes, candidates: Sequence[TunerCandidate], request: TuningRequest) -> None:
-    """Run the fastest of other libraries' algorithms and of the schedules at each size, if there is time."""
+    """Run at each size, while there is time, the programs that may be the fastest: other libraries' first, then ours.
+
+    Then, at each size again, the schedules of ours that by their least possible time may still be the fastest.
+    """
     from synth.catalog.tuner.predicted_times import Prediction
 
     schedules = []  # at each size

@@ -295,11 +295,11 @@ def _doubling_scans(machine: Topology, network: Network, task: Collective) -> It
 def _over_boxes_or_roots(
     machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], bound: Fraction, few: bool
 ) -> Iterator[tuple[str, Schedule]]:
-    """Yield (method, replayed schedule) of messages, and several roots, composed over the boxes, and of roots at once.
+    """Yield (method, replayed schedule) of two methods: phases over the boxes, and the trees of several roots together.
 
-    Composed ones come first where they come within twice the bound in enough steps, until one does, and others last.
-    `known`: the schedules before, to which the caller adds each. `few`: so few sends are needed that composed ones are
-    written out.
+    Phases over the boxes are for collectives that only copy messages, and for those of several roots. Where they can
+    come within twice the bound they are the first, until one of them does. Their other schedules are the last. `known`:
+    the schedules before, to which the caller adds each. `few`: so few sends are needed that phases are written out.
     """
     from synth.frontiers.superposed_roots import SINGLE, superposed_schedules
 

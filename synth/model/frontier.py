@@ -105,7 +105,7 @@ class Point(Generic[S]):
 
     @property
     def schedule(self) -> S:
-        """The schedule, made each time where `source` makes it."""
+        """The schedule of this point. Where `source` is a function, each access calls it, and may take seconds."""
         return self.source() if callable(self.source) else self.source  # type: ignore[return-value]
 
     @property

@@ -49,6 +49,7 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
   const u64 run = p.run[me];
   const bool leads = team.thread == 0;
   const i64 slot = F & LL ? p.slot_chunks * lines_of<T>(p.step) * (i64)sizeof(Line) : p.slot_chunks * p.step * (i64)sizeof(T);
+  // the first connection stands for one that the block does not have: nothing uses it then
   const Conn *into = p.conns + (block.into < 0 ? 0 : block.into), *onto = p.conns + (block.out < 0 ? 0 : block.out);
   u64 *const in_tail = into->tail, *const in_head = into->head, *const out_tail = onto->tail, *const out_head = onto->head;
   u64 sent = block.out < 0 ? 0 : onto->sent, taken = block.into < 0 ? 0 : into->taken, beat = p.beat[me];

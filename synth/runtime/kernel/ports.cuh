@@ -67,7 +67,7 @@ template <class T, class R> DEV void interpret_ports(const Prog& p, const Team& 
     int why = 0;
     if (leads) {
       int what = 0;
-      why = held(p, p.acts[block.op0 + o], run, what);
+      why = held(p, p.acts[block.op0 + o], run, what);  // of the table: a reference to `act` would put it on the stack
       if (why) p.status[me] = Status{why, o, 0, 0, what, 0};
     }
     if (block_any(team, why)) return;
