@@ -15,8 +15,8 @@ from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay
 from synth.encodings.prefix_planning.chunk_assembly import quick_plans
 from synth.frontiers import pipelined_scans
-from synth.frontiers.pipelined_scans import _Group, _group_sizes, box_scans, chain_scans, planned_scans
-from synth.frontiers.scan_lanes import LaneRouter, NoPathError, chain, one_after_another, side_by_side
+from synth.frontiers.pipelined_scans import _Group, _group_sizes, box_scans, chain_scans, hub_scans, planned_scans
+from synth.frontiers.scan_lanes import LaneRouter, NoPathError, chain, one_after_another, side_by_side, through_hubs
 from synth.model.collective import collective
 from synth.model.dead_sends import with_fewest_rounds
 from synth.model.schedule import Step
@@ -48,7 +48,7 @@ def test_they_use_all_nics():
 
 
 @pytest.mark.parametrize("sizes", [(4, 4, 4), (2, 2), (3, 5, 2, 4), (8, 8, 8, 8, 8)])
-@pytest.mark.parametrize("make", [side_by_side, one_after_another])
+@pytest.mark.parametrize("make", [side_by_side, one_after_another, through_hubs])
 def test_every_place_of_the_hubs_makes_a_scan(sizes, make):
     network = topology(f"switch:{sum(sizes)}").network()
     boxes = boxes_of(sizes)
@@ -62,10 +62,13 @@ def boxes_of(sizes):
     return [range(end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
 
+NO_MESH = ("mi250*2", "dgx1*3", "mesh:4x4")
+
+
 @pytest.mark.parametrize(
     "name", ["mi300x*3", "mi250*2", "dgx1*3", "rail:3x4", "pcie-4x2*2", "fully-connected:10", "mesh:4x4"]
 )
-@pytest.mark.parametrize("make", [side_by_side, one_after_another, chain])
+@pytest.mark.parametrize("make", [side_by_side, one_after_another, chain, through_hubs])
 def test_lanes_of_even_loads_are_scans(name, make):
     """Values pass ranks that hold sums, too, and take other paths for each chunk."""
     machine = topology(name)
@@ -77,7 +80,8 @@ def test_lanes_of_even_loads_are_scans(name, make):
         for k in range(24):
             lanes.append(chain(router) if make is chain else make(router, boxes, k))
     except NoPathError:
-        assert make is side_by_side and name == "dgx1*3"  # its NICs are behind ranks that hold sums
+        # its NICs are behind ranks that hold sums; hubs change values over links
+        assert name == "dgx1*3" if make is side_by_side else make is through_hubs and name in NO_MESH
         return
     replay.schedule(_Group(network, lanes).pipelined(collective("scan", network.ranks), len(lanes), 2))
 
@@ -100,6 +104,41 @@ def test_one_chain_of_a_box_has_half_as_many_sends_inside_it():
     serial, parallel = one_after_another(router, boxes, 3), side_by_side(router, boxes, 3)
     sends = [sum(not send.local for step in lane for send in step) for lane in (serial, parallel)]
     assert 3 * sends[0] < 2 * sends[1] and len(parallel) < len(serial)
+
+
+@pytest.mark.parametrize("sizes", [(1, 4, 1, 1, 2), (3,), (4,), (7,), (1, 1, 1), (2, 1)])
+def test_hubs_serve_boxes_of_one_rank_and_one_box(sizes):
+    network = topology(f"fully-connected:{sum(sizes)}").network()
+    boxes = boxes_of(sizes)
+    router = LaneRouter(network, [b for b, box in enumerate(boxes) for _ in box])
+    lanes = [through_hubs(router, boxes, k) for k in range(2 * max(sizes))]
+    replay.schedule(_Group(network, lanes).pipelined(collective("scan", network.ranks), len(lanes), 3))
+
+
+@pytest.mark.parametrize("ranks", [4, 8, 13])
+def test_hubs_load_all_links_of_a_full_mesh(ranks):
+    """Each link carries two sends while each rank but the last is the hub once; a chain has one of its links a rank."""
+    network, task = topology(f"fully-connected:{ranks}").network(), collective("scan", ranks)
+    least = Fraction(2, ranks - 1)
+    found = list(hub_scans(network, task, least * 9 / 8))
+    for schedule in found:
+        assert replay.schedule(schedule).rounds_per_chunk == schedule.rounds_per_chunk
+    assert least < min(schedule.rounds_per_chunk for schedule in found) <= least * 9 / 8
+
+
+@pytest.mark.parametrize("name", ["switch:8", "ring:8", "dgx1", "fully-connected:2"])
+def test_hubs_are_left_out_unless_every_two_ranks_have_a_link(name):
+    network = topology(name).network()
+    assert not list(hub_scans(network, collective("scan", network.ranks)))
+
+
+def test_hubs_of_several_boxes_bring_full_meshes_within_the_goal():
+    """The chains of boxes have 7 of the 56 links of each."""
+    machine = topology("mi300x*2")
+    network = machine.network()
+    goal = 2 * single_cut_bound(network, collective("scan", 16)).value
+    found = box_scans(network, collective("scan", 16), machine.nodes, goal)
+    assert next(found).rounds_per_chunk > goal >= next(found).rounds_per_chunk
 
 
 def test_one_within_the_goal_comes_second():

@@ -154,6 +154,18 @@ def test_an_algorithm_that_wins_for_a_third_of_an_octave_is_found():
     assert labels == ["even", "dent", "even"]
 
 
+def test_a_second_crossing_beside_a_tie_is_found():
+    """The bump is the slower one from 1,070,000 to 1,190,000 bytes alone; 1.5% divide the times at 1 MB and 1.26 MB."""
+    even = lambda size: 1.015e-12 * size  # noqa: E731
+    bump = lambda size: 1e-12 * size * (1.05 if 1_070_000 <= size <= 1_190_000 else 1)  # noqa: E731
+    candidates = []
+    for label, seconds in (("even", even), ("bump", bump)):
+        candidates.append(TunerCandidate(Algorithm(label, "nccl", None, "Simple", 1, 1), None, (), seconds))
+    found = choose_algorithms(Question("allreduce", 4, (1_000_000, 2_000_000), 1), candidates, None)
+    labels = [found.algorithms[row.order[0]].label for row in found.table.ranges]
+    assert labels == ["bump", "even", "bump"]
+
+
 def test_when_the_time_is_over_sizes_between_those_of_the_question_are_left_out():
     asked: list[int] = []
 

@@ -250,23 +250,25 @@ def _schedules(
 
 
 def _scans(machine: Topology, network: Network, task: Collective, goal: Fraction) -> Iterator[tuple[str, Schedule]]:
-    """Yield (method, replayed schedule) of scans: on few ranks only the first one, as solvers find the others.
+    """Yield (method, replayed schedule) of scans: on few ranks only those that solvers do not find soon.
 
     One with at most `goal` rounds per chunk comes early.
     """
     from synth.encodings.prefix_planning import chunk_assembly
-    from synth.frontiers.pipelined_scans import box_scans, chain_scans, planned_scans
+    from synth.frontiers.pipelined_scans import box_scans, chain_scans, hub_scans, planned_scans
 
     known: list[Fraction] = []
+    chains = chain_scans(network, task, machine.nodes, goal, known)
     ways = {
         "prefixes over boxes": box_scans(network, task, machine.nodes, goal, known),
-        "prefixes along a chain": chain_scans(network, task, machine.nodes, goal, known),
+        "prefixes along a chain": chains,
     }
     # of each way those that come before recursive doubling, which boxes seldom need early, and then the others
     counts: tuple[int | None, ...] = (2 if has_boxes(machine) else 1, None)
     if network.ranks <= SETTINGS.few_ranks:
-        del ways["prefixes over boxes"]
-        counts = (1,)
+        hubs = hub_scans(network, task, goal, known)
+        ways = {"prefixes along a chain": islice(chains, 1), "prefixes through hubs": hubs}
+        counts = (None,)
     for turn, count in enumerate(counts):
         for method, schedules in ways.items():
             for schedule in islice(schedules, count):

@@ -16,6 +16,9 @@ Chunks of a group take the same step of these phases, and the next group follows
 Where the links inside a box carry little more than its NICs, each box is one chain instead: a sum enters it at a hub,
 passes all ranks, and leaves it at the same hub. So half as many sends are inside the boxes, in more steps.
 
+Where every two ranks of a box have a link, a hub adds the inputs of all ranks of its box, and sends each its prefix, so
+that the chunks of different hubs load all links instead of those from each rank to the next.
+
 These take direct links first. Where they use few of the links of a rank, so that no number of chunks comes near the
 bound, further chunks go over relays, each on paths of little load (`synth.frontiers.scan_lanes`).
 """
@@ -33,7 +36,16 @@ import numpy as np
 
 from synth.checker.schedule import column_replay
 from synth.errors import VerificationError
-from synth.frontiers.scan_lanes import Box, Lane, LaneRouter, NoPathError, chain, one_after_another, side_by_side
+from synth.frontiers.scan_lanes import (
+    Box,
+    Lane,
+    LaneRouter,
+    NoPathError,
+    chain,
+    one_after_another,
+    side_by_side,
+    through_hubs,
+)
 from synth.model.collective import Collective, collective
 from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule, Step
@@ -86,8 +98,8 @@ def box_scans(
     per chunk takes its place, unless one of the rates `known`, to which the caller adds meanwhile, is less.
 
     ``nodes[rank]`` is the box of a rank. Where there is one box, or each has one rank, ranks are divided into about
-    equal blocks. Nothing is yielded for other collectives, for boxes whose ranks do not follow each other, and where
-    no relays lead to ranks that others must send to.
+    equal blocks, or one hub serves all. Nothing is yielded for other collectives, for boxes whose ranks do not follow
+    each other, and where no relays lead to ranks that others must send to.
     """
     boxes = _boxes(nodes)
     if boxes is None or task != collective("scan", network.ranks):
@@ -101,7 +113,38 @@ def box_scans(
     def serial(router: LaneRouter, k: int) -> Lane:
         return one_after_another(router, boxes, k)
 
-    yield from _scans(network, task, [_Way(parallel, box_of, places), _Way(serial, box_of, places)], goal, known)
+    ways = [_Way(parallel, box_of, places), _Way(serial, box_of, places)]
+    ways += _through_hubs(network, boxes if len(set(nodes)) == len(boxes) else [range(network.ranks)])
+    yield from _scans(network, task, ways, goal, known)
+
+
+def hub_scans(
+    network: Network, task: Collective, goal: Fraction = NO_GOAL, known: Sequence[Fraction] = ()
+) -> Iterator[Schedule]:
+    """Yield replayed scans through one hub for all ranks, another one for the next chunk, pipelined.
+
+    They are in the order of `box_scans`. Nothing is yielded for other collectives, and unless every two ranks have a
+    link.
+    """
+    if task == collective("scan", network.ranks) and network.ranks > 2:
+        for way in _through_hubs(network, [range(network.ranks)]):
+            yield from _scans(network, task, [way], goal, known)
+
+
+def _through_hubs(network: Network, boxes: Sequence[Box]) -> list[_Way]:
+    """Return the way through a hub of each box; none unless every two ranks of a box have a link that shares no limit.
+
+    Ports and switches carry twice as much for hubs as for chains.
+    """
+    box_of = [b for b, box in enumerate(boxes) for _ in box]
+    joined = set()
+    for i, route in enumerate(network.routes):
+        if box_of[route.src] == box_of[route.dst] and not network.caps_of[i]:
+            joined.add((route.src, route.dst))
+    if len(joined) < sum(len(box) * (len(box) - 1) for box in boxes):
+        return []
+    places = max(1, max(map(len, boxes)) - 1)
+    return [_Way(lambda router, k: through_hubs(router, boxes, k), box_of, places)]
 
 
 def chain_scans(

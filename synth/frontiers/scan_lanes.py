@@ -102,6 +102,16 @@ class LaneRouter:
         self._put(step, dst, dst, "reduce-input")
         self.complete[dst] = max(self.complete[dst], step + 1)
 
+    def exchange(self, a: int, b: int) -> None:
+        """Let two ranks that hold sums hold each other's. Raises NoPathError."""
+        if not {(a, b), (b, a)} <= self.route.keys():
+            raise NoPathError
+        step = max(self.complete[a], self.complete[b], self.free[a], self.free[b])
+        self._put(step, a, b, "copy")
+        self._put(step, b, a, "copy")
+        self._change_until(a, step)
+        self._change_until(b, step)
+
     def _send(self, src: int, dst: int, kind: str, own: bool, over: int | None = None) -> None:
         """Send the value of `src`, or its `own` input, to `dst`, which copies or adds it."""
         if over is None:
@@ -324,4 +334,48 @@ def one_after_another(router: LaneRouter, boxes: Sequence[Box], k: int) -> Lane:
         else:
             joined = hub != last and {(last, hub), (hub, last), (hub, entry)} <= router.route.keys()
             send(last, entry, hub if joined else None)
+    return router.finish()
+
+
+def through_hubs(router: LaneRouter, boxes: Sequence[Box], k: int) -> Lane:
+    """Return the steps of the k-th chunk, in which a hub of each box adds the inputs of its ranks, two in a step.
+
+    Each of its sums is the prefix of one rank, and of the next one but for its input, so both get it. The hub's own
+    prefix waits at the last rank of the box, which at the end changes values with the hub. Before, the hub sends the
+    sum of all to the next box's hub. Raises NoPathError.
+    """
+    router.begin()
+    hubs = [box[k % max(1, len(box) - 1)] for box in boxes]
+    for b, box in enumerate(boxes):
+        hub, last = hubs[b], box[-1]
+        if b == 0 and hub != box[0]:
+            router.copy(box[0], hub)
+        lacks_own = False
+        added = 1 if b == 0 else 0  # ranks of the box whose inputs the sum of the hub has
+        while added < len(box):
+            for place in (added - 1, added):
+                rank = box[max(0, place)]
+                if place < 0 or rank == last or b == place == 0:
+                    continue
+                if rank == hub:
+                    router.copy(hub, last)
+                    lacks_own = place == added
+                elif place == added:
+                    router.add(hub, rank)
+                else:
+                    router.copy(hub, rank)
+            for rank in box[added : added + 2]:
+                router.add_input(rank, hub)
+            added += 2
+        if b + 1 < len(boxes):
+            router.copy(hub, hubs[b + 1])
+        if hub == last:
+            continue
+        if hub == boxes[0][0]:
+            router.copy(hub, last)
+            router.release(hub)
+        else:
+            router.exchange(hub, last)
+            if lacks_own:
+                router.add_input(hub, hub)
     return router.finish()
