@@ -51,7 +51,7 @@ class FrontierSettings:
     search_share: float = 0.5
     few_ranks: int = 8
     max_sends: int = 60_000
-    goal_sends: int = 200_000
+    goal_sends: int = 250_000
     message_worth: Fraction = Fraction(1, 100)
     goal: int = 2
     max_written_sends: int = 200_000
