@@ -22,13 +22,15 @@ from synth.model.outcome import Unknown
 from synth.model.schedule import Schedule
 from synth.model.topology import Link, Topology
 from synth.pareto import close_step_count
+from synth.pareto.combining.bounds_over_steps import StepBounds
 from synth.pareto.events import Options, SweepInterrupted
 from synth.pareto.log import Log
 from synth.pareto.portfolio import portfolio
 from synth.pareto.prefetched_bounds import PrefetchedBounds
 from synth.pareto.sweep import Sweep
 from synth.scale.search import ScaleSearch
-from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
+from synth.solvers.processes import pool
+from synth.solvers.processes.deadline import Budget, Deadline, current_deadline, time_limited
 from synth.topologies import topology
 
 
@@ -336,9 +338,18 @@ def test_bounds_that_direct_sends_attain_are_final(monkeypatch):
 
 def test_bounds_whose_certificates_are_too_large_to_check_are_none(monkeypatch):
     monkeypatch.setattr("synth.solvers.processes.pool.run_in_process", _too_large)
-    monkeypatch.setattr("synth.solvers.processes.resumable_jobs.ResumableJobs.run_until", _too_large)
     network = topology("torus:3x3").network()
     task = collective("alltoall", 9)
     quick = single_cut_bound(network, task)
     assert [bound for _, bound in api.bound("torus:3x3", "alltoall")][1:] == [quick, quick]
-    assert isinstance(PrefetchedBounds(network, task, None).bound(2), Unknown)
+
+    def outcome(job):
+        pool.end([job])
+        _too_large()
+
+    monkeypatch.setattr(pool, "outcome", outcome)
+    prefetched = PrefetchedBounds(network, task, None)
+    assert isinstance(prefetched.bound(2), Unknown)
+    combining = StepBounds(network, collective("allreduce", 9), Budget(Deadline.after(60)))
+    assert combining.first() == combining.at(4) == single_cut_bound(network, combining.collective)
+    assert combining.notes

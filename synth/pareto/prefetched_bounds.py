@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from synth import bounds
-from synth.errors import UncheckedError
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.outcome import Sat, Unknown
@@ -74,7 +73,7 @@ class PrefetchedBounds:
     def bound(self, steps: int | None, share: float = 1.0) -> LowerBound | Unknown:
         """Return `bounds.flow`, from its job where there is one, or the reason why its job ended without.
 
-        It may take `share` of the time until the deadline. A bound whose certificate is too large to check is none.
+        It may take `share` of the time until the deadline.
         """
         begun = steps in self.jobs.jobs or steps in self.jobs.results
         if self.deadline.over and not begun:
@@ -83,8 +82,5 @@ class PrefetchedBounds:
         if not (begun or self.deadline.limited or self.network.ranks > MAX_RANKS_IN_PROCESS):
             return bounds.flow(self.network, self.collective, steps)
         deadline = self.deadline.share(share)
-        try:
-            bound = self.jobs.run_until(steps, deadline, bounds.flow, self.network, self.collective, steps)
-        except UncheckedError:
-            return Unknown("gave-up", "its certificate is too large to check")
+        bound = self.jobs.run_until(steps, deadline, bounds.flow, self.network, self.collective, steps)
         return cast(LowerBound | Unknown, bound) if bound is not None else Unknown("time")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
+from synth.errors import UncheckedError
+from synth.model.outcome import Unknown
 from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import Deadline
 from synth.solvers.processes.fork_server import ProcessJob
@@ -43,13 +45,17 @@ class ResumableJobs:
     def wait(self, keys: Sequence[Hashable], deadline: Deadline) -> None:
         """Wait until the first call of `keys` has ended, or until the deadline; then enter all results of `keys`.
 
-        All of them must have begun. Raises what a call raised, except for a lack of memory.
+        All of them must have begun. Raises what a call raised, except for a lack of memory, and for a bound whose
+        certificate is too large to check.
         """
         if all(key in self.jobs for key in keys):
             pool.wait([self.jobs[key] for key in keys], deadline)
         for key in keys:
             if key in self.jobs and self.jobs[key].done:
-                self.results[key] = pool.outcome(self.jobs.pop(key))
+                try:
+                    self.results[key] = pool.outcome(self.jobs.pop(key))
+                except UncheckedError:
+                    self.results[key] = Unknown("gave-up", "its certificate is too large to check")
 
     def suspend(self, key: Hashable) -> None:
         """Suspend a call until it is begun again."""
