@@ -114,7 +114,7 @@ def tune(
     per_send : the cost of a message at either end, in predicted times: text such as "0.3us".
     overheads : predicted times include a launch and each protocol's costs. False: the α and β of bare links alone.
     tolerance : the loss, as a share of the best time, that is accepted to save a switch. None: 1% of measured times;
-        of predicted ones 0.1% at `sizes`, 1% between them.
+        of predicted ones 0.1% at `sizes`, 0.5% between them.
     dtype : the type of the elements.
     in_place : judge by the times of calls in place.
     ranks : of logs that do not say it, where there is no machine.

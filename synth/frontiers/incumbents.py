@@ -241,7 +241,7 @@ def _schedules(
         for schedule in balanced_schedules(network, task, known, bound.value):
             yield "balanced paths", schedule
     if machine is not None and task.name == "scan":
-        yield from _scans(machine, network, task, bound.value * SETTINGS.goal)
+        yield from _scans(machine, network, task, bound.value * SETTINGS.goal, known)
     if task.combining and not task.reversible:
         from synth.encodings.prefix_planning import chunk_assembly
 
@@ -249,36 +249,42 @@ def _schedules(
             yield from chunk_assembly.schedules(network, task, whole=deterministic)
 
 
-def _scans(machine: Topology, network: Network, task: Collective, goal: Fraction) -> Iterator[tuple[str, Schedule]]:
-    """Yield (method, replayed schedule) of scans: on few ranks only those that solvers do not find soon.
+def _scans(
+    machine: Topology, network: Network, task: Collective, goal: Fraction, known: Sequence[Schedule]
+) -> Iterator[tuple[str, Schedule]]:
+    """Yield (method, replayed schedule) of scans: on few ranks only the first one along a chain, and those through
+    hubs, as solvers find the others.
 
-    One with at most `goal` rounds per chunk comes early.
+    One with at most `goal` rounds per chunk comes early. `known`: the schedules before.
     """
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.frontiers.pipelined_scans import box_scans, chain_scans, hub_scans, planned_scans
 
-    known: list[Fraction] = []
-    chains = chain_scans(network, task, machine.nodes, goal, known)
+    rates = [schedule.rounds_per_chunk for schedule in known]
+    several = has_boxes(machine)
+    over_boxes = "prefixes over boxes" if several else "prefixes over blocks"
+    chains = chain_scans(network, task, machine.nodes, goal, rates)
     ways = {
-        "prefixes over boxes": box_scans(network, task, machine.nodes, goal, known),
+        "prefixes through hubs": hub_scans(network, task, machine.nodes, goal, rates),
+        over_boxes: box_scans(network, task, machine.nodes, goal, rates),
         "prefixes along a chain": chains,
     }
     # of each way those that come before recursive doubling, which boxes seldom need early, and then the others
-    counts: tuple[int | None, ...] = (2 if has_boxes(machine) else 1, None)
+    counts: tuple[int | None, ...] = (2 if several else 1, None)
     if network.ranks <= SETTINGS.few_ranks:
-        hubs = hub_scans(network, task, goal, known)
-        ways = {"prefixes along a chain": islice(chains, 1), "prefixes through hubs": hubs}
+        del ways[over_boxes]
+        ways["prefixes along a chain"] = islice(chains, 1)
         counts = (None,)
     for turn, count in enumerate(counts):
         for method, schedules in ways.items():
             for schedule in islice(schedules, count):
-                known.append(schedule.rounds_per_chunk)
+                rates.append(schedule.rounds_per_chunk)
                 yield method, schedule
         if turn == 0:
             yield from _doubling_scans(machine, network, task)
     if chunk_assembly.applies(network, task):
         for rule, plan in chunk_assembly.quick_plans(network, task):
-            for schedule in planned_scans(network, task, plan, goal, known):
+            for schedule in planned_scans(network, task, plan, goal, rates):
                 yield f"pipelined plan, {rule}", schedule
 
 

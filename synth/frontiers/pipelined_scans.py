@@ -16,8 +16,8 @@ Chunks of a group take the same step of these phases, and the next group follows
 Where the links inside a box carry little more than its NICs, each box is one chain instead: a sum enters it at a hub,
 passes all ranks, and leaves it at the same hub. So half as many sends are inside the boxes, in more steps.
 
-Where every two ranks of a box have a link, a hub adds the inputs of all ranks of its box, and sends each its prefix, so
-that the chunks of different hubs load all links instead of those from each rank to the next.
+Where every two ranks of a box have a link, a hub can add the inputs of all ranks of its box, and send each its prefix.
+The chunks of different hubs load all links, instead of those from each rank to the next.
 
 These take direct links first. Where they use few of the links of a rank, so that no number of chunks comes near the
 bound, further chunks go over relays, each on paths of little load (`synth.frontiers.scan_lanes`).
@@ -98,8 +98,8 @@ def box_scans(
     per chunk takes its place, unless one of the rates `known`, to which the caller adds meanwhile, is less.
 
     ``nodes[rank]`` is the box of a rank. Where there is one box, or each has one rank, ranks are divided into about
-    equal blocks, or one hub serves all. Nothing is yielded for other collectives, for boxes whose ranks do not follow
-    each other, and where no relays lead to ranks that others must send to.
+    equal blocks. Nothing is yielded for other collectives, for boxes whose ranks do not follow each other, and where
+    no relays lead to ranks that others must send to.
     """
     boxes = _boxes(nodes)
     if boxes is None or task != collective("scan", network.ranks):
@@ -113,38 +113,52 @@ def box_scans(
     def serial(router: LaneRouter, k: int) -> Lane:
         return one_after_another(router, boxes, k)
 
-    ways = [_Way(parallel, box_of, places), _Way(serial, box_of, places)]
-    ways += _through_hubs(network, boxes if len(set(nodes)) == len(boxes) else [range(network.ranks)])
-    yield from _scans(network, task, ways, goal, known)
+    yield from _scans(network, task, [_Way(parallel, box_of, places), _Way(serial, box_of, places)], goal, known)
 
 
 def hub_scans(
-    network: Network, task: Collective, goal: Fraction = NO_GOAL, known: Sequence[Fraction] = ()
-) -> Iterator[Schedule]:
-    """Yield replayed scans through one hub for all ranks, another one for the next chunk, pipelined.
+    network: Network, task: Collective, nodes: Sequence[int] = (), goal: Fraction = NO_GOAL,
+    known: Sequence[Fraction] = (),
+) -> Iterator[Schedule]:  # fmt: skip
+    """Yield replayed scans through one hub in each box, another one for the next chunk, pipelined.
 
-    They are in the order of `box_scans`. Nothing is yielded for other collectives, and unless every two ranks have a
-    link.
+    They are in the order of `box_scans`. ``nodes[rank]`` is the box of a rank; all ranks are one box where there are no
+    nodes, each has one rank, or boxes mix. Nothing is yielded for other collectives, where two ranks of a box have no
+    link, and where hubs load links and limits no less than a chain of the ranks of each box.
     """
-    if task == collective("scan", network.ranks) and network.ranks > 2:
-        for way in _through_hubs(network, [range(network.ranks)]):
-            yield from _scans(network, task, [way], goal, known)
+    if task != collective("scan", network.ranks):
+        return
+    boxes = _consecutive(nodes)
+    if not 1 < len(boxes) < network.ranks:
+        boxes = [range(network.ranks)]
+    if _hubs_load_less(network, boxes):
+        box_of = [b for b, box in enumerate(boxes) for _ in box]
+        way = _Way(lambda router, k: through_hubs(router, boxes, k), box_of, max(map(len, boxes)) - 1)
+        yield from _scans(network, task, [way], goal, known)
 
 
-def _through_hubs(network: Network, boxes: Sequence[Box]) -> list[_Way]:
-    """Return the way through a hub of each box; none unless every two ranks of a box have a link that shares no limit.
+def _hubs_load_less(network: Network, boxes: Sequence[Box]) -> bool:
+    """Return True if every two ranks of a box have a link, and hubs load the busiest one, or limit, less than chains.
 
-    Ports and switches carry twice as much for hubs as for chains.
+    A chunk takes each link 2 / (n - 1) times through the hubs of a box of n ranks, and those from each rank to the next
+    once along a chain.
     """
     box_of = [b for b, box in enumerate(boxes) for _ in box]
-    joined = set()
+    joined: set[tuple[int, int]] = set()
+    loads: dict[tuple[str, int], list[float]] = {}  # of hubs and of chains, by link and limit
     for i, route in enumerate(network.routes):
-        if box_of[route.src] == box_of[route.dst] and not network.caps_of[i]:
+        size = len(boxes[box_of[route.src]])
+        if box_of[route.src] == box_of[route.dst] and (route.src, route.dst) not in joined:
             joined.add((route.src, route.dst))
-    if len(joined) < sum(len(box) * (len(box) - 1) for box in boxes):
-        return []
-    places = max(1, max(map(len, boxes)) - 1)
-    return [_Way(lambda router, k: through_hubs(router, boxes, k), box_of, places)]
+            for resource in (("link", i), *(("limit", k) for k in network.caps_of[i])):
+                both = loads.setdefault(resource, [0.0, 0.0])
+                both[0] += 2 / (size - 1)
+                both[1] += route.dst == route.src + 1
+    if not joined or len(joined) < sum(len(box) * (len(box) - 1) for box in boxes):
+        return False
+    units = {"link": network.routes, "limit": network.caps}
+    hubs, chains = (max(both[k] / units[kind][i].units for (kind, i), both in loads.items()) for k in (0, 1))
+    return hubs < chains
 
 
 def chain_scans(
@@ -266,8 +280,12 @@ def _scans(
                     options += [option._replace(lanes=len(groups)) for option in balanced.options()]
                     groups.append(balanced)
                     best = min(best, balanced.best().rate)
-            good = _within(groups, goal) or _best(groups)
-        if good.rate <= min(known, default=good.rate):
+            good = _within(groups, goal)
+        if good is None:
+            reached = min((*known, *(option.rate for option in options)))
+            best_option = _best(groups)
+            good = best_option if best_option.rate <= reached * (1 - SETTINGS.worth) else None
+        if good is not None and good.rate <= min(known, default=good.rate):
             options.append(good)
             goal = max(goal, good.rate)
     for option in _in_offered_order(_worthwhile(options, goal), goal):
@@ -312,18 +330,23 @@ def _in_offered_order(options: Sequence[_Option], goal: Fraction) -> list[_Optio
     return list(dict.fromkeys([*early, *reversed(options)]))
 
 
-def _boxes(nodes: Sequence[int]) -> list[Box] | None:
-    """Return the boxes in the order of their ranks; None where they mix, or are fewer than two, or one has one rank."""
-    ranks = len(nodes)
+def _consecutive(nodes: Sequence[int]) -> list[Box]:
+    """Return the boxes in the order of their ranks; none where they mix."""
     members: dict[int, list[int]] = {}
     for rank, box in enumerate(nodes):
         members.setdefault(box, []).append(rank)
     boxes: list[Box] = list(members.values())
+    return boxes if all(list(box) == list(range(box[0], box[-1] + 1)) for box in boxes) else []
+
+
+def _boxes(nodes: Sequence[int]) -> list[Box] | None:
+    """Return the boxes in the order of their ranks, or equal blocks of one box or of boxes of one rank; None where
+    boxes mix, or are fewer than two, or some have one rank."""
+    ranks, boxes = len(nodes), _consecutive(nodes)
     if len(boxes) in (1, ranks):
         count = isqrt(ranks)
         boxes = [range(ranks * i // count, ranks * (i + 1) // count) for i in range(count)]
-    consecutive = all(list(box) == list(range(box[0], box[-1] + 1)) for box in boxes)
-    return boxes if consecutive and len(boxes) > 1 and min(map(len, boxes)) > 1 else None
+    return boxes if len(boxes) > 1 and min(map(len, boxes)) > 1 else None
 
 
 def _spread(lanes: int, size: int) -> list[int]:

@@ -340,9 +340,10 @@ def one_after_another(router: LaneRouter, boxes: Sequence[Box], k: int) -> Lane:
 def through_hubs(router: LaneRouter, boxes: Sequence[Box], k: int) -> Lane:
     """Return the steps of the k-th chunk, in which a hub of each box adds the inputs of its ranks, two in a step.
 
-    Each of its sums is the prefix of one rank, and of the next one but for its input, so both get it. The hub's own
-    prefix waits at the last rank of the box, which at the end changes values with the hub. Before, the hub sends the
-    sum of all to the next box's hub. Raises NoPathError.
+    Each of its sums goes to two ranks: to the last one that it counts, whose prefix it is, and to the next one, which
+    adds its own input. In a box of the ranks 0 to 4 with the hub 2, the sum of 0 goes to 1, that of 0 to 2 stays, and
+    goes to 3, that of 0 to 4 goes to 4. The hub's own prefix waits at the last rank of the box, which at the end
+    changes values with the hub. Before, the hub sends the sum of all to the next box's hub. Raises NoPathError.
     """
     router.begin()
     hubs = [box[k % max(1, len(box) - 1)] for box in boxes]
@@ -350,7 +351,7 @@ def through_hubs(router: LaneRouter, boxes: Sequence[Box], k: int) -> Lane:
         hub, last = hubs[b], box[-1]
         if b == 0 and hub != box[0]:
             router.copy(box[0], hub)
-        lacks_own = False
+        waits_without_own = False  # the prefix that waits lacks the input of the hub
         added = 1 if b == 0 else 0  # ranks of the box whose inputs the sum of the hub has
         while added < len(box):
             for place in (added - 1, added):
@@ -359,7 +360,7 @@ def through_hubs(router: LaneRouter, boxes: Sequence[Box], k: int) -> Lane:
                     continue
                 if rank == hub:
                     router.copy(hub, last)
-                    lacks_own = place == added
+                    waits_without_own = place == added
                 elif place == added:
                     router.add(hub, rank)
                 else:
@@ -376,6 +377,6 @@ def through_hubs(router: LaneRouter, boxes: Sequence[Box], k: int) -> Lane:
             router.release(hub)
         else:
             router.exchange(hub, last)
-            if lacks_own:
+            if waits_without_own:
                 router.add_input(hub, hub)
     return router.finish()

@@ -27,6 +27,8 @@ from synth.model.rational import counted
 from synth.model.tuning_plan import OURS, Algorithm, LibraryTimes, Range, Table
 
 TOLERANCE = 0.01
+# Between the sizes of the question the accepted loss of predicted times: it may double up to the next size compared.
+PREDICTED_TOLERANCE = 0.005
 # Predicted times at the sizes of the question that differ by no more, nanoseconds of a short call, are taken for equal.
 TIE = 0.001
 # Ratio of neighbouring sizes at which predicted times are compared. At √2 choices were up to 2% slower in between.
@@ -58,7 +60,7 @@ class Question(NamedTuple):
     """The query of a table: growing `sizes` in bytes, of elements of `element` bytes.
 
     `tolerance`: the loss of time that is accepted to avoid a switch, as a share. None: `TOLERANCE` of measured times;
-    of predicted ones `TIE` at `sizes`, and `TOLERANCE` between them.
+    of predicted ones `TIE` at `sizes`, and `PREDICTED_TOLERANCE` between them.
     """
 
     collective: str
@@ -125,15 +127,17 @@ def choose_algorithms(
     judged = known
     if not measured:
         between = _with_jumps(considered, options, _with_sizes_between(known), late)
-        between = _with_sizes_near_ties(options, between, late)
         judged = _in_time(options, known, between, late)
+        if judged == between:
+            between = _with_sizes_near_ties(options, between)
+            judged = _in_time(options, judged, between, late)
         if len(judged) < len(between):
             count = len(between) - len(known)
             notes.append(
                 f"the time limit ended the comparison at sizes between those given after {len(judged) - len(known)} of "
                 f"{count}: where ranges switch is less sure"
             )
-    tolerance = _tolerance(question.tolerance, () if measured else known)
+    tolerance = _tolerance(question.tolerance, known, measured)
     rows = [_compared(row, considered, options, known) for row in ranges(options, judged, tolerance)]
     used = sorted({k for row in rows for k in row.order})
     place = {k: i for i, k in enumerate(used)}
@@ -168,12 +172,14 @@ def choose_algorithms(
     return TunedTable(table, tuple(considered[k].algorithm for k in used), tuple(notes))
 
 
-def _tolerance(given: float | None, exact: Sequence[int]) -> Tolerance:
-    """Return the tolerance at each size: `given`; by default `TIE` at the sizes of `exact`, `TOLERANCE` at others."""
+def _tolerance(given: float | None, sizes: Sequence[int], measured: bool) -> Tolerance:
+    """Return the tolerance at each size: `given`, or that of `Question`, which has `sizes`."""
     if given is not None:
         return lambda size: given
-    least = frozenset(exact)
-    return lambda size: TIE if size in least else TOLERANCE
+    if measured:
+        return lambda size: TOLERANCE
+    least = frozenset(sizes)
+    return lambda size: TIE if size in least else PREDICTED_TOLERANCE
 
 
 def _with_sizes_between(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -217,16 +223,15 @@ def _with_jumps(
     return tuple(sorted(result))
 
 
-def _with_sizes_near_ties(options: Sequence[Option], sizes: Sequence[int], late: Callable[[], bool]) -> tuple[int, ...]:
-    """Return `sizes` with more of them on both sides of those at which a second option is nearly as fast as the first.
+def _with_sizes_near_ties(options: Sequence[Option], sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return `sizes` with more of them on both sides of those at which a second time is nearly as short as the first.
 
     Near such a size the times cross, and more than once: the time of a program is neither linear nor always growing.
+    Equal times, such as those of a schedule and of a library's algorithm with the same sends, are one.
     """
     tied = set()
     for size in sizes:
-        if late():
-            break
-        times = sorted(time for option in options if (time := option.seconds(size)) is not None)
+        times = sorted({time for option in options if (time := option.seconds(size)) is not None})
         if len(times) > 1 and times[1] <= TIED * times[0]:
             tied.add(size)
     result = set(sizes)

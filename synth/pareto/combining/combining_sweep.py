@@ -9,12 +9,12 @@ from synth.model.bitwise_equality import same_bits
 from synth.model.frontier import LowerBound, Open, Point
 from synth.pareto import notes
 from synth.pareto.combining.bounds_over_steps import LIMITED
-from synth.pareto.resume import SECONDS_PER_RECORD
 from synth.pareto.sweep_state import SweepState
 
 # Wall seconds of bounds and searches without a time limit, where there are so many ranks that neither ends by itself.
 DEFAULT_SECONDS = 25.0
 SPENT = "the default effort ended its search"
+SECONDS_PER_SEND = 4e-6  # about, to enter one send of a known point; 1e-6 on an idle machine
 
 
 def sweep(state: SweepState) -> None:
@@ -30,7 +30,7 @@ def sweep(state: SweepState) -> None:
     budget = state.budget(None)
     remaining_seconds = budget.deadline.remaining()
     if budget.deadline.limited:  # known points are replayed within the time limit
-        remaining_seconds -= min(remaining_seconds / 2, _replay_seconds(state, known))
+        remaining_seconds -= min(remaining_seconds / 2, _replay_seconds(known))
     elif chunk_assembly.applies(state.network, state.collective) and not budget.deterministic:
         remaining_seconds = DEFAULT_SECONDS
     budget = replace(budget, deadline=budget.deadline.within(remaining_seconds))
@@ -73,18 +73,23 @@ def sweep(state: SweepState) -> None:
     state.last = None if closed else max(seen, default=options.max_steps)
 
 
-def _replay_seconds(state: SweepState, known: dict[int, Point]) -> float:
+def _replay_seconds(known: dict[int, Point]) -> float:
     """Return the seconds, about, that it takes to enter known points."""
-    sends = sum(len(step.sends) for point in known.values() for step in point.schedule.steps)
-    return SECONDS_PER_RECORD * sends
+    return SECONDS_PER_SEND * sum(len(step.sends) for point in known.values() for step in point.schedule.steps)
 
 
 def _known(state: SweepState) -> dict[int, Point]:
-    """Return the best points of an earlier run and of methods without a solver, by S. They have no bounds yet."""
+    """Return the best points of an earlier run and of methods without a solver, by S. They have no bounds yet.
+
+    Those that another one dominates are left out; one of the same bits only by another of the same bits.
+    """
     unbounded = LowerBound(Fraction(0), {})
     seeds = [Point.of(s, unbounded, "best-known", name, same_bits(s)) for name, s in state.seeds if state.allowed(s)]
     points: dict[int, Point] = {}
-    for point in [*seeds, *state.resumed()]:
-        if point.steps not in points or point.rounds_per_chunk < points[point.steps].rounds_per_chunk:
+    for point in sorted([*seeds, *state.resumed()], key=lambda p: (p.steps, p.rounds_per_chunk, not p.same_bits)):
+        if point.steps in points:
+            continue
+        rivals = [p for p in points.values() if p.same_bits or not point.same_bits]
+        if all(point.rounds_per_chunk < rival.rounds_per_chunk for rival in rivals):
             points[point.steps] = point
     return points
