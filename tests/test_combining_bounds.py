@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 from dozing import doze, doze_until
@@ -13,11 +14,13 @@ from dozing import doze, doze_until
 from synth import api, bounds
 from synth.bounds.single_cut import single_cut_bound
 from synth.errors import UsageError
+from synth.frontiers.pipelined_scans import hub_scans
 from synth.model.collective import collective
 from synth.model.frontier import LowerBound, Open, Point
 from synth.model.outcome import Unknown
+from synth.model.schedule import Schedule, Step
 from synth.pareto import prefetched_bounds
-from synth.pareto.combining import bounds_over_steps, combining_frontier
+from synth.pareto.combining import bounds_over_steps, combining_frontier, combining_sweep
 from synth.pareto.combining.bounds_over_steps import StepBounds
 from synth.pareto.events import Options
 from synth.pareto.log import Log
@@ -169,3 +172,14 @@ def test_an_interval_ends_where_a_point_of_fewer_steps_meets_its_bound():
     assert [searches._upper(s) for s in (1, 2, 3, 5)] == [None, 1, 1, Fraction(1, 2)]
     assert list(searches._items(3, LowerBound(Fraction(1), {}), None)) == [(3, LowerBound(Fraction(1), {}))]
     assert list(searches._items(3, LowerBound(Fraction(1, 2), {}), None)) == []
+
+
+def test_known_schedules_that_others_dominate_take_no_time_of_the_search():
+    """They were replayed at the end, for which half of the time limit was kept."""
+    network, task = topology("fully-connected:9").network(), collective("scan", 9)
+    found = list(hub_scans(network, task))
+    longer = Schedule(network, task, found[0].chunks, (*found[0].steps, Step(1, ())))
+    seeds = [("longer", longer), *(("hubs", schedule) for schedule in found)]
+    state = SimpleNamespace(seeds=seeds, allowed=lambda schedule: True, resumed=list)
+    known = combining_sweep._known(state)
+    assert [point.schedule for point in known.values()] == sorted(found, key=lambda schedule: len(schedule.steps))
