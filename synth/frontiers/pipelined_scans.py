@@ -145,19 +145,19 @@ def _hubs_load_less(network: Network, boxes: Sequence[Box]) -> bool:
     """
     box_of = [b for b, box in enumerate(boxes) for _ in box]
     joined: set[tuple[int, int]] = set()
-    loads: dict[tuple[str, int], list[float]] = {}  # of hubs and of chains, by link and limit
+    resources = (*network.routes, *network.caps)
+    loads: dict[int, list[float]] = {}  # rounds of hubs and of chains for a chunk, by resource
     for i, route in enumerate(network.routes):
         size = len(boxes[box_of[route.src]])
         if box_of[route.src] == box_of[route.dst] and (route.src, route.dst) not in joined:
             joined.add((route.src, route.dst))
-            for resource in (("link", i), *(("limit", k) for k in network.caps_of[i])):
-                both = loads.setdefault(resource, [0.0, 0.0])
-                both[0] += 2 / (size - 1)
-                both[1] += route.dst == route.src + 1
+            for resource in (i, *(len(network.routes) + k for k in network.caps_of[i])):
+                rounds = loads.setdefault(resource, [0.0, 0.0])
+                rounds[0] += 2 / (size - 1) / resources[resource].units
+                rounds[1] += (route.dst == route.src + 1) / resources[resource].units
     if not joined or len(joined) < sum(len(box) * (len(box) - 1) for box in boxes):
         return False
-    units = {"link": network.routes, "limit": network.caps}
-    hubs, chains = (max(both[k] / units[kind][i].units for (kind, i), both in loads.items()) for k in (0, 1))
+    hubs, chains = map(max, zip(*loads.values(), strict=True))
     return hubs < chains
 
 
@@ -336,13 +336,15 @@ def _consecutive(nodes: Sequence[int]) -> list[Box]:
     for rank, box in enumerate(nodes):
         members.setdefault(box, []).append(rank)
     boxes: list[Box] = list(members.values())
-    return boxes if all(list(box) == list(range(box[0], box[-1] + 1)) for box in boxes) else []
+    consecutive = all(list(box) == list(range(box[0], box[-1] + 1)) for box in boxes)
+    return boxes if consecutive else []
 
 
 def _boxes(nodes: Sequence[int]) -> list[Box] | None:
     """Return the boxes in the order of their ranks, or equal blocks of one box or of boxes of one rank; None where
     boxes mix, or are fewer than two, or some have one rank."""
-    ranks, boxes = len(nodes), _consecutive(nodes)
+    ranks = len(nodes)
+    boxes: list[Box] = _consecutive(nodes)
     if len(boxes) in (1, ranks):
         count = isqrt(ranks)
         boxes = [range(ranks * i // count, ranks * (i + 1) // count) for i in range(count)]
