@@ -160,7 +160,8 @@ def test_intervals_are_one_line_and_the_gap_to_the_bound_is_said_once():
     lines = frontier_text.sentences(replace(found, points=three))
     assert lines[:4] == [
         "open: with 2 steps the least rounds/chunk is at least 1, nothing was found (the time ran out)",
-        "open: with 3 to 5 and 7 steps the least rounds/chunk is at least 1, at most 3 down to 3/2 (the time ran out)",
+        "open: with 3 to 5 and 7 steps the least rounds/chunk is at least 1, at most 3 (3 steps) down to 3/2 (7 steps) "
+        "(the time ran out)",
         "open: with 6 steps the least rounds/chunk is at least 1, at most 2 (not decided)",
         "with any number of steps the least rounds/chunk is at least 1: the 7-step point is 50% above that",
     ]
