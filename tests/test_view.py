@@ -17,10 +17,11 @@ from synth import api
 from synth.errors import MissingDependencyError, UsageError
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.frontier import Frontier, LowerBound, Open, Point
-from synth.model.number_text import number, size_text
+from synth.model.number_text import bytes_text, number, size_text
 from synth.model.plan_set import PlanSet, PlanSetPart
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.served_sizes import SizeSpan
+from synth.program.analysis.report import size_text as lint_size_text
 from synth.view import bench_tables, build, frontier_text, plan_set, plot, tables
 from synth.view.frontier_text import Report
 from synth.view.html import report_html
@@ -71,6 +72,12 @@ def test_ranges_between_the_rows_that_files_serve_are_named():
         part = PlanSetPart("ring-4", 4, "key", tables=(table,))
         report = plan_set.report(PlanSet("ring:4", "0.10", "out", (part,)))
         assert report.rows[0][4] == served and f"left to the library: {left} (" in report.sentences[0]
+
+
+def test_numbers_of_bytes_are_digits_without_separators():
+    """They were written in three ways."""
+    assert [bytes_text(size) for size in (0, 1, 2505396992)] == ["0 bytes", "1 byte", "2505396992 bytes"]
+    assert lint_size_text(1572865) == "1572865 bytes" and lint_size_text(1 << 20) == "1 MiB"
 
 
 def made(*points: tuple[int, int, int], topology: str = "line:2", status: str = "optimal", **more) -> Frontier:

@@ -88,9 +88,10 @@ def _spans(rows: Sequence[ServedSize], chosen: Sequence[ServedSize], served: Seq
     if len(runs) > 3:
         return f"{len(chosen)} of the sizes from {size_text(chosen[0].size)} to {size_text(chosen[-1].size)} are"
     texts = [left_text(run, served) for run in runs]
+    verb = "is" if texts == [size_text(chosen[0].size)] else "are"
     if any(served_between(run, served) for run in runs):
-        return f"{'; '.join(texts)}, {'is' if len(chosen) == 1 else 'are'}"
-    return f"{', '.join(texts)} {'is' if len(chosen) == 1 else 'are'}"
+        return f"{'; '.join(texts)}, {verb}"
+    return f"{', '.join(texts)} {verb}"
 
 
 def judged_section(plan: Plan, tables: Sequence[SizeShares]) -> list[str]:
