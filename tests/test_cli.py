@@ -225,8 +225,8 @@ def test_a_folder_without_permission_to_write_is_named_before_the_search(tmp_pat
     (tmp_path / "locked").mkdir()
     access = os.access
 
-    def refused(path: Path, mode: int, **options: object) -> bool:
-        return Path(path).name != "locked" and access(path, mode, **options)
+    def refused(path: Path, mode: int) -> bool:
+        return Path(path).name != "locked" and access(path, mode)
 
     monkeypatch.setattr("synth.cli.framework.output.os.access", refused)
     monkeypatch.setattr(api, "frontier", lambda *_, **__: pytest.fail("searched"))
