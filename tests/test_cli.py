@@ -197,7 +197,7 @@ def test_verify_takes_a_folder_and_prints_a_line_for_each_document(tmp_path):
     )
     wrong, *others, none = synth("verify .", code=5).stdout.splitlines()
     assert wrong.startswith("not verified: a.json: $.points[0]") and others == right
-    assert none.startswith("not verified: other.json: schema is None")
+    assert none.startswith("not verified: other.json: has no schema; synth verifies")
 
 
 @pytest.mark.parametrize("words", [["-o", "-"], ["--format", "json"], ["-o", "-", "--format", "json"]])
@@ -217,6 +217,22 @@ def test_an_output_file_that_cannot_be_written_is_named():
     assert (
         outcome.stderr == "synth: error: cannot write no/such/folder/f.json: the folder no/such/folder does not exist\n"
     )
+
+
+@pytest.mark.parametrize("command", ["pareto", "bound", "pareto --size 1MB"])
+def test_a_folder_without_permission_to_write_is_named_before_the_search(tmp_path, monkeypatch, command):
+    """The search ended before its result could not be written."""
+    (tmp_path / "locked").mkdir()
+    access = os.access
+
+    def refused(path: Path, mode: int) -> bool:
+        return Path(path).name != "locked" and access(path, mode)
+
+    monkeypatch.setattr("synth.cli.framework.output.os.access", refused)
+    monkeypatch.setattr(api, "frontier", lambda *_, **__: pytest.fail("searched"))
+    monkeypatch.setattr(api, "bound", lambda *_, **__: pytest.fail("searched"))
+    said = synth(f"{command} --topo ring:4 --coll allgather -o locked/f.json", code=1).stderr
+    assert said == "synth: error: cannot write locked/f.json: no permission to write into the folder locked\n"
 
 
 def test_size_prints_the_one_point_and_the_crossover():

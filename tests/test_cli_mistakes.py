@@ -108,6 +108,12 @@ MISTAKES = [
     ("bound --coll allgather --topo dgxx1", 2, "did you mean"),
     ("bound --coll allgather --topo dgx1*0", 2, "such as *2"),
     ("bound --topo ring:3 --coll dir", 2, "dir is a folder and no collective; the name of a file that defines one"),
+    ("bound --topo ring:3 --coll=", 2, "error: the name of the collective is empty; `synth list collectives`"),
+    (
+        "explain --topo ring:3 --coll scan",
+        2,
+        "not for scan: `synth pareto -o FILE` finds its schedules, `synth explain",
+    ),
     ("lint topo.txt", 1, "; topo.txt is a machine: `synth pareto --topo topo.txt --coll allgather -o frontier.json`"),
     ("run index.json", 1, "index.json: is the index of a folder of programs: name a file in it"),
     ("lint dir/nothere", 1, "dir/nothere: does not exist"),

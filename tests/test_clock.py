@@ -86,6 +86,9 @@ def test_run_takes_the_point_and_the_protocol_of_the_least_time_and_says_so(tmp_
         root, ["run", "f.json", "--point", "1", "--protocol", "LL128", "--size", "1MB", "--no-data"]
     )
     assert "LL128, launch 10 µs included" in asked.stdout and asked.stderr == ""
+    point = CliRunner().invoke(root, ["run", "f.json", "--point", "1", "--size", "1KB", "--no-data"]).stderr
+    assert point.startswith("synth: LL is predicted to be the fastest protocol for point 1 at 1 KB: ")
+    assert "; --protocol chooses" in point and "--point" not in point
     schedule = api.run("f.json", size=1 << 20, data=False, protocol="LL")
     assert "point 1 in LL" in schedule.choice
 
@@ -196,7 +199,8 @@ def test_pareto_and_run_know_the_kinds_of_links_of_the_machine_as_tune_does(tmp_
     assert {one["protocol"] for one in of_points} == {"Simple", "LL", "LL128"}
     for source in (f"{file} --topo {machine}", on):
         done = CliRunner().invoke(root, f"run {source} --size 4MB --point 1 --no-data".split())
-        assert "is predicted to be the fastest at 4 MB" in done.stderr and "LL128 " in done.stderr
+        said = "is predicted to be the fastest protocol for point 1 at 4 MB"
+        assert said in done.stderr and "LL128 " in done.stderr
         assert "not offered" not in done.stderr
     done = CliRunner().invoke(root, f"run {file} --size 4MB --point 1 --no-data".split())
     assert "LL128 is not offered, for the kinds of links are not known: name the machine (--topo)" in done.stderr

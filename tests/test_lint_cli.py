@@ -110,6 +110,13 @@ def test_what_cannot_be_read_is_no_finding(tmp_path):
     assert "missing.txt" in synth("lint", "missing.txt", code=1).stderr
 
 
+def test_a_file_of_a_folder_that_cannot_be_read_is_named_once(tmp_path):
+    """Its path stood twice in the line, with "schema is None"."""
+    (tmp_path / "a.json").write_text("{}")
+    lines = synth("lint", ".", code=1).stdout.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("a.json: not checked: has no schema; expected synth.frontier/1")
+
+
 def test_a_file_without_permission_to_read_it_ends_as_a_missing_one(monkeypatch):
     """The command line's own check of permissions ended with 2, that of a wrong command."""
     Path("secret.txt").write_text("program p\n")
@@ -137,3 +144,19 @@ def test_the_documentation_lists_the_rules():
         for rule in re.findall(r"`([a-z0-9-]+)`", line.split("|")[1])
     }
     assert used - {"error"} == listed
+
+
+@pytest.mark.parametrize(
+    ("task", "options"), [("scan", "--coll scan"), ("multi-broadcast --root 0,2", "--coll multi-broadcast --root 0,2")]
+)
+def test_an_export_says_which_options_a_file_needs_that_names_no_collective(task, options):
+    """`synth lint` and `synth run` of the file failed, and nothing had said why."""
+    synth("pareto", "--topo", "ring:4", "--coll", *task.split(), "--max-steps", "2", "-o", "f.json")
+    for to in (("--point", "1", "-o", "f.xml"), ("--all", "-o", "all")):
+        said = synth("export", "f.json", "--runtime", "msccl", *to).stderr
+        assert f"so the file has none: `synth lint` and `synth run` need {options}\n" in said
+    synth("run", "f.xml", code=2)
+    synth("run", "f.xml", *options.split())
+    assert "output chunks right" in synth("lint", "f.xml", *options.split()).stdout
+    synth("pareto", "--topo", "ring:4", "--coll", "allgather", "-o", "named.json")
+    assert "--coll" not in synth("export", "named.json", "--point", "1", "--runtime", "msccl", "-o", "n.xml").stderr

@@ -174,6 +174,17 @@ def test_bounds_end_by_themselves_and_the_quick_one_is_there(
     assert "left open: the " + ("time limit" if limit else "default effort") in done.stderr
 
 
+@pytest.mark.parametrize(("ranks", "limited"), [(17, False), (33, True)])
+def test_bounds_on_copies_end_by_themselves_on_many_ranks(
+    monkeypatch: pytest.MonkeyPatch, ranks: int, limited: bool
+) -> None:
+    """A multi-broadcast on 128 ranks ran for minutes; on few ranks no bound is left out."""
+    monkeypatch.setattr(synthesis, "BOUND_EFFORT", 0.0)
+    done = CliRunner().invoke(root, ["bound", "--topo", f"ring:{ranks}", "--coll", "multi-broadcast", "--root", "0,1"])
+    assert done.exit_code == 0 and "any schedule" in done.stdout
+    assert ("left open: the default effort" in done.stderr) == limited
+
+
 def test_no_bound_at_some_steps_is_below_that_for_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where flows see less than the quick bound does, which holds at every S."""
     monkeypatch.setattr(bounds, "combining", lambda network, task, steps: LowerBound(Fraction(2, 5), {}))

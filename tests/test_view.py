@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import sys
 from dataclasses import replace
@@ -16,9 +17,12 @@ from synth import api
 from synth.errors import MissingDependencyError, UsageError
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.frontier import Frontier, LowerBound, Open, Point
-from synth.model.number_text import number, size_text
+from synth.model.number_text import bytes_text, number, size_text
+from synth.model.plan_set import PlanSet, PlanSetPart
 from synth.model.schedule import Schedule, Send, Step
-from synth.view import bench_tables, build, frontier_text, plot, tables
+from synth.model.served_sizes import SizeSpan
+from synth.program.analysis.report import size_text as lint_size_text
+from synth.view import bench_tables, build, frontier_text, plan_set, plot, tables
 from synth.view.frontier_text import Report
 from synth.view.html import report_html
 
@@ -36,6 +40,44 @@ def test_sizes_left_to_the_library_are_ranges_with_both_times():
         "8.19 by a schedule)",
         "left to the library: 32 KB (3 µs by nccl-ring, 32.8 by a schedule)",
     )
+
+
+def test_ranges_between_the_rows_that_files_serve_are_named():
+    """`synth plans` said that 4 MB to 1 GB are left to the library, and had files for ranges in between."""
+    ring, kb = (LibraryTime("nccl-ring", 3e-6),), 1 << 10
+    rows = []
+    for size, name in ((kb, "S1"), (2 * kb, ""), (8 * kb, ""), (64 * kb, ""), (128 * kb, "S1")):
+        rows.append(BuildRow(size, name, "LL", (), 2e-6, size * 1e-9, ring, None))
+    own = SizeSpan(kb, 1535), SizeSpan(100 * kb, 128 * kb)
+    narrow = [SizeSpan(n * kb, n * kb + 99) for n in (4, 10, 12)]
+    for further, served, left in (
+        ([], "1 KB to 1.5 KB, 100 KB to 128 KB", "1.5 KB to 100 KB"),
+        (narrow[:1], "{}, and 4 KB to 4.1 KB", "1.5 KB to 100 KB, but for 4 KB to 4.1 KB"),
+        (
+            narrow,
+            "{}, and 3 further ranges from 4 KB to 12.1 KB",
+            "1.5 KB to 100 KB, but for 3 ranges from 4 KB to 12.1 KB",
+        ),
+    ):
+        served = served.format("1 KB to 1.5 KB, 100 KB to 128 KB")
+        spans = tuple(sorted([*own, *further]))
+        table = BuiltTable("allreduce", 4, None, tuple(rows), spans)
+        assert BuiltTable.from_json(json.loads(json.dumps(table.to_json()))) == table
+        plan = SimpleNamespace(says="a clock")
+        (report,) = build.reports(BuildResult("ring:4", "", "msccl", "out", (table,), (), plan, ()))
+        assert report.sentences[0] == f"files serve {served}"
+        assert report.sentences[1].startswith(f"left to the library: {left} (2 KB: 3 µs by nccl-ring")
+        counts = {0: "", 1: " but for 1 range", 3: " but for 3 ranges"}
+        assert report.rows[1][1] == "left to the library" + counts[len(further)]
+        part = PlanSetPart("ring-4", 4, "key", tables=(table,))
+        report = plan_set.report(PlanSet("ring:4", "0.10", "out", (part,)))
+        assert report.rows[0][4] == served and f"left to the library: {left} (" in report.sentences[0]
+
+
+def test_numbers_of_bytes_are_digits_without_separators():
+    """They were written in three ways."""
+    assert [bytes_text(size) for size in (0, 1, 2505396992)] == ["0 bytes", "1 byte", "2505396992 bytes"]
+    assert lint_size_text(1572865) == "1572865 bytes" and lint_size_text(1 << 20) == "1 MiB"
 
 
 def made(*points: tuple[int, int, int], topology: str = "line:2", status: str = "optimal", **more) -> Frontier:
@@ -125,7 +167,8 @@ def test_intervals_are_one_line_and_the_gap_to_the_bound_is_said_once():
     lines = frontier_text.sentences(replace(found, points=three))
     assert lines[:4] == [
         "open: with 2 steps the least rounds/chunk is at least 1, nothing was found (the time ran out)",
-        "open: with 3 to 5 and 7 steps the least rounds/chunk is at least 1, at most 3 down to 3/2 (the time ran out)",
+        "open: with 3 to 5 and 7 steps the least rounds/chunk is at least 1, at most 3 (3 steps) down to 3/2 (7 steps) "
+        "(the time ran out)",
         "open: with 6 steps the least rounds/chunk is at least 1, at most 2 (not decided)",
         "with any number of steps the least rounds/chunk is at least 1: the 7-step point is 50% above that",
     ]

@@ -416,6 +416,7 @@ def _exported(
     from synth.api import plan_export
     from synth.export import export_folder, folder_notes
     from synth.export.plans.plan_export import NoFilesError, PlanExport
+    from synth.export.plans.size_ranges import served_spans
 
     notes, files, target = [], [], folder / runtime
     registrations: tuple[PlanRegistration, ...] = ()
@@ -448,7 +449,8 @@ def _exported(
     tables = []
     for table, found, bound in zip(plan.tables, shares, bounds, strict=True):
         rows = _rows(plan, found, names, bound)
-        tables.append(BuiltTable(table.collective, table.ranks, table.root, tuple(rows)))
+        served = served_spans(plan, found) if names else ()
+        tables.append(BuiltTable(table.collective, table.ranks, table.root, tuple(rows), served))
     if runtime == "mscclpp" and files:
         notes.insert(0, f"the plans have the format of MSCCL++ {request.plan_version}")
     return tables, files, notes, registrations

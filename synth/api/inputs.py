@@ -265,6 +265,8 @@ def collective(
 
         return load(Path(name), ranks)
     chosen = integers(roots, "roots")
+    if not str(name).strip():
+        raise UsageError("the name of the collective is empty; `synth list collectives` shows all names")
     if canonical_name(str(name)) not in COLLECTIVES:
         return _plugin(str(name), ranks, chosen, sizes)
     return named_collective(str(name), ranks, chosen, sizes)

@@ -303,6 +303,7 @@ def _earlier(folder: Path, machine: str, version: str) -> PlanSet:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
         index = folder / INDEX
         if not index.is_file():
             if any(folder.iterdir()):

@@ -36,6 +36,7 @@ MOST_STEPS, MOST_ASKED = 10_000, 100_000  # of one question; more chunks or roun
 
 LEAST_SECONDS = 0.1  # wall seconds of a search after the bounds, at least
 BOUND_EFFORT = 20.0  # wall seconds of `bound` for better bounds than the quick one, where nobody limited them
+EFFORT_RANKS = 32  # maximum ranks up to which bounds on copies are not limited so; of more ranks they can take minutes
 
 
 class FewerBounds(UndecidedError):
@@ -344,8 +345,8 @@ def bound(
     topology, collective, roots, sizes : as in `synth.frontier`.
     max_steps : the last number of steps for which there is a bound. None: the first whose bound is that for any number.
     steps : the numbers of steps for which there is a bound. None: all up to `max_steps`.
-    time_limit : wall seconds. None: no limit, but `BOUND_EFFORT` seconds for bounds on sums that differ from rank to
-        rank, on more than 16 ranks.
+    time_limit : wall seconds. None: no limit, but `BOUND_EFFORT` seconds on more than 32 ranks, and for bounds on sums
+        that differ from rank to rank on more than 16.
     on_event : called with the quick bound that comes first on more than 8 ranks and under a time limit.
 
     Returns
@@ -382,7 +383,8 @@ def bound(
     machine = named_topology(topology)
     network = machine.network()
     task = task_of(collective, network.ranks, roots, sizes)
-    seconds = BOUND_EFFORT if time_limit is None and chunk_assembly.applies(network, task) else time_limit
+    long = network.ranks > EFFORT_RANKS or chunk_assembly.applies(network, task)
+    seconds = BOUND_EFFORT if time_limit is None and long else time_limit
     at_once = seconds is None and network.ranks <= MAX_RANKS_IN_PROCESS
     try:
         bounds.steps(network, task)

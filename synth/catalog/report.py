@@ -18,6 +18,7 @@ from synth.catalog.report_sheets import WRONG, SheetContext, read
 from synth.catalog.store.store import Store
 from synth.checker.documents import exact_frontier
 from synth.errors import FormatError, unreadable
+from synth.model.documents.json_reader import schema_text
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
@@ -107,7 +108,7 @@ def _of_file(
             return None
         case other:
             known = "a catalog, or a document synth.frontier/1, large/1, plan/1, schedule/1 or measured/1"
-            raise FormatError(f"schema is {other!r}; a report shows {known}", str(path))
+            raise FormatError(f"{schema_text(other)}; a report shows {known}", str(path))
 
 
 def _of_catalog(path: Path, wanted: ReportSelection, result: Sheets, context: SheetContext) -> Iterator[Sheet]:

@@ -98,7 +98,7 @@ def _checked(file: Path, options: dict[str, Any]) -> int:
         with waiting(f"linting {file}"):
             report = api.lint(file, **options)
     except SynthError as error:
-        click.echo(printable(f"{file}: not checked: {error}"))
+        click.echo(printable(f"{file}: not checked: {str(error).removeprefix(f'{file}: ')}"))
         return error.exit_code
     for line in report.lines():
         click.echo(printable(f"{file}: {line}"))

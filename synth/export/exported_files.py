@@ -13,7 +13,7 @@ from synth.encodings.multicast_pipelining import MulticastPipelining, whole_swit
 from synth.errors import SynthError, TooManySendsError, UsageError, VerificationError
 from synth.export import EXPORTERS, OF_SCHEDULES, point_choice, rank_map
 from synth.export import folder_notes as notes
-from synth.export.msccl_xml.limits import root_warning
+from synth.export.msccl_xml.limits import root_warning, unnamed_remark
 from synth.export.point_choice import PointProgram
 from synth.export.request import ExportRequest, Target
 from synth.model.documents import whole_file
@@ -99,7 +99,8 @@ def export_point(source: ParetoFrontier | Schedule | Program, target: Target) ->
         remarks.append(
             f"the file serves {notes.span(program.min_bytes, program.max_bytes)} where {notes.divisor(program)}"
         )
-        remarks += [warning] if (warning := root_warning(program)) else []
+        said = (root_warning(program), unnamed_remark(program, RUNTIMES[target.request.runtime]))
+        remarks += filter(None, said)
     elif hasattr(exporter, "remarks"):
         remarks += exporter.remarks(program, target)
     return ExportResult(tuple(files), exporter.suffix, (*remarks, *rank_remarks(source, target)))
@@ -151,7 +152,8 @@ def export_frontier(frontier: ParetoFrontier, target: Target) -> ExportResult:
     remarks: list[str] = []
     if not frontier.latency:
         remarks.append(f"{frontier.network.name} gives its links no latency, so the prediction favours bandwidth alone")
-    remarks += [warning] if (warning := root_warning(served[0].candidate.program)) else []
+    first = served[0].candidate.program
+    remarks += filter(None, (root_warning(first), unnamed_remark(first, RUNTIMES[request.runtime])))
     if not dividing:
         reasons = "; ".join(_reasons(c, target) for c in candidates)
         remarks.append(f"no point divides every one of the listed sizes: {reasons}")

@@ -13,6 +13,7 @@ from synth.checker.documents import exact_frontier
 from synth.errors import FormatError, SynthError, unreadable
 from synth.export.msccl_xml import read
 from synth.model.collective import Collective
+from synth.model.documents.json_reader import schema_text
 from synth.model.documents.text_file import text_of
 from synth.model.frontier import SCHEMA as FRONTIER
 from synth.model.frontier import Frontier, ParetoFrontier
@@ -83,7 +84,7 @@ def load(
                 if path.stat().st_size > MAX_TEXT:
                     raise FormatError(f"has {path.stat().st_size} bytes; at most {MAX_TEXT} are read", str(path))
                 known = f"{FRONTIER}, {SCALE_FRONTIER}, {SCHEDULE}, {PROGRAM} or a MSCCL++ plan"
-                raise FormatError(f"schema is {other!r}; expected {known}", str(path))
+                raise FormatError(f"{schema_text(other)}; expected {known}", str(path))
     except SynthError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:

@@ -2,7 +2,7 @@
 
 LibraryTime  name seconds
 BuildRow     size algorithm protocol files seconds schedule libraries bound
-BuiltTable   collective ranks root rows notes
+BuiltTable   collective ranks root rows served
 BuildResult  topology match runtime folder tables files plan notes
 """
 
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from synth.model.plan_registration import PlanRegistration
 from synth.model.registry import NOTEBOOK, load
+from synth.model.served_sizes import SizeSpan
 from synth.model.tuning_plan import Plan
 
 SCHEMA = "synth.build/1"
@@ -52,19 +53,25 @@ class BuildRow(NamedTuple):
 
 @dataclass(frozen=True)
 class BuiltTable:
-    """The rows of one collective by growing size, and the sentences about what no file serves."""
+    """The rows of one collective by growing size.
+
+    `served`: the ranges of sizes that files serve, also between the sizes of the rows; () where no file does, and in
+    documents of earlier versions.
+    """
 
     collective: str
     ranks: int
     root: int | None
     rows: tuple[BuildRow, ...]
+    served: tuple[SizeSpan, ...] = ()
 
     def to_json(self) -> dict:
         """Return the table's part of ``build.json``."""
         rows = []
         for row in self.rows:
             rows.append({**row._asdict(), "files": list(row.files), "libraries": dict(row.libraries)})
-        return {"collective": self.collective, "ranks": self.ranks, "root": self.root, "sizes": rows}
+        served = [list(span) for span in self.served]
+        return {"collective": self.collective, "ranks": self.ranks, "root": self.root, "served": served, "sizes": rows}
 
     @staticmethod
     def from_json(document: dict) -> BuiltTable:
@@ -73,7 +80,8 @@ class BuiltTable:
         for row in document["sizes"]:
             libraries = tuple(LibraryTime(*pair) for pair in row["libraries"].items())
             rows.append(BuildRow(**{**row, "files": tuple(row["files"]), "libraries": libraries}))
-        return BuiltTable(document["collective"], document["ranks"], document["root"], tuple(rows))
+        served = tuple(SizeSpan(*ends) for ends in document.get("served", ()))
+        return BuiltTable(document["collective"], document["ranks"], document["root"], tuple(rows), served)
 
 
 @dataclass(frozen=True)

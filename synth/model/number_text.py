@@ -15,6 +15,11 @@ def size_text(size: int | Fraction) -> str:
     return f"{number(size)} B"
 
 
+def bytes_text(size: int) -> str:
+    """``1572864 bytes``, ``1 byte``: all digits without separators, as options take them."""
+    return f"{size} byte" if size == 1 else f"{size} bytes"
+
+
 def number(value: Fraction | int | float) -> str:
     """Three significant digits, never in powers of ten."""
     number = float(value)

@@ -6,6 +6,8 @@ from itertools import groupby
 
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable
 from synth.model.number_text import number, size_text
+from synth.model.rational import counted
+from synth.model.served_sizes import SizeSpan, left_text, served_between, served_text, span_text
 from synth.view.frontier_text import Report
 
 
@@ -33,29 +35,38 @@ def _table(result: BuildResult, table: BuiltTable) -> Report:
     rows, sentences = [], []
     for _, group in groupby(table.rows, lambda row: (row.algorithm, row.protocol if row.algorithm else "")):
         run = list(group)
-        rows.append(_row(run, names))
+        rows.append(_row(run, names, table.served))
         if not run[0].algorithm:
-            sentences.append(left_sentence(run))
+            sentences.append(left_sentence(run, table.served))
+    if table.served:
+        sentences.insert(0, f"files serve {served_text(table.served, [row.size for row in table.rows])}")
     root = "" if table.root is None else f" from {table.root}"
     title = f"{table.collective}{root} on {result.topology}, {table.ranks} ranks, for {result.runtime}"
     return Report(title, tuple(columns), tuple(rows), tuple(sentences))
 
 
-def _row(run: list[BuildRow], names: list[str]) -> tuple[str, ...]:
+def _row(run: list[BuildRow], names: list[str], served: tuple[SizeSpan, ...]) -> tuple[str, ...]:
     last = run[-1]
     known = dict(last.libraries)
-    runs = f"{last.algorithm} {last.protocol}" if last.algorithm else "left to the library"
+    runs = f"{last.algorithm} {last.protocol}"
+    if not last.algorithm:
+        inner = served_between([row.size for row in run], served)
+        runs = "left to the library" + (f" but for {counted(len(inner), 'range')}" if inner else "")
     over = number(last.seconds / last.bound) if last.seconds and last.bound else ""
     rate = number(last.size / last.seconds / 1e9) if last.seconds else ""
     return (_sizes(run), runs, _micro(last.seconds), rate, *(_micro(known.get(name)) for name in names), over)
 
 
-def left_sentence(run: list[BuildRow]) -> str:
-    """Return the sentence about a range of sizes that is left to the library, with both times at its ends."""
-    if len(run) == 1:
-        return f"left to the library: {_sizes(run)} ({_both_times(run[0])})"
-    ends = [f"{size_text(row.size)}: {_both_times(row)}" for row in (run[0], run[-1])]
-    return f"left to the library: {_sizes(run)} ({'; '.join(ends)})"
+def left_sentence(run: list[BuildRow], served: tuple[SizeSpan, ...]) -> str:
+    """Return the sentence about a range of sizes that is left to the library, with both times at sizes of rows.
+
+    `served`: the ranges that files serve; they are left out of the range.
+    """
+    sizes = left_text([row.size for row in run], served)
+    if sizes == size_text(run[0].size):
+        return f"left to the library: {sizes} ({_both_times(run[0])})"
+    ends = [f"{size_text(row.size)}: {_both_times(row)}" for row in dict.fromkeys((run[0], run[-1]))]
+    return f"left to the library: {sizes} ({'; '.join(ends)})"
 
 
 def _both_times(row: BuildRow) -> str:
@@ -65,8 +76,7 @@ def _both_times(row: BuildRow) -> str:
 
 
 def _sizes(run: list[BuildRow]) -> str:
-    first, last = size_text(run[0].size), size_text(run[-1].size)
-    return first if len(run) == 1 else f"{first} to {last}"
+    return span_text(run[0].size, run[-1].size)
 
 
 def _micro(seconds: float | None) -> str:

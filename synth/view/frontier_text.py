@@ -338,7 +338,9 @@ def _open(found: Frontier) -> list[str]:
         upper = "nothing was found"
         if first.upper is not None and last.upper is not None:
             upper = f"at most {show(first.upper)}"
-            upper += f" down to {show(last.upper)}" if last.upper != first.upper else ""
+            if last.upper != first.upper:
+                ends = counted(first.steps, "step"), counted(last.steps, "step")
+                upper += f" ({ends[0]}) down to {show(last.upper)} ({ends[1]})"
         why, least = WHY.get(first.reason, first.reason), show(first.lower)
         steps = _spans([item.steps for item in items])
         lines.append(f"open: with {steps} the least rounds/chunk is at least {least}, {upper} ({why})")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import groupby
 
 from synth.model.build_result import BuiltTable
-from synth.model.number_text import number, size_text
+from synth.model.number_text import number
 from synth.model.plan_set import PlanSet, PlanSetPart
+from synth.model.served_sizes import SizeSpan, served_text
 from synth.view.build import left_sentence
 from synth.view.frontier_text import Report
 
@@ -27,7 +28,7 @@ def report(found: PlanSet) -> Report:
             rows.append(_row(part, table))
             for algorithm, run in groupby(table.rows, lambda row: row.algorithm):
                 if not algorithm:
-                    sentences.append(f"{part.name}: {table.collective}: {left_sentence(list(run))}")
+                    sentences.append(f"{part.name}: {table.collective}: {left_sentence(list(run), table.served)}")
         sentences += [f"{part.name}: {note}" for note in part.notes if note not in shared]
     sentences += shared
     sentences.append("x NCCL: how many times faster than NCCL's ring and tree, predicted by one clock, not measured")
@@ -49,12 +50,17 @@ def _row(part: PlanSetPart, table: BuiltTable) -> tuple[str, ...]:
     served = [row for row in table.rows if row.algorithm]
     plans = sum(plan.collective == table.collective.replace("-", "") for plan in part.plans)
     gains = [row.library.seconds / row.seconds for row in served if row.library and row.library.seconds and row.seconds]
-    runs = []
+    sizes = served_text(table.served or _served_rows(table), [row.size for row in table.rows])
+    ends = sorted(gains)[:1] + sorted(gains)[-1:]
+    gain = " to ".join(dict.fromkeys(map(number, ends)))
+    return (part.name, str(part.ranks), table.collective, str(plans), sizes, gain)
+
+
+def _served_rows(table: BuiltTable) -> list[SizeSpan]:
+    """Return the ranges of neighbouring rows with a file, for an index that has no ranges."""
+    spans = []
     for algorithm, group in groupby(table.rows, lambda row: bool(row.algorithm)):
         run = list(group)
         if algorithm:
-            sizes = [size_text(run[0].size), size_text(run[-1].size)]
-            runs.append(" to ".join(dict.fromkeys(sizes)))
-    ends = sorted(gains)[:1] + sorted(gains)[-1:]
-    gain = " to ".join(dict.fromkeys(map(number, ends)))
-    return (part.name, str(part.ranks), table.collective, str(plans), ", ".join(runs) or "none", gain)
+            spans.append(SizeSpan(run[0].size, run[-1].size))
+    return spans

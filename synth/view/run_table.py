@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from synth.model.number_text import size_text
+from synth.model.number_text import bytes_text, size_text
 from synth.view.frontier_text import Report
 
 SHOWN = 3  # maximum number of busiest links in the table
@@ -52,7 +52,7 @@ def _title(doc: dict) -> str:
     where = f" on {doc['topology']}" if doc["topology"] else ""
     how = " in place" if doc["in_place"] else ""
     size = size_text(doc["size"])
-    size += "" if doc["size"] < 1024 or doc["size"] & (doc["size"] - 1) == 0 else f" ({doc['size']:,} bytes)"
+    size += "" if doc["size"] < 1024 or doc["size"] & (doc["size"] - 1) == 0 else f" ({bytes_text(doc['size'])})"
     return (
         f"{doc['program']}: {doc['collective']}{where}, {doc['ranks']} ranks, {size} of {doc['dtype']} "
         f"({doc['op']}){how},"

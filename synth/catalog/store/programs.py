@@ -15,6 +15,7 @@ from synth.catalog.entry import Entry
 from synth.catalog.store.blobs import Blob, pack, unpack
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.canonical_json import canonical
+from synth.model.documents.json_reader import schema_text
 from synth.model.schedule import Schedule
 from synth.program import checked_lowering
 from synth.program.program import MAX_INSTANCES, Program
@@ -67,10 +68,8 @@ def measured_programs(doc: Any) -> list[dict]:
     """Return the programs of a document ``synth.measured/1``, whose form is checked. Raises FormatError with the
     place."""
     if not isinstance(doc, dict) or doc.get("schema") != MEASURED:
-        raise FormatError(
-            f"holds no measurements: its schema is {doc.get('schema') if isinstance(doc, dict) else None!r}, not "
-            f"{MEASURED!r}"
-        )
+        schema = doc.get("schema") if isinstance(doc, dict) else None
+        raise FormatError(f"holds no measurements: {schema_text(schema)}, expected {MEASURED!r}")
     programs, rows = doc.get("programs"), doc.get("rows")
     if not isinstance(programs, list) or not 0 < len(programs) <= MOST_PROGRAMS:
         raise FormatError(f"expected a list of 1 to {MOST_PROGRAMS} programs", place="$.programs")

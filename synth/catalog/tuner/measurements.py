@@ -75,8 +75,8 @@ def from_document(doc: Any, file: str, in_place: bool = False) -> list[Measureme
     errors. Raises FormatError.
     """
     if not isinstance(doc, dict) or doc.get("schema") != SCHEMA:
-        said = repr(doc.get("schema")) if isinstance(doc, dict) else f"a {type(doc).__name__}"
-        raise FormatError(f"its schema is {said}, expected {SCHEMA!r}; `synth bench -o` writes such files", file)
+        said = json_reader.schema_text(doc.get("schema")) if isinstance(doc, dict) else f"is a {type(doc).__name__}"
+        raise FormatError(f"{said}, expected {SCHEMA!r}; `synth bench -o` writes such files", file)
     try:
         return _measurements(doc, file, in_place)
     except KeyError as error:

@@ -94,7 +94,8 @@ def document(doc: dict) -> list[str]:
         case other:
             if "gpus" in doc:
                 raise FormatError("a program has no certificates to verify; `synth lint` checks it")
-            raise FormatError(f"schema is {other!r}; synth verifies {', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)")
+            known = f"{', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)"
+            raise FormatError(f"{json_reader.schema_text(other)}; synth verifies {known}")
     but = " but the bounds without the sketch" if "sketch" in doc and doc["sketch"]["bounds"] else ""
     return [*lines, *rules_stated(doc["topology"], but), ASSUMED[schema]]
 

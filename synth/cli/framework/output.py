@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -67,7 +68,8 @@ def printable(text: str) -> str:
 def check_writable(*outputs: str | Path | None, folder: bool = False) -> None:
     """Raise SynthError for an output path that cannot be written, before anything is computed.
 
-    Its parent folder must exist, and unless `folder` says that the outputs are folders, it must not be a folder.
+    Its parent folder must exist and take new files, and unless `folder` says that the outputs are folders, it must not
+    be a folder.
     """
     for output in outputs:
         if output in (None, "-"):
@@ -78,6 +80,16 @@ def check_writable(*outputs: str | Path | None, folder: bool = False) -> None:
             raise SynthError(f"cannot write {output}: it is a folder; name a file in it")
         if folder and Path(str(output)).is_file():
             raise SynthError(f"cannot write {output}: it is a file; name a folder")
+        _check_permission(Path(str(output)))
+
+
+def _check_permission(output: Path) -> None:
+    """Raise SynthError where files cannot be made in the folder `output`, or beside the file of that name."""
+    if output.exists() and not (output.is_dir() or output.is_file()):  # a pipe or /dev/stdout, written to as it is
+        return
+    folder = output if output.is_dir() else output.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise SynthError(f"cannot write {output}: no permission to write into the folder {folder}")
 
 
 def captured(table: Callable[[], None]) -> str:

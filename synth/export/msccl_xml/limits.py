@@ -71,6 +71,21 @@ def _dispatched(program: Program, runtime: Runtime) -> None:
         raise SynthError(f"{task.name} cannot be called in place")
 
 
+def unnamed_remark(program: Program, runtime: Runtime) -> str:
+    """Return how to name the collective to commands that read the file, where the file does not; "" where it does."""
+    task = program.collective
+    known = (runtime.collectives or {}).get(task.name) if task is not None else None
+    if task is None or known not in (None, "custom"):
+        return ""
+    options = "--coll and a file that defines it"
+    if _standard(task):
+        options = f"--coll {task.name}"
+        options += f" --root {','.join(map(str, task.roots))}" if task.roots else ""
+    return (
+        f"{runtime.name} has no name for {task.name}, so the file has none: `synth lint` and `synth run` need {options}"
+    )
+
+
 def _standard(task: Collective) -> bool:
     try:
         return task.name in COLLECTIVES and collective(task.name, task.ranks, task.roots) == task

@@ -8,8 +8,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from synth.export.folder_notes import CAVEATS, SEEN, divisor, span
-from synth.export.plans.size_ranges import ServedSize, SizeShare, SizeShares, times_at_judged_sizes
+from synth.export.plans.size_ranges import ServedSize, SizeShare, SizeShares, served_spans, times_at_judged_sizes
 from synth.model.number_text import number, size_text
+from synth.model.served_sizes import SizeSpan, left_text, served_between
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Table
 from synth.program.program import Program
 
@@ -58,8 +59,9 @@ def loss_remarks(plan: Plan, found: SizeShares) -> list[str]:
     if own:
         row = max(own, key=lambda row: row.schedule / row.seconds if row.schedule and row.seconds else 0.0)
         best = "no schedule" if row.schedule is None else f"{_micro(row.schedule)} by the best schedule"
+        sizes = _spans(rows, own, served_spans(plan, found))
         remarks.append(
-            f"{name}: {_spans(rows, own)} left to the library ({_label(plan, row)}: {_micro(row.seconds)} against "
+            f"{name}: {sizes} left to the library ({_label(plan, row)}: {_micro(row.seconds)} against "
             f"{best} that this runtime"
             f" takes, at {size_text(row.size)}); the .md has every size"
         )
@@ -74,19 +76,22 @@ def loss_remarks(plan: Plan, found: SizeShares) -> list[str]:
     return remarks
 
 
-def _spans(rows: Sequence[ServedSize], chosen: Sequence[ServedSize]) -> str:
-    """Return the sizes of `chosen`, some of `rows`, as text with neighbours joined: ``1 KB, 64 MB to 1 GB are``."""
+def _spans(rows: Sequence[ServedSize], chosen: Sequence[ServedSize], served: Sequence[SizeSpan]) -> str:
+    """Return the sizes of `chosen`, some of `rows`, as text with neighbours joined: ``1 KB, 64 MB to 1 GB are``.
+
+    `served`: the ranges that files serve, which the text leaves out.
+    """
     runs: list[list[int]] = []
     for inside, run in groupby(rows, lambda row: row in chosen):
         if inside:
             runs.append([row.size for row in run])
     if len(runs) > 3:
         return f"{len(chosen)} of the sizes from {size_text(chosen[0].size)} to {size_text(chosen[-1].size)} are"
-    texts = []
-    for run in runs:
-        end = f" to {size_text(run[-1])}" if len(run) > 1 else ""
-        texts.append(size_text(run[0]) + end)
-    return f"{', '.join(texts)} {'is' if len(chosen) == 1 else 'are'}"
+    texts = [left_text(run, served) for run in runs]
+    verb = "is" if texts == [size_text(chosen[0].size)] else "are"
+    if any(served_between(run, served) for run in runs):
+        return f"{'; '.join(texts)}, {verb}"
+    return f"{', '.join(texts)} {verb}"
 
 
 def judged_section(plan: Plan, tables: Sequence[SizeShares]) -> list[str]:

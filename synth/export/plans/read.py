@@ -12,6 +12,7 @@ from pathlib import Path
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
 from synth.errors import FormatError, SynthError, VerificationError
+from synth.model.documents.json_reader import schema_text
 from synth.model.topology import KINDS
 from synth.model.tuning_plan import OURS, SCHEMA, Algorithm, Plan, Table
 from synth.program.program import PROTOCOLS
@@ -22,7 +23,7 @@ def load(path: Path) -> Plan:
     schedule."""
     doc = exact_frontier.read(path)
     if doc.get("schema") != SCHEMA:
-        raise FormatError(f"schema is {doc.get('schema')!r}, expected {SCHEMA!r}: what `synth tune` writes", str(path))
+        raise FormatError(f"{schema_text(doc.get('schema'))}, expected {SCHEMA!r}: what `synth tune` writes", str(path))
     try:
         plan = Plan.from_json(doc)
         check(plan)

@@ -17,6 +17,7 @@ from math import log
 from typing import NamedTuple
 
 from synth.export.folder_notes import span
+from synth.model.served_sizes import SizeSpan
 from synth.model.tuning_plan import OURS, Plan, Range, Table
 
 
@@ -134,6 +135,19 @@ def times_at_judged_sizes(plan: Plan, found: SizeShares) -> list[ServedSize]:
         choice = share.choice if share.choice is not None and found.offers[share.choice].admits(size) else None
         rows.append(ServedSize(size, choice, None if choice is None else known[choice], schedule, best))
     return rows
+
+
+def served_spans(plan: Plan, found: SizeShares) -> tuple[SizeSpan, ...]:
+    """Return the ranges of sizes that schedules of the plan serve, neighbours joined."""
+    spans: list[SizeSpan] = []
+    for share in found.shares:
+        if share.choice is None or plan.algorithms[share.choice].backend != OURS:
+            continue
+        if spans and spans[-1].high == share.low - 1:
+            spans[-1] = SizeSpan(spans[-1].low, share.high)
+        else:
+            spans.append(SizeSpan(share.low, share.high))
+    return tuple(spans)
 
 
 def drop_to_fit(tables: list[SizeShares], files: Callable[[SizeShare], int], most: int, why: str) -> list[SizeShares]:

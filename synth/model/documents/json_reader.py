@@ -62,6 +62,11 @@ def _no_constant(text: str) -> float:
     raise ValueError(f"{text} is not a number")
 
 
+def schema_text(schema: object) -> str:
+    """Return what a document says of its schema as text: ``schema is 'synth.plan/1'``, ``has no schema``."""
+    return "has no schema" if schema is None else f"schema is {schema!r}"
+
+
 def fields(doc: object, place: str, needed: Set[str], allowed: Set[str] = frozenset()) -> dict:
     """Return `doc` if it is an object with every field of `needed` and no field outside `needed` and `allowed`.
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from synth.model.number_text import bytes_text
 from synth.model.rational import counted
 from synth.program.analysis.finding import SEVERITIES, Finding
 
@@ -96,11 +97,11 @@ class LintReport:
 
 
 def size_text(size: int) -> str:
-    """Return a size in bytes as text, such as ``8 MiB`` or ``1 572 864 bytes``."""
+    """Return a size in bytes as text, such as ``8 MiB`` or ``1572865 bytes``."""
     for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
         if size >= 1 << power and size % (1 << power) == 0:
             return f"{size >> power} {unit}"
-    return f"{size:,} bytes".replace(",", " ")
+    return bytes_text(size)
 
 
 def option_text(size: int) -> str:

@@ -98,7 +98,10 @@ def explain(
     that is not in `RATED`, SynthError for bandwidths that are negative or need too many units.
     """
     if name not in RATED:
-        raise UsageError(f"rates are known for {', '.join(RATED)}; not for {name}")
+        raise UsageError(
+            f"rates are known for {', '.join(RATED)}; not for {name}: `synth pareto -o FILE` finds its schedules, "
+            "`synth explain FILE --point K` says why one is slower than the bound"
+        )
     network = None
     if isinstance(topology, Network):
         network = topology
