@@ -330,7 +330,7 @@ class SearchAtSteps:
         def attempts() -> Iterator[Attempt]:
             for k, c in enumerate(candidates):
                 self.context.progress(
-                    f"S={self.steps}: {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)}, at least "
+                    f"S={self.steps}: trying {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)}, at least "
                     f"{show(self.bound)})"
                 )
                 # Repeated attempts of a mixture differ by their seeds alone.
