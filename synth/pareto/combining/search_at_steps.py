@@ -330,8 +330,8 @@ class SearchAtSteps:
         def attempts() -> Iterator[Attempt]:
             for k, c in enumerate(candidates):
                 self.context.progress(
-                    f"S={self.steps}: trying {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)}, at least "
-                    f"{show(self.bound)})"
+                    f"S={self.steps}: trying {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)}, "
+                    f"at least {show(self.bound)})"
                 )
                 # Repeated attempts of a mixture differ by their seeds alone.
                 offset = k * conflicts if c.engine == "mixture" else 0
