@@ -95,7 +95,8 @@ def box_scans(
     """Yield replayed scans, each with much fewer rounds per chunk than those of fewer steps: the one of fewest sends,
     the one of fewest sends with at most `goal` rounds per chunk, some of several times as many chunks each, so that
     good ones come soon, and then the others by falling steps. Where none is within the goal, the one of fewest rounds
-    per chunk takes its place, unless one of the rates `known`, to which the caller adds meanwhile, is less.
+    per chunk takes its place, if it has much fewer than the others and the rates `known`, to which the caller adds
+    meanwhile.
 
     ``nodes[rank]`` is the box of a rank. Where there is one box, or each has one rank, ranks are divided into about
     equal blocks. Nothing is yielded for other collectives, for boxes whose ranks do not follow each other, and where
@@ -282,9 +283,9 @@ def _scans(
                     best = min(best, balanced.best().rate)
             good = _within(groups, goal)
         if good is None:
+            most = _best(groups)
             reached = min((*known, *(option.rate for option in options)))
-            best_option = _best(groups)
-            good = best_option if best_option.rate <= reached * (1 - SETTINGS.worth) else None
+            good = most if most.rate <= reached * (1 - SETTINGS.worth) else None
         if good is not None and good.rate <= min(known, default=good.rate):
             options.append(good)
             goal = max(goal, good.rate)
