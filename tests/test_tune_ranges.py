@@ -28,6 +28,14 @@ def option(seconds, divisor=4, spread=0.0):
     return Option(seconds, lambda size: spread, divisor)
 
 
+def predicted(label, seconds, jumps=no_jumps):
+    return TunerCandidate(Algorithm(label, "nccl", None, "Simple", 1, 1), None, (), seconds, jumps)
+
+
+def chosen_labels(found):
+    return [found.algorithms[row.order[0]].label for row in found.table.ranges]
+
+
 def check(found, low, high):
     assert found[0].low == low and found[-1].high == high
     for before, after in pairwise(found):
@@ -127,18 +135,14 @@ def test_ranges_switch_several_times_between_two_sizes_where_times_jump():
     stair = lambda size: 1e-6 * (100 + size // 1000 * 10 + size % 1000 / 1000)  # noqa: E731
     even = lambda size: 1e-6 * (95 + size / 100)  # noqa: E731
     jumps = lambda low, high: [at for n in treads for at in (n - 1, n) if low < at <= high]  # noqa: E731
-
-    def candidate(label, seconds, jumps=no_jumps):
-        return TunerCandidate(Algorithm(label, "nccl", None, "Simple", 1, 1), None, (), seconds, jumps)
-
     question = Question("allreduce", 4, (2999, 5999), 1, 0.0)
-    found = choose_algorithms(question, [candidate("stair", stair, jumps), candidate("even", even)], None)
-    labels = [found.algorithms[row.order[0]].label for row in found.table.ranges]
+    found = choose_algorithms(question, [predicted("stair", stair, jumps), predicted("even", even)], None)
+    labels = chosen_labels(found)
     assert labels == ["stair", "even", "stair", "even", "stair", "even", "stair"]
     for row, label in zip(found.table.ranges, labels, strict=True):
         for size in (row.low, row.high or 0):
             assert min((stair(size), "stair"), (even(size), "even"))[1] == label
-    alone = choose_algorithms(question, [candidate("stair", stair), candidate("even", even)], None)
+    alone = choose_algorithms(question, [predicted("stair", stair), predicted("even", even)], None)
     assert len(alone.table.ranges) < len(labels)
 
 
@@ -146,24 +150,18 @@ def test_an_algorithm_that_wins_for_a_third_of_an_octave_is_found():
     """The dent is the fastest from 1,220,000 to 1,320,000 bytes alone: between 1 MB and 2 MB, and not at √2 MB."""
     even = lambda size: 1e-12 * size  # noqa: E731
     dent = lambda size: 1e-12 * size * (0.9 if 1_220_000 <= size <= 1_320_000 else 1.1)  # noqa: E731
-    candidates = []
-    for label, seconds in (("even", even), ("dent", dent)):
-        candidates.append(TunerCandidate(Algorithm(label, "nccl", None, "Simple", 1, 1), None, (), seconds))
-    found = choose_algorithms(Question("allreduce", 4, (1_000_000, 2_000_000), 1), candidates, None)
-    labels = [found.algorithms[row.order[0]].label for row in found.table.ranges]
-    assert labels == ["even", "dent", "even"]
+    question = Question("allreduce", 4, (1_000_000, 2_000_000), 1)
+    found = choose_algorithms(question, [predicted("even", even), predicted("dent", dent)], None)
+    assert chosen_labels(found) == ["even", "dent", "even"]
 
 
 def test_a_second_crossing_beside_a_tie_is_found():
     """The bump is the slower one from 1,070,000 to 1,190,000 bytes alone; 1.5% divide the times at 1 MB and 1.26 MB."""
     even = lambda size: 1.015e-12 * size  # noqa: E731
     bump = lambda size: 1e-12 * size * (1.05 if 1_070_000 <= size <= 1_190_000 else 1)  # noqa: E731
-    candidates = []
-    for label, seconds in (("even", even), ("bump", bump)):
-        candidates.append(TunerCandidate(Algorithm(label, "nccl", None, "Simple", 1, 1), None, (), seconds))
-    found = choose_algorithms(Question("allreduce", 4, (1_000_000, 2_000_000), 1), candidates, None)
-    labels = [found.algorithms[row.order[0]].label for row in found.table.ranges]
-    assert labels == ["bump", "even", "bump"]
+    question = Question("allreduce", 4, (1_000_000, 2_000_000), 1)
+    found = choose_algorithms(question, [predicted("even", even), predicted("bump", bump)], None)
+    assert chosen_labels(found) == ["bump", "even", "bump"]
 
 
 def test_when_the_time_is_over_sizes_between_those_of_the_question_are_left_out():
@@ -173,7 +171,7 @@ def test_when_the_time_is_over_sizes_between_those_of_the_question_are_left_out(
         asked.append(size)
         return 1e-6 * size
 
-    one = TunerCandidate(Algorithm("even", "nccl", None, "Simple", 1, 1), None, (), even)
+    one = predicted("even", even)
     question = Question("allreduce", 4, (1024, 1 << 20), 1)
     whole = choose_algorithms(question, [one], None)
     assert len(asked) > 10 and not whole.notes[:-1]
@@ -184,14 +182,11 @@ def test_when_the_time_is_over_sizes_between_those_of_the_question_are_left_out(
 
 
 def test_predictions_are_exact_at_the_sizes_given_and_switch_between_them_for_more_than_the_tolerance_alone():
-    """Two times cross twice on each tread of the stair, and never differ by 1%."""
+    """Two times cross twice on each tread of the stair, and never differ by more than half a per cent."""
     stair = lambda size: 1e-6 * (1000 + size // 1000 * 10)  # noqa: E731
     even = lambda size: 1e-6 * (995 + size / 100)  # noqa: E731
     jumps = lambda low, high: [at for n in range(1000, 9000, 1000) for at in (n - 1, n) if low < at <= high]  # noqa: E731
-    candidates = []
-    for label, seconds in (("stair", stair), ("even", even)):
-        algorithm = Algorithm(label, "nccl", None, "Simple", 1, 1)
-        candidates.append(TunerCandidate(algorithm, None, (), seconds, jumps))
+    candidates = [predicted("stair", stair, jumps), predicted("even", even, jumps)]
     question = Question("allreduce", 4, (2999, 5999), 1)
     found = choose_algorithms(question, candidates, None)
     assert len(found.table.ranges) == 1
@@ -205,9 +200,8 @@ def test_at_the_sizes_given_no_switch_gains_a_nanosecond_alone():
     times = {1024: (5.000, 5.001), 2048: (5.002, 5.001), 4096: (5.003, 5.004), 8192: (5.1, 5.2), 16384: (5.6, 5.5)}
     candidates = []
     for place, label in enumerate(("first", "second")):
-        algorithm = Algorithm(label, "nccl", None, "Simple", 1, 1)
         at = {size: seconds[place] * 1e-6 for size, seconds in times.items()}
-        candidates.append(TunerCandidate(algorithm, None, (), lambda size, at=at: at[max(s for s in at if s <= size)]))
+        candidates.append(predicted(label, lambda size, at=at: at[max(s for s in at if s <= size)]))
     question = Question("allreduce", 4, tuple(times), 1)
     found = choose_algorithms(question, candidates, None)
     assert [found.algorithms[k].label for k in found.table.chosen if k is not None] == ["first"] * 4 + ["second"]

@@ -262,19 +262,17 @@ def _scans(
 
     rates = [schedule.rounds_per_chunk for schedule in known]
     several = has_boxes(machine)
-    over_boxes = "prefixes over boxes" if several else "prefixes over blocks"
     chains = chain_scans(network, task, machine.nodes, goal, rates)
-    ways = {
-        "prefixes through hubs": hub_scans(network, task, machine.nodes, goal, rates),
-        over_boxes: box_scans(network, task, machine.nodes, goal, rates),
-        "prefixes along a chain": chains,
-    }
+    ways = {"prefixes through hubs": hub_scans(network, task, machine.nodes, goal, rates)}
     # of each way those that come before recursive doubling, which boxes seldom need early, and then the others
     counts: tuple[int | None, ...] = (2 if several else 1, None)
     if network.ranks <= SETTINGS.few_ranks:
-        del ways[over_boxes]
         ways["prefixes along a chain"] = islice(chains, 1)
         counts = (None,)
+    else:
+        over_boxes = "prefixes over boxes" if several else "prefixes over blocks"
+        ways[over_boxes] = box_scans(network, task, machine.nodes, goal, rates)
+        ways["prefixes along a chain"] = chains
     for turn, count in enumerate(counts):
         for method, schedules in ways.items():
             for schedule in islice(schedules, count):

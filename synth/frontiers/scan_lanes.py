@@ -354,9 +354,9 @@ def through_hubs(router: LaneRouter, boxes: Sequence[Box], k: int) -> Lane:
         waits_without_own = False  # the prefix that waits lacks the input of the hub
         added = 1 if b == 0 else 0  # ranks of the box whose inputs the sum of the hub has
         while added < len(box):
-            for place in (added - 1, added):
-                rank = box[max(0, place)]
-                if place < 0 or rank == last or b == place == 0:
+            for place in range(max(0, added - 1), added + 1):
+                rank = box[place]
+                if rank == last or b == place == 0:
                     continue
                 if rank == hub:
                     router.copy(hub, last)

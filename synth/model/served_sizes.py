@@ -46,7 +46,7 @@ def served_text(served: Sequence[SizeSpan], sizes: Sequence[int]) -> str:
 
 
 def served_between(run: Sequence[int], served: Iterable[SizeSpan]) -> list[SizeSpan]:
-    """Return the ranges that files serve between the least and the greatest of `run`, sizes left to the library."""
+    """Return the ranges that files serve within `run`, growing sizes of the table that are left to the library."""
     return [span for span in served if run[0] < span.low <= run[-1]]
 
 

@@ -348,7 +348,8 @@ def _open(found: Frontier) -> list[str]:
 
 
 def _between(found: Frontier) -> Iterator[Open]:
-    """Yield an interval for each number of steps between points for which neither a proof nor an interval is there."""
+    """Yield an open interval for each number of steps between two points that has none, unless a bound proves that no
+    schedule of so many steps is better than the first of the two."""
     if found.complete:
         return
     floors = [(steps, bound.value) for steps, bound in found.bounds]
