@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from synth.errors import SynthError, TooManySendsError, UsageError
 from synth.model.collective import Collective
-from synth.model.rational import counted, rational, show, size_bytes
+from synth.model.rational import counted, number_or_text, rational, show, size_bytes
 from synth.model.registry import NOTEBOOK, load
 from synth.model.schedule import Schedule, SynchronousSchedule
 from synth.model.topology import Network, Topology
@@ -78,7 +78,7 @@ class Point(Generic[S]):
     """
 
     steps: int
-    rounds: int
+    rounds: int | Fraction
     chunks: int
     bound: LowerBound
     status: str
@@ -124,8 +124,8 @@ class Point(Generic[S]):
 
     def _document(self, schedule: dict) -> dict:
         return {
-            "steps": self.steps, "rounds": self.rounds, "chunks": self.chunks, "bandwidth": show(self.rounds_per_chunk),
-            "status": self.status, "construction": self.construction, "same_bits": self.same_bits,
+            "steps": self.steps, "rounds": number_or_text(self.rounds), "chunks": self.chunks,
+            "bandwidth": show(self.rounds_per_chunk), "status": self.status, "construction": self.construction, "same_bits": self.same_bits,
             "bound": self.bound.to_json(), "schedule": schedule, "seconds": round(self.seconds, 3),
         }  # fmt: skip
 

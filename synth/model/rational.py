@@ -84,6 +84,16 @@ def show(value: Fraction | int) -> str:
     return str(Fraction(value))
 
 
+def whole(value: Fraction | int) -> Fraction | int:
+    """Return `value`, as an int where it is whole."""
+    return value.numerator if value.denominator == 1 else value
+
+
+def number_or_text(value: Fraction | int) -> int | str:
+    """Return a whole number as itself, and ``7/2`` as text, as they stand in JSON documents."""
+    return value.numerator if value.denominator == 1 else show(value)
+
+
 def factor_text(value: Fraction | int | None, bound: Fraction | int | None) -> str:
     """Return `value` / `bound` with two digits; "" where either is not known, or the bound is 0."""
     return "" if value is None or not bound else f"{float(value / bound):.2f}"

@@ -27,6 +27,7 @@ from typing import ClassVar, NamedTuple
 from synth.model.canonical_json import canonical, object_digest
 from synth.model.collective import Collective
 from synth.model.documents.whole_file import whole_file
+from synth.model.rational import number_or_text, rational, whole
 from synth.model.registry import NOTEBOOK, load
 from synth.model.topology import Network
 
@@ -86,16 +87,17 @@ class SwitchSend(NamedTuple):
 class Step(NamedTuple):
     """A step of `rounds` rounds: a route of b units carries at most b * rounds of its sends.
 
-    A port of a switch counts `switch_sends` and sends together (docs/model.md).
+    Rounds may be a fraction: in half a round a route of 7 units carries 3 sends. A port of a switch counts
+    `switch_sends` and sends together (docs/model.md).
     """
 
-    rounds: int
+    rounds: int | Fraction
     sends: tuple[Send, ...]
     switch_sends: tuple[SwitchSend, ...] = ()
 
     @staticmethod
     def of_columns(
-        rounds: int, chunk: Iterable[int], src: Iterable[int], dst: Iterable[int], kind: Iterable[str],
+        rounds: int | Fraction, chunk: Iterable[int], src: Iterable[int], dst: Iterable[int], kind: Iterable[str],
         via: Iterable[tuple[str, ...]],
     ) -> Step:  # fmt: skip
         """Return the step whose sends are given column by column, which are of one length."""
@@ -132,7 +134,7 @@ class Problem:
     Attributes
     ----------
     network, collective : the machine and the collective.
-    chunks, steps, rounds : C of each unit of data, S, and R of all steps together.
+    chunks, steps, rounds : C of each unit of data, S, and R of all steps together, which solvers take whole.
 
     Examples
     --------
@@ -147,13 +149,14 @@ class Problem:
     collective: Collective
     chunks: int
     steps: int
-    rounds: int
+    rounds: int | Fraction
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over topology, collective and (C, S, R)."""
         base = problem_fingerprint(self.network, self.collective)
-        return hashlib.sha256(canonical([base, self.chunks, self.steps, self.rounds])).hexdigest()
+        size = self.chunks, self.steps, number_or_text(self.rounds)
+        return hashlib.sha256(canonical([base, *size])).hexdigest()
 
     def reversed(self) -> Problem:
         """Return the time reversal: routes reversed, before and after exchanged."""
@@ -187,7 +190,7 @@ class SynchronousSchedule(ABC):
 
     @property
     @abstractmethod
-    def rounds(self) -> int:
+    def rounds(self) -> int | Fraction:
         """R: the rounds of all steps together."""
 
     @property
@@ -257,9 +260,9 @@ class Schedule(SynchronousSchedule):
         return len(self.steps)
 
     @property
-    def rounds(self) -> int:
+    def rounds(self) -> int | Fraction:
         """R: the rounds of all steps together."""
-        return sum(step.rounds for step in self.steps)
+        return whole(sum(step.rounds for step in self.steps))
 
     @property
     def uses_multicast(self) -> bool:
@@ -346,7 +349,7 @@ class Schedule(SynchronousSchedule):
                 sends.append([send.chunk, send.src, send.dst, send.kind])
                 if send.via:
                     sends[-1].append(list(send.via))
-            rows.append({"rounds": step.rounds, "sends": sends})
+            rows.append({"rounds": number_or_text(step.rounds), "sends": sends})
             if step.switch_sends:
                 rows[-1]["switch_sends"] = [[*send[:2], list(send.group), *send[3:]] for send in step.switch_sends]
         timed = {"timed": True} if self.timed else {}
@@ -371,7 +374,7 @@ class Schedule(SynchronousSchedule):
             switch_sends = []
             for chunk, rank, group, kind, switch in row.get("switch_sends", []):
                 switch_sends.append(SwitchSend(chunk, rank, tuple(group), kind, switch))
-            steps.append(Step(row["rounds"], tuple(sends), tuple(switch_sends)))
+            steps.append(Step(whole(rational(row["rounds"])), tuple(sends), tuple(switch_sends)))
         if problem is None:
             problem = Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], doc["chunks"])
         network, collective = problem

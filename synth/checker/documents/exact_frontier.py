@@ -16,7 +16,7 @@ from synth.errors import FormatError, VerificationError, json_kind, malformed, u
 from synth.model.bitwise_equality import same_bits
 from synth.model.documents import json_diff, json_reader
 from synth.model.documents.json_reader import MACHINE
-from synth.model.rational import counted, show
+from synth.model.rational import counted, number_or_text, show
 from synth.model.schedule import Schedule
 
 MAX_BYTES = 1 << 30  # of a document that is read: its values take several times as much memory
@@ -305,12 +305,13 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
             f"answers another collective than the frontier's: {differs}", f"{place}.schedule.collective"
         )
     for key, value in (("steps", replay.steps), ("rounds", replay.rounds), ("chunks", replay.chunks)):
-        if type(entry[key]) is not int or entry[key] != value:
+        stated = number_or_text(value)
+        if type(entry[key]) is not type(stated) or entry[key] != stated:
             raise VerificationError(f"says {entry[key]}, the schedule has {value}", f"{place}.{key}")
-    stated = json_reader.fraction(entry["bandwidth"], f"{place}.bandwidth")
-    if stated != replay.rounds_per_chunk:
+    rate = json_reader.fraction(entry["bandwidth"], f"{place}.bandwidth")
+    if rate != replay.rounds_per_chunk:
         raise VerificationError(
-            f"says {show(stated)}, the schedule has {show(replay.rounds_per_chunk)}", f"{place}.bandwidth"
+            f"says {show(rate)}, the schedule has {show(replay.rounds_per_chunk)}", f"{place}.bandwidth"
         )
     json_reader.seconds(entry["seconds"], f"{place}.seconds")
     value = _certificate(

@@ -280,7 +280,9 @@ class ReplayMachine:
         ends = [key[0], *key[2], key[1]]
         return list(pairwise(ends))
 
-    def check_loads(self, load: dict[LinkKey, int], ports: Counter[int | Wire], rounds: int, place: str) -> None:
+    def check_loads(
+        self, load: dict[LinkKey, int], ports: Counter[int | Wire], rounds: int | Fraction, place: str
+    ) -> None:
         """Raise VerificationError where a link, limit or wire carries more than its units times `rounds` in a step.
 
         `load`: number of sends over each link in the step. `ports`: what switch sends count against limits and wires.

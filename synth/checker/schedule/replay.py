@@ -19,7 +19,10 @@ from synth.checker.schedule.state import HeldChunks, HeldSums
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
 from synth.model.gc_pause import collector_off
+from synth.model.rational import whole
 from synth.model.schedule import Schedule
+
+MOST_PARTS = 1 << 31  # of a round, of which all steps together have a whole number
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Replay:
 
     chunks: int
     steps: int
-    rounds: int
+    rounds: int | Fraction
     sends: int
 
     @property
@@ -60,11 +63,12 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     task = ReplayCollective.read(fields["collective"], chunks, machine.ranks, f"{place}.collective")
     kept = None if machine.rules is None else KeptRules(machine.rules, task, chunks, f"{place}.topology.rules")
     state = HeldSums(task, place) if task.combining else HeldChunks(task, place)
-    rounds = sends = 0
+    rounds: int | Fraction = 0
+    sends = 0
     for t, row in enumerate(json_reader.items(fields["steps"], f"{place}.steps")):
         here = f"{place}.steps[{t}]"
         step = json_reader.fields(row, here, {"rounds", "sends"}, {"switch_sends"})
-        r = json_reader.number(step["rounds"], f"{here}.rounds", 1)
+        r = json_reader.rounds(step["rounds"], f"{here}.rounds")
         moves = json_reader.items(step["sends"], f"{here}.sends")
         groups = json_reader.items(step.get("switch_sends", []), f"{here}.switch_sends")
         more, ports = switch_sends(groups, task.chunks, machine, f"{here}.switch_sends")
@@ -73,10 +77,15 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         if kept is not None:
             kept.step(moves, t + 1, f"{here}.sends")
         state.step(moves + more, here)
+        if (rounds + r).denominator > MOST_PARTS:
+            raise VerificationError(
+                f"the steps up to here share no part of a round above 1/{MOST_PARTS}", f"{here}.rounds"
+            )
         rounds, sends = rounds + r, sends + len(groups) + sum(row[1] != row[2] for row in moves)
     state.finish()
     if kept is not None:
         kept.finish()
+    rounds = whole(rounds)
     if "fingerprint" in fields:
         _check_fingerprint(fields, machine, chunks, rounds, place)
     return Replay(chunks, len(fields["steps"]), rounds, sends)
@@ -92,7 +101,7 @@ def problem(topology: object, collective: object, place: str = "$") -> None:
     ReplayCollective.read(collective, 1, machine.ranks, f"{place}.collective")
 
 
-def _check_fingerprint(doc: dict, machine: ReplayMachine, chunks: int, rounds: int, place: str) -> None:
+def _check_fingerprint(doc: dict, machine: ReplayMachine, chunks: int, rounds: int | Fraction, place: str) -> None:
     """Check that a schedule's fingerprint is that of its own topology, collective, C, S and R."""
     problem = machine.problem_fingerprint(with_one_chunk(doc["collective"], chunks))
     if doc["fingerprint"] != size_fingerprint(problem, chunks, len(doc["steps"]), rounds):

@@ -100,6 +100,16 @@ def number(value: object, place: str, low: int, below: int = BIG) -> int:
     return value
 
 
+def rounds(value: object, place: str) -> int | Fraction:
+    """Return the rounds of a step or schedule, above 0: a whole number, or "7/2" in lowest terms."""
+    if not isinstance(value, str):
+        return number(value, place, 1)
+    found = fraction(value, place)
+    if found.denominator == 1 or str(found) != value:
+        raise VerificationError(f"expected a whole number, or a fraction in lowest terms, found {value!r}"[:120], place)
+    return found
+
+
 def text(value: object, place: str) -> str:
     """Return `value` if it is one line of printable text."""
     if not isinstance(value, str) or not value.isprintable():
