@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from synth.bounds import steps
@@ -258,32 +258,29 @@ def _scans(
     One with at most `goal` rounds per chunk comes early. `known`: the schedules before.
     """
     from synth.encodings.prefix_planning import chunk_assembly
-    from synth.frontiers.pipelined_scans import box_scans, chain_scans, hub_scans, planned_scans
+    from synth.frontiers.pipelined_scans import box_ways, chain_ways, hub_ways, pipelined_scans, planned_ways
 
     rates = [schedule.rounds_per_chunk for schedule in known]
-    several = has_boxes(machine)
-    chains = chain_scans(network, task, machine.nodes, goal, rates)
-    ways = {"prefixes through hubs": hub_scans(network, task, machine.nodes, goal, rates)}
-    # of each way those that come before recursive doubling, which boxes seldom need early, and then the others
-    counts: tuple[int | None, ...] = (2 if several else 1, None)
+
+    def offered(found: Iterator[tuple[str, Schedule]]) -> Iterator[tuple[str, Schedule]]:
+        for method, schedule in found:
+            rates.append(schedule.rounds_per_chunk)
+            yield method, schedule
+
+    hubs, chains = hub_ways(network, machine.nodes), chain_ways(network, machine.nodes)
     if network.ranks <= SETTINGS.few_ranks:
-        ways["prefixes along a chain"] = islice(chains, 1)
-        counts = (None,)
+        scans = chain(
+            pipelined_scans(network, task, hubs, goal, rates), islice(pipelined_scans(network, task, chains), 1)
+        )
     else:
-        over_boxes = "prefixes over boxes" if several else "prefixes over blocks"
-        ways[over_boxes] = box_scans(network, task, machine.nodes, goal, rates)
-        ways["prefixes along a chain"] = chains
-    for turn, count in enumerate(counts):
-        for method, schedules in ways.items():
-            for schedule in islice(schedules, count):
-                rates.append(schedule.rounds_per_chunk)
-                yield method, schedule
-        if turn == 0:
-            yield from _doubling_scans(machine, network, task)
+        scans = pipelined_scans(network, task, [*hubs, *box_ways(machine.nodes), *chains], goal, rates)
+    # those that come before recursive doubling, which boxes seldom need early, and then the others
+    yield from offered(islice(scans, 2 if has_boxes(machine) else 1))
+    yield from offered(_doubling_scans(machine, network, task))
+    yield from offered(scans)
     if chunk_assembly.applies(network, task):
         for rule, plan in chunk_assembly.quick_plans(network, task):
-            for schedule in planned_scans(network, task, plan, goal, rates):
-                yield f"pipelined plan, {rule}", schedule
+            yield from offered(pipelined_scans(network, task, planned_ways(plan, rule), goal, rates))
 
 
 def _doubling_scans(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:

@@ -20,7 +20,10 @@ Where every two ranks of a box have a link, a hub can add the inputs of all rank
 The chunks of different hubs load all links, instead of those from each rank to the next.
 
 These take direct links first. Where they use few of the links of a rank, so that no number of chunks comes near the
-bound, further chunks go over relays, each on paths of little load (`synth.frontiers.scan_lanes`).
+bound, further chunks go over relays, each on paths of little load (`synth.frontiers.scan_lanes`). Then a group has one
+chunk on each of many paths, and they begin one after the other (`synth.frontiers.modulo_scheduling`).
+
+A step lasts as long as its busiest link needs, which may be a part of a round.
 """
 
 from __future__ import annotations
@@ -29,13 +32,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, isqrt
+from math import ceil, isqrt, lcm
 from typing import NamedTuple
 
 import numpy as np
 
 from synth.checker.schedule import column_replay
 from synth.errors import VerificationError
+from synth.frontiers.modulo_scheduling import interleaved
 from synth.frontiers.scan_lanes import (
     Box,
     Lane,
@@ -48,12 +52,12 @@ from synth.frontiers.scan_lanes import (
 )
 from synth.model.collective import Collective, collective
 from synth.model.gc_pause import collector_off
+from synth.model.rational import whole
 from synth.model.schedule import Schedule, Step
 from synth.model.topology import Network
 from synth.solvers.processes.deadline import current_deadline
 
 _MakeLane = Callable[[LaneRouter, int], Lane]  # the steps of the k-th chunk
-_Load = tuple[np.ndarray, np.ndarray]  # of a group before each step, by resource, and the units of these
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,16 @@ class ScanSettings:
         goal_sends: The same of the one schedule within the goal: it is written out and replayed in less than a second.
         rounds: Numbers of rounds, as multiples of the least that carry a chunk, for which a group has as many chunks as
             they carry in each step. In more rounds less capacity is left over.
-        parts: A group may also have the chunks of the least of these rounds divided by these numbers: less is to be
+        divisors: A group may also have the chunks of the least of these rounds divided by these numbers: less is to be
             written out.
+        most_parts: Maximum number of parts of a round of which steps last whole numbers; where links need more, steps
+            last whole rounds.
         lane_sends: About how many sends the chunks of different paths have together, so that loads are even: they take
             a few tenths of a second.
+        first_lanes: Least number of such paths, after which they are given up if loads are no more even.
+        narrowest: Chunks that the narrowest link or limit carries in a step of such groups.
+        slacks: Steps from one such group to the next, as multiples of the least that carry it.
+        most_shapes: Maximum number of such groups that are tried, of the most promising numbers of lanes and steps.
         growth: The first schedules of a kind have this many times the chunks of the one before.
         worth: A schedule with more steps is offered only if R/C falls by this fraction, or to the goal.
         seconds_per_send: Seconds, about, to write out and replay one send of many. All schedules but the first are left
@@ -76,10 +86,15 @@ class ScanSettings:
     """
 
     most_sends: int = 80_000
-    goal_sends: int = 600_000
+    goal_sends: int = 640_000
     rounds: tuple[int, ...] = (1, 2, 3, 4)
-    parts: tuple[int, ...] = (2, 4)
+    divisors: tuple[int, ...] = (2, 4)
+    most_parts: int = 1 << 20
     lane_sends: int = 8_000
+    first_lanes: int = 8
+    narrowest: tuple[int, ...] = (1, 2, 4)
+    slacks: tuple[float, ...] = (1.0, 1.1, 1.25)
+    most_shapes: int = 6
     growth: int = 4
     worth: Fraction = Fraction(1, 5)
     seconds_per_send: float = 3e-6
@@ -89,53 +104,108 @@ SETTINGS = ScanSettings()
 NO_GOAL = Fraction(0)
 
 
-def box_scans(
-    network: Network, task: Collective, nodes: Sequence[int], goal: Fraction = NO_GOAL, known: Sequence[Fraction] = ()
-) -> Iterator[Schedule]:
-    """Yield replayed scans, each with much fewer rounds per chunk than those of fewer steps: the one of fewest sends,
-    the one of fewest sends with at most `goal` rounds per chunk, some of several times as many chunks each, so that
-    good ones come soon, and then the others by falling steps. Where none is within the goal, the one of fewest rounds
-    per chunk takes its place, if it has much fewer than the others and the rates `known`, to which the caller adds
-    meanwhile.
+@dataclass(frozen=True)
+class Way:
+    """A way to make lanes, which are the steps of one chunk.
+
+    Attributes:
+        name: of the construction.
+        make: `make(router, k)` returns the steps of the k-th chunk.
+        nodes: the box of each rank.
+        places: number of lanes after which hubs are at the same places again.
+    """
+
+    name: str
+    make: _MakeLane
+    nodes: Sequence[int]
+    places: int = 1
+
+    def direct(self, network: Network) -> _Group | None:
+        """Return the group of the lanes over direct links; None where no relays lead to a rank."""
+        router = LaneRouter(network, self.nodes)
+        try:
+            lanes = [self.make(router, k) for k in range(self.places)]
+        except NoPathError:
+            return None
+        return _Group(self, network, lanes)
+
+    def balanced(self, network: Network, direct: _Group) -> _Group | None:
+        """Return the group of many lanes whose loads are even; None where the first ones load no less than `direct`."""
+        router = LaneRouter(network, self.nodes, balanced=True)
+        first = max(self.places, SETTINGS.first_lanes)
+        lanes: list[Lane] = []
+        sends = 0
+        while len(lanes) < first or len(lanes) % self.places or sends < SETTINGS.lane_sends:
+            lanes.append(self.make(router, len(lanes)))
+            sends += sum(map(len, lanes[-1]))
+            if len(lanes) == first and _Group(self, network, lanes).peak >= direct.peak:
+                return None
+        return _Group(self, network, lanes)
+
+
+def box_ways(nodes: Sequence[int]) -> list[Way]:
+    """Return the ways over boxes: side by side, and one after another.
 
     ``nodes[rank]`` is the box of a rank. Where there is one box, or each has one rank, ranks are divided into about
-    equal blocks. Nothing is yielded for other collectives, for boxes whose ranks do not follow each other, and where
-    no relays lead to ranks that others must send to.
+    equal blocks. There are no ways for boxes whose ranks do not follow each other.
     """
     boxes = _boxes(nodes)
-    if boxes is None or task != collective("scan", network.ranks):
-        return
+    if boxes is None:
+        return []
+    name = "prefixes over boxes" if 1 < len(set(nodes)) < len(nodes) else "prefixes over blocks"
     box_of = [b for b, box in enumerate(boxes) for _ in box]
     places = max(map(len, boxes))
-
-    def parallel(router: LaneRouter, k: int) -> Lane:
-        return side_by_side(router, boxes, k)
-
-    def serial(router: LaneRouter, k: int) -> Lane:
-        return one_after_another(router, boxes, k)
-
-    yield from _scans(network, task, [_Way(parallel, box_of, places), _Way(serial, box_of, places)], goal, known)
+    return [
+        Way(name, lambda router, k: side_by_side(router, boxes, k), box_of, places),
+        Way(name, lambda router, k: one_after_another(router, boxes, k), box_of, places),
+    ]
 
 
-def hub_scans(
-    network: Network, task: Collective, nodes: Sequence[int] = (), goal: Fraction = NO_GOAL,
-    known: Sequence[Fraction] = (),
-) -> Iterator[Schedule]:  # fmt: skip
-    """Yield replayed scans through one hub in each box, another one for the next chunk, pipelined.
+def hub_ways(network: Network, nodes: Sequence[int] = ()) -> list[Way]:
+    """Return the way through one hub in each box, another one for the next chunk.
 
-    They are in the order of `box_scans`. ``nodes[rank]`` is the box of a rank; all ranks are one box where there are no
-    nodes, each has one rank, or boxes mix. Nothing is yielded for other collectives, where two ranks of a box have no
-    link, and where hubs load links and limits no less than a chain of the ranks of each box.
+    ``nodes[rank]`` is the box of a rank; all ranks are one box where there are no nodes, each has one rank, or boxes
+    mix. There is none where two ranks of a box have no link, and where hubs load links and limits no less than a chain
+    of the ranks of each box.
     """
-    if task != collective("scan", network.ranks):
-        return
     boxes = _consecutive(nodes)
     if not 1 < len(boxes) < network.ranks:
         boxes = [range(network.ranks)]
-    if _hubs_load_less(network, boxes):
-        box_of = [b for b, box in enumerate(boxes) for _ in box]
-        way = _Way(lambda router, k: through_hubs(router, boxes, k), box_of, max(map(len, boxes)) - 1)
-        yield from _scans(network, task, [way], goal, known)
+    if not _hubs_load_less(network, boxes):
+        return []
+    box_of = [b for b, box in enumerate(boxes) for _ in box]
+    places = max(map(len, boxes)) - 1
+    return [Way("prefixes through hubs", lambda router, k: through_hubs(router, boxes, k), box_of, places)]
+
+
+def chain_ways(network: Network, nodes: Sequence[int] = ()) -> list[Way]:
+    """Return the way along a chain: each rank adds its own data, and sends the prefix to the next rank.
+
+    Relays are in the boxes of the two ranks, ``nodes[rank]``, where that is enough; no nodes mean one box. There is no
+    way for one rank.
+    """
+    if network.ranks < 2:
+        return []
+    one_box = (0,) * network.ranks
+    nodes = nodes or one_box
+    try:
+        chain(LaneRouter(network, nodes))
+    except NoPathError:
+        nodes = one_box
+    return [Way("prefixes along a chain", lambda router, k: chain(router), nodes)]
+
+
+def planned_ways(plan: Schedule, rule: str) -> list[Way]:
+    """Return the way in which all chunks follow `plan`, a scan of one chunk; none where its sums do not add up.
+
+    `rule`: of the plan.
+    """
+    try:
+        column_replay.schedule(plan)
+    except VerificationError:
+        return []
+    lane = [list(step.sends) for step in plan.steps]
+    return [Way(f"pipelined plan, {rule}", lambda router, k: lane, (0,) * plan.network.ranks)]
 
 
 def _hubs_load_less(network: Network, boxes: Sequence[Box]) -> bool:
@@ -162,86 +232,8 @@ def _hubs_load_less(network: Network, boxes: Sequence[Box]) -> bool:
     return hubs < chains
 
 
-def chain_scans(
-    network: Network, task: Collective, nodes: Sequence[int], goal: Fraction = NO_GOAL, known: Sequence[Fraction] = ()
-) -> Iterator[Schedule]:
-    """Yield replayed scans in which each rank adds its own data and sends the prefix to the next rank, pipelined.
-
-    They are in the order of `box_scans`. Relays are in the boxes of the two ranks, ``nodes[rank]``, where that is
-    enough; no nodes mean one box. Nothing is yielded for other collectives, and where no relays lead from a rank to the
-    next.
-    """
-    if task != collective("scan", network.ranks) or network.ranks < 2:
-        return
-    one_box = (0,) * network.ranks
-    nodes = nodes or one_box
-    try:
-        chain(LaneRouter(network, nodes))
-    except NoPathError:
-        nodes = one_box
-    yield from _scans(network, task, [_Way(lambda router, k: chain(router), nodes)], goal, known)
-
-
-def planned_scans(
-    network: Network, task: Collective, plan: Schedule, goal: Fraction = NO_GOAL, known: Sequence[Fraction] = ()
-) -> Iterator[Schedule]:
-    """Yield replayed scans of many chunks that follow `plan`, of one chunk, in the order of `box_scans`.
-
-    Nothing is yielded for other collectives, and where the sums of the plan do not add up.
-    """
-    if task != collective("scan", network.ranks):
-        return
-    try:
-        column_replay.schedule(plan)
-    except VerificationError:
-        return
-    lane = [list(step.sends) for step in plan.steps]
-    yield from _scans(network, task, [_Way(lambda router, k: lane, (0,) * network.ranks)], goal, known)
-
-
-@dataclass(frozen=True)
-class _Way:
-    """A way to make the lanes of a group.
-
-    Attributes:
-        make: `make(router, k)` returns the steps of the k-th chunk.
-        nodes: the box of each rank.
-        places: number of lanes after which hubs are at the same places again.
-    """
-
-    make: Callable[[LaneRouter, int], Lane]
-    nodes: Sequence[int]
-    places: int = 1
-
-    def direct(self, network: Network) -> _Group | None:
-        """Return the group of the lanes over direct links; None where no relays lead to a rank."""
-        router = LaneRouter(network, self.nodes)
-        try:
-            lanes = [self.make(router, k) for k in range(self.places)]
-        except NoPathError:
-            return None
-        return _Group(network, lanes)
-
-    def balanced(self, network: Network, direct: _Group, rate: Fraction) -> _Group | None:
-        """Return the group of many lanes whose loads are even; None where the first ones load no less than `direct`, or
-        have no fewer rounds per chunk than `rate`."""
-        router = LaneRouter(network, self.nodes, balanced=True)
-        lanes: list[Lane] = []
-        sends = 0
-        while not lanes or sends < SETTINGS.lane_sends:
-            for _ in range(self.places):
-                lanes.append(self.make(router, len(lanes)))
-                sends += sum(map(len, lanes[-1]))
-            if len(lanes) == self.places:
-                first = _Group(network, lanes)
-                if first.peak >= direct.peak or first.least_rate >= rate:
-                    return None
-        return _Group(network, lanes)
-
-
 class _Option(NamedTuple):
-    """A schedule to be written out: `size` chunks in a group, over the lanes of group number `lanes`, and `groups`
-    of them one step apart."""
+    """A schedule to be written out: `groups` of `size` chunks, over the lanes of group number `lanes`."""
 
     steps: int
     rate: Fraction
@@ -251,47 +243,68 @@ class _Option(NamedTuple):
     lanes: int = 0
 
 
-def _scans(
-    network: Network, task: Collective, ways: Sequence[_Way], goal: Fraction, known: Sequence[Fraction]
-) -> Iterator[Schedule]:
-    """Yield replayed schedules with the best numbers of chunks and groups of each way, in the order of `box_scans`."""
-    direct = [(way, group) for way in ways if (group := way.direct(network)) is not None]
-    groups = [group for _, group in direct]
-    options: list[_Option] = []
-    for i, group in enumerate(groups):
-        if i == 0 or not goal or group.least_rate <= goal:
-            options += [option._replace(lanes=i) for option in group.options()]
+def pipelined_scans(
+    network: Network, task: Collective, ways: Sequence[Way], goal: Fraction = NO_GOAL, known: Sequence[Fraction] = ()
+) -> Iterator[tuple[str, Schedule]]:
+    """Yield (construction, replayed scan) of these ways, each with much fewer rounds per chunk than those of fewer
+    steps: the one of fewest sends, the one of fewest sends with at most `goal` rounds per chunk, some of several times
+    as many chunks each, so that good ones come soon, and then the others by falling steps.
 
-    def offered(option: _Option) -> Schedule:
-        schedule = groups[option.lanes].pipelined(task, option.size, option.groups)
-        column_replay.schedule(schedule)
-        return schedule
-
-    if not options:
+    Where none is within the goal, the one of fewest rounds per chunk takes its place, if it has much fewer than the
+    others and the rates `known`, to which the caller adds meanwhile. Nothing is yielded for other collectives, and
+    where no relays lead to ranks that others must send to.
+    """
+    if task != collective("scan", network.ranks):
         return
-    least = min(_worthwhile(options, goal), key=lambda option: option.sends)
+    groups = [group for way in ways if (group := way.direct(network)) is not None]
+    if not groups:
+        return
+
+    def offered(option: _Option) -> tuple[str, Schedule]:
+        group = groups[option.lanes]
+        schedule = group.pipelined(task, option.size, option.groups)
+        column_replay.schedule(schedule)
+        return group.way.name, schedule
+
+    shortest = [group.shortest()._replace(lanes=i) for i, group in enumerate(groups)]
+    least = min(shortest, key=lambda option: (option.sends, option.steps))
     yield offered(least)
-    if goal and all(option.rate > goal for option in options):
-        good = _within(groups, goal)
-        if good is None:
-            best = min((_best(groups).rate, *known))
-            for way, group in direct:
-                balanced = way.balanced(network, group, best) if group.least_rate < best else None
-                if balanced is not None:
-                    options += [option._replace(lanes=len(groups)) for option in balanced.options()]
-                    groups.append(balanced)
-                    best = min(best, balanced.best().rate)
-            good = _within(groups, goal)
-        if good is None:
-            most = _best(groups)
-            reached = min((*known, *(option.rate for option in options)))
-            good = most if most.rate <= reached * (1 - SETTINGS.worth) else None
-        if good is not None and good.rate <= min(known, default=good.rate):
-            options.append(good)
-            goal = max(goal, good.rate)
+    options = []
+    good = _good(network, groups, goal, known) if goal and least.rate > goal else None
+    if good is not None:
+        yield offered(good)
+        options.append(good)
+        goal = max(goal, good.rate)
+    for i, group in enumerate(groups):
+        options += [option._replace(lanes=i) for option in group.options()]
     for option in _in_offered_order(_worthwhile(options, goal), goal):
-        if option != least and current_deadline().remaining() > SETTINGS.seconds_per_send * option.sends:
+        enough = current_deadline().remaining() > SETTINGS.seconds_per_send * option.sends
+        if option not in (least, good) and enough:
             yield offered(option)
+
+
+def _good(network: Network, groups: list[_Group], goal: Fraction, known: Sequence[Fraction]) -> _Option | None:
+    """Return the schedule of fewest sends with at most `goal` rounds per chunk, else the one of fewest rounds per chunk
+    where it has much fewer than those `known`; None where there is neither, or a better one is known.
+
+    Groups of balanced lanes are added to `groups` where the others are not within the goal.
+    """
+    good = _within(groups, goal)
+    if good is None:
+        for direct in sorted(groups, key=lambda group: sum(group.sends) / len(group.lanes)):
+            balanced = direct.way.balanced(network, direct)
+            if balanced is None:
+                continue
+            groups.append(balanced)
+            groups += [group for group in [balanced.interleaved()] if group is not None]
+            good = _within(groups, goal)
+            if good is not None:
+                break
+    if good is None:
+        good = _best(groups, SETTINGS.goal_sends)
+        if good.rate > min((_best(groups, SETTINGS.most_sends).rate, *known)) * (1 - SETTINGS.worth):
+            return None
+    return good if good.rate <= min(known, default=good.rate) else None
 
 
 def _worthwhile(options: Sequence[_Option], goal: Fraction) -> list[_Option]:
@@ -312,10 +325,10 @@ def _within(groups: Sequence[_Group], goal: Fraction) -> _Option | None:
     return min(good, key=lambda option: option.sends, default=None)
 
 
-def _best(groups: Sequence[_Group]) -> _Option:
-    """Return the schedule of fewest rounds per chunk that a group has with as many sends as one within the goal may
-    have."""
-    return min((group.best()._replace(lanes=i) for i, group in enumerate(groups)), key=lambda option: option.rate)
+def _best(groups: Sequence[_Group], most_sends: int) -> _Option:
+    """Return the schedule of fewest rounds per chunk that a group has with so many sends."""
+    best = (group.best(most_sends)._replace(lanes=i) for i, group in enumerate(groups))
+    return min(best, key=lambda option: option.rate)
 
 
 def _in_offered_order(options: Sequence[_Option], goal: Fraction) -> list[_Option]:
@@ -361,14 +374,17 @@ class _Group:
     """A group of chunks that take the same steps over the lanes of one way, and groups that follow each other.
 
     Attributes:
+        way: of the lanes.
+        period: steps from one group to the next. If they are more than one, a group has one chunk on each lane.
         sends: number of sends between ranks of a chunk of each lane.
         lane_of, step_of, resource_of: of what each of these sends counts against, a link or limit that is used.
         units: the capacities of these resources.
         load: sends by lane and resource.
+        parts: steps last whole numbers of so many parts of a round: as long as the busiest resource needs.
     """
 
-    def __init__(self, network: Network, lanes: Sequence[Lane]) -> None:
-        self.network, self.lanes = network, lanes
+    def __init__(self, way: Way, network: Network, lanes: Sequence[Lane], period: int = 1) -> None:
+        self.way, self.network, self.lanes, self.period = way, network, lanes, period
         self.depth = max(map(len, lanes))
         self.sends = [0] * len(lanes)
         cells: list[tuple[int, int, int]] = []  # lane, step and resource
@@ -386,16 +402,44 @@ class _Group:
         self.units = np.array([resources[i].units for i in used.tolist()], np.int64)
         self.load = np.zeros((len(lanes), len(used)), np.int64)
         np.add.at(self.load, (self.lane_of, self.resource_of), 1)
+        parts = lcm(*self.units.tolist())
+        self.parts = parts if parts <= SETTINGS.most_parts else 1
 
     @property
     def peak(self) -> float:
         """Rounds per chunk of all lanes that the busiest resource takes at least."""
         return float((self.load.sum(axis=0) / self.units).max()) / len(self.lanes)
 
-    @property
-    def least_rate(self) -> Fraction:
-        """Rounds per chunk that no schedule of these lanes with few enough sends goes below."""
-        return Fraction(self.depth * sum(self.sends), SETTINGS.goal_sends * len(self.lanes))
+    def interleaved(self) -> _Group | None:
+        """Return a group of about as many lanes that begin one after the other; None where their sends find no places.
+
+        The number of lanes, the period, and the parts of a round that steps last at most, are those of the fewest
+        rounds per chunk with which places are found.
+        """
+        shapes: set[tuple[float, int, int, int]] = set()  # rounds per chunk, about, lanes, parts, and period
+        carried, sends = np.cumsum(self.load, axis=0), np.cumsum(self.sends)
+        for chunks in SETTINGS.narrowest:  # of the narrowest resource in a step
+            parts = int(self.units.min()) // chunks
+            if parts == 0:
+                break
+            steps = (carried / (self.units // parts)).max(axis=1)  # which so many lanes take at least
+            for slack in SETTINGS.slacks:
+                for period in range(2, ceil(steps[-1] * slack) + 1):
+                    count = int(np.searchsorted(steps, period / slack, "right"))
+                    groups = SETTINGS.goal_sends // int(sends[count - 1]) if count else 0
+                    if groups and 2 * count >= len(steps):
+                        rate = (self.depth + groups * period) / (groups * count * parts)
+                        shapes.add((rate, count, parts, period))
+        for _, count, parts, period in sorted(shapes)[: SETTINGS.most_shapes]:
+            lanes = interleaved(self.network, self.lanes[:count], parts, period)
+            if lanes is not None:
+                return _Group(self.way, self.network, lanes, period)
+        return None
+
+    def shortest(self) -> _Option:
+        """Return the schedule of one group of fewest sends."""
+        size = len(self.lanes) if self.period > 1 else 1
+        return self._option(size, 1, self._load_before(size))
 
     def options(self) -> Iterator[_Option]:
         """Yield the schedules with few enough sends, of ever more groups: each number is about half as large again."""
@@ -410,6 +454,8 @@ class _Group:
         Of each number of chunks in a group it has the fewest groups, where more of them take fewer rounds per chunk.
         """
         best, most_sends = None, SETTINGS.goal_sends
+        if self.peak > goal:
+            return None
         for size in self._sizes(SETTINGS.goal_sends):
             load = self._load_before(size)
             counts = range(1, most_sends // max(1, self._sends_of(size)) + 1)
@@ -419,18 +465,21 @@ class _Group:
                 most_sends = best.sends - 1
         return best
 
-    def best(self) -> _Option:
-        """Return the schedule of fewest rounds per chunk that has as many sends as one within a goal may have."""
-        options = []
-        for size in self._sizes(SETTINGS.goal_sends):
-            groups = SETTINGS.goal_sends // max(1, self._sends_of(size))
+    def best(self, most_sends: int) -> _Option:
+        """Return the schedule of fewest rounds per chunk that has so many sends, or else the shortest."""
+        options = [self.shortest()]
+        for size in self._sizes(most_sends):
+            groups = most_sends // max(1, self._sends_of(size))
             if groups:
                 options.append(self._option(size, groups, self._load_before(size)))
         return min(options, key=lambda option: option.rate)
 
     def _sizes(self, most_sends: int) -> list[int]:
         """Return the numbers of chunks in a group that are tried, of schedules with so many sends at most."""
-        return _group_sizes(self.load, self.units, most_sends // max(1, min(self.sends)))
+        if self.period > 1:
+            return [len(self.lanes)]
+        sizes = _group_sizes(self.load, self.units, most_sends // max(1, min(self.sends)))
+        return list(dict.fromkeys([*sizes, len(self.lanes)] if self.parts > 1 else sizes))
 
     def _sends_of(self, size: int) -> int:
         """Return the number of sends between ranks of a group of `size` chunks."""
@@ -438,51 +487,77 @@ class _Group:
 
     def _option(self, size: int, groups: int, load: _Load) -> _Option:
         """Return the schedule of so many groups of `size` chunks, whose load is `load`."""
-        rounds = self._rounds(groups, load)
-        return _Option(len(rounds), Fraction(sum(rounds), size * groups), self._sends_of(size) * groups, size, groups)
+        parts = self._step_parts(groups, load)
+        rate = Fraction(int(parts.sum()), self.parts * size * groups)
+        return _Option(len(parts), rate, self._sends_of(size) * groups, size, groups)
 
     def _load_before(self, size: int) -> _Load:
-        """Return what a group of `size` chunks loads before each step, and after the last: by resource, of those that
-        one round may not be enough for, with their units."""
+        """Return the load of a group of `size` chunks."""
         chunks = np.bincount(_spread(len(self.lanes), size), minlength=len(self.lanes))
-        busy = np.flatnonzero(chunks @ self.load > self.units)
-        column = np.full(len(self.units), -1)
-        column[busy] = np.arange(len(busy))
-        here = column[self.resource_of] >= 0
-        before = np.zeros((self.depth + 1, len(busy)), np.int64)
-        np.add.at(before, (self.step_of[here] + 1, column[self.resource_of[here]]), chunks[self.lane_of[here]])
-        return np.cumsum(before, axis=0), self.units[busy]
+        turns = -(-self.depth // self.period)
+        load = np.zeros((turns * self.period, len(self.units)), np.int64)
+        np.add.at(load, (self.step_of, self.resource_of), chunks[self.lane_of])
+        before = np.zeros((turns + 1, self.period, len(self.units)), np.int64)
+        np.cumsum(load.reshape(turns, self.period, -1), axis=0, out=before[1:])
+        return _Load(before, self._parts_of(before[1:]), self._parts_of(before[-1] - before[1:-1]))
 
-    def _rounds(self, groups: int, load: _Load) -> list[int]:
-        """Return the rounds of each step of so many groups with this load."""
-        before, units = load
-        steps = np.arange(self.depth + groups - 1)
-        carried = before[np.minimum(steps + 1, self.depth)] - before[np.maximum(0, steps + 1 - groups)]
-        return (-(-carried // units)).max(axis=1, initial=1).tolist()
+    def _parts_of(self, load: np.ndarray) -> np.ndarray:
+        """Return the parts of a round that steps of this load last, by turn and step of the period."""
+        return (-(-load * self.parts // self.units)).max(axis=2, initial=1)
+
+    def _step_parts(self, groups: int, load: _Load) -> np.ndarray:
+        """Return how many parts of a round each step of so many groups lasts."""
+        turns = len(load.first)
+        if groups >= turns:
+            middle = np.repeat(load.first[-1:], groups - turns, axis=0)
+            parts = np.concatenate([load.first, middle, load.last])
+        else:
+            turn = np.arange(turns + groups - 1)
+            started, ended = np.minimum(turn + 1, turns), np.maximum(0, turn + 1 - groups)
+            parts = self._parts_of(load.before[started] - load.before[ended])
+        return parts.ravel()[: self.depth + (groups - 1) * self.period]
 
     @collector_off()
     def pipelined(self, task: Collective, size: int, groups: int) -> Schedule:
-        """Return the schedule of groups of `size` chunks, spread over the lanes, each one step behind the one before.
+        """Return the schedule of groups of `size` chunks, spread over the lanes, each a period behind the one before.
 
         Chunk i of group g has the number ``g * size + i``.
         """
-        rows = []  # (step counted backwards, send) of one group: groups that are behind come last in a step
+        rows = []  # (step of the period, turn counted backwards, send): in a step groups that are behind come last
         for chunk, k in enumerate(_spread(len(self.lanes), size)):
             for t, step in enumerate(self.lanes[k]):
-                rows += [(-t, send._replace(chunk=chunk)) for send in step]
+                turn, at = divmod(t, self.period)
+                rows += [(at, -turn, send._replace(chunk=chunk)) for send in step]
         rows.sort()
-        backwards = np.array([t for t, _ in rows], np.int64)
-        chunks = np.array([send.chunk for _, send in rows], np.int64) + backwards * size
-        _, src, dst, kind, via = map(list, zip(*(send for _, send in rows), strict=True))
-        rounds = self._rounds(groups, self._load_before(size))
-        first = np.searchsorted(backwards, -np.arange(len(rounds))).tolist()
-        end = np.searchsorted(backwards, groups - np.arange(len(rounds))).tolist()
+        backwards = np.array([row[1] for row in rows], np.int64)
+        chunks = np.array([row[2].chunk for row in rows], np.int64) + backwards * size
+        _, src, dst, kind, via = map(list, zip(*(row[2] for row in rows), strict=True))
+        parts = self._step_parts(groups, self._load_before(size)).tolist()
+        apart = 2 * len(parts)  # more than there are turns, so that rows have their order as one number
+        order = np.array([row[0] for row in rows], np.int64) * apart + backwards
+        turn, at = np.divmod(np.arange(len(parts)), self.period)
+        first = np.searchsorted(order, at * apart - turn).tolist()
+        end = np.searchsorted(order, at * apart - turn + groups).tolist()
         steps = []
-        for s in range(len(rounds)):
+        for s in range(len(parts)):
             here = slice(first[s], end[s])
-            columns = (chunks[here] + s * size).tolist(), src[here], dst[here], kind[here], via[here]
-            steps.append(Step.of_columns(rounds[s], *columns))
+            columns = (chunks[here] + s // self.period * size).tolist(), src[here], dst[here], kind[here], via[here]
+            steps.append(Step.of_columns(whole(Fraction(parts[s], self.parts)), *columns))
         return Schedule(self.network, task, size * groups, tuple(steps))
+
+
+class _Load(NamedTuple):
+    """The load of a group.
+
+    Attributes:
+        before: by turn of the period, step of it, and resource: of this step in all turns before.
+        first, last: parts of a round of the steps in which the first groups begin, and the last ones end, where there
+            are more groups than turns.
+    """
+
+    before: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
 
 
 def _group_sizes(load: np.ndarray, units: np.ndarray, most: int) -> list[int]:
@@ -499,7 +574,7 @@ def _group_sizes(load: np.ndarray, units: np.ndarray, most: int) -> list[int]:
         while size > 1 and (np.bincount(_spread(lanes, size), minlength=lanes) @ load > rounds * units).any():
             size -= 1
         sizes.append(size)
-    sizes += [sizes[0] // part for part in SETTINGS.parts]
+    sizes += [sizes[0] // part for part in SETTINGS.divisors]
     return [size for size in dict.fromkeys(sizes) if size > 0]
 
 

@@ -4,8 +4,10 @@ A `LaneRouter` plans one chunk after another. The algorithm of a chunk, such as 
 to which. The router chooses the ranks that the value passes, and the step of each send.
 
 A rank on the way that waits for its own sum is a relay at no cost: its slot is free, and it takes its own input again
-afterwards. One that holds a sum changes values with the passing one, and they change back once that has gone on. So a
-value passes through any machine whose routes go both ways. Rank 0 always is a relay: its sum is its own input.
+afterwards. One that holds a sum, and has a link from the rank before it, which holds the same sum without its input,
+is a relay that takes that sum, and adds its input, once the value has gone on. Any other one changes values with the
+passing one, and they change back. So a value passes through any machine whose routes go both ways. Rank 0 always is a
+relay: its sum is its own input.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ class LaneRouter:
         steps: the sends of the present chunk in each step.
         holds: ranks whose slot has a sum that is needed. The value of any other rank is its input.
         used: other ranks, whose slot has lost its input to a value that passed.
+        sums: the ranks whose inputs are in the value of each rank that holds a sum, as bits.
         since: the first step in which something may be added to the value of each rank.
         complete: the first step in which the value of each rank may be sent.
         free: the first step in which the slot of each rank may be overwritten.
@@ -71,6 +74,7 @@ class LaneRouter:
         self.steps: Lane = []
         self.holds: set[int] = set()
         self.used: set[int] = set()
+        self.sums = [1 << rank for rank in range(ranks)]
         self.since, self.complete, self.free = [0] * ranks, [0] * ranks, [0] * ranks
 
     def finish(self) -> Lane:
@@ -84,6 +88,7 @@ class LaneRouter:
         if rank in self.holds:
             self.holds.remove(rank)
             self.used.add(rank)
+            self.sums[rank] = 1 << rank
 
     def copy(self, src: int, dst: int, over: int | None = None) -> None:
         """Let `dst` hold the value of `src`, which passes the rank `over`. Raises NoPathError."""
@@ -101,6 +106,7 @@ class LaneRouter:
         step = max(self.since[dst], self.free[dst])
         self._put(step, dst, dst, "reduce-input")
         self.complete[dst] = max(self.complete[dst], step + 1)
+        self.sums[dst] |= 1 << dst
 
     def exchange(self, a: int, b: int) -> None:
         """Let two ranks that hold sums hold each other's. Raises NoPathError."""
@@ -111,6 +117,7 @@ class LaneRouter:
         self._put(step, b, a, "copy")
         self._change_until(a, step)
         self._change_until(b, step)
+        self.sums[a], self.sums[b] = self.sums[b], self.sums[a]
 
     def _send(self, src: int, dst: int, kind: str, own: bool, over: int | None = None) -> None:
         """Send the value of `src`, or its `own` input, to `dst`, which copies or adds it."""
@@ -118,13 +125,47 @@ class LaneRouter:
             path = self._path(src, dst, changes=not own or src not in self.holds)
         else:
             path = [src, over, dst]
+        value = 1 << src if own else self.sums[src]
+        if kind == "reduce":
+            value |= self.sums[dst]
         first = 0
         step = 0 if own else self.complete[src]
+        lent = False  # the sum of the rank of the path's part that begins
         for last in range(1, len(path)):
-            if last == len(path) - 1 or path[last] not in self.holds:
-                relays = last < len(path) - 1
+            rank, relays = path[last], last < len(path) - 1
+            lends = relays and rank in self.holds and self._can_take_again(rank, dst, path[first] if lent else None)
+            if lends:
+                self.holds.remove(rank)
+                self.free[rank] = max(self.free[rank], self.complete[rank])
+            if not relays or rank not in self.holds:
                 step = self._pass(path[first : last + 1], step, "" if relays else kind, own and first == 0)
-                first = last
+                if lent:
+                    self._take_again(path[first])
+                first, lent = last, lends
+        self.sums[dst] = value
+
+    def _can_take_again(self, rank: int, dst: int, lent: int | None = None) -> bool:
+        """Return True if `rank`, which a value on its way to `dst` passes, can take its sum again from the rank before.
+
+        That has a link to it, and the same sum without its input. `lent`: the rank that the value comes from, if it
+        takes its own sum again when the value has gone on: from `rank` it could not.
+        """
+        before = rank - 1
+        linked = before != dst and rank + 1 != lent and (before, rank) in self.route
+        return linked and self.sums[rank] == self.sums[before] | 1 << rank
+
+    def _take_again(self, rank: int) -> None:
+        """Let `rank`, which a value has passed, take the sum of the rank before it, and add its input."""
+        before = rank - 1
+        own = before not in self.holds
+        step = self.free[rank] if own else max(self.free[rank], self.complete[before])
+        self._put(step, before, rank, "copy-input" if own else "copy")
+        self._put(step, rank, rank, "reduce-input")
+        if not own:
+            self.free[before] = max(self.free[before], step)
+        self._change_until(rank, step)
+        self.used.discard(rank)
+        self.holds.add(rank)
 
     def _pass(self, part: list[int], step: int, kind: str, own: bool) -> int:
         """Send a value over ranks that hold sums to one that does not, or to the end of its path.
@@ -192,7 +233,8 @@ class LaneRouter:
             self.greatest = max(self.greatest, self.limit_load[k])
 
     def _path(self, src: int, dst: int, changes: bool) -> list[int]:
-        """Return the ranks on a cheapest path; over ranks that hold sums only if the value `changes` with theirs.
+        """Return the ranks on a cheapest path; over ranks that hold sums that they can not take again only if the value
+        `changes` with theirs.
 
         Raises NoPathError.
         """
@@ -214,9 +256,12 @@ class LaneRouter:
                 for end, i in self.leaving[rank].get(box, ()):
                     price = self._price(i)
                     if end != dst and end in self.holds:
-                        if not changes or (end, rank) not in self.route:
+                        if self._can_take_again(end, dst):
+                            price += self._price(self.route[end - 1, end])
+                        elif changes and (end, rank) in self.route:
+                            price *= CHANGE_HOPS
+                        else:
                             continue
-                        price *= CHANGE_HOPS
                     if cost + price < known.get(end, inf):
                         known[end], before[end] = cost + price, rank
                         heappush(queue, (cost + price, end))

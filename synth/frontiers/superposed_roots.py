@@ -9,10 +9,12 @@ from fractions import Fraction
 
 from synth.checker.schedule import column_replay
 from synth.errors import SynthError
+from synth.frontiers.round_parts import coarse, most_parts
 from synth.frontiers.written_points import least_sends
 from synth.model.collective import Collective
 from synth.model.dead_sends import with_fewest_rounds
 from synth.model.frontier import Point
+from synth.model.rational import whole
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network, Topology
 from synth.solvers.processes.deadline import check_deadline, current_deadline
@@ -40,15 +42,14 @@ SETTINGS = SuperposedRootsSettings()
 def superposed_schedules(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
     """Yield (method, replayed schedule), each with much fewer rounds per chunk than those with no more steps before it.
 
-    Nothing is yielded for other collectives, and for machines that scale methods do not read. It ends at the ambient
-    deadline, and leaves out schedules that would take longer than that.
+    Where links of many units leave little over in parts of a round, the first ones are in steps of such parts: they
+    have fewer chunks and sends. Nothing is yielded for other collectives, and for machines that scale methods do not
+    read. It ends at the ambient deadline, and leaves out schedules that would take longer than that.
     """
-    from synth.scale.search import ScaleSearch
-
     name = SINGLE.get(task.name)
     if name is None:
         return
-    searches = [ScaleSearch(machine, name, root, most_sends=SETTINGS.most_sends) for root in task.roots]
+    parts = most_parts([item.units for item in (*network.routes, *network.caps)])
     rates: list[tuple[int, Fraction]] = []
     pace = 0.0  # seconds for a send, written out and replayed
 
@@ -56,21 +57,17 @@ def superposed_schedules(machine: Topology, network: Network, task: Collective) 
         return all(s > steps or rate < r * (1 - SETTINGS.worth) for s, r in rates)
 
     try:
-        while all(list(map(ScaleSearch.advance_quickly, searches))):
-            options = []
-            for search in searches:
-                points = search.state.points()
-                options.append([point for point in points if least_sends(point, task) <= SETTINGS.most_sends])
+        for fraction, options in _options(machine, name, task, parts):
             for points in _choices(options):
                 check_deadline()
                 steps = max(point.steps for point in points)
                 chunks = max(point.chunks for point in points)
                 sends = sum(least_sends(point, task) * chunks / point.chunks for point in points)
                 late = pace * sends > current_deadline().remaining()
-                if late or not improves(steps, max(point.rounds_per_chunk for point in points)):
+                if late or not improves(steps, max(point.rounds_per_chunk for point in points) * fraction):
                     continue
                 begun = time.perf_counter()
-                schedule = _superposed(network, task, points)
+                schedule = _superposed(network, task, points, fraction)
                 improved = improves(steps, schedule.rounds_per_chunk)
                 if improved:
                     column_replay.schedule(schedule)
@@ -80,6 +77,29 @@ def superposed_schedules(machine: Topology, network: Network, task: Collective) 
                     yield f"{name}s of all roots at once, {points[0].construction}", schedule
     except SynthError:  # also at the deadline, with those so far
         return
+
+
+def _options(
+    machine: Topology, name: str, task: Collective, parts: int
+) -> Iterator[tuple[Fraction, list[list[Point]]]]:
+    """Yield the points of each root's collective `name`, and how much of a round each of their rounds is.
+
+    First those of packed trees on the machine whose rounds are `parts` of one, if they are more than one; then all so
+    far after each quick stage of the search.
+    """
+    from synth.scale.search import ScaleSearch, packed_points
+
+    if parts > 1:
+        rounded = coarse(machine.live(), parts)
+        yield Fraction(1, parts), [_few_sends(packed_points(rounded, name, root), task) for root in task.roots]
+    searches = [ScaleSearch(machine, name, root, most_sends=SETTINGS.most_sends) for root in task.roots]
+    while all(list(map(ScaleSearch.advance_quickly, searches))):
+        yield Fraction(1), [_few_sends(search.state.points(), task) for search in searches]
+
+
+def _few_sends(points: Sequence[Point], task: Collective) -> list[Point]:
+    """Return the points of few enough sends."""
+    return [point for point in points if least_sends(point, task) <= SETTINGS.most_sends]
 
 
 def _choices(options: Sequence[Sequence[Point]]) -> Iterator[list[Point]]:
@@ -95,11 +115,11 @@ def _choices(options: Sequence[Sequence[Point]]) -> Iterator[list[Point]]:
             yield chosen
 
 
-def _superposed(network: Network, task: Collective, points: Sequence[Point]) -> Schedule:
+def _superposed(network: Network, task: Collective, points: Sequence[Point], fraction: Fraction) -> Schedule:
     """Return the schedule of all roots, with a point for each.
 
     All roots have as many chunks as the one with most. Where another point has fewer, some of its chunks' paths are
-    taken by several chunks.
+    taken by several chunks. `fraction`: how much of a round each round of the points is.
     """
     chunks = max(point.chunks for point in points)
     longest = max(point.steps for point in points)
@@ -111,5 +131,5 @@ def _superposed(network: Network, task: Collective, points: Sequence[Point]) -> 
         for t, step in enumerate(point.schedule.written_out().steps):
             for send in step.sends:
                 sends[t] += [send._replace(chunk=chunk) for chunk in followers[send.chunk]]
-    rows = tuple(Step(1, tuple(sorted(row))) for row in sends)
+    rows = tuple(Step(whole(fraction), tuple(sorted(row))) for row in sends)
     return with_fewest_rounds(Schedule(network, task, chunks, rows))
