@@ -24,6 +24,7 @@ from synth.bounds.single_cut import single_cut_bound
 from synth.catalog.entry import OPEN
 from synth.checker.schedule import column_replay, replay
 from synth.cli import root
+from synth.encodings.fewer_chunks import FewerChunks
 from synth.errors import UsageError, VerificationError
 from synth.mends.regrowth import regrown
 from synth.model.collective import collective
@@ -288,6 +289,11 @@ def test_pruning_never_adds_rounds(seed, parts):
         assert all(a.rounds <= b.rounds for a, b in zip(fewer.steps, made.steps, strict=True))
 
 
+def test_some_chunks_keep_the_parts_of_a_round():
+    fewer = FewerChunks(pipeline(5)).of(4)
+    assert accepted(fewer) and fewer.chunks == 4 and fewer.parts_of_round == 8 and fewer.rounds <= Fraction(7, 8)
+
+
 def test_an_allreduce_is_composed_of_parts_of_a_round():
     """Two allgathers of two ranks that take half a round each, of two chunks and of three."""
     network = Topology("pair", 2, (Link(0, 1, Fraction(6)), Link(1, 0, Fraction(6))), unit=Fraction(1)).network()
@@ -381,6 +387,9 @@ def test_tables_of_a_frontier_and_a_schedule(saved, capsys):
     assert "C=10, S=7, R=7/8: 7/80 rounds per chunk" in text and ["1", "1/8", "3"] in [
         row.split()[:3] for row in text.splitlines()
     ]
+    assert "7/8" in saved._repr_html_() and "7/8" in saved.points[0].schedule._repr_html_()
+    run("report s.json -o s.html")
+    assert "7/8" in Path("s.html").read_text()
     choice = tables.choice_document(saved, 1 << 20)
     assert json.loads(json.dumps(choice))["points"][0]["rounds"] == "7/8"
 
