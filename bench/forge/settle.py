@@ -28,7 +28,7 @@ from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
 from synth.model.process_groups import Group
 from synth.model.process_groups import units as units_of
-from synth.model.rational import rational, show
+from synth.model.rational import number_or_text, rational, show
 from synth.model.schedule import Problem, Schedule
 from synth.model.topology import Network
 
@@ -144,7 +144,7 @@ def _frontier(case: Case) -> None:
             replay = verify.schedule(row["schedule"])
             row |= {
                 "steps": replay.steps,
-                "rounds": replay.rounds,
+                "rounds": number_or_text(replay.rounds),
                 "chunks": replay.chunks,
                 "bandwidth": show(replay.rounds_per_chunk),
             }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from synth.api.algorithms import Distance, distances
 from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology
+from synth.model.rational import number_or_text
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class Improved:
             if mend.schedule is not None:
                 least = self.at_least.get(mend.schedule.step_count)
                 row |= {
-                    "steps": mend.schedule.step_count, "rounds": mend.schedule.rounds, "chunks": mend.schedule.chunks,
-                    "rounds_per_chunk": str(mend.schedule.rounds_per_chunk),
+                    "steps": mend.schedule.step_count, "rounds": number_or_text(mend.schedule.rounds),
+                    "chunks": mend.schedule.chunks, "rounds_per_chunk": str(mend.schedule.rounds_per_chunk),
                     "bound_at_steps": None if least is None else str(least),
                 }  # fmt: skip
             rows.append(row)

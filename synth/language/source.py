@@ -63,13 +63,19 @@ class _Symmetry(NamedTuple):
 def python_source(schedule: Schedule) -> str:
     """Return a program of the chunk language whose steps are those of a schedule.
 
-    Raises UsageError for schedules whose switches multicast, and for a collective without a name of this package.
+    Raises UsageError for schedules whose switches multicast, or whose steps last parts of a round, and for a collective
+    without a name of this package.
     """
     task = schedule.collective
     if task.name not in COLLECTIVES or collective(task.name, task.ranks, task.roots) != task:
         raise UsageError("a program names its collective; this schedule's is none of `synth list collectives`")
     if schedule.uses_multicast:
         raise UsageError("the chunk language has no multicasts of switches; export a point without --multicast")
+    if (parts := schedule.parts_of_round) > 1:
+        raise UsageError(
+            f"steps of the chunk language have whole rounds; this schedule's last {counted(schedule.rounds, 'round')} "
+            f"together, in parts of 1/{parts}"
+        )
     group = _free_group(schedule)
     sizes = f"{counted(schedule.step_count, 'step')}, {counted(schedule.rounds, 'round')}"
     rows = [f"    ({_tuple(one.ranks)}, {_tuple(one.chunks)}),\n" for one in group]

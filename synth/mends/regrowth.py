@@ -46,9 +46,10 @@ def regrown(schedule: Schedule, bound: LowerBound | None = None, seed: int = 0) 
     """Return a schedule of as many steps and fewer rounds per chunk.
 
     `bound`: on the rounds per chunk in so many steps or in any; its prices say which chunks take detours, and at its
-    value nothing is left to gain. None where nothing was found, and for schedules that are no trees of chunks.
+    value nothing is left to gain. None where nothing was found, and for schedules that are no trees of chunks, or whose
+    steps last parts of a round.
     """
-    if schedule.uses_multicast or not schedule.sends:
+    if schedule.uses_multicast or not schedule.sends or schedule.parts_of_round > 1:
         return None
     backwards = schedule.collective.combining
     start = prune(schedule)
@@ -101,7 +102,7 @@ class _Growth:
         self.chunks = schedule.chunks * multiple
         self.network, self.task = network, task
         self.folded = FoldedProblem(network, task, len(steps))
-        self.rounds = [step.rounds for step in steps]
+        self.rounds = [int(step.rounds) for step in steps]  # `routed` gives whole rounds
         self.trees: dict[int, list[tuple[int, int]]] = {}
         for t, step in enumerate(steps, 1):
             for send in step.sends:

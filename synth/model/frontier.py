@@ -58,7 +58,7 @@ class Point(Generic[S]):
 
     Attributes
     ----------
-    steps, rounds, chunks : S, R, and C of each unit of data.
+    steps, rounds, chunks : S, R (an int where it is whole), and C of each unit of data.
     bound : the lower bound with its certificate.
     status : "optimal" (the bound meets R/C) or "best-known".
     construction : the method that found the schedule.
@@ -125,8 +125,9 @@ class Point(Generic[S]):
     def _document(self, schedule: dict) -> dict:
         return {
             "steps": self.steps, "rounds": number_or_text(self.rounds), "chunks": self.chunks,
-            "bandwidth": show(self.rounds_per_chunk), "status": self.status, "construction": self.construction, "same_bits": self.same_bits,
-            "bound": self.bound.to_json(), "schedule": schedule, "seconds": round(self.seconds, 3),
+            "bandwidth": show(self.rounds_per_chunk), "status": self.status, "construction": self.construction,
+            "same_bits": self.same_bits, "bound": self.bound.to_json(), "schedule": schedule,
+            "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
     @staticmethod
@@ -175,6 +176,7 @@ class Open:
 class QueryRecord:
     """A record of one query: is there a schedule with C `chunks`, S `steps` and R `rounds`? It proves nothing.
 
+    Each step has whole rounds.
     `verdict` is "schedule", "infeasible" or "undecided"; `solver` the encoding and the solver, or a construction
     without one.
     """

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
+from math import lcm
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -32,6 +33,7 @@ from synth.model.registry import NOTEBOOK, load
 from synth.model.topology import Network
 
 SCHEMA = "synth.schedule/1"
+MOST_PARTS = 1 << 31  # greatest `Schedule.parts_of_round` of a document
 SEND_KINDS = ("copy", "reduce", "copy-input", "reduce-input")
 SWITCH_KINDS = ("multicast", "multicast-reduce", "fetch-reduce")
 
@@ -87,8 +89,8 @@ class SwitchSend(NamedTuple):
 class Step(NamedTuple):
     """A step of `rounds` rounds: a route of b units carries at most b * rounds of its sends.
 
-    Rounds may be a fraction: in half a round a route of 7 units carries 3 sends. A port of a switch counts
-    `switch_sends` and sends together (docs/model.md).
+    Rounds are above 0, an int where they are whole: in 1/2 round a route of 7 units carries 3 sends. A port of a
+    switch counts `switch_sends` and sends together (docs/model.md).
     """
 
     rounds: int | Fraction
@@ -125,6 +127,12 @@ def problem_fingerprint(network: Network, collective: Collective) -> str:
     return network.fingerprints.setdefault(collective, object_digest(fields | network.canonical_fields))
 
 
+def _size_fingerprint(network: Network, collective: Collective, chunks: int, steps: int, rounds: int | Fraction) -> str:
+    """SHA-256 of the problem's fingerprint with C, S and R."""
+    base = problem_fingerprint(network, collective)
+    return hashlib.sha256(canonical([base, chunks, steps, number_or_text(rounds)])).hexdigest()
+
+
 @dataclass(frozen=True)
 class Problem:
     """The question of `synth.solve`: is there a schedule of these chunks, steps and rounds?
@@ -134,7 +142,7 @@ class Problem:
     Attributes
     ----------
     network, collective : the machine and the collective.
-    chunks, steps, rounds : C of each unit of data, S, and R of all steps together, which solvers take whole.
+    chunks, steps, rounds : C of each unit of data, S, and R of all steps together. Each step has whole rounds.
 
     Examples
     --------
@@ -149,14 +157,12 @@ class Problem:
     collective: Collective
     chunks: int
     steps: int
-    rounds: int | Fraction
+    rounds: int
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over topology, collective and (C, S, R)."""
-        base = problem_fingerprint(self.network, self.collective)
-        size = self.chunks, self.steps, number_or_text(self.rounds)
-        return hashlib.sha256(canonical([base, *size])).hexdigest()
+        return _size_fingerprint(self.network, self.collective, self.chunks, self.steps, self.rounds)
 
     def reversed(self) -> Problem:
         """Return the time reversal: routes reversed, before and after exchanged."""
@@ -265,6 +271,16 @@ class Schedule(SynchronousSchedule):
         return whole(sum(step.rounds for step in self.steps))
 
     @property
+    def parts_of_round(self) -> int:
+        """The least p of which each step lasts a whole number of 1/p rounds; 1 where all have whole rounds."""
+        return lcm(*(step.rounds.denominator for step in self.steps))
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over topology, collective and (C, S, R), as in the document."""
+        return _size_fingerprint(self.network, self.collective, self.chunks, len(self.steps), self.rounds)
+
+    @property
     def uses_multicast(self) -> bool:
         """True if a step has switch sends."""
         return any(step.switch_sends for step in self.steps)
@@ -303,8 +319,12 @@ class Schedule(SynchronousSchedule):
 
     @property
     def problem(self) -> Problem:
-        """The problem that this schedule answers."""
-        return Problem(self.network, self.collective, self.chunks, len(self.steps), self.rounds)
+        """The problem that this schedule answers, in whole rounds.
+
+        Where steps last parts of a round, each chunk counts as `parts_of_round` chunks that travel together.
+        """
+        parts = self.parts_of_round
+        return Problem(self.network, self.collective, self.chunks * parts, len(self.steps), int(self.rounds * parts))
 
     def reversed(self) -> Schedule:
         """Return the time reversal of a non-combining schedule: copies become reductions, the last step is first."""
@@ -354,7 +374,7 @@ class Schedule(SynchronousSchedule):
                 rows[-1]["switch_sends"] = [[*send[:2], list(send.group), *send[3:]] for send in step.switch_sends]
         timed = {"timed": True} if self.timed else {}
         return {
-            "schema": SCHEMA, "fingerprint": self.problem.fingerprint, **problem,
+            "schema": SCHEMA, "fingerprint": self.fingerprint, **problem,
             "chunks": self.chunks, **timed, "steps": rows,
         }  # fmt: skip
 
@@ -366,26 +386,39 @@ class Schedule(SynchronousSchedule):
         """
         if doc["schema"] != SCHEMA:
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
-        steps = []
+        steps, parts = [], 1
         for row in doc["steps"]:
+            rounds = _rounds(row["rounds"])
+            parts = lcm(parts, rounds.denominator)
+            if parts > MOST_PARTS:
+                raise ValueError(f"the steps have no common part 1/p of a round with p at most {MOST_PARTS}")
             sends = []
             for chunk, src, dst, kind, *via in row["sends"]:
                 sends.append(Send(chunk, src, dst, kind, tuple(via[0]) if via else ()))
             switch_sends = []
             for chunk, rank, group, kind, switch in row.get("switch_sends", []):
                 switch_sends.append(SwitchSend(chunk, rank, tuple(group), kind, switch))
-            steps.append(Step(whole(rational(row["rounds"])), tuple(sends), tuple(switch_sends)))
+            steps.append(Step(rounds, tuple(sends), tuple(switch_sends)))
         if problem is None:
             problem = Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], doc["chunks"])
         network, collective = problem
         return Schedule(network, collective, doc["chunks"], tuple(steps), doc.get("timed", False))
 
 
+def _rounds(value: int | str) -> int | Fraction:
+    """Return the rounds of a step of a document, whole numbers as they are. Raises ValueError for what is no number."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        return whole(rational(value))
+    raise ValueError(f'{value!r:.40} is no number of rounds such as 3 or "7/2"')
+
+
 def _from_columns(
     network: Network,
     collective: Collective,
     chunks: int,
-    columns: list[tuple[int, list[tuple], tuple]],
+    columns: list[tuple[int | Fraction, list[tuple], tuple]],
     timed: bool,
 ) -> Schedule:
     """The schedule whose steps are given as their rounds and the columns of their sends."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 
 from synth.checker.fingerprints import size_fingerprint, with_one_chunk
 from synth.checker.schedule.collective import ReplayCollective
@@ -20,9 +21,7 @@ from synth.errors import VerificationError
 from synth.model.documents import json_reader
 from synth.model.gc_pause import collector_off
 from synth.model.rational import whole
-from synth.model.schedule import Schedule
-
-MOST_PARTS = 1 << 31  # of a round, of which all steps together have a whole number
+from synth.model.schedule import MOST_PARTS, Schedule
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,16 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     kept = None if machine.rules is None else KeptRules(machine.rules, task, chunks, f"{place}.topology.rules")
     state = HeldSums(task, place) if task.combining else HeldChunks(task, place)
     rounds: int | Fraction = 0
-    sends = 0
+    sends, parts = 0, 1
     for t, row in enumerate(json_reader.items(fields["steps"], f"{place}.steps")):
         here = f"{place}.steps[{t}]"
         step = json_reader.fields(row, here, {"rounds", "sends"}, {"switch_sends"})
         r = json_reader.rounds(step["rounds"], f"{here}.rounds")
+        parts = lcm(parts, r.denominator)
+        if parts > MOST_PARTS:
+            raise VerificationError(
+                f"the steps up to here have no common part 1/p with p ≤ {MOST_PARTS}", f"{here}.rounds"
+            )
         moves = json_reader.items(step["sends"], f"{here}.sends")
         groups = json_reader.items(step.get("switch_sends", []), f"{here}.switch_sends")
         more, ports = switch_sends(groups, task.chunks, machine, f"{here}.switch_sends")
@@ -77,10 +81,6 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         if kept is not None:
             kept.step(moves, t + 1, f"{here}.sends")
         state.step(moves + more, here)
-        if (rounds + r).denominator > MOST_PARTS:
-            raise VerificationError(
-                f"the steps up to here share no part of a round above 1/{MOST_PARTS}", f"{here}.rounds"
-            )
         rounds, sends = rounds + r, sends + len(groups) + sum(row[1] != row[2] for row in moves)
     state.finish()
     if kept is not None:

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from synth.encodings.prefix_planning import chunk_assembly
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
+from synth.model.rational import whole
 from synth.model.schedule import Problem, Schedule, Send, Step
 from synth.pareto.combining.attempts import Attempt, AttemptPool
 from synth.pareto.combining.candidates import Candidates, CombiningCandidate
@@ -107,13 +108,16 @@ def _planned(problem: Problem, deadline: Deadline) -> Schedule | None:
 
 
 def fit_to_query(schedule: Schedule, problem: Problem) -> Schedule | None:
-    """Return `schedule` repeated and padded to the C and R of `problem`, or None where it does not fit."""
+    """Return `schedule` repeated and padded to the C and R of `problem`, or None where it does not fit.
+
+    Nor does one whose steps would last parts of a round.
+    """
     times, rest = divmod(problem.chunks, schedule.chunks)
     spare = problem.rounds - schedule.rounds * times
-    if rest or spare < 0 or len(schedule.steps) != problem.steps:
+    if rest or spare < 0 or len(schedule.steps) != problem.steps or times % schedule.parts_of_round:
         return None
-    steps = [Step(step.rounds * times, tuple(sorted(_copies(step.sends, times)))) for step in schedule.steps]
-    steps[-1] = Step(steps[-1].rounds + spare, steps[-1].sends)
+    steps = [Step(whole(step.rounds * times), tuple(sorted(_copies(step.sends, times)))) for step in schedule.steps]
+    steps[-1] = Step(whole(steps[-1].rounds + spare), steps[-1].sends)
     return replace(schedule, chunks=problem.chunks, steps=tuple(steps))
 
 

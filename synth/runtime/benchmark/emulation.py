@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from synth.errors import UsageError
+from synth.model.rational import number_or_text
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
@@ -152,7 +153,7 @@ class EmulationResult:
                     "label": e.label,
                     "program": e.program.name,
                     "steps": len(e.schedule.steps),
-                    "rounds": e.schedule.rounds,
+                    "rounds": number_or_text(e.schedule.rounds),
                     "chunks": e.schedule.chunks,
                     "choice": e.choice,
                 }
