@@ -8,7 +8,7 @@ and links are nearly as busy as the lanes load them together (B. R. Rau, Iterati
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from synth.frontiers.scan_lanes import Lane
 from synth.model.schedule import Send
@@ -61,23 +61,34 @@ def interleaved(network: Network, lanes: Sequence[Lane], parts: int, period: int
     return result
 
 
-def _together(step: Sequence[Send]) -> list[list[Send]]:
-    """Return the sends of a step in an order in which they may be in steps of their own: those that read a slot before
-    those that write it, copies before what is added to them; and those together that change values."""
-    left, groups = list(step), []
+def _together(step: Sequence[Send]) -> Iterator[list[Send]]:
+    """Yield the sends of a step in an order in which they may be in steps of their own, and those together that change
+    values: first those that read a slot, then those that write it, copies before what is added to them."""
+    left = list(step)
     while left:
-        ready = [send for send in left if not any(_first(other, send) for other in left if other is not send)]
-        if ready:
-            groups += [[send] for send in ready]
-        else:
-            pairs = [send for send in left if any((o.src, o.dst) == (send.dst, send.src) for o in left)]
-            ready = pairs[:1] + [o for o in pairs[1:] if (o.src, o.dst) == (pairs[0].dst, pairs[0].src)] if pairs else left
-            groups.append(ready)
-        left = [send for send in left if send not in ready]
-    return groups
+        alone = [send for send in left if not _waits(send, left)]
+        for send in alone:
+            yield [send]
+        together = [] if alone else _changes(left)
+        if together:
+            yield together
+        left = [send for send in left if send not in alone and send not in together]
 
 
-def _first(other: Send, send: Send) -> bool:
-    """Return True if `other` is to be in no later step than `send`, of the same step."""
-    reads = not other.kind.endswith("-input") and other.src == send.dst
-    return reads or (other.dst == send.dst and other.kind.startswith("copy") and send.kind.startswith("reduce"))
+def _waits(send: Send, sends: Sequence[Send]) -> bool:
+    """Return True if one of `sends`, of the same step, is to be in no later step than `send`."""
+    for other in sends:
+        reads = other.src == send.dst and not other.kind.endswith("-input")
+        adds = other.dst == send.dst and other.kind.startswith("copy") and send.kind.startswith("reduce")
+        if other is not send and (reads or adds):
+            return True
+    return False
+
+
+def _changes(sends: list[Send]) -> list[Send]:
+    """Return two sends between the same two ranks, one each way, or all where there are none."""
+    for send in sends:
+        for other in sends:
+            if other is not send and (other.src, other.dst) == (send.dst, send.src):
+                return [send, other]
+    return sends

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from synth.checker.schedule import column_replay
 from synth.errors import SynthError
-from synth.frontiers.round_parts import coarse, most_parts
+from synth.frontiers.coarse_machine import coarse_machine, coarse_parts
 from synth.frontiers.written_points import least_sends
 from synth.model.collective import Collective
 from synth.model.dead_sends import with_fewest_rounds
@@ -49,7 +49,7 @@ def superposed_schedules(machine: Topology, network: Network, task: Collective) 
     name = SINGLE.get(task.name)
     if name is None:
         return
-    parts = most_parts([item.units for item in (*network.routes, *network.caps)])
+    parts = coarse_parts([item.units for item in (*network.routes, *network.caps)])
     rates: list[tuple[int, Fraction]] = []
     pace = 0.0  # seconds for a send, written out and replayed
 
@@ -90,7 +90,7 @@ def _options(
     from synth.scale.search import ScaleSearch, packed_points
 
     if parts > 1:
-        rounded = coarse(machine.live(), parts)
+        rounded = coarse_machine(machine.live(), parts)
         yield Fraction(1, parts), [_few_sends(packed_points(rounded, name, root), task) for root in task.roots]
     searches = [ScaleSearch(machine, name, root, most_sends=SETTINGS.most_sends) for root in task.roots]
     while all(list(map(ScaleSearch.advance_quickly, searches))):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import lcm
 
 from synth.errors import UsageError
@@ -76,7 +77,7 @@ def assign_steps(
     return Schedule(network, units.collective, chunks, tuple(steps)), complete
 
 
-def _total_rounds(steps: Sequence[Step]) -> int:
+def _total_rounds(steps: Sequence[Step]) -> int | Fraction:
     return sum(step.rounds for step in steps)
 
 
