@@ -308,12 +308,13 @@ def _good(network: Network, groups: list[_Group], goal: Fraction, known: Sequenc
 
 
 def _worthwhile(options: Sequence[_Option], goal: Fraction) -> list[_Option]:
-    """Return options by growing steps, each with much fewer rounds per chunk than the ones before."""
+    """Return options by growing steps, each with much fewer rounds per chunk than the ones before, or the fewest."""
     by_steps = sorted(options)
+    fewest = min(option.rate for option in options)
     chosen = by_steps[:1]
     for option in by_steps[1:]:
-        worth = 0 if option.rate <= goal < chosen[-1].rate else SETTINGS.worth
-        if option.rate <= chosen[-1].rate * (1 - worth):
+        worth = 0 if option.rate <= goal < chosen[-1].rate or option.rate == fewest else SETTINGS.worth
+        if option.rate < chosen[-1].rate and option.rate <= chosen[-1].rate * (1 - worth):
             chosen.append(option)
     return chosen
 

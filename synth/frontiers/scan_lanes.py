@@ -134,6 +134,8 @@ class LaneRouter:
         for last in range(1, len(path)):
             rank, relays = path[last], last < len(path) - 1
             lends = relays and rank in self.holds and self._can_take_again(rank, dst, path[first] if lent else None)
+            if over is not None and self.nodes[rank - 1] != self.nodes[rank]:
+                lends = False  # a link between boxes is dearer than those inside one
             if lends:
                 self.holds.remove(rank)
                 self.free[rank] = max(self.free[rank], self.complete[rank])
@@ -151,7 +153,8 @@ class LaneRouter:
         takes its own sum again when the value has gone on: from `rank` it could not.
         """
         before = rank - 1
-        linked = before != dst and rank + 1 != lent and (before, rank) in self.route
+        taken = before == dst or rank + 1 == lent
+        linked = (before, rank) in self.route and not taken
         return linked and self.sums[rank] == self.sums[before] | 1 << rank
 
     def _take_again(self, rank: int) -> None:
