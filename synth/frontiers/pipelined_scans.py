@@ -334,7 +334,7 @@ def _best(groups: Sequence[_Group], most_sends: int) -> _Option:
 
 def _in_offered_order(options: Sequence[_Option], goal: Fraction) -> list[_Option]:
     """Return the options, given by growing steps, in the order in which they are offered after the first one: see
-    `box_scans`."""
+    `pipelined_scans`."""
     good = [option for option in options if option.rate <= goal]
     early = sorted(good, key=lambda option: option.sends)[:1]
     largest = 0
