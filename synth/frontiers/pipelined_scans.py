@@ -246,9 +246,9 @@ class _Option(NamedTuple):
 def pipelined_scans(
     network: Network, task: Collective, ways: Sequence[Way], goal: Fraction = NO_GOAL, known: Sequence[Fraction] = ()
 ) -> Iterator[tuple[str, Schedule]]:
-    """Yield (construction, replayed scan) of these ways, each with much fewer rounds per chunk than those of fewer
-    steps: the one of fewest sends, the one of fewest sends with at most `goal` rounds per chunk, some of several times
-    as many chunks each, so that good ones come soon, and then the others by falling steps.
+    """Yield (construction, replayed scan) of these ways: the one of fewest sends, and then others, each with much fewer
+    rounds per chunk than those of fewer steps: the one of fewest sends with at most `goal` rounds per chunk, some of
+    several times as many chunks each, so that good ones come soon, and at last the rest by falling steps.
 
     Where none is within the goal, the one of fewest rounds per chunk takes its place, if it has much fewer than the
     others and the rates `known`, to which the caller adds meanwhile. Nothing is yielded for other collectives, and
@@ -333,7 +333,7 @@ def _best(groups: Sequence[_Group], most_sends: int) -> _Option:
 
 def _in_offered_order(options: Sequence[_Option], goal: Fraction) -> list[_Option]:
     """Return the options, given by growing steps, in the order in which they are offered after the first one: see
-    `box_scans`."""
+    `pipelined_scans`."""
     good = [option for option in options if option.rate <= goal]
     early = sorted(good, key=lambda option: option.sends)[:1]
     largest = 0
