@@ -77,9 +77,12 @@ def check_that_they_improve_with_steps(found):
 def test_they_are_right_and_improve_with_steps(name, monkeypatch):
     monkeypatch.setattr(pipelined_scans, "SETTINGS", replace(pipelined_scans.SETTINGS, most_sends=5_000))
     machine = topology(name)
-    found = list(box_scans(machine.network(), machine.nodes))
+    network, ways = machine.network(), box_ways(machine.nodes)
+    found = list(scans(network, ways))
     check_that_they_improve_with_steps(found)
     assert len(found) > 3
+    side_by_side_sends, one_after_another_sends = (way.direct(network).shortest().sends for way in ways)
+    assert sends_between_ranks(found[0]) == one_after_another_sends < side_by_side_sends
 
 
 def test_they_use_all_nics():
