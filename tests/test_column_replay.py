@@ -12,7 +12,7 @@ import randoms
 
 from synth.checker.schedule import column_replay, machine, replay
 from synth.errors import VerificationError
-from synth.frontiers.pipelined_scans import chain_scans
+from synth.frontiers.pipelined_scans import chain_ways, pipelined_scans
 from synth.model.collective import collective
 from synth.model.schedule import Send, Step
 from synth.topologies import topology
@@ -23,6 +23,12 @@ def by_document(schedule):
         return replay.schedule(schedule.document)
     except VerificationError:
         return None
+
+
+def chain_scans(network):
+    """Yield the schedules of the scan along a chain."""
+    for _, schedule in pipelined_scans(network, collective("scan", network.ranks), chain_ways(network)):
+        yield schedule
 
 
 def changed(schedule, rng):
@@ -77,7 +83,7 @@ def test_it_accepts_what_the_replay_of_the_document_accepts(word, monkeypatch):
 
 def test_many_ranks_and_chunks():
     network = topology("ring:70").network()
-    schedule = max(chain_scans(network, collective("scan", 70), (0,) * 70), key=lambda schedule: schedule.sends)
+    schedule = max(chain_scans(network), key=lambda schedule: schedule.sends)
     assert schedule.sends > column_replay.MANY_SENDS
     assert column_replay.schedule(schedule) == replay.schedule(schedule.document)
     rng = Random(0)
@@ -88,7 +94,7 @@ def test_many_ranks_and_chunks():
 
 def test_a_wrong_schedule_of_many_sends_is_blamed_where_it_is_wrong():
     network = topology("ring:70").network()
-    schedule = max(chain_scans(network, collective("scan", 70), (0,) * 70), key=lambda schedule: schedule.sends)
+    schedule = max(chain_scans(network), key=lambda schedule: schedule.sends)
     first = schedule.steps[7].sends[3]._replace(kind="copy")
     wrong = schedule.steps[7]._replace(sends=(*schedule.steps[7].sends, first))
     steps = (*schedule.steps[:7], wrong._replace(rounds=9), *schedule.steps[8:])
@@ -110,7 +116,7 @@ def test_what_is_no_send_is_not_accepted():
 
 def test_the_machine_of_a_network_is_read_once_and_no_longer_than_the_network_is_there():
     network = topology("ring:5").network()
-    schedule = next(chain_scans(network, collective("scan", 5), (0,) * 5))
+    schedule = next(chain_scans(network))
     replay.schedule(schedule)
     place = id(network)
     read = machine._machines[place]
@@ -122,8 +128,7 @@ def test_the_machine_of_a_network_is_read_once_and_no_longer_than_the_network_is
 
 def test_a_schedule_of_many_sends_is_replayed_by_columns_once(monkeypatch):
     """It enters a frontier after a replay where it was made. Another value with the same sends is another one."""
-    network, task = topology("ring:4").network(), collective("scan", 4)
-    found = next(chain_scans(network, task, ()))
+    found = next(chain_scans(topology("ring:4").network()))
     monkeypatch.setattr(column_replay, "MANY_SENDS", 1)
     calls = []
     by_columns = column_replay.by_columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
@@ -37,6 +38,32 @@ def test_roots_whose_points_differ_in_chunks_share_a_schedule(monkeypatch):
     task = collective("multi-broadcast", 17, (0, 8))
     found = list(superposed_schedules(machine, network, task))
     assert found and all(replay.schedule(schedule).steps == len(schedule.steps) for _, schedule in found)
+
+
+@pytest.mark.parametrize("name", ["multi-broadcast", "multi-reduce"])
+def test_few_sends_come_within_twice_the_bound_on_links_of_many_units(name):
+    """The links have 8, 25, 50 and 100 units."""
+    machine = topology("mi250*4")
+    network = machine.network()
+    task = collective(name, network.ranks)
+    bound = single_cut_bound(network, task).value
+    for method, schedule in superposed_schedules(machine, network, task):
+        assert schedule.sends <= 40_000 and "packing" in method
+        if schedule.rounds_per_chunk <= 2 * bound:
+            break
+    else:
+        pytest.fail("none is within twice the bound")
+    assert schedule.collective == task and any(step.rounds < 1 for step in schedule.steps)
+    assert replay.schedule(schedule).rounds_per_chunk == schedule.rounds_per_chunk >= bound
+
+
+def test_rounds_are_whole_where_units_are_few(monkeypatch):
+    monkeypatch.setattr("synth.scale.search.packed_points", None)
+    machine = topology("rail:3x3")
+    network = machine.network()
+    task = collective("multi-broadcast", 9, (0, 4))
+    found = [schedule for _, schedule in islice(superposed_schedules(machine, network, task), 3)]
+    assert found and all(step.rounds == int(step.rounds) for schedule in found for step in schedule.steps)
 
 
 def test_nothing_is_found_for_other_collectives():

@@ -18,8 +18,10 @@ LEAST_USED = Fraction(7, 8)  # share of the units of each link and limit that ar
 
 
 def coarse_parts(capacities: Collection[int]) -> int:
-    """Return the greatest number of units that make a coarse unit in which links and limits of these capacities keep
-    nearly all; 1 where they do not.
+    """Return a number of units that make a coarse unit in which links and limits of these capacities keep nearly all;
+    1 where there is none.
+
+    It is the greatest of those of which the narrowest one has 1 to `MOST_CARRIED`, with the least left over.
 
     >>> coarse_parts([8, 25, 50, 100]), coarse_parts([25, 32]), coarse_parts([2, 3])
     (8, 8, 1)
@@ -27,7 +29,7 @@ def coarse_parts(capacities: Collection[int]) -> int:
     different, narrowest = set(capacities), min(capacities, default=1)
     for carried in range(1, MOST_CARRIED + 1):
         parts = narrowest // carried
-        if parts > 1 and all(units // parts * parts >= LEAST_USED * units for units in different):
+        if all(units // parts * parts >= LEAST_USED * units for units in different):
             return parts
     return 1
 

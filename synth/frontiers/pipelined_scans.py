@@ -130,13 +130,17 @@ class Way:
         return _Group(self, network, lanes)
 
     def balanced(self, network: Network, direct: _Group) -> _Group | None:
-        """Return the group of many lanes whose loads are even; None where the first ones load no less than `direct`."""
+        """Return the group of many lanes whose loads are even; None where the first ones load no less than `direct`, or
+        no relays lead to a rank."""
         router = LaneRouter(network, self.nodes, balanced=True)
         first = max(self.places, SETTINGS.first_lanes)
         lanes: list[Lane] = []
         sends = 0
         while len(lanes) < first or len(lanes) % self.places or sends < SETTINGS.lane_sends:
-            lanes.append(self.make(router, len(lanes)))
+            try:
+                lanes.append(self.make(router, len(lanes)))
+            except NoPathError:
+                return None
             sends += sum(map(len, lanes[-1]))
             if len(lanes) == first and _Group(self, network, lanes).peak >= direct.peak:
                 return None
@@ -246,9 +250,9 @@ class _Option(NamedTuple):
 def pipelined_scans(
     network: Network, task: Collective, ways: Sequence[Way], goal: Fraction = NO_GOAL, known: Sequence[Fraction] = ()
 ) -> Iterator[tuple[str, Schedule]]:
-    """Yield (construction, replayed scan) of these ways, each with much fewer rounds per chunk than those of fewer
-    steps: the one of fewest sends, the one of fewest sends with at most `goal` rounds per chunk, some of several times
-    as many chunks each, so that good ones come soon, and then the others by falling steps.
+    """Yield (construction, replayed scan) of these ways: the one of fewest sends, and then others, each with much fewer
+    rounds per chunk than those of fewer steps: the one of fewest sends with at most `goal` rounds per chunk, some of
+    several times as many chunks each, so that good ones come soon, and at last the rest by falling steps.
 
     Where none is within the goal, the one of fewest rounds per chunk takes its place, if it has much fewer than the
     others and the rates `known`, to which the caller adds meanwhile. Nothing is yielded for other collectives, and
@@ -274,7 +278,6 @@ def pipelined_scans(
     if good is not None:
         yield offered(good)
         options.append(good)
-        goal = max(goal, good.rate)
     for i, group in enumerate(groups):
         options += [option._replace(lanes=i) for option in group.options()]
     for option in _in_offered_order(_worthwhile(options, goal), goal):

@@ -153,9 +153,10 @@ class LaneRouter:
         takes its own sum again when the value has gone on: from `rank` it could not.
         """
         before = rank - 1
-        taken = before == dst or rank + 1 == lent
-        linked = (before, rank) in self.route and not taken
-        return linked and self.sums[rank] == self.sums[before] | 1 << rank
+        if before == dst or rank + 1 == lent or (before, rank) not in self.route:
+            return False
+        has_input = self.sums[before] >> rank & 1
+        return not has_input and self.sums[rank] == self.sums[before] | 1 << rank
 
     def _take_again(self, rank: int) -> None:
         """Let `rank`, which a value has passed, take the sum of the rank before it, and add its input."""
