@@ -72,8 +72,12 @@ def test_the_best_of_both_where_one_misses_the_bound(monkeypatch):
         return trees, time * Fraction(3, 2)
 
     monkeypatch.setattr(rerooting, "reroot", worse)
-    built = build.build(graph, "broadcast")
+    first = []
+    built = build.build(graph, "broadcast", on_forest=first.append)
     assert built.forest.method == "packing" and not built.gap  # packing meets the bound
+    assert [(found.forest.method, found.gap) for found in first] == [("re-rooted", Fraction(1, 2))]
+    points = frontier(graph.topology, "broadcast").points  # its trees are shallower
+    assert {"re-rooted", "packing"} <= {point.construction.split()[0] for point in points}
     monkeypatch.setattr(build, "SETTINGS", replace(build.SETTINGS, most_switched_work=0))
     built = build.build(graph, "broadcast")
     assert built.forest.method == "re-rooted" and built.gap == Fraction(1, 2)

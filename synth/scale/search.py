@@ -45,7 +45,7 @@ from synth.scale.composition.settings import SETTINGS as COMPOSITION
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric, fabric
 from synth.scale.forests.bfs_trees import BreadthFirstTrees
-from synth.scale.forests.build import build
+from synth.scale.forests.build import BoundedForest, build
 from synth.scale.forests.pipelining import Pipeline
 from synth.scale.search_state import OnCandidate, SearchState
 from synth.solvers.processes.deadline import NEVER, Deadline, TimeUp, current_deadline, no_time_limit, time_limited
@@ -338,9 +338,15 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Searc
     def set_bound(better: Throughput) -> None:
         state.bound = better.time, better.certificate
 
+    def add_forest(built: BoundedForest) -> None:
+        line, method = Pipeline(built.forest), f"{built.forest.method} forest"
+        state.add_points(frontier_points.pipelined_points(line, method, built.bound.time), 0)
+
     def forest() -> None:
         try:
-            built = build(graph, collective, root, progress=state.progress, bound=limit, on_bound=set_bound)
+            built = build(
+                graph, collective, root, progress=state.progress, bound=limit, on_bound=set_bound, on_forest=add_forest
+            )
         except TimeUp:
             raise
         except UndecidedError as error:
@@ -349,10 +355,7 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Searc
         set_bound(built.bound)
         if built.gap:
             state.notes.append(f"the best forest state is {float(built.gap):.1%} slower than the bound")
-        state.add_points(
-            frontier_points.pipelined_points(Pipeline(built.forest), f"{built.forest.method} forest", built.bound.time),
-            0,
-        )
+        add_forest(built)
 
     quick = SETTINGS.forest_first[0] <= graph.ranks <= SETTINGS.forest_first[1]
     state.plan("breadth-first trees", shallow, quick=True)

@@ -77,12 +77,13 @@ def build(
     progress: Callable[[str], None] = lambda text: None,
     bound: Throughput | None = None,
     on_bound: Callable[[Throughput], None] = lambda bound: None,
+    on_forest: Callable[[BoundedForest], None] = lambda built: None,
 ) -> BoundedForest:
     """Return the best forest that the methods find, tried in their order. The search ends at a forest that meets the
     bound.
 
     `bound`: the result of `throughput`, if the caller has it. `on_bound` is called with each higher bound as soon as it
-    is proved. The forest is not verified: pass `BoundedForest.forest` to `bench.spanning_forest_check.verify`. Raises
+    is proved, and `on_forest` with a forest before the search for a better one, whose trees may be deeper. The forest is not verified: pass `BoundedForest.forest` to `bench.spanning_forest_check.verify`. Raises
     InfeasibleError where a rank cannot be reached, UsageError for another collective or root, UndecidedError where no
     forest is found, TimeUp where a time limit (see `synth.solvers.processes.deadline`) ends the search before.
     """
@@ -94,6 +95,8 @@ def build(
         on_bound(best.bound)
     if best is not None and (not best.gap or not _packable(bound.fabric, bound.shards)):
         return best
+    if best is not None:
+        on_forest(best)
     search = _Search(bound, moves, methods, on_bound)
     try:
         return _first_forest(search, fabric, collective, best, progress)
