@@ -77,7 +77,7 @@ def test_the_best_of_both_where_one_misses_the_bound(monkeypatch):
     assert built.forest.method == "packing" and not built.gap  # packing meets the bound
     assert [(found.forest.method, found.gap) for found in first] == [("re-rooted", Fraction(1, 2))]
     points = frontier(graph.topology, "broadcast").points  # its trees are shallower
-    assert {"re-rooted", "packing"} <= {point.construction.split()[0] for point in points}
+    assert any(point.construction.startswith("re-rooted") for point in points)
     monkeypatch.setattr(build, "SETTINGS", replace(build.SETTINGS, most_switched_work=0))
     built = build.build(graph, "broadcast")
     assert built.forest.method == "re-rooted" and built.gap == Fraction(1, 2)
