@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from fractions import Fraction
 
 from synth.model.canonical_json import canonical
-from synth.model.rational import number_or_text
 
 
 def with_one_chunk(collective: dict, chunks: int) -> dict:
@@ -23,6 +21,6 @@ def with_one_chunk(collective: dict, chunks: int) -> dict:
     return collective | {"chunks": collective["chunks"] // chunks, "pre": pre, "post": post}
 
 
-def size_fingerprint(problem: str, chunks: int, steps: int, rounds: int | Fraction) -> str:
+def size_fingerprint(problem: str, chunks: int, steps: int, rounds: int) -> str:
     """Return the SHA-256 of the fingerprint `problem` with C, S and R."""
-    return hashlib.sha256(canonical([problem, chunks, steps, number_or_text(rounds)])).hexdigest()
+    return hashlib.sha256(canonical([problem, chunks, steps, rounds])).hexdigest()

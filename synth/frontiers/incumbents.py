@@ -267,13 +267,14 @@ def _scans(
             rates.append(schedule.rounds_per_chunk)
             yield method, schedule
 
-    hubs, chains = hub_ways(network, machine.nodes), chain_ways(network, machine.nodes)
+    nodes = machine.nodes or (0,) * network.ranks
+    hubs, chains = hub_ways(network, nodes), chain_ways(network, nodes)
     if network.ranks <= SETTINGS.few_ranks:
         scans = chain(
             pipelined_scans(network, task, hubs, goal, rates), islice(pipelined_scans(network, task, chains), 1)
         )
     else:
-        scans = pipelined_scans(network, task, [*hubs, *box_ways(machine.nodes), *chains], goal, rates)
+        scans = pipelined_scans(network, task, [*hubs, *box_ways(nodes), *chains], goal, rates)
     # those that come before recursive doubling, which boxes seldom need early, and then the others
     yield from offered(islice(scans, 2 if has_boxes(machine) else 1))
     yield from offered(_doubling_scans(machine, network, task))

@@ -66,21 +66,21 @@ class ScanSettings:
 
     Attributes:
         most_sends: Maximum number of sends, of which there are several schedules.
-        goal_sends: The same of the one schedule within the goal: it is written out and replayed in less than a second.
+        goal_sends: The same of the one schedule within the goal: it is written out and replayed in about a second.
         rounds: Numbers of rounds, as multiples of the least that carry a chunk, for which a group has as many chunks as
             they carry in each step. In more rounds less capacity is left over.
         divisors: A group may also have the chunks of the least of these rounds divided by these numbers: less is to be
             written out.
-        most_parts: Maximum number of parts of a round of which steps last whole numbers; where links need more, steps
-            last whole rounds.
+        most_parts: Maximum number of parts of a round of which steps last whole numbers; where links need more, about
+            four times as many as the widest one has units.
         lane_sends: About how many sends the chunks of different paths have together, so that loads are even: they take
             a few tenths of a second.
         first_lanes: Least number of such paths, after which they are given up if loads are no more even.
-        narrowest: Chunks that the narrowest link or limit carries in a step of such groups.
         slacks: Steps from one such group to the next, as multiples of the least that carry it.
         most_shapes: Maximum number of such groups that are tried, of the most promising numbers of lanes and steps.
         growth: The first schedules of a kind have this many times the chunks of the one before.
         worth: A schedule with more steps is offered only if R/C falls by this fraction, or to the goal.
+        last_worth: The same for the one of the fewest.
         seconds_per_send: Seconds, about, to write out and replay one send of many. All schedules but the first are left
             out where less time is left until the ambient deadline.
     """
@@ -92,11 +92,11 @@ class ScanSettings:
     most_parts: int = 1 << 20
     lane_sends: int = 8_000
     first_lanes: int = 8
-    narrowest: tuple[int, ...] = (1, 2, 4)
     slacks: tuple[float, ...] = (1.0, 1.1, 1.25)
     most_shapes: int = 6
     growth: int = 4
     worth: Fraction = Fraction(1, 5)
+    last_worth: Fraction = Fraction(1, 20)
     seconds_per_send: float = 3e-6
 
 
@@ -316,7 +316,9 @@ def _worthwhile(options: Sequence[_Option], goal: Fraction) -> list[_Option]:
     fewest = min(option.rate for option in options)
     chosen = by_steps[:1]
     for option in by_steps[1:]:
-        worth = 0 if option.rate <= goal < chosen[-1].rate or option.rate == fewest else SETTINGS.worth
+        worth = 0 if option.rate <= goal < chosen[-1].rate else SETTINGS.worth
+        if option.rate == fewest:
+            worth = min(worth, SETTINGS.last_worth)
         if option.rate < chosen[-1].rate and option.rate <= chosen[-1].rate * (1 - worth):
             chosen.append(option)
     return chosen
@@ -407,7 +409,7 @@ class _Group:
         self.load = np.zeros((len(lanes), len(used)), np.int64)
         np.add.at(self.load, (self.lane_of, self.resource_of), 1)
         parts = lcm(*self.units.tolist())
-        self.parts = parts if parts <= SETTINGS.most_parts else 1
+        self.parts = parts if parts <= SETTINGS.most_parts else min(4 * int(self.units.max()), SETTINGS.most_parts)
 
     @property
     def peak(self) -> float:
@@ -417,24 +419,20 @@ class _Group:
     def interleaved(self) -> _Group | None:
         """Return a group of about as many lanes that begin one after the other; None where their sends find no places.
 
-        The number of lanes, the period, and the parts of a round that steps last at most, are those of the fewest
-        rounds per chunk with which places are found.
+        The number of lanes and the period are those of the fewest rounds per chunk with which places are found.
         """
-        shapes: set[tuple[float, int, int, int]] = set()  # rounds per chunk, about, lanes, parts, and period
+        shapes: set[tuple[float, int, int]] = set()  # rounds per chunk, about, lanes, and period
         carried, sends = np.cumsum(self.load, axis=0), np.cumsum(self.sends)
-        for chunks in SETTINGS.narrowest:  # of the narrowest resource in a step
-            parts = int(self.units.min()) // chunks
-            if parts == 0:
-                break
-            steps = (carried / (self.units // parts)).max(axis=1)  # which so many lanes take at least
-            for slack in SETTINGS.slacks:
-                for period in range(2, ceil(steps[-1] * slack) + 1):
-                    count = int(np.searchsorted(steps, period / slack, "right"))
-                    groups = SETTINGS.goal_sends // int(sends[count - 1]) if count else 0
-                    if groups and 2 * count >= len(steps):
-                        rate = (self.depth + groups * period) / (groups * count * parts)
-                        shapes.add((rate, count, parts, period))
-        for _, count, parts, period in sorted(shapes)[: SETTINGS.most_shapes]:
+        parts = int(self.units.min())  # of a round, in which the narrowest resource carries one chunk
+        steps = (carried / (self.units // parts)).max(axis=1)  # which so many lanes take at least
+        for slack in SETTINGS.slacks:
+            for period in range(2, ceil(steps[-1] * slack) + 1):
+                count = int(np.searchsorted(steps, period / slack, "right"))
+                groups = SETTINGS.goal_sends // int(sends[count - 1]) if count else 0
+                if groups and 2 * count >= len(steps):
+                    rate = (self.depth + groups * period) / (groups * count * parts)
+                    shapes.add((rate, count, period))
+        for _, count, period in sorted(shapes)[: SETTINGS.most_shapes]:
             lanes = interleaved(self.network, self.lanes[:count], parts, period)
             if lanes is not None:
                 return _Group(self.way, self.network, lanes, period)

@@ -135,7 +135,7 @@ class LaneRouter:
             rank, relays = path[last], last < len(path) - 1
             lends = relays and rank in self.holds and self._can_take_again(rank, dst, path[first] if lent else None)
             if over is not None and self.nodes[rank - 1] != self.nodes[rank]:
-                lends = False  # a link between boxes is dearer than those inside one
+                lends = False  # a link between boxes costs more than those inside one
             if lends:
                 self.holds.remove(rank)
                 self.free[rank] = max(self.free[rank], self.complete[rank])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,7 +18,7 @@ from synth.model.frontier import Point
 from synth.model.rational import whole
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network, Topology
-from synth.solvers.processes.deadline import check_deadline, current_deadline
+from synth.solvers.processes.deadline import TimeUp, check_deadline, current_deadline, time_limited
 
 # Collectives of several roots, and the one of each root.
 SINGLE = {"multi-broadcast": "broadcast", "multi-reduce": "reduce"}
@@ -29,10 +30,12 @@ class SuperposedRootsSettings:
 
     Attributes:
         most_sends: Maximum number of sends, which are written out and replayed in ten seconds.
+        coarse_share: Share of the remaining time for packed trees on a machine in coarser units.
         worth: A schedule is offered only if R/C falls by this fraction against those with no more steps.
     """
 
     most_sends: int = 600_000
+    coarse_share: float = 0.25
     worth: Fraction = Fraction(1, 5)
 
 
@@ -89,9 +92,13 @@ def _options(
     """
     from synth.scale.search import ScaleSearch, packed_points
 
+    packed: list[list[Point]] = []
     if parts > 1:
         rounded = coarse_machine(machine.live(), parts)
-        yield Fraction(1, parts), [_few_sends(packed_points(rounded, name, root), task) for root in task.roots]
+        with suppress(TimeUp), time_limited(current_deadline().share(SETTINGS.coarse_share)):
+            packed = [_few_sends(packed_points(rounded, name, root), task) for root in task.roots]
+        if len(packed) == len(task.roots):
+            yield Fraction(1, parts), packed
     searches = [ScaleSearch(machine, name, root, most_sends=SETTINGS.most_sends) for root in task.roots]
     while all(list(map(ScaleSearch.advance_quickly, searches))):
         yield Fraction(1), [_few_sends(search.state.points(), task) for search in searches]

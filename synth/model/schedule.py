@@ -28,7 +28,7 @@ from typing import ClassVar, NamedTuple
 from synth.model.canonical_json import canonical, object_digest
 from synth.model.collective import Collective
 from synth.model.documents.whole_file import whole_file
-from synth.model.rational import number_or_text, rational, whole
+from synth.model.rational import number_or_text, rational, show, whole
 from synth.model.registry import NOTEBOOK, load
 from synth.model.topology import Network
 
@@ -127,12 +127,6 @@ def problem_fingerprint(network: Network, collective: Collective) -> str:
     return network.fingerprints.setdefault(collective, object_digest(fields | network.canonical_fields))
 
 
-def _size_fingerprint(network: Network, collective: Collective, chunks: int, steps: int, rounds: int | Fraction) -> str:
-    """SHA-256 of the problem's fingerprint with C, S and R."""
-    base = problem_fingerprint(network, collective)
-    return hashlib.sha256(canonical([base, chunks, steps, number_or_text(rounds)])).hexdigest()
-
-
 @dataclass(frozen=True)
 class Problem:
     """The question of `synth.solve`: is there a schedule of these chunks, steps and rounds?
@@ -162,7 +156,8 @@ class Problem:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over topology, collective and (C, S, R)."""
-        return _size_fingerprint(self.network, self.collective, self.chunks, self.steps, self.rounds)
+        base = problem_fingerprint(self.network, self.collective)
+        return hashlib.sha256(canonical([base, self.chunks, self.steps, self.rounds])).hexdigest()
 
     def reversed(self) -> Problem:
         """Return the time reversal: routes reversed, before and after exchanged."""
@@ -277,8 +272,8 @@ class Schedule(SynchronousSchedule):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over topology, collective and (C, S, R), as in the document."""
-        return _size_fingerprint(self.network, self.collective, self.chunks, len(self.steps), self.rounds)
+        """SHA-256 of `problem`, as in the document."""
+        return self.problem.fingerprint
 
     @property
     def uses_multicast(self) -> bool:
@@ -407,10 +402,10 @@ class Schedule(SynchronousSchedule):
 
 def _rounds(value: int | str) -> int | Fraction:
     """Return the rounds of a step of a document, whole numbers as they are. Raises ValueError for what is no number."""
-    if isinstance(value, int):
+    if type(value) is int:
         return value
-    if isinstance(value, str):
-        return whole(rational(value))
+    if isinstance(value, str) and rational(value) > 0 and value == show(rational(value)):
+        return rational(value)
     raise ValueError(f'{value!r:.40} is no number of rounds such as 3 or "7/2"')
 
 

@@ -307,7 +307,7 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
     for key, value in (("steps", replay.steps), ("rounds", replay.rounds), ("chunks", replay.chunks)):
         stated = number_or_text(value)
         if type(entry[key]) is not type(stated) or entry[key] != stated:
-            raise VerificationError(f"says {entry[key]}, the schedule has {value}", f"{place}.{key}")
+            raise VerificationError(f"says {entry[key]}, the schedule has {value}"[:120], f"{place}.{key}")
     rate = json_reader.fraction(entry["bandwidth"], f"{place}.bandwidth")
     if rate != replay.rounds_per_chunk:
         raise VerificationError(

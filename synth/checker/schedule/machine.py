@@ -287,17 +287,20 @@ class ReplayMachine:
 
         `load`: number of sends over each link in the step. `ports`: what switch sends count against limits and wires.
         """
+        whole, parts = rounds.numerator, rounds.denominator  # products of integers: fractions are slow
         for (src, dst, via), n in load.items():
-            room = self.units[self.links[src, dst, via]] * rounds
-            if n > room:
-                raise VerificationError(f"link {src} -> {dst} carries {n} chunks, {rounds} rounds allow {room}", place)
+            units = self.units[self.links[src, dst, via]]
+            if n * parts > units * whole:
+                raise VerificationError(
+                    f"link {src} -> {dst} carries {n} chunks, {rounds} rounds allow {units * rounds}", place
+                )
         against = [0] * len(self.limits)
         for key, n in load.items():
             for k in self.limits_of[self.links[key]]:
                 against[k] += n
         for i, (_, units) in enumerate(self.limits):
             n = against[i] + ports[i]
-            if n > units * rounds:
+            if n * parts > units * whole:
                 raise VerificationError(f"limit {i} carries {n} chunks, {rounds} rounds allow {units * rounds}", place)
         if self.wires:
             physical: Counter[Wire] = Counter()
@@ -308,7 +311,7 @@ class ReplayMachine:
                 for hop in self.hops(key):
                     physical[hop] += n
             for (a, b), n in physical.items():
-                if n > self.wires[a, b] * rounds:
+                if n * parts > self.wires[a, b] * whole:
                     raise VerificationError(
                         f"wire {a} -> {b} carries {n} chunks, {rounds} rounds allow {self.wires[a, b] * rounds}", place
                     )

@@ -85,10 +85,9 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     state.finish()
     if kept is not None:
         kept.finish()
-    rounds = whole(rounds)
     if "fingerprint" in fields:
-        _check_fingerprint(fields, machine, chunks, rounds, place)
-    return Replay(chunks, len(fields["steps"]), rounds, sends)
+        _check_fingerprint(fields, machine, (chunks, int(rounds * parts), parts), place)
+    return Replay(chunks, len(fields["steps"]), whole(rounds), sends)
 
 
 def problem(topology: object, collective: object, place: str = "$") -> None:
@@ -101,8 +100,13 @@ def problem(topology: object, collective: object, place: str = "$") -> None:
     ReplayCollective.read(collective, 1, machine.ranks, f"{place}.collective")
 
 
-def _check_fingerprint(doc: dict, machine: ReplayMachine, chunks: int, rounds: int | Fraction, place: str) -> None:
-    """Check that a schedule's fingerprint is that of its own topology, collective, C, S and R."""
+def _check_fingerprint(doc: dict, machine: ReplayMachine, size: tuple[int, int, int], place: str) -> None:
+    """Check that a schedule's fingerprint is that of its own topology, collective, C, S and R.
+
+    `size`: C, the parts of a round that all steps last, and how many parts a round has. In whole rounds each chunk
+    counts as so many chunks that travel together.
+    """
+    chunks, rounds, parts = size
     problem = machine.problem_fingerprint(with_one_chunk(doc["collective"], chunks))
-    if doc["fingerprint"] != size_fingerprint(problem, chunks, len(doc["steps"]), rounds):
+    if doc["fingerprint"] != size_fingerprint(problem, chunks * parts, len(doc["steps"]), rounds):
         raise VerificationError("does not belong to this topology, collective, C, S and R", f"{place}.fingerprint")

@@ -102,11 +102,13 @@ def number(value: object, place: str, low: int, below: int = BIG) -> int:
 
 def rounds(value: object, place: str) -> int | Fraction:
     """Return the rounds of a step or schedule, above 0: a whole number, or "7/2" in lowest terms."""
-    if not isinstance(value, str):
+    if type(value) is int:
         return number(value, place, 1)
-    found = fraction(value, place)
-    if found.denominator == 1 or str(found) != value:
-        raise VerificationError(f"expected a whole number, or a fraction in lowest terms, found {value!r}"[:120], place)
+    found = fraction(value, place) if isinstance(value, str) else Fraction(0)
+    if found <= 0 or found.denominator == 1 or str(found) != value:
+        raise VerificationError(
+            f'expected a whole number above 0, or a fraction in lowest terms as "1/2", found {value!r}'[:140], place
+        )
     return found
 
 
