@@ -88,8 +88,8 @@ def test_they_are_right_and_improve_with_steps(name, monkeypatch):
 @pytest.mark.parametrize("name", ["dgx-a100*2", "rail:4x4", "mi300x*2", "mi250*2"])
 @pytest.mark.parametrize("share", [Fraction(5, 4), Fraction(1), Fraction(1, 20)])
 def test_they_improve_with_steps_beside_one_for_a_goal(name, share, monkeypatch):
-    """The one for the goal comes second. Later ones have fewer steps, or much fewer rounds per chunk than it, or the
-    fewest."""
+    """The one for the goal comes second. Later ones have fewer steps, or much fewer rounds per chunk than it, or nearly
+    the fewest."""
     few = replace(pipelined_scans.SETTINGS, most_sends=1_000, goal_sends=8_000, lane_sends=500)
     monkeypatch.setattr(pipelined_scans, "SETTINGS", few)
     machine = topology(name)
@@ -99,10 +99,10 @@ def test_they_improve_with_steps_beside_one_for_a_goal(name, share, monkeypatch)
     least, good, *others = found
     check_that_they_improve_with_steps([least, *others])
     assert others and replay.schedule(good).rounds_per_chunk == good.rounds_per_chunk
-    fewest = min(schedule.rounds_per_chunk for schedule in found)
+    nearly = min(schedule.rounds_per_chunk for schedule in found) * (1 + few.last_worth)
     for schedule in others:
         much_fewer = schedule.rounds_per_chunk <= good.rounds_per_chunk * (1 - few.worth)
-        assert len(schedule.steps) < len(good.steps) or much_fewer or schedule.rounds_per_chunk == fewest
+        assert len(schedule.steps) < len(good.steps) or much_fewer or schedule.rounds_per_chunk <= nearly
 
 
 def test_they_use_all_nics():

@@ -13,6 +13,8 @@ from synth.frontiers import superposed_roots
 from synth.frontiers.direct_sends import direct_schedule
 from synth.frontiers.superposed_roots import superposed_schedules
 from synth.model.collective import collective
+from synth.scale import search
+from synth.solvers.processes.deadline import TimeUp
 from synth.topologies import topology
 
 
@@ -55,6 +57,17 @@ def test_few_sends_come_within_twice_the_bound_on_links_of_many_units(name):
         pytest.fail("none is within twice the bound")
     assert schedule.collective == task and any(step.rounds < 1 for step in schedule.steps)
     assert replay.schedule(schedule).rounds_per_chunk == schedule.rounds_per_chunk >= bound
+
+
+def test_the_other_methods_follow_where_packed_trees_take_too_long(monkeypatch):
+    def late(*given):
+        raise TimeUp("ended by the time limit")
+
+    monkeypatch.setattr(search, "packed_points", late)
+    machine = topology("mi250*4")
+    network = machine.network()
+    method, schedule = next(superposed_schedules(machine, network, collective("multi-broadcast", network.ranks)))
+    assert "breadth-first" in method and replay.schedule(schedule).steps == len(schedule.steps)
 
 
 def test_rounds_are_whole_where_units_are_few(monkeypatch):

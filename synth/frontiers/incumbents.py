@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from synth.bounds import steps
@@ -252,10 +252,7 @@ def _schedules(
 def _scans(
     machine: Topology, network: Network, task: Collective, goal: Fraction, known: Sequence[Schedule]
 ) -> Iterator[tuple[str, Schedule]]:
-    """Yield (method, replayed schedule) of scans: on few ranks only the first one along a chain, and those through
-    hubs, as solvers find the others.
-
-    One with at most `goal` rounds per chunk comes early. `known`: the schedules before.
+    """Yield (method, replayed schedule) of scans. One with at most `goal` rounds per chunk comes early. `known`: the schedules before.
     """
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.frontiers.pipelined_scans import box_ways, chain_ways, hub_ways, pipelined_scans, planned_ways
@@ -268,13 +265,8 @@ def _scans(
             yield method, schedule
 
     nodes = machine.nodes or (0,) * network.ranks
-    hubs, chains = hub_ways(network, nodes), chain_ways(network, nodes)
-    if network.ranks <= SETTINGS.few_ranks:
-        scans = chain(
-            pipelined_scans(network, task, hubs, goal, rates), islice(pipelined_scans(network, task, chains), 1)
-        )
-    else:
-        scans = pipelined_scans(network, task, [*hubs, *box_ways(nodes), *chains], goal, rates)
+    ways = [*hub_ways(network, nodes), *box_ways(nodes), *chain_ways(network, nodes)]
+    scans = pipelined_scans(network, task, ways, goal, rates)
     # those that come before recursive doubling, which boxes seldom need early, and then the others
     yield from offered(islice(scans, 2 if has_boxes(machine) else 1))
     yield from offered(_doubling_scans(machine, network, task))

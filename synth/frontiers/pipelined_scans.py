@@ -80,7 +80,7 @@ class ScanSettings:
         most_shapes: Maximum number of such groups that are tried, of the most promising numbers of lanes and steps.
         growth: The first schedules of a kind have this many times the chunks of the one before.
         worth: A schedule with more steps is offered only if R/C falls by this fraction, or to the goal.
-        last_worth: The same for the one of the fewest.
+        last_worth: The last one has no more than the fewest of all and this fraction of it.
         seconds_per_send: Seconds, about, to write out and replay one send of many. All schedules but the first are left
             out where less time is left until the ambient deadline.
     """
@@ -311,15 +311,14 @@ def _good(network: Network, groups: list[_Group], goal: Fraction, known: Sequenc
 
 
 def _worthwhile(options: Sequence[_Option], goal: Fraction) -> list[_Option]:
-    """Return options by growing steps, each with much fewer rounds per chunk than the ones before, or the fewest."""
+    """Return options by growing steps, each with much fewer rounds per chunk than the ones before, or nearly the fewest
+    of all."""
     by_steps = sorted(options)
-    fewest = min(option.rate for option in options)
+    few = min(option.rate for option in options) * (1 + SETTINGS.last_worth)
     chosen = by_steps[:1]
     for option in by_steps[1:]:
-        worth = 0 if option.rate <= goal < chosen[-1].rate else SETTINGS.worth
-        if option.rate == fewest:
-            worth = min(worth, SETTINGS.last_worth)
-        if option.rate < chosen[-1].rate and option.rate <= chosen[-1].rate * (1 - worth):
+        within = option.rate <= goal < chosen[-1].rate or option.rate <= few < chosen[-1].rate
+        if within or option.rate <= chosen[-1].rate * (1 - SETTINGS.worth):
             chosen.append(option)
     return chosen
 
