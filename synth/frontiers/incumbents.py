@@ -252,7 +252,9 @@ def _schedules(
 def _scans(
     machine: Topology, network: Network, task: Collective, goal: Fraction, known: Sequence[Schedule]
 ) -> Iterator[tuple[str, Schedule]]:
-    """Yield (method, replayed schedule) of scans. One with at most `goal` rounds per chunk comes early. `known`: the schedules before.
+    """Yield (method, replayed schedule) of scans. One with at most `goal` rounds per chunk comes early.
+
+    `known`: the schedules before.
     """
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.frontiers.pipelined_scans import box_ways, chain_ways, hub_ways, pipelined_scans, planned_ways
