@@ -416,9 +416,11 @@ class _Group:
         return float((self.load.sum(axis=0) / self.units).max()) / len(self.lanes)
 
     def interleaved(self) -> _Group | None:
-        """Return a group of about as many lanes that begin one after the other; None where their sends find no places.
+        """Return a group whose lanes begin one after the other within a period, by modulo scheduling; None where no
+        period is found in which every send has a step with enough capacity.
 
-        The number of lanes and the period are those of the fewest rounds per chunk with which places are found.
+        It has at least half of these lanes. Of the numbers of lanes and periods those of the fewest rounds per chunk,
+        as estimated, are tried first.
         """
         shapes: set[tuple[float, int, int]] = set()  # rounds per chunk, about, lanes, and period
         carried, sends = np.cumsum(self.load, axis=0), np.cumsum(self.sends)

@@ -138,5 +138,6 @@ def _superposed(network: Network, task: Collective, points: Sequence[Point], fra
         for t, step in enumerate(point.schedule.written_out().steps):
             for send in step.sends:
                 sends[t] += [send._replace(chunk=chunk) for chunk in followers[send.chunk]]
+    # each step lasts a whole number of its present rounds in the end: of this fraction of a round
     rows = tuple(Step(whole(fraction), tuple(sorted(row))) for row in sends)
     return with_fewest_rounds(Schedule(network, task, chunks, rows))
