@@ -3,7 +3,7 @@
 #              EXTRAS="mpi test-cuda": with MPI and NVRTC, ARGS=... for pytest)
 # make fuzz    random exploration, a new seed each time, printed (SEED=..: this one, ROUNDS=..: as many seeds from it on, CASES=..);
 #              stops at the first failure, and keeps its cases in fuzz-cases/
-# make check   formatting, lint, types, layers
+# make check   formatting, lint, types, layers, size (bench/count.py)
 # make bench   the benchmarks; make clean removes the environment and everything built
 # make test-gpu, make bench-gpu   on one CUDA GPU, ten minutes each (CUDA=12: CuPy for CUDA 12; GPU_PYTHON=python3: a Python that has
 #              CuPy and the rest already, nothing is installed; ARGS='--executor host': rehearsed on CPU threads)
@@ -57,6 +57,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/style.py
+	$(BIN)/python -m bench.count
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(ARGS)
