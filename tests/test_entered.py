@@ -2,7 +2,7 @@
 
 from bench.entered import functions
 
-PROGRAM = '''
+PROGRAM = """
 @decorator
 def outer(a):
     if a < 0:
@@ -13,7 +13,7 @@ def outer(a):
         return inner()
     except KeyError:
         return None
-'''
+"""
 
 
 def test_inner_functions_and_failure_branches_are_left_out(tmp_path):
