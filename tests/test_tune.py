@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nccl_tests_output import Run, text
 
 from synth import api
 from synth.api import synthesis, tuning, tuning_inputs
@@ -220,25 +221,12 @@ def test_fitted_on_half_of_the_sizes_the_other_half_loses_less_than_a_twentieth(
 
 # ---------------------------------------------------------------- logs
 
-NCCL = """\
-# Collective test starting: all_gather_perf
-#  Rank  0 Group  0 Pid 1 on a device 0 [00] x
-#  Rank  1 Group  0 Pid 1 on a device 1 [00] x
-#  Rank  2 Group  0 Pid 1 on a device 2 [00] x
-#  Rank  3 Group  0 Pid 1 on a device 3 [00] x
-#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
-"""
-ROW = "{:12d} {:12d} float none -1 {:.2f} 0.0 0.0 0 {:.2f} 0.0 0.0 0\n"
-OSU = (
-    "# OSU MPI Allgather Latency Test v7.0\n# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  "
-    "Iterations\n"
-)
-
 
 def write_logs(nccl, mpi):
     """Times in µs by size."""
-    Path("nccl.txt").write_text(NCCL + "".join(ROW.format(s, s // 16, t, t) for s, t in nccl.items()))
-    Path("osu.txt").write_text(OSU + "".join(f"{s // 4}  {t:.2f}  {t:.2f}  {t:.2f}  1000\n" for s, t in mpi.items()))
+    for name, times in (("nccl", nccl), ("mpi", mpi)):
+        run = Run("allgather", 4, {size: (micro, micro) for size, micro in times.items()})
+        Path(f"{name}.txt").write_text(text(run) if times else "")
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -253,7 +241,7 @@ def test_logs_give_the_winners_that_they_contain(folder, seed):
         row["seconds"] = row["least"] = row["most"] = times["synth"][row["size"]] * 1e-6
     Path("m.json").write_text(json.dumps(doc))
     synth(
-        "tune --from f.json --coll allgather --sizes 1KiB:4MiB --log nccl=nccl.txt --log mpi=osu.txt --measured "
+        "tune --from f.json --coll allgather --sizes 1KiB:4MiB --log nccl=nccl.txt --log mpi=mpi.txt --measured "
         "m.json -o p.json"
     )
     plan = sound(api.load_plan("p.json"))
@@ -263,9 +251,9 @@ def test_logs_give_the_winners_that_they_contain(folder, seed):
 def test_logs_alone_are_a_plan(folder):
     write_logs({1024: 10, 4096: 12}, {1024: 5, 4096: 50})
     said = synth(
-        "tune --coll allgather --sizes 1KiB,4KiB --log nccl=nccl.txt --log mpi=osu.txt --gpus 4 -o p.json"
+        "tune --coll allgather --sizes 1KiB,4KiB --log nccl=nccl.txt --log mpi=mpi.txt --gpus 4 -o p.json"
     ).stdout
-    assert "multiplied by 4" in said and "mpi" in said
+    assert "as nccl-tests printed them" in said and "mpi" in said
     plan = sound(api.load_plan("p.json"))
     assert [plan.choose("allgather", size, 4).backend for size in (1024, 4096)] == ["mpi", "nccl"]
     assert plan.topology is None and plan.tables[0].ranks == 4

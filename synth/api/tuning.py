@@ -108,7 +108,7 @@ def tune(
     frontiers : values or files. (): those that `catalog` keeps for the machine, else synthesized ones.
     measured : documents that `synth bench` wrote, or files of them. Without these and logs the cost model decides.
     catalog : a database whose frontiers and measurements of this machine count too.
-    logs : (backend, file) of nccl-tests' or OSU's output.
+    logs : (backend, file) of nccl-tests' output.
     baselines : names of known algorithms to choose from beside ring, tree and direct.
     root : of rooted collectives. None: rank 0, or that of the frontiers.
     protocols, instances : with which schedules are tried. (): those that were measured, or that the model knows.
