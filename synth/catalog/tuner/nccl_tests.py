@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from synth.catalog.tuner.measurements import Measurement, Sample, median_samples
 from synth.errors import FormatError
+from synth.model.collective import bus_factor
 
 NAMES = {
     "all_gather": "allgather", "all_reduce": "allreduce", "reduce_scatter": "reduce-scatter", "alltoall": "alltoall",
@@ -193,15 +194,6 @@ def _misfit(table: TestTable, collective: str, ranks: int | None, root: int | No
     return None
 
 
-def factor(collective: str, ranks: int) -> float | None:
-    """Return bus bandwidth × time / size of nccl-tests; None for a collective that it does not test."""
-    if collective == "allreduce":
-        return 2 * (ranks - 1) / ranks
-    if collective in PARTS:
-        return (ranks - 1) / ranks
-    return 1.0 if collective in WHOLE else None
-
-
 def _other_count(row: TestRow, collective: str, ranks: int) -> str:
     """Return why the count of elements is not that of `collective`; "" if it may be.
 
@@ -219,17 +211,17 @@ def _other_count(row: TestRow, collective: str, ranks: int) -> str:
 
 def _other_factor(row: TestRow, collective: str, ranks: int) -> str:
     """Return why the bandwidths are not those of `collective` on `ranks` ranks; "" if they are as far as printed."""
-    expected = factor(collective, ranks)
+    expected = bus_factor(collective, ranks)
     if expected is None or row.time is None or row.busbw is None or not row.size:
         return ""
     scale = 1000 / row.size  # µs·GB/s for each byte
     low, high = row.busbw.low * row.time.low * scale, row.busbw.high * row.time.high * scale
     if low <= expected <= high:
         return ""
-    same = [name for name in (*PARTS, *WHOLE) if low <= (factor(name, ranks) or 0) <= high]
+    same = [name for name in (*PARTS, *WHOLE) if low <= (bus_factor(name, ranks) or 0) <= high]
     other = f", as of {' or '.join(same)} on {ranks} ranks" if same else ""
     seen = row.busbw.value * row.time.value * scale
-    return f"busbw is {seen:.3f} of size / time{other}; that of {collective} on {ranks} ranks is {expected:.3f}"
+    return f"busbw is {seen:.3f} of size / time{other}; that of {collective} on {ranks} ranks is {float(expected):.3f}"
 
 
 def check_rows(table: TestTable, file: str) -> None:
