@@ -301,6 +301,63 @@ def test_documents_with_any_change_are_read_or_refused(data):
         assert "\n" not in str(refused)
 
 
+# ---------------------------------------------------------------- SCCL
+
+
+@pytest.mark.parametrize("collective", ["allgather", "alltoall", "broadcast", "scatter", "gather"])
+@pytest.mark.parametrize("topology", ["ring:4", "fully-connected:3", "hypercube:8"])
+def test_a_schedule_comes_back_from_msccl_tools(collective, topology):
+    for point in api.frontier(topology, collective, max_steps=4).points:
+        schedule = point.schedule
+        found = api.import_schedule(written(foreign_schedules.sccl(schedule)))
+        assert found.schedule.collective == schedule.collective
+        assert found.schedule.chunks % schedule.chunks == 0
+        assert found.schedule.step_count <= schedule.step_count
+        assert len(sends(found.schedule)) * schedule.chunks == len(sends(schedule)) * found.schedule.chunks
+        assert found.notes == ("no machine was named: a unit of the file's topology is a link of 1 GB/s",)
+        again = api.import_schedule(written(foreign_schedules.sccl(schedule)), topology).schedule
+        assert (again.collective, again.step_count) == (found.schedule.collective, found.schedule.step_count)
+
+
+ALGORITHM = foreign_schedules.sccl(api.baseline("ring", "ring:4", "allgather"))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "error", "text"),
+    [
+        (("steps", 0, "sends"), [], VerificationError, "sends chunk [0-9] and does not have it"),
+        (("steps", 2, "sends"), [], VerificationError, "outputs are missing"),
+        (("steps", 0, "sends", 0), [0, 9, 1], FormatError, "a send from 9 to 1 among 4 ranks"),
+        (("steps", 0, "sends", 0), [0, 1], FormatError, "is a malformed algorithm"),
+        (("steps", 0, "sends", 0, 0), "x", FormatError, "'x' is no whole number"),
+        (("collective", "runtime_name"), "allreduce", FormatError, "chunks that are not those of allreduce"),
+        (("collective", "runtime_name"), "custom", FormatError, "`msccl ncclize FILE -o FILE.xml`"),
+        (("collective", "triggers"), {"0": {"1": 0}}, FormatError, "`msccl ncclize FILE -o FILE.xml`"),
+        (("collective", "chunks", 0, "post"), [0, 1], FormatError, "chunks that are not those of allgather"),
+        (("collective", "chunks", 0, "addr"), 1, FormatError, "`msccl ncclize FILE -o FILE.xml`"),
+        (("collective",), 7, FormatError, "is a malformed algorithm"),
+        (("topology",), {}, FormatError, "is a malformed algorithm"),
+    ],
+)
+def test_a_malformed_algorithm_of_msccl_tools_is_refused(path, value, error, text):
+    document = json.loads(json.dumps(ALGORITHM))
+    at = document
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    with pytest.raises(error, match=text):
+        api.import_schedule(written(document))
+
+
+def test_lint_run_and_audit_of_an_algorithm_of_msccl_tools():
+    written(ALGORITHM, "a.json")
+    for name in ("lint", "run"):
+        said = command(name, "a.json", code=1).stderr
+        assert "a.json: is SCCL's algorithm of msccl-tools: `synth import a.json` reads it" in said
+    (row,) = json.loads(command("audit", "a.json", "--topo", "ring:4", "--format", "json").stdout)["files"]
+    assert (row["verdict"], row["collective"]) == ("right", "allgather")
+
+
 # ---------------------------------------------------------------- ForestColl
 
 CHAIN = [{(r + k) % 4: (r + k - 1) % 4 for k in (1, 2, 3)} for r in range(4)]
@@ -628,3 +685,36 @@ def test_a_send_in_a_send_is_refused():
     nested = re.sub(r"/>(\s*)</tree>", r"><send/></send>\1</tree>", foreign_schedules.forest(CHAIN), count=1)
     with pytest.raises(FormatError, match="<send> holds no elements"):
         api.import_schedule(written(nested, "f.xml"))
+
+
+OLD_PLAN = {
+    "name": "tiny", "collective": "allreduce", "protocol": "Simple", "inplace": True,
+    "gpus": [{"id": 0, "inputChunks": 2, "outputChunks": 0, "scratchChunks": 0, "threadblocks": [], "channels": []}],
+}  # fmt: skip
+NCCL_LOG = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "commands", "says"),
+    [
+        (OLD_PLAN, ("lint", "run", "import", "topo import"), "plan in the form before August 2025 (inputChunks)"),
+        (ALGORITHM | {"msccl_type": "collective"}, ("lint", "import"), "is SCCL's collective of msccl-tools"),
+        (foreign_schedules.forest(CHAIN), ("topo import",), "is ForestColl's trees: `synth import` reads it"),
+        (foreign_schedules.halves(), ("topo import",), "is TE-CCL's schedule: `synth import` reads it"),
+        ("<algo name='x'></algo>", ("topo import", "tune --log nccl"), "is MSCCL-IR: `synth lint`, `synth import`"),
+        (NCCL_LOG, ("lint", "import", "topo import"), "is nccl-tests' output: `synth tune --log nccl=FILE` reads it"),
+        ({"args": ["all_reduce_perf"], "results": []}, ("lint", "topo import"), "is nccl-tests' JSON"),
+        ({"TopologyParams": {}}, ("lint", "import"), "is TE-CCL's input: `synth topo import` reads its machine"),
+        ("<graphs version='1'></graphs>", ("topo import",), "is NCCL's graph file (NCCL_GRAPH_DUMP_FILE)"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(text, commands, says):
+    name = str(written(text, "theirs"))
+    for words in commands:
+        if words.startswith("tune"):
+            said = command("tune", "--topo", "ring:4", "--coll", "allreduce", "--sizes", "1MiB", "--log",
+                           f"nccl={name}", code=1).stderr  # fmt: skip
+        else:
+            said = command(*words.split(), name, code=1).stderr
+        assert says in said, words
+        assert said.count("\n") == 1

@@ -8,6 +8,7 @@ from synth.catalog.tuner import nccl_tests_json, nccl_tests_log
 from synth.catalog.tuner.measurements import Measurement
 from synth.catalog.tuner.nccl_tests import measurement
 from synth.errors import FormatError, UsageError
+from synth.model.documents.foreign_forms import form_of
 from synth.model.documents.text_file import text_of
 
 MOST = 64 << 20  # bytes of a log
@@ -42,7 +43,8 @@ def load(
     else:
         tables, says = nccl_tests_log.tables(text.splitlines(), str(path), in_place), "times as nccl-tests printed them"
     if not tables:
-        raise FormatError("is no output of nccl-tests: no line `# size count type .. algbw busbw`", str(path))
+        expected = "is no output of nccl-tests: no line `# size count type .. algbw busbw`"
+        raise FormatError(form_of(text) or expected, str(path))
     found = measurement(tables, str(path), collective, ranks, root, says)
     label = "/".join((kind, *(value for _, value in options)))
     return [found._replace(label=label, backend=kind, options=options, root=root)]
