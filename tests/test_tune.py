@@ -27,6 +27,7 @@ from synth.model.outcome import Unknown
 from synth.model.topology import MULTICAST_NOTE
 from synth.model.tuning_plan import Plan
 from synth.program.overheads import NCCL as NCCL_OVERHEADS
+from synth.program.overheads import NO_OVERHEADS
 from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale import list_schedules
 from synth.scale.clock_bound import clock_bound
@@ -108,7 +109,7 @@ def test_measurements_decide_where_there_are_any():
     doc = api.bench(FRONTIER, [1 << k for k in range(10, 23, 2)]).to_json()
     for row in doc["rows"]:
         factor = 0.5 if (row["size"] > 64 * KIB) == (row["program"] == 1) else 2
-        time = row["size"] * 1e-11 * factor + 1e-6
+        time = row["size"] * 1e-9 * factor + 1e-6
         row["seconds"] = row["least"] = row["most"] = time
     plan = sound(api.tune(frontiers=[FRONTIER], measured=[doc], sizes=[1 << k for k in range(10, 23)]))
     assert (
@@ -234,7 +235,8 @@ def test_logs_give_the_winners_that_they_contain(folder, seed):
     random = Random(seed)
     sizes = [1 << k for k in range(10, 23)]
     won = {size: random.choice(["nccl", "mpi", "synth"]) for size in sizes}
-    times = {name: {size: 10.0 if won[size] == name else 20.0 for size in sizes} for name in ("nccl", "mpi", "synth")}
+    # beyond the time that the links take
+    times = {name: {size: 2e3 if won[size] == name else 4e3 for size in sizes} for name in ("nccl", "mpi", "synth")}
     write_logs(times["nccl"], times["mpi"])
     doc = api.bench(FRONTIER, sizes, point=1).to_json()
     for row in doc["rows"]:
@@ -246,6 +248,22 @@ def test_logs_give_the_winners_that_they_contain(folder, seed):
     )
     plan = sound(api.load_plan("p.json"))
     assert {size: plan.choose("allgather", size, 4).backend for size in sizes} == won
+
+
+def test_times_below_what_the_links_take_are_refused(folder):
+    """They are of another machine or collective; a time in the fourth digit below the bound is one that was rounded."""
+    size = 1 << 22
+    least = float(clock_bound(FRONTIER.network, FRONTIER.collective, [size], NO_OVERHEADS).microseconds(size))
+    doc = api.bench(FRONTIER, [size], point=1).to_json() | {"modelled": False}
+    for share, taken in ((0.5, False), (0.99, False), (0.999, True), (1.5, True)):
+        write_logs({size: share * least}, {})
+        row = doc["rows"][0] | dict.fromkeys(("seconds", "least", "most"), share * least * 1e-6)
+        for times in ({"logs": [("nccl", "nccl.txt")]}, {"measured": [doc | {"rows": [row]}]}):
+            if taken:
+                sound(api.tune(frontiers=[FRONTIER], sizes=[size], **times))
+                continue
+            with pytest.raises(FormatError, match="allgather on fully-connected:4 takes at least"):
+                api.tune(frontiers=[FRONTIER], sizes=[size], **times)
 
 
 def test_logs_alone_are_a_plan(folder):

@@ -21,6 +21,7 @@ from synth.api.tuning_inputs import (
     CollectiveInputs,
     SearchOptions,
     check_logs,
+    check_times,
     collective_inputs,
     frontier,
     logged,
@@ -178,6 +179,7 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     for place, inputs in enumerate(all_inputs):
         times = logged(request.logs, inputs, request.in_place)
         all_inputs[place] = inputs._replace(measured=(*inputs.measured, *times))
+        check_times(all_inputs[place], machine)
     if machine is not None and request.multicast:
         all_inputs = [_with_switches(inputs, machine, request) for inputs in all_inputs]
     facts = [_facts(inputs, machine) for inputs in all_inputs]
