@@ -266,6 +266,14 @@ def test_times_below_what_the_links_take_are_refused(folder):
                 api.tune(frontiers=[FRONTIER], sizes=[size], **times)
 
 
+def test_measurements_of_something_else_are_refused(folder):
+    """They were left out without a word, and the model decided."""
+    doc = api.bench(FRONTIER, [1 << 20], point=1).to_json()
+    for name, machine in (("allreduce", "full:4"), ("allgather", "full:8")):
+        with pytest.raises(UsageError, match="measured has times of allgather on 4 ranks; asked for: "):
+            api.tune(machine, name, [1 << 20], measured=[doc], dividing=False)
+
+
 def test_logs_alone_are_a_plan(folder):
     write_logs({1024: 10, 4096: 12}, {1024: 5, 4096: 50})
     said = synth(

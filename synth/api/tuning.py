@@ -166,8 +166,14 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     name = machine.name if machine else None
     if machine is None and opened:
         name = opened[0].machine.name
-    held = measurements(request.measured, request.catalog, name, request.in_place)
+    given = measurements(request.measured, None, name, request.in_place)
+    held = [*given, *measurements((), request.catalog, name, request.in_place)]
     all_inputs = collective_inputs(request, machine, opened, held, search)
+    used = {one.file for inputs in all_inputs for one in inputs.measured}
+    for one in given:
+        if one.file not in used:
+            asked = ", ".join(f"{inputs.name} on {inputs.ranks or 'any'} ranks" for inputs in all_inputs)
+            raise UsageError(f"{one.file} has times of {one.collective} on {one.ranks} ranks; asked for: {asked}")
     if machine is not None and divide:
         looking = search
         if end is None:
