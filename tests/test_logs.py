@@ -201,13 +201,16 @@ def damaged(text, others, random):
     for _ in range(random.randint(1, 3)):
         rows = text.split("\n")
         k, other = random.randrange(len(rows)), random.randrange(len(rows))
+        of_table = [at for at, line in enumerate(rows) if "  " in line and "#" not in line]
+        if of_table and random.random() < 0.6:
+            k, other = random.choice(of_table), random.choice(of_table)
         match random.randrange(9):
             case 0:  # a line is lost
                 del rows[k]
             case 1:  # a line ends early
                 rows[k] = rows[k][: random.randint(0, len(rows[k]))]
             case 2:  # a line begins late
-                rows[k] = rows[k][random.randint(0, len(rows[k])) :]
+                rows[k] = rows[k][random.randint(0, random.choice([12, len(rows[k])])) :]
             case 3:  # two lines become one
                 rows[k : k + 2] = ["".join(rows[k : k + 2])]
             case 4:  # two lines change places
@@ -237,7 +240,13 @@ def check_damaged(seed, cases, tmp_path):
         run = random_run(random)
         text = prefixed(random.choice(PREFIXES), tool.text(run))
         asked = {"collective": run.collective, "ranks": run.ranks, "root": run.root}
-        others = [random_run(random) for _ in range(3)]
+        # Others are of any kind, or the same call on another day.
+        another_day = {}
+        for size, (out, into) in run.times.items():
+            share = random.choice([0.5, 2])
+            another_day[size] = (share * out, share * into)
+        others = [random_run(random), run._replace(times=another_day)]
+        random.shuffle(others)
         allowed = []
         for one in (run, *others):
             shown = {size: pytest.approx(float(tool.number(pair[0], 7)) * 1e-6) for size, pair in one.times.items()}
