@@ -1,9 +1,9 @@
 """Lint of one-sided programs beside an interpreter that runs their launches back to back, in every order.
 
-Small random programs of two or three ranks move chunks by puts, gets and packets, through memory or port channels,
-directly, through scratch or from scratch, with the signals, flushes, barriers and dependencies that this needs, or with
-one of them missing or misplaced. `tests/launch_judge.py` judges each. Lint must call a program right or wrong as the
-judge does, or say that it is not analysed, and why.
+Small random programs of two or three ranks move chunks by puts, gets, remote sums and packets, through memory or port
+channels, directly, through scratch or from scratch, with the signals, flushes, barriers and dependencies that this
+needs, or with some of them missing or misplaced. `tests/launch_judge.py` judges each. Lint must call a program right or
+wrong as the judge does, or say that it is not analysed, and why.
 
     python -m bench.onesided_launches --count 5000 --seed 0
 
@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections import Counter
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bench import roundtrip
@@ -23,28 +24,34 @@ from synth.program import analysis
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 
 METHODS = ("put", "put-scratch", "get", "get-scratch", "packet", "packet", "forward")
+ORDERING = ("signal", "wait", "flush", "barrier")
+CHANGES = ("drop", "sync", "sync", "double", "move", "swap", "span", "block")
 
 
+@dataclass(eq=False)
 class _Step:
-    """An op in the making: `after` are steps of other blocks of the rank that it waits for."""
+    """An op in the making: it waits for the step `after` of another block of its rank."""
 
-    def __init__(self, code: str, **fields: object) -> None:
-        self.code, self.fields = code, fields
-        self.after: list[_Step] = []
-        self.group: list[int] | None = None
+    code: str
+    src: list[Span] = field(default_factory=list)
+    dst: list[Span] = field(default_factory=list)
+    ports: list[Port] = field(default_factory=list)
+    after: _Step | None = None
+    group: tuple[int, ...] = ()
 
 
 class _Draft:
-    """A program in the making: for each rank and block its steps and ports."""
+    """A program in the making: for each rank and block its steps."""
 
-    def __init__(self, chance: random.Random, task: Collective, in_place: bool) -> None:
-        self.chance, self.task, self.in_place = chance, task, in_place
+    def __init__(self, chance: random.Random, task: Collective, chunks: int, in_place: bool) -> None:
+        self.chance, self.task, self.chunks, self.in_place = chance, task, chunks, in_place
         self.steps: list[list[list[_Step]]] = []
         for _ in range(task.ranks):
-            self.steps.append([[] for _ in range(chance.choice((1, 1, 2)))])
+            self.steps.append([[] for _ in range(chance.choice((1, 1, 2, 2, 3)))])
         self.scratch = [0] * task.ranks
         self.ports: Counter[tuple[int, int, str]] = Counter()
-        self.keep = chance.choice((0.8, 0.9, 1.0))  # the chance that a step which orders others is there
+        self.declared: dict[tuple[int, int], list[Port]] = defaultdict(list)
+        self.keep = chance.choice((0.85, 0.95, 1.0, 1.0))  # the chance that a step which orders others is there
         self.kind = chance.choice(("memory", "port", "mixed"))
 
     def block(self, rank: int) -> int:
@@ -55,106 +62,125 @@ class _Draft:
             self.steps[rank][block].append(step)
         return step
 
-    def pair(self, a: int, b: int) -> tuple[Port, Port]:
-        """Return a new pair of ports of ranks a and b."""
+    def pair(self, a: int, here: int, b: int, there: int) -> tuple[Port, Port]:
+        """Return a new pair of ports, of block `here` of rank a and block `there` of rank b."""
         kind = self.kind if self.kind != "mixed" else self.chance.choice(("memory", "port"))
         index = self.ports[min(a, b), max(a, b), kind]
         self.ports[min(a, b), max(a, b), kind] += 1
-        return Port(kind, b, index), Port(kind, a, index)
+        mine, theirs = Port(kind, b, index), Port(kind, a, index)
+        self.declared[a, here].append(mine)
+        self.declared[b, there].append(theirs)
+        return mine, theirs
 
     def place(self, rank: int) -> int:
-        """Return a chunk of scratch, mostly a new one."""
+        """Return the first of a few chunks of scratch, mostly new ones."""
         if self.scratch[rank] and self.chance.random() < 0.12:
-            return self.chance.randrange(self.scratch[rank])
-        self.scratch[rank] += 1
-        return self.scratch[rank] - 1
+            return self.chance.randrange(self.scratch[rank] // self.chunks) * self.chunks
+        self.scratch[rank] += self.chunks
+        return self.scratch[rank] - self.chunks
 
     def join(self, rank: int, before: int, after: int, earlier: _Step) -> None:
         """Order what comes next in block `after` behind `earlier` of block `before`, if they are two blocks."""
         if before == after or self.chance.random() > self.keep:
             return
         if self.chance.random() < 0.5:
-            step = self.add(rank, after, _Step("nop"))
-            step.after.append(earlier)
+            self.add(rank, after, _Step("nop", after=earlier))
         else:
             for block in (before, after):
-                self.add(rank, block, _Step("barrier")).group = [before, after]
+                self.add(rank, block, _Step("barrier", group=(before, after)))
 
-    def move(self, src: int, source: Span, dst: int, target: Span) -> None:
-        """Add steps that bring the chunk `source` of rank `src` to `target` of rank `dst`."""
+    def keep_copy(self, rank: int, block: int, source: Span) -> Span:
+        """Copy `source` into scratch in some block, for a step of `block`; return where."""
+        own, other = Span("s", self.place(rank)), self.block(rank)
+        copied = self.add(rank, other, _Step("cpy", [source], [own]))
+        self.join(rank, other, block, copied)
+        return own
+
+    def move(self, src: int, source: Span, dst: int, target: Span, sums: Span | None = None) -> None:
+        """Add steps that bring the chunks `source` of rank `src` to `target` of rank `dst`.
+
+        `sums`: chunks of `dst` that are added to them.
+        """
         method = self.chance.choice(METHODS)
         here, there = self.block(src), self.block(dst)
-        mine, theirs = self.pair(src, dst)
+        mine, theirs = self.pair(src, here, dst, there)
+        apart = (
+            self.pair(src, here, dst, there) if self.chance.random() < 0.1 else None
+        )  # signals by a channel of their own
+        tell, hear = apart or (mine, theirs)
         handshake = self.chance.random() < 0.6  # before the data, or an answer behind them; both are good
-        to = target._replace(rank=dst)
-        signal, wait = ("signal", mine), ("wait", mine)
-        answer, hear = ("signal", theirs), ("wait", theirs)
 
-        def sync(rank: int, block: int, what: tuple[str, Port], surely: bool = False) -> None:
-            self.add(rank, block, _Step(what[0], ports=[what[1]]), surely)
+        def sync(rank: int, block: int, code: str, port: Port, surely: bool = False) -> None:
+            self.add(rank, block, _Step(code, ports=[port]), surely)
+
+        def arrive(at: Span) -> None:
+            """Take what has come to `at` of rank `dst`, unless that is the target."""
+            if sums is not None:
+                self.add(dst, there, _Step("reduce", [sums, at], [target]))
+            elif at != target:
+                self.add(dst, there, _Step("cpy", [at], [target]))
 
         def flush() -> None:
-            if mine.kind == "port" and self.chance.random() < 0.7:
+            if mine.kind == "port" and self.chance.random() < 0.8:
                 self.add(src, here, _Step("flush", ports=[mine]), False)
 
         if method in ("put", "put-scratch"):
-            if method == "put-scratch":
-                to = Span("s", self.place(dst), dst)
-            if handshake or method == "put":
-                sync(dst, there, answer)
-                sync(src, here, wait, True)
-            if self.chance.random() < 0.3:  # from scratch
-                own, other = Span("s", self.place(src)), self.block(src)
-                copied = self.add(src, other, _Step("cpy", src=[source], dst=[own]))
-                self.join(src, other, here, copied)
-                source = own
-            self.add(src, here, _Step("put", src=[source], dst=[to], ports=[mine]))
-            sync(src, here, signal, True)
+            direct = method == "put" and sums is None
+            to = target._replace(rank=dst) if direct else Span("s", self.place(dst), dst)
+            if handshake or direct:
+                sync(dst, there, "signal", hear)
+                sync(src, here, "wait", tell, True)
+            if self.chance.random() < 0.3:
+                source = self.keep_copy(src, here, source)
+            self.add(src, here, _Step("put", [source], [to], [mine]))
+            if apart:
+                flush()
+            sync(src, here, "signal", tell, True)
             flush()
-            sync(dst, there, hear)
-            if method == "put-scratch":
-                self.add(dst, there, _Step("cpy", src=[to._replace(rank=None)], dst=[target]))
-            if not handshake and method != "put":
-                sync(dst, there, answer)
-                sync(src, here, wait)
+            sync(dst, there, "wait", hear)
+            arrive(to._replace(rank=None))
+            if not handshake and not direct:
+                sync(dst, there, "signal", hear)
+                sync(src, here, "wait", tell)
         elif method in ("get", "get-scratch"):
             if method == "get-scratch":
-                own, other = Span("s", self.place(src)), self.block(src)
-                copied = self.add(src, other, _Step("cpy", src=[source], dst=[own]))
-                self.join(src, other, here, copied)
-                source = own
-            sync(src, here, signal)
-            sync(dst, there, hear, True)
-            self.add(dst, there, _Step("get", src=[source._replace(rank=src)], dst=[target]))
-            sync(dst, there, answer)
-            sync(src, here, wait)
+                source = self.keep_copy(src, here, source)
+            sync(src, here, "signal", tell)
+            sync(dst, there, "wait", hear, True)
+            away = source._replace(rank=src)
+            if sums is not None:
+                self.add(dst, there, _Step("reduce", [sums, away], [target]))
+            else:
+                self.add(dst, there, _Step("get", [away], [target]))
+            sync(dst, there, "signal", hear)
+            sync(src, here, "wait", tell)
         else:
             packet = Span("s", self.place(dst), dst, True)
-            if handshake and self.chance.random() < 0.5:
-                sync(dst, there, answer)
-                sync(src, here, wait, True)
+            if handshake and self.chance.random() < 0.6:
+                sync(dst, there, "signal", hear)
+                sync(src, here, "wait", tell, True)
             if method == "forward" or mine.kind == "port":
                 own, other = Span("s", self.place(src), None, True), self.block(src)
-                self.add(src, other, _Step("cpy", src=[source], dst=[own]))
+                self.add(src, other, _Step("cpy", [source], [own]))
                 raw = other == here and mine.kind == "port" and self.chance.random() < 0.5
-                self.add(src, here, _Step("put", src=[own._replace(packet=not raw)], dst=[packet], ports=[mine]))
+                self.add(src, here, _Step("put", [own._replace(packet=not raw)], [packet], [mine]))
                 flush()
             else:
-                self.add(src, here, _Step("put", src=[source], dst=[packet], ports=[mine]))
-            self.add(dst, there, _Step("cpy", src=[packet._replace(rank=None)], dst=[target]))
-
-    def local(self, rank: int, source: Span, target: Span) -> None:
-        self.add(rank, self.block(rank), _Step("cpy", src=[source], dst=[target]))
+                self.add(src, here, _Step("put", [source], [packet], [mine]))
+            arrive(packet._replace(rank=None))
+            if not handshake and self.chance.random() < 0.6:
+                sync(dst, there, "signal", hear)
+                sync(src, here, "wait", tell)
 
     def change(self) -> None:
-        """Change one thing: drop, double, move or exchange a step, or move a span."""
+        """Change one thing: drop, double, move or exchange a step, move it to another block, or move a span."""
         rank = self.chance.randrange(len(self.steps))
         block = self.chance.choice(self.steps[rank])
         if not block:
             return
         i = self.chance.randrange(len(block))
-        what = self.chance.choice(("drop", "sync", "sync", "double", "move", "swap", "span"))
-        ordering = [k for k, step in enumerate(block) if step.code in ("signal", "wait", "flush", "barrier")]
+        what = self.chance.choice(CHANGES)
+        ordering = [k for k, step in enumerate(block) if step.code in ORDERING]
         if what == "sync" and ordering:
             del block[self.chance.choice(ordering)]
         elif what == "drop":
@@ -165,45 +191,42 @@ class _Draft:
             block.insert(self.chance.randrange(len(block)), block.pop(i))
         elif what == "swap" and i + 1 < len(block):
             block[i], block[i + 1] = block[i + 1], block[i]
-        elif what == "span" and "dst" in block[i].fields:
-            side = self.chance.choice(("src", "dst"))
-            span = block[i].fields[side][0]
-            owner = rank if span.rank is None else span.rank
-            if span.buffer == "s" and self.scratch[owner]:
-                block[i].fields[side] = [span._replace(offset=self.chance.randrange(self.scratch[owner]))]
+        elif what == "block" and not block[i].group and block[i].after is None and self.chance.random() < 0.3:
+            step = block.pop(i)
+            other = self.chance.choice(self.steps[rank])
+            other.insert(self.chance.randint(0, len(other)), step)
+        elif what == "span" and block[i].dst:
+            side = self.chance.choice((block[i].src, block[i].dst))
+            owner = rank if side[0].rank is None else side[0].rank
+            if side[0].buffer == "s" and self.scratch[owner]:
+                side[0] = side[0]._replace(offset=self.chance.randrange(self.scratch[owner] - self.chunks + 1))
 
-    def program(self, name: str, one_scratch: bool) -> Program:
+    def program(self, one_scratch: bool) -> Program:
         """Return the program as it stands."""
         gpus = []
-        task = self.task
         for rank, lists in enumerate(self.steps):
-            numbers = {id(step): (b, i) for b, steps in enumerate(lists) for i, step in enumerate(steps)}
-            needed = {numbers[id(need)] for steps in lists for step in steps for need in step.after
-                      if id(need) in numbers}  # fmt: skip
+            numbers: dict[_Step, tuple[int, int]] = {}
+            for b, steps in enumerate(lists):
+                numbers |= {step: (b, i) for i, step in enumerate(steps)}
+            needed = {numbers[step.after] for steps in lists for step in steps if step.after in numbers}
             blocks = []
             for b, steps in enumerate(lists):
-                ports: list[Port] = []
+                named = [port for step in steps for port in step.ports]
+                ports = tuple(dict.fromkeys((*self.declared[rank, b], *named)))
                 ops = []
                 for i, step in enumerate(steps):
-                    ops.append(_op(step, numbers, ports)._replace(flag=(b, i) in needed))
-                blocks.append(Block(None, None, 0, tuple(ops), (), tuple(ports)))
-            held = sum(rank in ranks for ranks in task.pre)
-            due = sum(rank in ranks for ranks in task.post)
-            scratch = max(self.scratch) or 1
-            gpus.append(Gpu(rank, held, due, scratch, tuple(blocks)))
+                    deps = (Dep(*numbers[step.after]),) if step.after in numbers else ()
+                    uses = tuple(ports.index(port) for port in step.ports)
+                    sides = tuple(step.src), tuple(step.dst)
+                    count = self.chunks if step.dst else 1
+                    op = Op(step.code, *sides, count, deps, (b, i) in needed, uses, step.group)
+                    ops.append(op)
+                blocks.append(Block(None, None, 0, tuple(ops), (), ports))
+            held = sum(rank in ranks for ranks in self.task.pre) * self.chunks
+            due = sum(rank in ranks for ranks in self.task.post) * self.chunks
+            gpus.append(Gpu(rank, held, due, max(*self.scratch, 1), tuple(blocks)))
         place = "in" if self.in_place else "out"
-        return Program(name, task, 1, tuple(gpus), "LL", place, one_scratch=one_scratch)
-
-
-def _op(step: _Step, numbers: dict[int, tuple[int, int]], ports: list[Port]) -> Op:
-    named = []
-    for port in step.fields.get("ports", ()):
-        if port not in ports:
-            ports.append(port)
-        named.append(ports.index(port))
-    deps = tuple(sorted({Dep(*numbers[id(need)]) for need in step.after if id(need) in numbers}))
-    sides = [tuple(step.fields.get(side, ())) for side in ("src", "dst")]
-    return Op(step.code, *sides, 1, deps, ports=tuple(named), group=tuple(step.group or ()))
+        return Program(self.task.name, self.task, self.chunks, tuple(gpus), "LL", place, one_scratch=one_scratch)
 
 
 def random_program(chance: random.Random) -> Program:
@@ -212,30 +235,32 @@ def random_program(chance: random.Random) -> Program:
     ranks = 2 if name in ("allgather", "allreduce") else chance.choice((2, 2, 2, 3))
     task = collective(name, ranks, (0,) if name == "broadcast" else ())
     in_place = name != "alltonext" and chance.random() < 0.3
-    draft = _Draft(chance, task, in_place)
+    chunks = chance.choice((1, 1, 1, 2))
+    draft = _Draft(chance, task, chunks, in_place)
     if name == "allreduce":
         for rank in range(ranks):
-            draft.move(rank, Span("i", 0), 1 - rank, Span("s", draft.place(1 - rank)))
-        for rank in range(ranks):
-            sum_of = [Span("i", 0), Span("s", 0)]
-            draft.add(rank, draft.block(rank), _Step("reduce", src=sum_of, dst=[Span("o", 0)]))
+            own = draft.keep_copy(rank, 0, Span("i", 0)) if in_place and chance.random() < 0.5 else Span("i", 0)
+            draft.move(rank, own, 1 - rank, Span("o", 0), Span("i", 0))
     else:
         for chunk, holders in enumerate(task.pre):
-            src = min(holders)
+            near = min(holders)
             for dst in sorted(task.post[chunk]):
-                source = Span("i", sum(src in task.pre[c] for c in range(chunk)))
-                target = Span("o", sum(dst in task.post[c] for c in range(chunk)))
-                if src != dst:
-                    draft.move(src, source, dst, target)
+                source = Span("i", chunks * sum(near in task.pre[c] for c in range(chunk)))
+                target = Span("o", chunks * sum(dst in task.post[c] for c in range(chunk)))
+                if near != dst:
+                    draft.move(near, source, dst, target)
                 elif not in_place:
-                    draft.local(src, source, target)
-    for _ in range(chance.choice((0, 0, 1, 1, 2))):
+                    draft.add(dst, draft.block(dst), _Step("cpy", [source], [target]))
+    for _ in range(chance.choice((0, 0, 0, 1, 1, 2))):
         draft.change()
-    return draft.program(name, chance.random() < 0.5)
+    return draft.program(chance.random() < 0.5)
 
 
 class Comparison(NamedTuple):
-    """What lint and the judge say of a program. `judged`: "" right, else what is wrong; None: too many states."""
+    """The verdicts of lint and of the judge on a program.
+
+    `judged`: empty if it is right, else the fault; None: it has too many states. `reason`: lint's first finding.
+    """
 
     verdict: str
     judged: str | None
@@ -243,7 +268,7 @@ class Comparison(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """A row of the table."""
+        """The row of the table."""
         if self.judged is None:
             return "not judged"
         if self.verdict == "not analysed":
@@ -255,7 +280,7 @@ class Comparison(NamedTuple):
 
 
 def compare(program: Program) -> Comparison:
-    """Return what lint and the judge say of `program`."""
+    """Return the verdicts of lint and of the judge on `program`."""
     judge = roundtrip.tests_own("launch_judge")
     report = analysis.check(program)
     reason = str(report.ranked[0]) if report.findings else ""
@@ -270,16 +295,16 @@ def main() -> int:
     kinds: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for number in range(options.count):
-        program = random_program(random.Random(f"{options.seed} {number}"))
-        compared = compare(program)
+        compared = compare(random_program(random.Random(f"{options.seed} {number}")))
         kinds[compared.kind] += 1
-        if compared.kind in ("FALSE PROOF", "FALSE ALARM", "not analysed"):
-            reasons[compared.reason.rsplit("[", 1)[-1]] += compared.kind == "not analysed"
+        if compared.kind == "not analysed":
+            reasons[compared.reason.rsplit("[", 1)[-1].rstrip("]")] += 1
+        elif compared.kind.isupper():
             print(f"{number}: {compared.kind}; lint: {compared.reason}; judge: {compared.judged}", flush=True)
     for kind, count in sorted(kinds.items()):
         print(f"{count:7} {kind}")
-    for reason, count in sorted(reasons.items()):
-        print(f"{count:7} not analysed for [{reason}")
+    for rule, count in sorted(reasons.items()):
+        print(f"{count:7} not analysed [{rule}]")
     return int(bool(kinds["FALSE PROOF"] or kinds["FALSE ALARM"]))
 
 

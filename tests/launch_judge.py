@@ -32,7 +32,7 @@ def judge(program, in_place=False, launches=None):
     if not any(judges[1].backlog.values()):
         judges.pop()  # no signals are left over: a later launch is like the second
     try:
-        return "" if all([each.explore() for each in judges]) else None
+        return "" if all(each.explore() for each in judges) else None
     except Wrong as wrong:
         return str(wrong)
 
@@ -164,7 +164,7 @@ class Judge:
     def steps(self, state):
         """Yield (actor, accesses, alone, following state) of each step that is possible. alone: it commutes with all
         others."""
-        launches, at, queues, signals, memory = state
+        launches, at, queues = state[:3]
         for r in self.ranks():
             mine = [n for n, (rank, _) in enumerate(self.blocks) if rank == r]
             ended = launches[r] == 0 or all(at[n] == len(self.ops(*self.blocks[n])) for n in mine)
@@ -208,7 +208,7 @@ class Judge:
 
     def block_step(self, n, r, b, op, state):
         launches, at, queues, signals, memory = state
-        launch, actor = launches[r], ("block", r, b)
+        actor = ("block", r, b)
         on = tuple(x + (k == n) for k, x in enumerate(at))
         if op.code == "nop":
             return actor, (), True, (launches, on, queues, signals, memory)
