@@ -104,10 +104,8 @@ class _Draft:
         method = self.chance.choice(METHODS)
         here, there = self.block(src), self.block(dst)
         mine, theirs = self.pair(src, here, dst, there)
-        apart = (
-            self.pair(src, here, dst, there) if self.chance.random() < 0.1 else None
-        )  # signals by a channel of their own
-        tell, hear = apart or (mine, theirs)
+        apart = self.chance.random() < 0.1  # the signals have a channel of their own
+        tell, hear = self.pair(src, here, dst, there) if apart else (mine, theirs)
         handshake = self.chance.random() < 0.6  # before the data, or an answer behind them; both are good
 
         def sync(rank: int, block: int, code: str, port: Port, surely: bool = False) -> None:

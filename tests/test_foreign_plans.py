@@ -645,7 +645,7 @@ def test_what_is_not_analysed_is_not_called_wrong(tmp_path):
     assert "nothing is proved, and no error was found" in list(report.lines())[-2]
     assert report.to_json()["verdict"] == "not analysed"
     for size in (6 * 2048, 6 * 2048 + 6 * 16):
-        assert api.run(program(doc), size=size).checked is not None
+        assert api.run(program(doc), size=size, in_place=True).checked is not None
     (tmp_path / "plan.json").write_text(json.dumps(doc))
     lint = CliRunner().invoke(root, ["lint", str(tmp_path / "plan.json")])
     assert lint.exit_code == 4 and "not analysed: gpu 0 block 1 step 4: cuts scratch" in lint.stdout

@@ -81,7 +81,11 @@ def test_a_fault_names_the_two_ops_the_chunk_and_the_cure():
     (found,) = analysis.check(CASES["get from scratch that the next launch fills"][0]).errors
     assert (found.gpu, found.block, found.op) == (0, 0, 1)
     assert "overwrites scratch 0 of rank 0 in the next launch, while gpu 1 block 0 step 1" in found.message
-    assert "let rank 1 signal that it has" in found.message
+    assert found.message.endswith("let rank 1 signal that it has first")
+    (found,) = analysis.check(CASES["put through a queue from scratch, nobody flushes"][0]).errors
+    assert found.message.endswith(
+        "while gpu 0 block 0 step 3 of this one may still read it: flush the port channel first"
+    )
 
 
 def test_the_label_of_the_protocol_changes_no_verdict():

@@ -33,7 +33,7 @@ from synth.program.analysis.symbolic_execution import (
     merge_outcomes,
     parts_of,
 )
-from synth.program.analysis.vector_clocks import Row
+from synth.program.analysis.vector_clocks import Place, Row
 from synth.program.program import Gpu, Op, Port, Program
 from synth.program.straight_line import StraightLine
 
@@ -225,8 +225,8 @@ class OneSidedExecution(SymbolicExecution):
                     operand = self.fetch(cell, span.packet, carries, actor, i, place)
                     value = operand if n == 0 else add(value, operand, place)
                 # in place a copy onto itself writes nothing, unless it makes packets or plain data of the other
-                same = op.code == "cpy" and firsts == starts
-                same = same and [span.packet for span in spans] == [span.packet for span in reads]
+                kinds = {span.packet for span in (*spans, *reads)}
+                same = op.code == "cpy" and firsts == starts and len(kinds) == 1
                 for span, start in zip(spans, firsts, strict=True) if not same else ():
                     self.put(self.cell(start + k, span.packet), span.packet, value, actor, i, place)
 
@@ -304,7 +304,7 @@ class OneSidedExecution(SymbolicExecution):
             elif before == after:
                 self.add_race(self.name(cell), (*self.places[first], i), (*self.places[then], j), kind)
             else:
-                self._add_launch_race(cell, (*self.places[first], i), (*self.places[then], j), kind, after - before)
+                self._add_launch_race(cell, (first, i), (then, j), kind, after - before)
 
     def _add_entry(self, cell: int, rank: int, place: tuple[int, int, int]) -> None:
         """Add the finding that an op at `place` may touch memory of `rank` before it has entered the call."""
@@ -320,11 +320,13 @@ class OneSidedExecution(SymbolicExecution):
         text = f"{self.name(cell)} may be {verb} after rank {rank} has returned, which {cure}"
         self.add_finding("unfinished", (home, b, i), text)
 
-    def _add_launch_race(
-        self, cell: int, first: tuple[int, int, int], then: tuple[int, int, int], kind: str, later: int
-    ) -> None:
-        """Add the finding that op `then` of a launch `later` launches on conflicts with op `first` of this one."""
-        key = ("race", *sorted((first, then)))
+    def _add_launch_race(self, cell: int, first: Place, then: Place, kind: str, later: int) -> None:
+        """Add the finding that access `then` of a launch `later` launches on conflicts with access `first` of this one.
+
+        Both as (actor, op).
+        """
+        place, other = (*self.places[first[0]], first[1]), (*self.places[then[0]], then[1])
+        key = ("race", *sorted((place, other)))
         if key in self.reported_places:
             return
         self.reported_places.add(key)
@@ -334,16 +336,18 @@ class OneSidedExecution(SymbolicExecution):
                 f"writes packet {self.name(cell)}, of which {ago} may not have been read yet: its reader would wait "
                 f"for ever; let the reader's rank signal first"
             )
-            self.add_finding("packet-launch", then, text)
+            self.add_finding("packet-launch", other, text)
             return
-        does, other = ("reads", "write") if kind == "write-read" else ("overwrites", "write")
-        if kind == "read-write":
-            other = "read"
+        does = "reads" if kind == "write-read" else "overwrites"
+        may = "read" if kind == "read-write" else "write"
+        cure = f"let rank {place[0]} signal that it has"
+        if first[0] in self.carriers:
+            cure = "flush the port channel" if place[0] == other[0] else f"let rank {place[0]} flush, and signal"
         text = (
-            f"{does} {self.name(cell)} in the next launch, while gpu {first[0]} block {first[1]} step {first[2]} of "
-            f"this one may still {other} it: let rank {first[0]} signal that it has, or flush its port channel"
+            f"{does} {self.name(cell)} in the next launch, while gpu {place[0]} block {place[1]} step {place[2]} of "
+            f"this one may still {may} it: {cure} first"
         )
-        self.findings.append(error("launch", then, text))
+        self.findings.append(error("launch", other, text))
 
 
 def _ports_with_surplus(program: Program) -> set[tuple[int, Port]]:
