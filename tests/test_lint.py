@@ -20,7 +20,7 @@ GOOD = [
     programs.recursive_doubling_allreduce(8),
     programs.broadcast_chain(4, 2),
     programs.all_send_first(3, 2),
-    programs.put_allgather(4),
+    programs.put_allgather(4, enters=True),
 ]
 
 
