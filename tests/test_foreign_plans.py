@@ -651,6 +651,9 @@ def test_what_is_not_analysed_is_not_called_wrong(tmp_path):
     assert lint.exit_code == 4 and "not analysed: gpu 0 block 1 step 4: cuts scratch" in lint.stdout
     audit = CliRunner().invoke(root, ["audit", str(tmp_path / "plan.json")])
     assert audit.exit_code == 4 and "not analysed" in audit.stdout
+    export = ["export", str(tmp_path / "plan.json"), "--to", "mscclpp", "-o", str(tmp_path / "again.json")]
+    exported = CliRunner().invoke(root, export)
+    assert exported.exit_code == 4 and "is not analysed: gpu 0 block 1 step 4: cuts scratch" in exported.stderr
 
 
 def test_operands_as_the_loader_reads_them():

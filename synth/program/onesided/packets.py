@@ -88,17 +88,19 @@ class PacketWriter:
     def _flush(self, entered: frozenset[tuple[int, int]]) -> None:
         """Let ranks flush the port channels whose packets the writer of the launch after next may overwrite unsent.
 
-        That writer knows what it knew at the end of the next launch: of the ranks that it knew to have entered that,
-        all that they knew at the end of this one.
+        That writer knows, of the ranks that it knew to have entered the next launch, all that they knew at the end of
+        this one; if it has waited for a rank's entry, the same of the ranks that this one knew to have entered.
         """
+        at_end = {rank: {rank} for rank in range(len(self.block.clock))}
+        for rank, other in entered:
+            at_end[rank].add(other)
+        known = {rank: set(others) for rank, others in at_end.items()}
+        for rank, other in self.pairs & self.signal_first:
+            known[rank] |= at_end[other]
         unsure: dict[int, set[int]] = {}
         for rank, src, peer, packets in self.handed_over:
-            writer, read = self.written_by[rank, src], self.read_at.get((peer, packets))
-            sure = False
-            for other in range(len(self.block.clock)):
-                if read is not None and (other == writer or (writer, other) in entered):
-                    sure |= other == peer or self.block.clock[other][peer] >= read
-            if not sure:
+            ranks, read = known[self.written_by[rank, src]], self.read_at.get((peer, packets))
+            if read is None or not any(b == peer or self.block.clock[b][peer] >= read for b in ranks):
                 unsure.setdefault(rank, set()).add(peer)
         for rank, peers in sorted(unsure.items()):
             self.block.flush(rank, sorted(peers))
