@@ -7,6 +7,8 @@ import launch_judge
 import pytest
 
 from bench import onesided_launches
+from synth.errors import SynthError
+from synth.export.mscclpp.emit import document
 from synth.model.collective import collective
 from synth.program import analysis
 from synth.program.program import Block, Gpu, Op, Port, Program, Span
@@ -137,3 +139,57 @@ def test_random_programs_are_judged_alike():
     assert kinds["proved, right"] > 100
     assert kinds["called wrong, wrong"] > 100
     assert kinds["not analysed"] <= 10
+
+
+def with_scratch(program, chunks):
+    return replace(program, gpus=tuple(gpu._replace(scratch=chunks) for gpu in program.gpus))
+
+
+def found(program, runtime="mscclpp"):
+    """Lint's findings that are no remarks and no warnings, as (severity, rule)."""
+    report = analysis.check(program, runtime)
+    return {(f.severity, f.rule) for f in report.findings if f.severity in ("error", "not analysed")}
+
+
+def test_packets_lie_in_twice_their_chunks_of_the_scratch():
+    """The loader doubles the scratch of plans of protocol LL; what lies where packets do is not analysed."""
+    answered = broadcast([COPY, PACKET, WAIT], [UNPACK, Op("nop"), SIGNAL], one_scratch=True)
+    assert found(replace(answered, protocol="LL")) == set()
+    assert found(answered) == {("error", "bounds")}
+    assert found(with_scratch(answered, 2)) == set()
+    with pytest.raises(SynthError, match="need the protocol LL"):
+        document(replace(answered, one_scratch=False))
+    for chunk, kinds in ((1, {("not analysed", "packet-mix")}), (2, set())):
+        first, last = with_scratch(answered, 4).gpus
+        keep = Op("cpy", OUT, (Span("s", chunk),))
+        (block,) = last.blocks
+        last = last._replace(blocks=(block._replace(ops=(UNPACK, Op("nop"), keep, Op("nop"), SIGNAL)),))
+        assert found(replace(answered, gpus=(first, last), protocol="LL")) == kinds
+
+
+def test_plain_data_miss_the_half_in_turn():
+    """With two halves a rank takes plain data from the half in turn; others put them into the first one."""
+    ops = [COPY, WAIT, Op("nop"), PACKET, PUT._replace(dst=(Span("s", 2, 1),)), Op("nop"), SIGNAL]
+    take = Op("cpy", (Span("s", 2),), OUT)
+    program = with_scratch(broadcast(ops, [SIGNAL, WAIT, Op("nop"), UNPACK, Op("nop"), take], protocol="LL"), 4)
+    assert found(program) == {("error", "packet-half")}
+    assert found(replace(program, one_scratch=True)) == set()
+
+
+def test_two_blocks_at_one_queue_are_not_analysed():
+    """Which of their puts comes first is open, and a flush may come before the other's put."""
+    program = CASES["put through a queue from scratch, flushed"][0]
+    (block,) = program.gpus[0].blocks
+    other = block._replace(ops=(FLUSH,))
+    shared = replace(program, gpus=(program.gpus[0]._replace(blocks=(block, other)), program.gpus[1]))
+    assert found(shared, None) == {("not analysed", "two-ends")}
+    assert analysis.check(shared).verdict == "not analysed"
+
+
+def test_calls_that_are_asked_for_are_analysed_or_named():
+    program = CASES["put into scratch, with an answer"][0]
+    assert analysis.check(program).verdict == "right"
+    assert found(replace(program, min_bytes=64, max_bytes=32), None) == {("error", "sizes")}
+    exchange = replace(program, collective=collective("sendrecv", 2))
+    assert ("not analysed", "in-place") not in found(exchange, None)
+    assert ("not analysed", "in-place") in found(replace(exchange, in_place="in"), None)
