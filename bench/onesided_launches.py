@@ -1,9 +1,9 @@
 """Lint of one-sided programs beside an interpreter that runs their launches back to back, in every order.
 
-Small random programs of two or three ranks move chunks by puts, gets, remote sums and packets, through memory or port
-channels, directly, through scratch or from scratch, with the signals, flushes, barriers and dependencies that this
-needs, or with some of them missing or misplaced. `tests/launch_judge.py` judges each. Lint must call a program right or
-wrong as the judge does, or say that it is not analysed, and why.
+Small random programs of two or three ranks move chunks by puts, gets, remote sums, multicasts and packets, through
+memory or port channels, directly, through scratch or from scratch, with the signals, flushes, barriers and dependencies
+that this needs, or with some of them missing or misplaced. `tests/launch_judge.py` judges each. Lint must call a
+program right or wrong as the judge does, or say that it is not analysed, and why.
 
     python -m bench.onesided_launches --count 5000 --seed 0
 
@@ -170,6 +170,21 @@ class _Draft:
                 sync(dst, there, "signal", hear)
                 sync(src, here, "wait", tell)
 
+    def multicast(self, code: str, source: Span, target: Span) -> None:
+        """Add steps by which rank 0 loads `source` (of all ranks for glres), and stores to `target` of all, through a
+        switch."""
+        ranks = range(self.task.ranks)
+        here, blocks = self.block(0), [self.block(rank) for rank in ranks]
+        pairs = [self.pair(0, here, rank, blocks[rank]) for rank in ranks[1:]]
+        for rank, (mine, theirs) in zip(ranks[1:], pairs, strict=True):
+            self.add(rank, blocks[rank], _Step("signal", ports=[theirs]))
+            self.add(0, here, _Step("wait", ports=[mine]), False)
+        sources = [source._replace(rank=rank or None) for rank in ranks] if code == "glres" else [source]
+        self.add(0, here, _Step(code, sources, [target._replace(rank=rank or None) for rank in ranks]))
+        for rank, (mine, theirs) in zip(ranks[1:], pairs, strict=True):
+            self.add(0, here, _Step("signal", ports=[mine]))
+            self.add(rank, blocks[rank], _Step("wait", ports=[theirs]), False)
+
     def change(self) -> None:
         """Change one thing: drop, double, move or exchange a step, move it to another block, or move a span."""
         rank = self.chance.randrange(len(self.steps))
@@ -235,7 +250,9 @@ def random_program(chance: random.Random) -> Program:
     in_place = name != "alltonext" and chance.random() < 0.3
     chunks = chance.choice((1, 1, 1, 2))
     draft = _Draft(chance, task, chunks, in_place)
-    if name == "allreduce":
+    if name in ("broadcast", "allreduce") and chance.random() < 0.2:
+        draft.multicast("glres" if name == "allreduce" else "gstore", Span("i", 0), Span("o", 0))
+    elif name == "allreduce":
         for rank in range(ranks):
             own = draft.keep_copy(rank, 0, Span("i", 0)) if in_place and chance.random() < 0.5 else Span("i", 0)
             draft.move(rank, own, 1 - rank, Span("o", 0), Span("i", 0))

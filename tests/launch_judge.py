@@ -257,14 +257,17 @@ class Judge:
                     return None
         if not self.in_place and any(span.buffer == "i" for span in op.dst):
             raise Wrong("writes its input")
-        for read, written, port, to_packet in moves:
+        totals = []  # all reads come before the first write
+        for read, _, port, _ in moves:
+            fetched = [] if port else [self.fetch(values, cell, packet) for cell, packet in read]
+            totals.append(self.total(fetched) if fetched else None)
+        for (read, written, port, to_packet), value in zip(moves, totals, strict=True):
             if port is not None:
                 accesses += [(cell, False) for cell, packet in read if packet]
                 lines[self.queues[port]] += (("put", read[0][0], written, to_packet, launch),)
                 continue
             accesses += [(cell, False) for cell, _ in read]
             accesses.append((written, True))
-            value = self.total([self.fetch(values, cell, packet) for cell, packet in read])
             values[written] = self.content(values, written, value, to_packet, launch)
         following = (launches, on, tuple(lines), signals, frozenset(values.items()))
         return actor, accesses, alone and self.alone(actor, accesses), following
