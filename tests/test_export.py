@@ -203,7 +203,7 @@ def test_what_would_wait_for_ever_is_bounded_or_refused():
     assert 'maxBytes="100"' in api.export_program(program, max_size=100).files[0][1]
     assert f'maxBytes="{9 << 20}"' in api.export_program(program, max_size=1 << 30).files[0][1]
     assert 'maxBytes="0"' in api.export_program(replace(program, protocol="LL")).files[0][1]
-    with pytest.raises(SynthError, match=r"all-send-first does not run on msccl: .*waits for ever"):
+    with pytest.raises(SynthError, match=r"all-send-first is wrong: .*waits for ever"):
         api.export_program(programs.all_send_first(3, 3), runtime="msccl")
 
 

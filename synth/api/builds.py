@@ -22,7 +22,7 @@ from synth.api.inputs import TopologyLike, named_topology, sizes_in_bytes
 from synth.api.inputs import collective as collective_of
 from synth.api.kept_searches import PLAN, KeptSearch
 from synth.catalog.tuner.request import SIZES, TuningRequest
-from synth.errors import SynthError, UsageError, VerificationError
+from synth.errors import SynthError, UsageError
 from synth.export.job_files import JobShape
 from synth.export.request import ExportRequest, Machine
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
@@ -519,9 +519,7 @@ def _check_files(
             tell(on_event, f"{name}: linted and run")
             place = "in" if path.stem.endswith("-in-place") else None
             program = load_program(path, collective=task, runtime=runtime)
-            report = lint(program, runtime=runtime, collective=task, roots=roots, in_place=place)
-            if not report.ok:
-                raise VerificationError(f"{path}: {report.errors[0]}")
+            lint(program, runtime=runtime, collective=task, roots=roots, in_place=place).require_right(str(path))
             run(
                 program, size=size, topology=machine, collective=task, roots=roots, runtime=runtime,
                 in_place=place == "in", bound=False,

@@ -253,7 +253,7 @@ def lint(
 
     Returns
     -------
-    The report: the findings, `ok` where none is an error, and the properties that are proved.
+    The report: the findings, the `verdict` (right, wrong, not analysed), and the properties that are proved.
 
     Raises
     ------

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from synth.errors import FormatError, UsageError, VerificationError
+from synth.errors import FormatError, UncheckedError, UsageError, VerificationError
 from synth.export import program_reader
 from synth.export.msccl_xml.read import MAX_BYTES, skipped_in
 from synth.interchange import forestcoll, program_moves, sccl, teccl
@@ -147,7 +147,9 @@ def _own(path: Path, request: Request) -> Imported:
 def _of_program(program: Program, kind: str, file: str, request: Request) -> Imported:
     report = check(program, "mscclpp" if program.one_sided else None)
     if not report.ok:
-        raise VerificationError(str(report.ranked[0]).removeprefix("error: "), file)
+        first = report.ranked[0]
+        text = str(first).removeprefix(f"{first.severity}: ")
+        raise VerificationError(text, file) if report.errors else UncheckedError(text, file)
     if program.collective is None:
         raise FormatError("does not say which collective it is; give it with --coll", file)
     if program.one_sided:
