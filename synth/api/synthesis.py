@@ -183,6 +183,11 @@ def frontier(
     )  # fmt: skip
     query = engine_choice.Query(machine, task, options, engine, log, fresh, cross_check=cross_check)
     found = engine_choice.synthesize(query, on_event)
+    if isinstance(found, Frontier) and not found.complete and engine == "auto" and not wrong and not fresh:
+        from synth.catalog import shipped
+
+        entry = shipped.entry_of(found.network, task, machine.labels)
+        found = found if entry is None else shipped.joined(found, entry, options)
     return with_multicast(found, machine, task, options) if multicast else found
 
 
