@@ -121,9 +121,19 @@ def joined(found: Frontier, entry: Entry, options: Options) -> Frontier:
     result = merged(base, points, "")
     notes = found.notes
     if any(point.construction.startswith(LABEL) for point in result.points):
-        commit, command = Origin.of(entry)
-        notes = (*notes, f"{LABEL}found earlier by `{command}` at commit {commit}; --fresh leaves it out")
+        notes = (*notes, _note(entry))
     return replace(result, seconds=found.seconds, answers=found.answers, multicast=found.multicast, notes=notes)
+
+
+def marked(frontier: Frontier, entry: Entry) -> Frontier:
+    """Return the frontier of `entry` with all its points marked, and a note that says how it was found."""
+    points = tuple(replace(point, construction=LABEL + point.construction) for point in frontier.points)
+    return replace(frontier, points=points, notes=(*frontier.notes, _note(entry)))
+
+
+def _note(entry: Entry) -> str:
+    commit, command = Origin.of(entry)
+    return f"{LABEL}found earlier by `{command}` at commit {commit}; --fresh leaves it out"
 
 
 def _bounds(frontier: Frontier) -> Iterator[tuple[int | None, LowerBound]]:
