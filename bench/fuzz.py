@@ -233,9 +233,7 @@ VALUES: dict[str, Value] = {
     "svg": _one("out.svg"),
     "trace": _one("out.json"),
     "proof": _one("proofs", "."),
-    "to": _one(
-        "msccl-xml", "mscclpp", "msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "ncclx-tuner-csv", "mcrdl-csv", "timeline"
-    ),
+    "to": _one("msccl-xml", "mscclpp", "msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "mcrdl-csv", "timeline"),
     "runtime": _one("msccl-executor", "msccl", "rccl"),
     "protocol": _one("Simple", "LL", "LL128"),
     "dtype": _one("float32", "float16", "int8", "bfloat16"),

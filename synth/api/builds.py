@@ -50,10 +50,9 @@ RUNTIMES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "rccl": ("msccl-dir", "rccl", ()),
     "mscclpp": ("mscclpp-dir", "", ("Simple", "LL")),
     "nccl-tuner": ("nccl-tuner-csv", "", ()),
-    "ncclx-tuner": ("ncclx-tuner-csv", "", ()),
 }
-# The runtimes that take a file of rules instead of algorithms.
-TUNERS = ("nccl-tuner", "ncclx-tuner")
+# The runtime that takes a file of rules instead of algorithms.
+TUNER = "nccl-tuner"
 # Name of the summary in the folder of a build.
 SUMMARY = "build.json"
 
@@ -95,8 +94,8 @@ def build(
         None: this machine.
     collective : the name of one collective, or of several.
     output : the folder, new, empty, or of an earlier build.
-    runtime : msccl-executor, msccl, rccl, mscclpp, nccl-tuner or ncclx-tuner. None: rccl on a machine with xGMI
-        links, else msccl-executor.
+    runtime : msccl-executor, msccl, rccl, mscclpp or nccl-tuner. None: rccl on a machine with xGMI links, else
+        msccl-executor.
     sizes : bytes, or texts such as "1MB", one or several, as nccl-tests counts them, at which algorithms are compared.
     dtype : the type of the elements.
     root : the root of rooted collectives, by default 0. The job must use no other.
@@ -139,6 +138,10 @@ def build(
         raise UsageError("no collective given; name one, such as allreduce")
     kinds = {link.kind for link in machine.links}
     runtime = (runtime or ("rccl" if "xgmi" in kinds else "msccl-executor")).lower()
+    if runtime == "ncclx-tuner":
+        from synth.api.plan_export import NCCLX
+
+        raise UsageError(f"{runtime} is no longer a runtime: {NCCLX}")
     if runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
     for task in tasks if runtime == "mscclpp" else ():
@@ -422,7 +425,7 @@ def _exported(
     notes, files, target = [], [], folder / runtime
     registrations: tuple[PlanRegistration, ...] = ()
     names: dict[int, tuple[str, ...]] = {}
-    if runtime in TUNERS:
+    if runtime == TUNER:
         made = plan_export.export_request(plan, request)
         target.mkdir(exist_ok=True)
         write(target / "tuner.csv", made.files[0][1])

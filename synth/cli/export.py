@@ -91,7 +91,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     "--plan",
     type=FILE,
     metavar="FILE",
-    help="A tuner's plan: to msccl-dir, mscclpp-dir, nccl-tuner-csv, ncclx-tuner-csv, json or mcrdl-csv.",
+    help="A tuner's plan: to msccl-dir, mscclpp-dir, nccl-tuner-csv, json or mcrdl-csv.",
 )
 @click.option(
     "--to",
@@ -172,6 +172,8 @@ def export(file: Path | None, **flags: Any) -> None:
     from synth.api import plan_export, programs
 
     to = (flags["to"] or "").lower()
+    if to == "ncclx-tuner-csv":
+        raise UsageError(f"{to} is no longer written: {plan_export.NCCLX}")
     if to in plan_export.FORMATS:
         raise UsageError(f"{to} is made of a tuner's plan: `synth tune -o plan.json`, then --plan plan.json --to {to}")
     written = {"chakra": _chakra, "python": _python, "forestcoll": _forestcoll}.get(to)

@@ -57,7 +57,7 @@ class LogFile(click.ParamType):
             return value
         backend, separator, file = str(value).partition("=")
         if not separator or not backend or not file:
-            self.fail(f"{value!r} is not BACKEND=FILE, such as nccl=nccl.txt or mpi=osu.txt", param, ctx)
+            self.fail(f"{value!r} is not BACKEND=FILE, such as nccl=nccl.txt or rccl=rccl.txt", param, ctx)
         return backend, Path(file)
 
 
@@ -91,7 +91,7 @@ class Percentage(click.ParamType):
 )
 @click.option("--db", type=FILE, metavar="FILE", help="A catalog with frontiers and measurements of this machine.")
 @click.option("--log", "logs", type=LogFile(), multiple=True, metavar="BACKEND=FILE",
-              help="nccl-tests' or OSU's output: nccl=FILE, mpi=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
+              help="nccl-tests' output or JSON: nccl=FILE, rccl=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
 @click.option("--gpus", type=Positive(), metavar="N", help="Ranks of logs that do not print it, without --topo.")
 @baselines_option("A further candidate: ring, tree, ... (repeatable).")
 @protocol_option("Only Simple, LL or LL128 (repeatable).", "protocols", multiple=True)
@@ -136,7 +136,7 @@ def tune(output: str | None, form: str | None, **flags: Any) -> None:
       synth tune --topo dgx1 --coll allgather
       synth tune --topo dgx1 --coll allgather --sizes 1KiB:1GiB -o plan.json
       synth bench frontier.json -o m.json && synth tune --from frontier.json --measured m.json
-      synth tune --topo dgx1 --coll allgather --log nccl=nccl.txt --log mpi=osu.txt --measured m.json
+      synth tune --topo dgx1 --coll allgather --log nccl=nccl.txt --measured m.json
       synth tune --import mcrdl_allgather_16gpu.csv -o plan.json
     """
     from synth import api

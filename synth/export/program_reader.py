@@ -13,6 +13,7 @@ from synth.checker.documents import exact_frontier
 from synth.errors import FormatError, SynthError, unreadable
 from synth.export.msccl_xml import read
 from synth.model.collective import Collective
+from synth.model.documents.foreign_forms import form_of, named_form
 from synth.model.documents.json_reader import schema_text
 from synth.model.documents.text_file import text_of
 from synth.model.frontier import SCHEMA as FRONTIER
@@ -50,10 +51,9 @@ def load(
     if not head.startswith("{"):
         if head.startswith("program "):
             return text.parse(text_of(path, MAX_TEXT), str(path))
-        raise FormatError(
-            "is no schedule, frontier, program, MSCCL-IR or MSCCL++ plan: expected <algo>, {...} or `program NAME`",
-            str(path),
-        )
+        kinds = "schedule, frontier, program, MSCCL-IR or MSCCL++ plan"
+        expected = f"is no {kinds}: expected <algo>, {{...}} or `program NAME`"
+        raise FormatError(form_of(head) or expected, str(path))
     doc = exact_frontier.read(path)
     try:
         match doc.get("schema"):
@@ -83,6 +83,8 @@ def load(
             case other:
                 if path.stat().st_size > MAX_TEXT:
                     raise FormatError(f"has {path.stat().st_size} bytes; at most {MAX_TEXT} are read", str(path))
+                if other is None and named_form(doc):
+                    raise FormatError(named_form(doc), str(path))
                 known = f"{FRONTIER}, {SCALE_FRONTIER}, {SCHEDULE}, {PROGRAM} or a MSCCL++ plan"
                 raise FormatError(f"{schema_text(other)}; expected {known}", str(path))
     except SynthError:

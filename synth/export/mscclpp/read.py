@@ -22,6 +22,7 @@ from synth.export.mscclpp.json_fields import Node
 from synth.export.mscclpp.read_block import BlockReader
 from synth.export.mscclpp.read_semaphores import with_semaphores
 from synth.model.collective import COLLECTIVES, Collective, collective
+from synth.model.documents.foreign_forms import OLD_PLAN, named_form
 from synth.program import plan_limits as limits
 from synth.program.buffer_layout import Layout
 from synth.program.program import BUFFERS, PORT_KINDS, Gpu, InPlace, Op, Port, Program, Span
@@ -49,6 +50,8 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     with the place in the document.
     """
     top = Node.parse(text, file)
+    if named_form(top.value) == OLD_PLAN:
+        top.fail(OLD_PLAN)
     fields = top.fields(_TOP, _TOP_MORE)
     name, in_place = fields["name"].text(), fields["inplace"].flag()
     protocol = fields["protocol"].text(("Simple", "LL"))

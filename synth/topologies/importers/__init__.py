@@ -19,6 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from synth.errors import FormatError
+from synth.model.documents.foreign_forms import form_of
 from synth.model.documents.text_file import text_of
 from synth.model.rational import rational
 from synth.model.topology import Topology
@@ -79,7 +80,8 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
         raise FormatError("lists GPUs, not their links; those are printed by `nvidia-smi topo -m`", file)
     elif not re.search(r"(?i)link|edge", text):
         raise FormatError(
-            "is neither a dump (nvidia-smi, rocm-smi, NCCL, TACCL, TE-CCL, astra-sim) nor a topology file, which "
+            form_of(text)
+            or "is neither a dump (nvidia-smi, rocm-smi, NCCL, TACCL, TE-CCL, astra-sim) nor a topology file, which "
             "has links",
             file,
         )

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from synth.errors import FormatError
+from synth.model.documents.foreign_forms import ELEMENTS
 from synth.model.documents.xml_tree import Element, parse
 from synth.model.rational import rational, show
 from synth.model.topology import Topology
@@ -35,7 +36,11 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     elements = list(root.walk())
     if root.tag != "system":
         raise FormatError(
-            f"is XML with the root <{root.tag[:40]}>; NCCL's topology files start with <system>", file, root.line
+            ELEMENTS.get(
+                root.tag, f"is XML with the root <{root.tag[:40]}>; NCCL's topology files start with <system>"
+            ),
+            file,
+            root.line,
         )
     if not any(e.tag == "gpu" for e in elements):
         return topology(bare_pci.read(elements, file, name, assumed.gbps_per_link), Pcie())
