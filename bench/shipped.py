@@ -20,6 +20,7 @@ from pathlib import Path
 from synth.catalog.entry import Entry
 from synth.catalog.shipped import FILE
 from synth.catalog.store import exact_frontiers
+from synth.catalog.store.blobs import Blob, pack_small, unpack_bytes
 from synth.catalog.store.store import Store
 
 MOST_BYTES = 8 << 20
@@ -52,6 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         continue
                     exact_frontiers.check(entry, {})
                     kept += target.put(made(entry, commit or dict(entry.provenance.versions)["commit"]))
+        for row, *blob in target.base.execute("SELECT rowid, sum, size, body FROM blobs").fetchall():
+            small = pack_small(unpack_bytes(Blob(*blob)))
+            values = (small.sum, len(small.body), small.body, row)
+            target.base.execute("UPDATE blobs SET sum = ?, packed = ?, body = ? WHERE rowid = ?", values)
     with sqlite3.connect(fresh) as base:
         base.execute("PRAGMA journal_mode = DELETE")
         base.execute("VACUUM")
