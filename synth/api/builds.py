@@ -341,7 +341,8 @@ def _planned(
 
     seconds = request.time_limit or SETTINGS.time_limit
     began = time.monotonic()
-    found = synthesis.frontier(
+    found = None if fresh else synthesis.known_frontier(machine, task)
+    found = found or synthesis.frontier(
         machine, task, time_limit=seconds * SETTINGS.for_frontiers, jobs=request.jobs, fresh=fresh, on_event=on_event,
         multicast=False,
     )  # fmt: skip

@@ -297,7 +297,7 @@ def _synthesized(
     and whether it is of flow methods."""
     left = search.left
     limit = None if left is None else left * search.for_frontiers / to_come / (1 + SETTINGS.flows_add)
-    made = synthesis.frontier(
+    made = synthesis.known_frontier(machine, task) or synthesis.frontier(
         machine, task, time_limit=limit, jobs=search.jobs, on_event=search.on_event, multicast=False
     )
     return *_written_out(made, search.share(to_come)), made.engine == "flow"
