@@ -22,7 +22,7 @@ from synth.errors import FormatError
 from synth.model.documents.text_file import text_of
 from synth.model.rational import rational
 from synth.model.topology import Topology
-from synth.topologies.importers.pasted import clean, is_table
+from synth.topologies.importers.pasted import AMD_JSON, clean, is_table
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def sniff(text: str) -> str:
         return "nccl-xml"
     if start.startswith("<"):
         return "nccl-xml" if re.search(r"<(cpu|pci|gpu)\b", text) and "<graphml" not in text else "topology"
-    if re.search(r'"(?:\(Topology\) [^"]*|link_type)"\s*:', text):
+    if AMD_JSON.search(text):
         return "rocm-smi"
     if start.startswith("{"):
         if '"TopologyParams"' in text:

@@ -59,15 +59,18 @@ class Pcie:
     bridges: list[tuple[str, frozenset[int], frozenset[int], Fraction]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def crossed(self, src: int, dst: int) -> list[tuple[str, Fraction]]:
-        """Return (name, GB/s) of each PCIe port and bridge on the path from `src` to `dst`."""
+    def crossed(self, src: int, dst: int) -> list[tuple[int, str, Fraction]]:
+        """Return (number, name, GB/s) of each PCIe port and bridge on the path from `src` to `dst`.
+
+        Hosts may use the same names, never the same numbers.
+        """
         found = []
-        for name, members, gbps in self.groups:
+        for i, (name, members, gbps) in enumerate(self.groups):
             if (src in members) != (dst in members):
-                found.append((f"{name} {'out' if src in members else 'in'}", gbps))
-        for name, one, other, gbps in self.bridges:
+                found.append((i, f"{name} {'out' if src in members else 'in'}", gbps))
+        for i, (name, one, other, gbps) in enumerate(self.bridges, len(self.groups)):
             if (src in one and dst in other) or (src in other and dst in one):
-                found.append((f"{name} {'out' if src in one else 'in'}", gbps))
+                found.append((i, f"{name} {'out' if src in one else 'in'}", gbps))
         return found
 
 
@@ -166,17 +169,15 @@ def _switch(fabric: DumpFabric, links: list[Link]) -> list[Limit]:
 
 def _host(apart: list[tuple[int, int]], pcie: Pcie, links: list[Link]) -> list[Limit]:
     """Appends the PCIe links; returns their limits, one for each set of links, without those that cannot bind."""
-    users: dict[str, list[int]] = {}
-    capacity: dict[str, Fraction] = {}
+    users: dict[tuple[int, str, Fraction], list[int]] = {}
     for u, v in apart:
         ways = pcie.crossed(u, v)
-        for name, gbps in ways:
-            users.setdefault(name, []).append(len(links))
-            capacity[name] = gbps
-        links.append(Link(u, v, min((gbps for _, gbps in ways), default=PCIE3_GBPS), PCIE_US, "pcie"))
+        for way in ways:
+            users.setdefault(way, []).append(len(links))
+        links.append(Link(u, v, min((gbps for _, _, gbps in ways), default=PCIE3_GBPS), PCIE_US, "pcie"))
     tightest: dict[tuple[int, ...], tuple[Fraction, str]] = {}
-    for name, members in users.items():
-        offer = (capacity[name], name)
+    for (_, name, gbps), members in users.items():
+        offer = (gbps, name)
         tightest[tuple(members)] = min(offer, tightest.get(tuple(members), offer))
     limits = []
     for members, (gbps, name) in tightest.items():

@@ -241,7 +241,7 @@ def _host(gpus: list[Element], given: Fraction | None, file: str) -> Pcie:
     if unstated:
         pcie.notes.append(
             f"PCIe 3.0 x16 assumed, 12 GB/s, where the file states no speed ({unstated} of {len(members)} ports); "
-            f"`--pcie-gbps 24` for 4.0, 48 for 5.0"
+            f"`synth topo import --pcie-gbps 24` for 4.0, 48 for 5.0"
         )
     sockets = list(cpus.values())
     for i, (one, near) in enumerate(sockets):

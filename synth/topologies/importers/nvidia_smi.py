@@ -104,9 +104,9 @@ def _check_row(gpu: str, table: Table, file: str) -> None:
 
 def _models(text: str) -> set[str]:
     """The GPUs that the text names, as `nvidia-smi -L` and collect_env print them: GPU 0: NVIDIA B200."""
-    names = re.findall(r"(?m)\bGPU \d{1,4}: ([^\n(]{2,60}?)\s*(?:\(|$)", text)
+    names = re.findall(r"(?m)\bGPU[ \t]+\d{1,4}:[ \t]+([^\n(]{2,60}?)[ \t]*(?:\(|$)", text)
     names += re.findall(r"(?m)\|\s+\d{1,3}\s+((?:NVIDIA|Tesla|Quadro) [^|\n]{2,40}?)\s{2,}(?:On|Off)\s*\|", text)
-    return set(names)
+    return {" ".join(name.split()) for name in names}
 
 
 def _links(
@@ -120,30 +120,18 @@ def _links(
     most = MOST_LINKS
     if known and len(known) == len(models):
         most = max(links for _, links in known.values())
-    # NVLinks of a GPU: in all, and to one other.
-    sums, widest = [0] * ranks, [0] * ranks
-    for pair, count in counts.items():
-        for u in pair:
-            sums[u] += count
-            widest[u] = max(widest[u], count)
-    # Three GPUs or more with one number of links everywhere are a part of a larger board, or hang on a switch.
-    uniform = len(counts) == ranks * (ranks - 1) // 2 > 1 and len(set(counts.values())) == 1
-    needed = max(max(sums), widest[0] * LEAST_PEERS if uniform else 0)
-    if needed > most:
-        _switches(fabric, counts, widest, file)
-        what = f"the NVLinks of a GPU to all others add up to {needed}"
-        if needed > max(sums):
-            what = f"NV{widest[0]} on four GPUs (the least board without switches) would be {needed} a GPU"
-        fabric.notes.append(
-            f"{what}, more than the {most} that it can have: taken for an NVSwitch, {max(widest)} links a GPU"
-        )
-    else:
-        fabric.pairs = counts
-        if uniform and not models and widest[0] == V100_LINKS:
-            fabric.notes.append(
-                f"NV{widest[0]} between all GPUs is taken for {widest[0]} links a pair, as four H100 have; on V100 "
-                f"with NVSwitches it is {widest[0]} a GPU"
-            )
+    # NVLinks of a GPU in all.
+    sums = [0] * ranks
+    for (u, v), count in counts.items():
+        sums[u] += count
+        sums[v] += count
+    near = [[False] * ranks for _ in range(ranks)]
+    for u, v in counts:
+        near[u][v] = True
+    for members in _classes(near):
+        inside = {pair: count for pair, count in counts.items() if pair[0] in members}
+        if inside:
+            _part(fabric, members, inside, most, not models, file)
     values = {value for value, _ in known.values()}
     if gbps is not None:
         fabric.gbps = gbps
@@ -157,7 +145,7 @@ def _links(
         why = f"the text names {', '.join(sorted(models))[:80]}, whose NVLink is not known" if models else ""
         fabric.notes.append(
             f"{why or 'the dump prints no NVLink bandwidth'}: {show(fabric.gbps)} GB/s a link assumed (V100, A100, "
-            f"H100); `synth topo import --gbps-per-link 50` for B200, 14.0625 for A40 and RTX 3090"
+            f"H100); `synth topo import --gbps-per-link 50` for B200"
         )
     each = set(fabric.ports.values()) if fabric.ports else set(sums)
     if ranks >= 8 and each == {V100_LINKS}:
@@ -166,22 +154,48 @@ def _links(
         fabric.multicast = True
 
 
-def _switches(fabric: DumpFabric, counts: dict[tuple[int, int], int], widest: list[int], file: str) -> None:
-    """Sets a switch for each part that NV# joins. Raises FormatError for a pair of a part without all its links."""
-    near = [[False] * fabric.ranks for _ in range(fabric.ranks)]
-    for u, v in counts:
-        near[u][v] = True
-    for i, members in enumerate(_classes(near)):
-        for u in members if len(members) > 1 else ():
-            fabric.ports[u], fabric.switch[u] = widest[u], i
-            for v in members:
-                links = counts.get((min(u, v), max(u, v)), 0)
-                if u != v and links != min(widest[u], widest[v]):
-                    raise FormatError(
-                        f"GPU{fabric.labels[u]} and GPU{fabric.labels[v]} have {links} NVLinks between them, where "
-                        f"links into one switch would give {min(widest[u], widest[v])}",
-                        file,
-                    )
+def _part(
+    fabric: DumpFabric, members: frozenset[int], counts: dict[tuple[int, int], int], most: int, unnamed: bool, file: str
+) -> None:
+    """Sets the links of GPUs that NV# joins, or those into a switch where they are more than the `most` of a GPU.
+
+    Raises FormatError for GPUs on a switch with fewer links between them than both have.
+    """
+    sums, widest = dict.fromkeys(members, 0), dict.fromkeys(members, 0)
+    for pair, count in counts.items():
+        for u in pair:
+            sums[u] += count
+            widest[u] = max(widest[u], count)
+    # Three GPUs or more with one number of links everywhere are a part of a larger board, or hang on a switch.
+    links, needed = max(widest.values()), max(sums.values())
+    whole = 2 * len(counts) == len(members) * (len(members) - 1)
+    uniform = len(members) >= LEAST_PEERS and whole and set(counts.values()) == {links}
+    what = f"the NVLinks of a GPU to all others add up to {needed}"
+    if uniform and links * LEAST_PEERS > needed:
+        needed = links * LEAST_PEERS
+        what = f"NV{links} on four GPUs (the least board without switches) would be {needed} a GPU"
+    if needed <= most:
+        fabric.pairs |= counts
+        note = (
+            f"NV{links} between all GPUs is taken for {links} links a pair, as four H100 have; on V100 with NVSwitches "
+            f"it is {links} a GPU"
+        )
+        if uniform and unnamed and links == V100_LINKS and note not in fabric.notes:
+            fabric.notes.append(note)
+        return
+    for u in members:
+        fabric.ports[u], fabric.switch[u] = widest[u], min(members)
+        for v in members:
+            between = counts.get((min(u, v), max(u, v)), 0)
+            if u != v and between != min(widest[u], widest[v]):
+                raise FormatError(
+                    f"GPU{fabric.labels[u]} and GPU{fabric.labels[v]} have {between} NVLinks between them, where links "
+                    f"into one switch would give {min(widest[u], widest[v])}",
+                    file,
+                )
+    note = f"{what}, more than the {most} that it can have: taken for an NVSwitch, {links} links a GPU"
+    if note not in fabric.notes:
+        fabric.notes.append(note)
 
 
 def _host(table: Table, matrix: Matrix, gbps: Fraction | None) -> Pcie:
@@ -193,7 +207,9 @@ def _host(table: Table, matrix: Matrix, gbps: Fraction | None) -> Pcie:
     slot, ranks = gbps or PCIE3_GBPS, len(matrix)
     pcie = Pcie([(f"PCIe slot {u}", frozenset([u]), slot) for u in range(ranks)])
     if gbps is None:
-        pcie.notes.append("PCIe 3.0 x16 assumed, 12 GB/s a slot; `--pcie-gbps 24` for 4.0, 48 for 5.0")
+        pcie.notes.append(
+            "PCIe 3.0 x16 assumed, 12 GB/s a slot; `synth topo import --pcie-gbps 24` for 4.0, 48 for 5.0"
+        )
     # What leaves GPUs under one switch (PIX) shares its port, and so does what leaves switches under one (PXB).
     ports: dict[frozenset[int], None] = {}
     for words in (("PIX",), ("PIX", "PXB")):
@@ -204,7 +220,7 @@ def _host(table: Table, matrix: Matrix, gbps: Fraction | None) -> Pcie:
     near = _among(matrix, ("PIX", "PXB", "PHB", "NODE"))
     part = {u: members for members in _classes(near) for u in members}
     cpus = [table.rest[gpu].split(" ")[0] for gpu in table.gpus]
-    printed = bool(re.search(r"CPU Affinity", table.head)) and all(cpus)
+    printed = bool(re.search(r"CPU\s+Affinity", table.head)) and all(cpus)
     guessed = False
     for u, row in enumerate(matrix):
         for v, cell in enumerate(row):

@@ -28,6 +28,8 @@ NUMBER = r"\d{1,9}(?:-\d{1,9})?"
 # A word of one or more cells, of which none is matched in two ways.
 CELLS = rf"(?:{LINK_CELL}++|{P2P_CELL}++|{ROCM_CELL}++|{NUMBER})"
 
+# Keys of the JSON of rocm-smi and amd-smi.
+AMD_JSON = re.compile(r'"(?:\(Topology\) [^"\n]*|link_type)"\s*:')
 # Control sequences (ECMA-48) and those that set a window's title.
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
 _SPACES = re.compile(r"[\xa0\u2000-\u200a\u202f\u205f\u3000]")
@@ -250,7 +252,7 @@ def _cells(text: str, columns: list[str], file: str, line: int) -> tuple[list[st
 def xml_of(text: str, file: str) -> str:
     """Return the <system> element in a text, without what stands around it; lines keep their numbers.
 
-    Raises FormatError for a second one, and for a value that runs over the end of a line.
+    Raises FormatError for a second one, for another dump around it, and for a value that runs over a line's end.
     """
     if "<system" not in text and "&lt;system" in text:
         text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")
@@ -275,6 +277,9 @@ def xml_of(text: str, file: str) -> str:
         joined = "\n".join(body)
     joined = joined[joined.index("<system") :].partition("</system>")
     found = "".join(joined[:2])
+    beside = "\n".join(lines[:first] + lines[last + 1 :])
+    if is_table(beside) or AMD_JSON.search(beside):
+        raise FormatError("holds another dump beside the <system>; take one of the two", file, first + 1)
     split = re.search(r'="[^"<>\n]*\n', found)
     if split:
         line = first + 1 + found[: split.start()].count("\n")
@@ -282,8 +287,13 @@ def xml_of(text: str, file: str) -> str:
     return "\n" * first + found
 
 
-def json_of(text: str) -> str:
-    """Return the JSON of amd-smi or rocm-smi in a text, without what stands around it."""
+def json_of(text: str, file: str) -> str:
+    """Return the JSON of amd-smi or rocm-smi in a text, without what stands around it.
+
+    Raises FormatError for a table of GPUs around it.
+    """
+    if is_table(text):
+        raise FormatError("holds a table of GPUs beside the JSON; take one of the two", file)
     lines = text.split("\n")
     for first, line in enumerate(lines):
         start = re.match(r'(.*?)(?:[\[{]\s*$|(?:\[\s*)?\{\s*"(?:system|gpu|gpu_data|card\d+)")', line)

@@ -19,7 +19,7 @@ from synth.model.rational import show
 from synth.model.topology import Topology
 from synth.topologies.file_reader import Fields, Plain, parse_json
 from synth.topologies.importers.fabric import XGMI, DumpFabric, Pcie, amd_gpu, topology
-from synth.topologies.importers.pasted import MOST_GPUS, json_of, tables
+from synth.topologies.importers.pasted import AMD_JSON, LINK_CELL, MOST_GPUS, json_of, tables
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed
@@ -54,8 +54,8 @@ class _Dump:
 
 def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     """Return the topology of a dump. Raises FormatError for a table that is missing, cut off or not symmetric."""
-    if re.search(r'"(\(Topology\)|link_type)', text):
-        dump = _from_json(parse_json(json_of(text), file), file)
+    if AMD_JSON.search(text):
+        dump = _from_json(parse_json(json_of(text, file), file), file)
     else:
         dump = _from_text(text.split("\n"), file)
     if "type" not in dump.values and "weight" not in dump.values:
@@ -86,6 +86,8 @@ def _from_text(lines: list[str], file: str) -> _Dump:
     for table in tables(lines, file):
         kind = next((key for key, title in TITLES.items() if re.search(title, table.title, re.IGNORECASE)), None)
         if kind is None:
+            if any(re.fullmatch(LINK_CELL, cell) and cell != "X" for row in table.cells.values() for cell in row):
+                raise FormatError("holds a table of nvidia-smi beside AMD's; take one of the two", file, table.line)
             continue
         if table.others or any(table.rest.values()):
             raise FormatError(f"words stand beside the columns of GPUs in {table.title[:60]!r}", file, table.line)
@@ -263,7 +265,9 @@ def _host(dump: _Dump, given: Fraction | None) -> Pcie:
     slot, ranks = given or PCIE_GBPS, len(dump.labels)
     pcie = Pcie([(f"PCIe slot {u}", frozenset([u]), slot) for u in range(ranks)])
     if given is None:
-        pcie.notes.append("PCIe 4.0 x16 assumed, 24 GB/s a slot; `--pcie-gbps 12` for 3.0, 48 for 5.0")
+        pcie.notes.append(
+            "PCIe 4.0 x16 assumed, 24 GB/s a slot; `synth topo import --pcie-gbps 12` for 3.0, 48 for 5.0"
+        )
     nodes: dict[str, set[int]] = {}
     for u, home in dump.homes.items():
         nodes.setdefault(home, set()).add(u)
