@@ -502,6 +502,9 @@ def test_amd_pairs_several_hops_apart_are_no_links(tmp_path, tool):
 def test_amd_smi_tells_the_links_of_a_pair_and_newer_drivers_their_bandwidth(tmp_path):
     for tool in (amd_text, amd_json):
         assert set(pairs_of(read(tmp_path, tool(RING, "50000-200000")), "xgmi").values()) == {200}
+        made = read(tmp_path, tool(RING, "50000-70000"))
+        assert set(pairs_of(made, "xgmi").values()) == {50}
+        assert any("0-1, 0-3, 1-2, 2-3 do not tell how many links" in note for note in made.notes)
         made = read(tmp_path, tool(RING, "76800-76800"))
         assert set(pairs_of(made, "xgmi").values()) == {Fraction("76.8")}
         assert any("as printed in MB/s" in note for note in made.notes)
@@ -656,6 +659,9 @@ TORN = [
     (LAID.replace("GPU1    GPU2", "GPU1 GPU1 GPU2", 1), "twice"),
     (LAID.replace("PIX", "PI"), "'PI' is not one of"),
     (P2P, "no table of links"),
+    ("GPU0GPU1x GPU2\nGPU0 X NV1\n", "GPU"),
+    (LAID.replace("GPU", "0000:00:00."), "PCI addresses"),
+    (f"{LAID}\n" * 80, "more than 64 tables"),
     (LAID.replace("PIX", "TNS" * 5000 + "!"), "is not one of"),  # in linear time
     (rocm_text(RING).replace("30", "9" * 5000), "is not one of"),
     (rocm_text(RING).replace("GPU2         GPU3", "GPU2"), "has rows for GPU3"),

@@ -83,7 +83,7 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
         from synth.topologies.importers.astra_sim import read
     elif re.search(r"NVIDIA-SMI|^GPU \d+: .*\(UUID", text, re.M):
         raise FormatError("lists GPUs, not their links; those are printed by `nvidia-smi topo -m`", file)
-    elif not re.search(r"""(?:^|[\s{,"'])(?:links|edges|ranks|key|edge|schema|topology)["']?\s*:|<graphml""", text):
+    elif not re.search(r"""(?m)(?:^\s*|[{,]\s*|["'])(?:links|edges|ranks|schema)["']?\s*:|<graphml""", text):
         first = text.strip().split("\n")[0].strip()
         raise FormatError(
             f"is neither a dump (nvidia-smi, rocm-smi, amd-smi, NCCL, TACCL, TE-CCL, SCCL, astra-sim) nor a topology "

@@ -243,12 +243,16 @@ def _host(gpus: list[Element], given: Fraction | None, file: str) -> Pcie:
             f"PCIe 3.0 x16 assumed, 12 GB/s, where the file states no speed ({unstated} of {len(members)} ports); "
             f"`synth topo import --pcie-gbps 24` for 4.0, 48 for 5.0"
         )
-    sockets = list(cpus.values())
+    sockets, between = list(cpus.values()), set()
     for i, (one, near) in enumerate(sockets):
         for other, far in sockets[i + 1 :]:
             gbps = min(_socket(one), _socket(other))
+            if one.attributes.get("host_hash") == other.attributes.get("host_hash"):
+                between.add(gbps)
             name = f"CPUs {one.attributes.get('numaid', '?')[:8]}-{other.attributes.get('numaid', '?')[:8]}"
             pcie.bridges.append((name, frozenset(near), frozenset(far), gbps))
+    if between:
+        pcie.notes.append(f"{' or '.join(map(show, sorted(between)))} GB/s assumed between two CPUs, NCCL's figure")
     return pcie
 
 

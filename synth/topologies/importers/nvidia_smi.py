@@ -10,7 +10,7 @@ from synth.errors import FormatError
 from synth.model.rational import show
 from synth.model.topology import Topology
 from synth.topologies.importers.fabric import PCIE3_GBPS, SOCKET_GBPS, DumpFabric, Pcie, topology
-from synth.topologies.importers.pasted import LINK_CELL, P2P_CELL, Table, tables
+from synth.topologies.importers.pasted import LINK_CELL, P2P_CELL, GpuTable, tables
 from synth.topologies.machines import V100_US
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     """Return the topology of a dump. Raises FormatError for a matrix that is cut off, torn or not symmetric."""
     table, notes = _matrix(tables(text.split("\n"), file), file)
     ranks = len(table.gpus)
+    if not all(gpu.startswith("GPU") for gpu in table.gpus):
+        raise FormatError("names its GPUs by PCI addresses, and its links as nvidia-smi does, which says GPU0", file)
     if ranks < 2:
         raise FormatError("lists one GPU; a topology needs at least two", file)
     matrix = [table.cells[gpu] for gpu in table.gpus]
@@ -66,7 +68,7 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     return topology(fabric, _host(table, matrix, assumed.pcie_gbps))
 
 
-def _matrix(found: list[Table], file: str) -> tuple[Table, list[str]]:
+def _matrix(found: list[GpuTable], file: str) -> tuple[GpuTable, list[str]]:
     """The table of links among those of a text, and notes on the others. Raises FormatError for two that differ."""
     if not found:
         raise FormatError("holds no header line GPU0 GPU1 ...", file)
@@ -89,7 +91,7 @@ def _matrix(found: list[Table], file: str) -> tuple[Table, list[str]]:
     return table, notes
 
 
-def _check_row(gpu: str, table: Table, file: str) -> None:
+def _check_row(gpu: str, table: GpuTable, file: str) -> None:
     for other, cell in zip(table.gpus, table.cells[gpu], strict=True):
         if not re.fullmatch(LINK_CELL, cell) or (cell == "X") != (gpu == other):
             raise FormatError(
@@ -198,7 +200,7 @@ def _part(
         fabric.notes.append(note)
 
 
-def _host(table: Table, matrix: Matrix, gbps: Fraction | None) -> Pcie:
+def _host(table: GpuTable, matrix: Matrix, gbps: Fraction | None) -> Pcie:
     """A port for each GPU, shared ones for those behind one PCIe switch or bridge, a bridge between each two sockets.
 
     NV# hides how far two GPUs are over PCIe: they are taken to share a socket if they share their CPUs and no GPUs

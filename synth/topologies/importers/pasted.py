@@ -17,8 +17,9 @@ from itertools import pairwise
 from synth.errors import FormatError
 
 MOST_GPUS = 256
+MOST_TABLES = 64
 # GPU0 of nvidia-smi and rocm-smi, the PCI address of amd-smi.
-GPU = r"(?:GPU\d{1,4}|[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
+GPU = r"(?:GPU(?:0|[1-9]\d{0,3})|[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
 # nvidia-smi's words between two devices, those of `topo -p2p`, and AMD's. Longer words stand before their beginnings.
 LINK_CELL = r"(?>NV[1-9]\d?|PIX|PXB|PHB|NODE|SYS|SOC|X)"
 P2P_CELL = r"(?>OK|CNS|GNS|TNS|NS|DR|X|U)"
@@ -34,7 +35,8 @@ AMD_JSON = re.compile(r'"(?:\(Topology\) [^"\n]*|link_type)"\s*:')
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
 _SPACES = re.compile(r"[\xa0\u2000-\u200a\u202f\u205f\u3000]")
 _INVISIBLE = re.compile(r"[\u200b-\u200f\u2060\ufeff]")
-_HEADER = re.compile(rf"(?P<prefix>.*?)(?<![^\s>:|\]]){GPU}(?=\s|GPU|NIC|CPU|mlx|$)(?!\s*:)")
+# What stands before a table in its lines has at most 200 characters.
+_HEADER = re.compile(rf"(?P<prefix>.{{0,200}}?)(?<![^\s>:|\]]){GPU}(?=\s|GPU|NIC|CPU|mlx|$)(?!\s*:)")
 # Words of the header that end the columns of the matrix: CPU Affinity, NUMA Affinity, GPU NUMA ID.
 _AFFINITY = re.compile(r"(?:CPU|NUMA|GPU)(?![0-9A-Za-z])")
 _NAMES = re.compile(rf"{GPU}|NIC\d{{1,4}}|mlx\d+_\d+|CPU|NUMA")
@@ -42,7 +44,7 @@ _TITLE = re.compile(r"={3}|\bTABLE:|^\s*(?:NIC )?Legend:")
 
 
 @dataclass(frozen=True)
-class Table:
+class GpuTable:
     """A matrix: the GPUs among its columns in their order, `cells[row]` to these, and what follows the cells of a row.
 
     `line` and `title` are the header's line and the last line of text above it; `others` are the other columns.
@@ -69,7 +71,7 @@ def is_table(text: str) -> bool:
     return any(_is_header(line) for line in text.split("\n"))
 
 
-def tables(lines: list[str], file: str) -> list[Table]:
+def tables(lines: list[str], file: str) -> list[GpuTable]:
     """Return the matrices of GPUs in the text. Raises FormatError for one that is torn, with its line."""
     heads: list[int] = []
     for number, line in enumerate(lines):
@@ -78,6 +80,8 @@ def tables(lines: list[str], file: str) -> list[Table]:
         names = re.findall(GPU, " ".join(lines[heads[-1] : number])) if goes_on else []
         if _is_header(line) and not (goes_on and not set(names) & set(re.findall(GPU, line))):
             heads.append(number)
+        if len(heads) > MOST_TABLES:
+            raise FormatError(f"holds more than {MOST_TABLES} tables of GPUs", file, number + 1)
     return [_table(lines, head, heads, file) for head in heads]
 
 
@@ -101,12 +105,12 @@ def _shape(prefix: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\d+", lambda _: r"\d+", re.escape(prefix)))
 
 
-def _table(lines: list[str], head: int, heads: list[int], file: str) -> Table:
+def _table(lines: list[str], head: int, heads: list[int], file: str) -> GpuTable:
     """The table whose header begins in line `head`, up to the next one of the same stream of output."""
     prefix = _prefix(lines[head])
     above = [line.strip() for line in lines[:head] if line.strip()]
     title = above[-1] if above else ""
-    read: list[Table] = []
+    read: list[GpuTable] = []
     fault: FormatError | None = None
     # Lines with the very prefix of the header are its table. If these are none, those that differ in numbers alone are.
     for pattern in (re.compile(re.escape(prefix)), _shape(prefix)) if prefix else (re.compile(""),):
@@ -141,7 +145,7 @@ def _joined(raw: list[str], bare: list[str]) -> list[dict[int, str]]:
         if _TITLE.search(line):
             break
         # A row is a name and cells. Names are those of GPUs and of the header, which is whole where the rows begin.
-        row = len(words) > 1 and bool(re.fullmatch(rf"{CELLS}", words[1]))
+        row = len(words) > 1 and bool(re.fullmatch(CELLS, words[1]))
         if row and not names and re.fullmatch(GPU, words[0]):
             header = [bare[j] for j in parts[0]]
             names = {"", *_columns("".join(header)), *_columns(" ".join(header))}
@@ -167,12 +171,14 @@ def _joined(raw: list[str], bare: list[str]) -> list[dict[int, str]]:
     return ways
 
 
-def _parsed(joined: dict[int, str], head: int, title: str, file: str) -> Table:
+def _parsed(joined: dict[int, str], head: int, title: str, file: str) -> GpuTable:
     """The table of a header and rows, each in one line."""
     columns = _columns(joined[0])
     gpus = [name for name in columns if re.fullmatch(GPU, name)]
     if len(set(columns)) < len(columns):
         raise FormatError("names a column twice", file, head + 1)
+    if not gpus:
+        raise FormatError("names no GPU in the header of a table; words of it ran together", file, head + 1)
     if len(gpus) > MOST_GPUS:
         raise FormatError(f"has {len(gpus)} GPUs, at most {MOST_GPUS} are supported", file, head + 1)
     cells: dict[str, tuple[str, ...]] = {}
@@ -199,7 +205,7 @@ def _parsed(joined: dict[int, str], head: int, title: str, file: str) -> Table:
         row, rest[name] = _cells(joined[number - head - 1], columns, file, number)
         cells[name] = tuple(cell for column, cell in zip(columns, row, strict=True) if column in gpus)
     others = [name for name in columns if name not in gpus]
-    return Table(head + 1, title, joined[0], tuple(gpus), tuple(others), cells, rest, numbers)
+    return GpuTable(head + 1, title, joined[0], tuple(gpus), tuple(others), cells, rest, numbers)
 
 
 def _listed(names: list[str]) -> str:
@@ -225,10 +231,10 @@ def _cells(text: str, columns: list[str], file: str, line: int) -> tuple[list[st
     name, *words = text.split()
     cells: list[str] = []
     while words and len(cells) < len(columns):
-        pattern = next((p for p in (LINK_CELL, P2P_CELL, ROCM_CELL) if re.fullmatch(f"{p}++", words[0])), NUMBER)
-        if not re.fullmatch(f"{pattern}++" if pattern != NUMBER else NUMBER, words[0]):
+        kind = next((cell for cell in (LINK_CELL, P2P_CELL, ROCM_CELL) if re.fullmatch(f"{cell}++", words[0])), None)
+        if kind is None and not re.fullmatch(NUMBER, words[0]):
             break
-        cells += re.findall(pattern, words.pop(0))
+        cells += re.findall(kind or NUMBER, words.pop(0))
     if len(cells) < len(columns) and words:
         raise FormatError(
             f"{name} to {columns[len(cells)]}: {words[0][:20]!r} is not one of NV#, PIX, PXB, PHB, NODE, SYS (X: "

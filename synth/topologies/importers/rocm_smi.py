@@ -199,7 +199,7 @@ def _links(fabric: DumpFabric, dump: _Dump) -> None:
     """Sets the pairs that xGMI joins directly, with their numbers of links, and notes on those that it does not."""
     weights, types = dump.values.get("weight", {}), dump.values.get("type", {})
     bandwidths = dump.values.get("bandwidth", {})
-    far, unknown = [], set()
+    far, odd, unknown = [], [], set()
     for u in range(fabric.ranks):
         for v in range(u + 1, fabric.ranks):
             weight = weights.get((u, v), "")
@@ -214,8 +214,12 @@ def _links(fabric: DumpFabric, dump: _Dump) -> None:
             if number not in DIRECT:
                 unknown.add(weight or "none")
             # Linux adds up the links of a pair in the greater of the two (RCCL counts them so).
-            links = int(most) // int(least) if most and int(least) else 1
-            fabric.pairs[u, v] = links if 1 <= links <= MOST_LINKS else 1
+            links = Fraction(int(most), int(least)) if most and int(least) else Fraction(0)
+            fabric.pairs[u, v] = 1
+            if links in range(1, MOST_LINKS + 1) and bandwidths[u, v] == bandwidths.get((v, u)):
+                fabric.pairs[u, v] = int(links)
+            elif bandwidths:
+                odd.append(f"{dump.labels[u]}-{dump.labels[v]}")
     if far:
         fabric.notes.append(
             f"xGMI joins {', '.join(far[:12])}{' ...' if len(far) > 12 else ''} over other GPUs (weight {HOP} a hop; "
@@ -228,6 +232,10 @@ def _links(fabric: DumpFabric, dump: _Dump) -> None:
         )
     if not types:
         fabric.notes.append(f"the dump has no table of link types: pairs of weight {HOP} are taken for xGMI")
+    if odd:
+        fabric.notes.append(
+            f"the bandwidths of {', '.join(odd[:12])} do not tell how many links there are: one is assumed"
+        )
     if not bandwidths:
         fabric.notes.append("the dump prints no number of links: one is assumed for each xGMI pair")
 
