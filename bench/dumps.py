@@ -72,6 +72,8 @@ NOTED = (
     "prints no bandwidth",
     "older drivers print",
     "is not known",
+    "assumed between two CPUs",
+    "no known speed or width is stated",
 )
 
 

@@ -36,7 +36,7 @@ class Assumed:
 def sniff(text: str) -> str:
     """Return the format of `text`, a name of the list above; "topology" if it is no dump."""
     start = text.lstrip()
-    if re.search(r"(?:<|&lt;)system\b", text):
+    if re.search(r"<system\b", text):
         return "nccl-xml"
     if start.startswith("<"):
         return "nccl-xml" if re.search(r"<(cpu|pci|gpu)\b", text) and "<graphml" not in text else "topology"
@@ -83,7 +83,7 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
         from synth.topologies.importers.astra_sim import read
     elif re.search(r"NVIDIA-SMI|^GPU \d+: .*\(UUID", text, re.M):
         raise FormatError("lists GPUs, not their links; those are printed by `nvidia-smi topo -m`", file)
-    elif not re.search(r"""(?m)(?:^\s*|[{,]\s*|["'])(?:links|edges|ranks|schema)["']?\s*:|<graphml""", text):
+    elif not _is_topology_file(path, text):
         first = text.strip().split("\n")[0].strip()
         raise FormatError(
             f"is neither a dump (nvidia-smi, rocm-smi, amd-smi, NCCL, TACCL, TE-CCL, SCCL, astra-sim) nor a topology "
@@ -95,6 +95,14 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
 
         return topology_files.load(path)
     return read(text, file, name, assumed)
+
+
+def _is_topology_file(path: Path, text: str) -> bool:
+    """True for YAML, JSON or GraphML with the keys of a topology file, and not for other text with such words."""
+    if not re.search(r"""(?m)(?:^\s*|[{,]\s*|["'])(?:links|edges|ranks|schema)["']?\s*:|<graphml""", text):
+        return False
+    begins = re.match(r"""\s*(?:["']?[A-Za-z_]+["']?\s*:(?:\s|$)|[\[{#<]|---)""", text)
+    return bool(begins) or path.suffix.lower() in (".yaml", ".yml")
 
 
 def _given(path: Path, value: object) -> Fraction | None:

@@ -235,13 +235,14 @@ def _host(gpus: list[Element], given: Fraction | None, file: str) -> Pcie:
             elif element.tag == "cpu":
                 cpus.setdefault(id(element), (element, set()))[1].add(u)
     for element, beneath in members.values():
-        gbps = given if given is not None else _port(element, file)
-        unstated += given is None and not element.attributes.get("link_speed", "")
-        pcie.groups.append((f"PCIe port {element.attributes.get('busid', '?')[:20]}", frozenset(beneath), gbps))
+        gbps, stated = _port(element, file)
+        unstated += given is None and not stated
+        name = f"PCIe port {element.attributes.get('busid', '?')[:20]}"
+        pcie.groups.append((name, frozenset(beneath), gbps if given is None else given))
     if unstated:
         pcie.notes.append(
-            f"PCIe 3.0 x16 assumed, 12 GB/s, where the file states no speed ({unstated} of {len(members)} ports); "
-            f"`synth topo import --pcie-gbps 24` for 4.0, 48 for 5.0"
+            f"PCIe 3.0 x16 (12 GB/s) assumed where no known speed or width is stated, {unstated} of {len(members)} "
+            f"ports; `synth topo import --pcie-gbps 24` for 4.0, 48 for 5.0"
         )
     sockets, between = list(cpus.values()), set()
     for i, (one, near) in enumerate(sockets):
@@ -256,19 +257,22 @@ def _host(gpus: list[Element], given: Fraction | None, file: str) -> Pcie:
     return pcie
 
 
-def _port(element: Element, file: str) -> Fraction:
-    """GB/s of a port: NCCL's figure for its speed and width, PCIe 3.0 x16 where the file (of a VM) states none."""
+def _port(element: Element, file: str) -> tuple[Fraction, bool]:
+    """GB/s of a port, NCCL's figure for its speed and width, and whether the file states both.
+
+    Virtual machines often do not, or print "Unknown speed": PCIe 3.0 x16 then.
+    """
     speed = element.attributes.get("link_speed", "").split("GT/s")[0].strip()
     width = element.attributes.get("link_width", "") or "0"
     if not width.isdecimal() or len(width) > 3:
         raise FormatError(f'link_width="{width[:20]}": expected a number of lanes', file, element.line)
     try:
-        speed = show(rational(speed)) if speed else "8"
+        speed = show(rational(speed)) if speed else ""
     except ValueError:
-        speed = "8"
+        speed = ""
     # 2.5 GT/s is the one speed that is not whole.
-    lane = LANE.get({"5/2": "2.5"}.get(speed, speed), LANE["8"])
-    return Fraction((int(width) or 16) * lane, 80)
+    lane = LANE.get({"5/2": "2.5"}.get(speed, speed))
+    return Fraction((int(width) or 16) * (lane or LANE["8"]), 80), lane is not None and int(width) > 0
 
 
 def _socket(cpu: Element) -> Fraction:

@@ -10,6 +10,7 @@ join them that fit give the same cells.
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -61,7 +62,9 @@ class GpuTable:
 
 
 def clean(text: str) -> str:
-    """Return `text` without terminal escapes, with plain spaces and line ends."""
+    """Return `text` without terminal escapes and HTML's entities, with plain spaces and line ends."""
+    if re.search(r"&(?:lt|quot);", text) and not re.search(r"<\w", text):
+        text = html.unescape(text)
     text = _INVISIBLE.sub("", _ESCAPES.sub("", text.replace("&nbsp;", " ")))
     return _SPACES.sub(" ", text).replace("\r\n", "\n").replace("\r", "\n")
 
@@ -260,8 +263,6 @@ def xml_of(text: str, file: str) -> str:
 
     Raises FormatError for a second one, for another dump around it, and for a value that runs over a line's end.
     """
-    if "<system" not in text and "&lt;system" in text:
-        text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")
     if not re.search(r"<system\b", text) or re.search(r"<!\s*(DOCTYPE|ENTITY)", text):
         return text
     if text.count("</system>") > 1:
@@ -283,7 +284,7 @@ def xml_of(text: str, file: str) -> str:
         joined = "\n".join(body)
     joined = joined[joined.index("<system") :].partition("</system>")
     found = "".join(joined[:2])
-    beside = "\n".join(lines[:first] + lines[last + 1 :])
+    beside = html.unescape("\n".join(lines[:first] + lines[last + 1 :]))
     if is_table(beside) or AMD_JSON.search(beside):
         raise FormatError("holds another dump beside the <system>; take one of the two", file, first + 1)
     split = re.search(r'="[^"<>\n]*\n', found)
