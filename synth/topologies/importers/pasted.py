@@ -31,7 +31,7 @@ NUMBER = r"\d{1,9}(?:-\d{1,9})?"
 CELLS = rf"(?:{LINK_CELL}++|{P2P_CELL}++|{ROCM_CELL}++|{NUMBER})"
 
 # Keys of the JSON of rocm-smi and amd-smi.
-AMD_JSON = re.compile(r'"(?:\(Topology\) [^"\n]*|link_type)"\s*:')
+AMD_JSON = re.compile(r'"(?:\(Topology\) [^"\n]*|link_type|link_status|num_hops|numa_bandwidth)"\s*:')
 # Control sequences (ECMA-48) and those that set a window's title.
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
 _SPACES = re.compile(r"[\xa0\u2000-\u200a\u202f\u205f\u3000]")
@@ -285,7 +285,7 @@ def xml_of(text: str, file: str) -> str:
     joined = joined[joined.index("<system") :].partition("</system>")
     found = "".join(joined[:2])
     beside = html.unescape("\n".join(lines[:first] + lines[last + 1 :]))
-    if is_table(beside) or AMD_JSON.search(beside):
+    if is_table(beside) or AMD_JSON.search(beside) or re.search(r"<system\b", beside):
         raise FormatError("holds another dump beside the <system>; take one of the two", file, first + 1)
     split = re.search(r'="[^"<>\n]*\n', found)
     if split:
