@@ -510,6 +510,14 @@ def test_amd_smi_tells_the_links_of_a_pair_and_newer_drivers_their_bandwidth(tmp
         assert any("as printed in MB/s" in note for note in made.notes)
 
 
+def test_titles_that_are_wrapped(tmp_path):
+    title = "== Weight between two GPUs =="
+    text = rocm_text(RING).replace("===== Weight between two GPUs =====", title)
+    for cut in range(3, len(title)):
+        made = read(tmp_path, text.replace(title, f"{title[:cut]}\n{title[cut:]}"))
+        assert set(pairs_of(made, "xgmi")) == RING_PAIRS
+
+
 def test_amd_gpus_that_the_text_names(tmp_path):
     for line, gbps in (("GPU[0]: GFX Version: gfx908", 24), ("AMD Instinct MI355X", Fraction("76.8"))):
         assert set(pairs_of(read(tmp_path, f"{line}\n{rocm_text(RING)}"), "xgmi").values()) == {gbps}

@@ -48,11 +48,11 @@ _TITLE = re.compile(r"={3}|\bTABLE:|^\s*(?:NIC )?Legend:")
 class GpuTable:
     """A matrix: the GPUs among its columns in their order, `cells[row]` to these, and what follows the cells of a row.
 
-    `line` and `title` are the header's line and the last line of text above it; `others` are the other columns.
+    `line` is the header's; `above` has the last two lines of text before it; `others` are the other columns.
     """
 
     line: int
-    title: str
+    above: tuple[str, ...]
     head: str
     gpus: tuple[str, ...]
     others: tuple[str, ...]
@@ -111,8 +111,7 @@ def _shape(prefix: str) -> re.Pattern[str]:
 def _table(lines: list[str], head: int, heads: list[int], file: str) -> GpuTable:
     """The table whose header begins in line `head`, up to the next one of the same stream of output."""
     prefix = _prefix(lines[head])
-    above = [line.strip() for line in lines[:head] if line.strip()]
-    title = above[-1] if above else ""
+    above = [line.strip() for line in lines[:head] if line.strip()][-2:]
     read: list[GpuTable] = []
     fault: FormatError | None = None
     # Lines with the very prefix of the header are its table. If these are none, those that differ in numbers alone are.
@@ -128,7 +127,7 @@ def _table(lines: list[str], head: int, heads: list[int], file: str) -> GpuTable
                 bare.append("" if _shape(prefix).match(line) else line)
         for joined in _joined(raw, bare):
             try:
-                read.append(_parsed(joined, head, title, file))
+                read.append(_parsed(joined, head, tuple(above), file))
             except FormatError as error:
                 fault = fault or error
     if not read:
@@ -174,7 +173,7 @@ def _joined(raw: list[str], bare: list[str]) -> list[dict[int, str]]:
     return ways
 
 
-def _parsed(joined: dict[int, str], head: int, title: str, file: str) -> GpuTable:
+def _parsed(joined: dict[int, str], head: int, above: tuple[str, ...], file: str) -> GpuTable:
     """The table of a header and rows, each in one line."""
     columns = _columns(joined[0])
     gpus = [name for name in columns if re.fullmatch(GPU, name)]
@@ -208,7 +207,7 @@ def _parsed(joined: dict[int, str], head: int, title: str, file: str) -> GpuTabl
         row, rest[name] = _cells(joined[number - head - 1], columns, file, number)
         cells[name] = tuple(cell for column, cell in zip(columns, row, strict=True) if column in gpus)
     others = [name for name in columns if name not in gpus]
-    return GpuTable(head + 1, title, joined[0], tuple(gpus), tuple(others), cells, rest, numbers)
+    return GpuTable(head + 1, above, joined[0], tuple(gpus), tuple(others), cells, rest, numbers)
 
 
 def _listed(names: list[str]) -> str:

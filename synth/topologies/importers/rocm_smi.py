@@ -19,7 +19,7 @@ from synth.model.rational import show
 from synth.model.topology import Topology
 from synth.topologies.file_reader import Fields, Plain, parse_json
 from synth.topologies.importers.fabric import XGMI, DumpFabric, Pcie, amd_gpu, topology
-from synth.topologies.importers.pasted import AMD_JSON, LINK_CELL, MOST_GPUS, json_of, tables
+from synth.topologies.importers.pasted import AMD_JSON, LINK_CELL, MOST_GPUS, P2P_CELL, json_of, tables
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed
@@ -37,6 +37,8 @@ TITLES = {
     "type": r"Link Type between two GPUs|LINK TYPE TABLE:",
     "bandwidth": r"NUMA BW TABLE:",
 }
+# Tables that tell nothing of links: hops, access, coherency, atomics, DMA.
+OTHER_TITLES = r"Hops between two GPUs|(?:HOPS|ACCESS|COHERANCY|COHERENCY|ATOMICS|DMA|BI-DIRECTIONAL) TABLE:"
 KINDS = {"weight": r"\d{1,6}|N/A", "type": r"XGMI|PCIE|SELF|UNKNOWN|N/A|0", "bandwidth": r"N/A|\d{1,9}-\d{1,9}"}
 MOST_LINKS = 16  # xGMI links between two GPUs
 
@@ -84,15 +86,19 @@ def _from_text(lines: list[str], file: str) -> _Dump:
     """The tables of a text, by the title above each, and the lines of NUMA nodes."""
     dump, names = _Dump(()), ()
     for table in tables(lines, file):
-        kind = next((key for key, title in TITLES.items() if re.search(title, table.title, re.IGNORECASE)), None)
+        title, kind = _title(table.above)
         if kind is None:
-            if any(re.fullmatch(LINK_CELL, cell) and cell != "X" for row in table.cells.values() for cell in row):
+            cells = {cell for row in table.cells.values() for cell in row}
+            if any(re.fullmatch(rf"(?!X$){LINK_CELL}", cell) for cell in cells):
                 raise FormatError("holds a table of nvidia-smi beside AMD's; take one of the two", file, table.line)
+            if not all(re.fullmatch(P2P_CELL, cell) for cell in cells):
+                raise FormatError(f"has a table below {title[:60]!r}, which is no title of AMD's", file, table.line)
+        if kind not in TITLES:
             continue
         if table.others or any(table.rest.values()):
-            raise FormatError(f"words stand beside the columns of GPUs in {table.title[:60]!r}", file, table.line)
+            raise FormatError(f"words stand beside the columns of GPUs in {title[:60]!r}", file, table.line)
         if names and names != table.gpus:
-            raise FormatError(f"the table {table.title[:60]!r} names other GPUs than the one before", file, table.line)
+            raise FormatError(f"the table {title[:60]!r} names other GPUs than the one before", file, table.line)
         names = table.gpus
         places = {gpu: i for i, gpu in enumerate(names)}
         values = {}
@@ -100,7 +106,7 @@ def _from_text(lines: list[str], file: str) -> _Dump:
             for other, cell in zip(names, row, strict=True):
                 values[places[gpu], places[other]] = cell
         if dump.values.setdefault(kind, values) != values:
-            raise FormatError(f"has two tables of one kind that differ: {table.title[:60]!r}", file, table.line)
+            raise FormatError(f"has two tables of one kind that differ: {title[:60]!r}", file, table.line)
         dump.labels = tuple(range(len(names)))
         if all(gpu.startswith("GPU") for gpu in names):
             dump.labels = tuple(int(gpu[3:]) for gpu in names)
@@ -111,6 +117,18 @@ def _from_text(lines: list[str], file: str) -> _Dump:
             if dump.homes.setdefault(place, match[2]) != match[2]:
                 raise FormatError(f"prints two NUMA nodes of GPU {match[1]}", file)
     return dump
+
+
+def _title(above: tuple[str, ...]) -> tuple[str, str | None]:
+    """The title in the lines above a table, which may be wrapped, and the kind of table; None for none of AMD's."""
+    choices = [above[-1]] if above else [""]
+    if len(above) > 1:
+        choices += ["".join(above), " ".join(above)]
+    for title in choices:
+        for kind, pattern in {**TITLES, "other": OTHER_TITLES}.items():
+            if re.search(pattern, title, re.IGNORECASE):
+                return title, kind
+    return choices[0], None
 
 
 def _from_json(doc: Any, file: str) -> _Dump:
