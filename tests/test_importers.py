@@ -505,6 +505,7 @@ def test_amd_smi_tells_the_links_of_a_pair_and_newer_drivers_their_bandwidth(tmp
         made = read(tmp_path, tool(RING, "50000-70000"))
         assert set(pairs_of(made, "xgmi").values()) == {50}
         assert any("0-1, 0-3, 1-2, 2-3 do not tell how many links" in note for note in made.notes)
+        assert set(pairs_of(read(tmp_path, tool(RING, "0-0")), "xgmi")) == RING_PAIRS
         made = read(tmp_path, tool(RING, "76800-76800"))
         assert set(pairs_of(made, "xgmi").values()) == {Fraction("76.8")}
         assert any("as printed in MB/s" in note for note in made.notes)

@@ -208,7 +208,7 @@ def _check(dump: _Dump, file: str) -> None:
                 if cell is None:
                     raise FormatError(f"the {between} is missing; the text is cut off", file)
                 if not re.fullmatch(KINDS[kind], cell):
-                    raise FormatError(f"the {between} is {cell[:20]!r}, none of {KINDS[kind]}", file)
+                    raise FormatError(f"the {between} is {cell[:20]!r}, which is none of the tool's words", file)
                 if kind != "bandwidth" and back is not None and back != cell:
                     raise FormatError(f"the {between} is {cell}, and back it is {back[:20]}", file)
 
@@ -226,7 +226,8 @@ def _links(fabric: DumpFabric, dump: _Dump) -> None:
             joined = types[u, v] == "XGMI" if types else number in DIRECT
             if not joined:
                 continue
-            if number == ACROSS_HIVES or (number and number > HOP and number % HOP == 0) or most == "0":
+            several = number == ACROSS_HIVES or (number is not None and number > HOP and number % HOP == 0)
+            if several or (most == "0" and number not in DIRECT):
                 far.append(f"{dump.labels[u]}-{dump.labels[v]}")
                 continue
             if number not in DIRECT:
