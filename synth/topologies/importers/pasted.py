@@ -77,12 +77,17 @@ def is_table(text: str) -> bool:
 def tables(lines: list[str], file: str) -> list[GpuTable]:
     """Return the matrices of GPUs in the text. Raises FormatError for one that is torn, with its line."""
     heads: list[int] = []
+    names: set[str] = set()
     for number, line in enumerate(lines):
+        if not _is_header(line):
+            names = set()
+            continue
         # A header that is wrapped goes on in lines that look like headers, with other names.
-        goes_on = bool(heads) and all(map(_is_header, lines[heads[-1] : number]))
-        names = re.findall(GPU, " ".join(lines[heads[-1] : number])) if goes_on else []
-        if _is_header(line) and not (goes_on and not set(names) & set(re.findall(GPU, line))):
+        more = set(re.findall(GPU, line))
+        if not names or names & more:
             heads.append(number)
+            names = set()
+        names |= more
         if len(heads) > MOST_TABLES:
             raise FormatError(f"holds more than {MOST_TABLES} tables of GPUs", file, number + 1)
     return [_table(lines, head, heads, file) for head in heads]
@@ -165,10 +170,10 @@ def _joined(raw: list[str], bare: list[str]) -> list[dict[int, str]]:
     for cut in (True, False) if wrapped else (False,):
         joined = {}
         for members in parts:
-            text = bare[members[0]]
+            pieces = [bare[members[0]]]
             for before, i in pairwise(members):
-                text += ("" if cut and len(raw[before]) == width else " ") + bare[i]
-            joined[members[0]] = text
+                pieces += ["" if cut and len(raw[before]) == width else " ", bare[i]]
+            joined[members[0]] = "".join(pieces)
         ways.append(joined)
     return ways
 
@@ -276,9 +281,10 @@ def xml_of(text: str, file: str) -> str:
     # A terminal cuts lines at its width, where those of NCCL's files end with a tag.
     width = max(map(len, body))
     if any(len(line) == width and not line.rstrip().endswith(">") for line in body):
-        joined = ""
+        pieces = []
         for line in body:
-            joined += line if len(line) == width else f"{line}\n"
+            pieces += [line, "" if len(line) == width else "\n"]
+        joined = "".join(pieces)
     else:
         joined = "\n".join(body)
     joined = joined[joined.index("<system") :].partition("</system>")
