@@ -42,12 +42,13 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-test $(addprefix $(VENV)/.installed-,$(EXTRAS))
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(if $(SLOW),,-m "not slow") $(ARGS)
 
-# A property is tried on as many examples a round as in `make test`; CASES command lines, and twenty times as many documents, are tried.
+# A property is tried on as many examples a round as in `make test`; CASES command lines, and twenty times as many documents and dumps, are tried.
 fuzz: $(VENV)/.installed-test
 	@for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do \
 	  echo "make fuzz SEED=$$seed CASES=$(CASES)"; \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis --hypothesis-profile fuzz --hypothesis-seed $$seed $(ARGS) || exit 1; \
 	  $(BIN)/python -m bench.forge --seed $$seed --cases $$((20 * $(CASES))) || exit 1; \
+	  $(BIN)/python -m bench.dumps --seed $$seed --cases $$((20 * $(CASES))) || exit 1; \
 	  $(BIN)/python -m bench.fuzz --seed $$seed --cases $(CASES) || exit 1; \
 	done
 
