@@ -149,7 +149,7 @@ def pareto(**flags: Any) -> int:
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
     sketched = None if sketch is None or interrupted else _compared(frontier, sketch, machine)
-    saved = save_schedules(frontier, flags["output"], flags["form"], flags["schedules"])
+    saved = save_schedules(frontier, flags["output"], flags["form"], flags["schedules"], sketched)
     code = code or saved.code
     if code == 0 and (frontier.unfinished or _stopped(frontier)):
         code = UNDECIDED
@@ -158,7 +158,7 @@ def pareto(**flags: Any) -> int:
         times = cache(lambda: _times_at(frontier, flags, topology, collective))
         choose = size and frontier.engine == "exact"
         emit(
-            lambda: _choice_document(frontier, size, times()) if choose else _document(saved.document(), sketched),
+            lambda: _choice_document(frontier, size, times()) if choose else saved.document(),
             lambda: _print_all(sketched, saved.frontier, size, times() if size else _TimesAt()),
             flags["output"], flags["form"],
         )  # fmt: skip
@@ -186,10 +186,6 @@ def _compared(frontier: Frontier, sketch: Sketch, machine: Topology) -> Sketched
 
     with waiting(f"bounds without {sketch.name} on {machine.name}", sketches.FREE_SECONDS):
         return sketches.compared(frontier, sketch, machine)
-
-
-def _document(document: dict, sketched: SketchedFrontier | None) -> dict:
-    return document if sketched is None else document | {"sketch": sketched.to_json()}
 
 
 def _stopped(frontier: ParetoFrontier) -> bool:
