@@ -342,6 +342,7 @@ def synthesize_exact(
     )
     if incumbents is not None:
         sweep.seeds, sweep.first_bound, sweep.reached = incumbents.schedules, incumbents.bound, incumbents.reached
+        sweep.notes += incumbents.notes
         sweep.reserve = _reserve(query, incumbents)
     return sweep.run()
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from synth.checker.documents.scale_frontier import bound as checked_bound
 from synth.checker.schedule.compressed_replay import replay
+from synth.errors import VerificationError, refused
 from synth.frontiers.settings import SETTINGS
 from synth.model.frontier import LowerBound, Point
 from synth.model.rational import show
@@ -23,24 +24,31 @@ class ScaleRows:
         self.bound = Fraction(0)
         self.rates: dict[int, Fraction] = {}  # R/C by number of steps
 
-    def announce(self, bound: LowerBound, candidate: Candidate) -> None:
-        """Send the bound and the candidate's point to the listener where they improve. Raises VerificationError."""
+    def announce(self, bound: LowerBound, candidate: Candidate) -> str | None:
+        """Send the bound and the candidate's point to the listener where they improve.
+
+        Return a note where the replay of its schedule fails. Raises VerificationError for a bound that is not proved.
+        """
         if self.machine.ranks > SETTINGS.announced_ranks:
-            return
+            return None
         if bound.value > self.bound:
             self.bound = checked_bound(bound.certificate, self.machine)
             text = f"no schedule takes fewer than {show(self.bound)} rounds per chunk"
             self.listener(Event("bound", text, None, self.bound))
         known = [rate for steps, rate in self.rates.items() if steps <= candidate.steps]
         if known and candidate.rounds_per_chunk > min(known) * (1 - SETTINGS.worth):
-            return
+            return None
         point = candidate.point(bound)
         if self.rates and not self._quickly_replayed(point):
-            return
-        replay(point.schedule)
+            return None
+        try:
+            replay(point.schedule)
+        except VerificationError as error:
+            return refused(point.construction, error)
         self.rates[point.steps] = point.rounds_per_chunk
         text = f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk, by {point.construction}"
         self.listener(Event("point", text, point.steps, self.bound, point))
+        return None
 
     def _quickly_replayed(self, point: Point) -> bool:
         """Return True for a schedule of few sends, or of few chunks: with symmetries few of its sends are listed."""

@@ -1,0 +1,39 @@
+"""Machines in boxes whose links lead one way only: templates over boxes ended in RecursionError, KeyError, ValueError."""
+
+from __future__ import annotations
+
+import pytest
+
+import synth
+
+
+def machine(name, nodes, rows, limits=(), switches=()):
+    links = [synth.Link(src, dst, bandwidth) for src, dst, bandwidth in rows]
+    return synth.Topology(name, len(nodes), links, limits, switches, nodes)
+
+
+# No link from the first rank of one box to that of another; distances of boxes that differ by direction.
+TRIANGLE = machine("triangle", (0, 1, 1), [(0, 1, 1), (1, 2, 1), (2, 0, 1), (1, 0, 1)])
+LIMITED = machine(
+    "limited", (0, 1, 1), [(0, 1, 1), (1, 0, 1), (1, 2, 1), (2, 0, 2)], [synth.Limit("in", [1, 3], 2)]
+)  # fmt: skip
+PAIRS = machine(
+    "pairs", (1, 1, 0, 0),
+    [(2, 0, 1), (3, 2, 1), (2, 3, 1), (1, 0, 1), (0, 3, 1), (1, 2, 1), (0, 2, 1), (3, 0, 1), (3, 1, 1)],
+    [synth.Limit("a", [4, 6], 2), synth.Limit("b", [2, 3], 2), synth.Limit("c", [3, 5], 1)],
+)  # fmt: skip
+SWITCHED = machine(
+    "switched", (0, 0, 1, 1, 2),
+    [(1, 5, 1), (5, 4, 2), (1, 0, 1), (4, 0, 2), (2, 0, 2), (3, 5, 2), (3, 0, 1), (0, 1, 1), (0, 4, 2), (4, 5, 1),
+     (5, 1, 1), (0, 2, 2), (0, 3, 2), (5, 3, 1)],
+    [synth.Limit("out", [7, 8, 11, 12], 3)], ("s",),
+)  # fmt: skip
+COLLECTIVES = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce", "alltoall")
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("topology", [TRIANGLE, LIMITED, PAIRS, SWITCHED], ids=lambda value: value.name)
+def test_scale_methods_take_boxes_with_one_way_links(topology, collective):
+    found = synth.frontier(topology, collective, engine="flow")
+    assert found.points
+    synth.verify(found)
