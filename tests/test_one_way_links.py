@@ -1,4 +1,4 @@
-"""Machines in boxes whose links lead one way only: templates over boxes ended in RecursionError, KeyError, ValueError."""
+"""Machines in boxes with one-way links: templates over boxes ended in RecursionError, KeyError or ValueError."""
 
 from __future__ import annotations
 
