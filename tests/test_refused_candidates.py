@@ -93,12 +93,17 @@ def test_a_wrong_row_at_scale_is_left_out(monkeypatch):
     assert [point.construction for point in state.points()] == ["as found"]
     (note,) = state.notes
     assert LEFT_OUT in note and "'made up'" in note
+    unseen = SearchState(lambda text: None)
+    unseen.bound = state.bound
+    unseen.add_points([Candidate(*sizes, "made up", lambda: wrong), Candidate(*sizes, "as found", lambda: right)])
+    unseen.leave_out(rows.refusal)
+    assert [point.construction for point in unseen.points()] == ["as found"] and unseen.notes == [note]
 
 
 def test_a_wrong_point_that_is_written_out_is_left_out():
     machine = synth.topology("torus:3x3")
     (right,) = synth.frontier(machine, "allgather", engine="flow").points
-    wrong = replace(right, source=replace(right.schedule, chunk=0 * right.schedule.chunk), construction="made up")
+    wrong = replace(right, source=replace(right.schedule, path=0 * right.schedule.path), construction="made up")
     task = synth.collective("allgather", 9)
     writer = written_points.PointWriter(machine.network(), task, Deadline(), 1 << 20)
     assert [point for point, _ in writer.improvements([wrong, right], [])] == [right]

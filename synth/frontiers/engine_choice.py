@@ -312,7 +312,7 @@ def synthesize_flow(
     try:
         scale_frontier = frontier(
             machine, name, root, progress=lambda text: listener(Event("query", text)), time_limit=time_limit,
-            on_candidate=rows.announce,
+            on_candidate=rows.announce, check=rows.refusal,
         )  # fmt: skip
     except InfeasibleError as error:
         raise with_machine_names(error, machine) from None

@@ -23,6 +23,7 @@ class ScaleRows:
         self.machine, self.collective, self.listener = machine.live(), collective, listener
         self.bound = Fraction(0)
         self.rates: dict[int, Fraction] = {}  # R/C by number of steps
+        self._replayed: dict[object, str | None] = {}  # notes on wrong schedules by the function that makes them
 
     def announce(self, bound: LowerBound, candidate: Candidate) -> str | None:
         """Send the bound and the candidate's point to the listener where they improve.
@@ -41,14 +42,27 @@ class ScaleRows:
         point = candidate.point(bound)
         if self.rates and not self._quickly_replayed(point):
             return None
-        try:
-            replay(point.schedule)
-        except VerificationError as error:
-            return refused(point.construction, error)
+        note = self._refusal(point)
+        if note is not None:
+            return note
         self.rates[point.steps] = point.rounds_per_chunk
         text = f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk, by {point.construction}"
         self.listener(Event("point", text, point.steps, self.bound, point))
         return None
+
+    def refusal(self, point: Point) -> str | None:
+        """Return a note where the replay of a point fails. Points that take long are left to `synth verify`."""
+        quick = self.machine.ranks <= SETTINGS.announced_ranks and self._quickly_replayed(point)
+        return self._refusal(point) if quick else None
+
+    def _refusal(self, point: Point) -> str | None:
+        if point.source not in self._replayed:
+            try:
+                replay(point.schedule)
+                self._replayed[point.source] = None
+            except VerificationError as error:
+                self._replayed[point.source] = refused(point.construction, error)
+        return self._replayed[point.source]
 
     def _quickly_replayed(self, point: Point) -> bool:
         """Return True for a schedule of few sends, or of few chunks: with symmetries few of its sends are listed."""

@@ -120,6 +120,12 @@ class SearchState:
         rates = [candidate.rounds_per_chunk for _, _, candidate in self._candidates if candidate.steps <= steps]
         return min(rates) / self.bound[0] - 1 if rates else inf
 
+    def leave_out(self, check: Callable[[Point[CompressedSchedule]], str | None]) -> None:
+        """Leave out the points on which `check` returns a note, which is kept, until there is none."""
+        while notes := {point.source: note for point in self.points() if (note := check(point)) is not None}:
+            self.notes += notes.values()
+            self._candidates = [row for row in self._candidates if row[2].make not in notes]
+
     def points(self) -> tuple[Point[CompressedSchedule], ...]:
         """Return the Pareto-optimal candidates by growing number of steps, as points with the bound."""
         bound = LowerBound(*self.bound)

@@ -93,8 +93,9 @@ def _sorted(machine: dict) -> dict:
     switches = []
     for switch in machine.get("multicast", []):
         ports = []
-        for rank, *sides in switch["ports"]:
-            ports.append([rank, *(sorted((limits[k] for k in side), key=str) for side in sides)])
+        for rank, up, down in switch["ports"]:
+            held = [limits[k] for k in up], [limits[k] for k in down]
+            ports.append([rank, sorted(held[0], key=str), sorted(held[1], key=str)])
         switches.append([switch["switch"], switch["own"], ports])
     return {
         "unit_gbps": machine["unit_gbps"], "links": links, "limits": sorted(limits, key=str),
