@@ -171,12 +171,10 @@ class ScaleSearch:
 def frontier(
     topology: Topology, collective: str, root: int = 0, *, progress: Callable[[str], None] = lambda text: None,
     time_limit: float | None = None, on_candidate: OnCandidate = lambda bound, candidate: None,
-    check: Callable[[Point[CompressedSchedule]], str | None] = lambda point: None,
 ) -> ScaleFrontier:  # fmt: skip
     """Return the frontier: a certified bound and points.
 
-    `on_candidate`: called with each candidate and the bound so far. `check`: returns a note on a point of the result
-    that is to be left out.
+    `on_candidate`: called with each candidate and the bound so far.
 
     After `time_limit` seconds, and on Ctrl-C once there is a bound, the search ends with its result so far. Then
     `ScaleFrontier.unfinished` lists the stages that were cut short. Raises InfeasibleError where a rank cannot be
@@ -184,7 +182,6 @@ def frontier(
     """
     search = ScaleSearch(topology, collective, root, progress, on_candidate=on_candidate)
     search.advance(Deadline.after(time_limit))
-    search.state.leave_out(check)
     return search.frontier()
 
 
