@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import synth
 from synth import api
+from synth.api.frontier_files import save_schedules
 from synth.cli.root import root
 from synth.errors import InfeasibleError
 from synth.export import program_reader
@@ -33,7 +34,7 @@ def documents(machine, tmp_path):
     yield "sketch", api.sketched_frontier(machine, "broadcast", sketch, max_steps=3).to_json()
     scale = api.frontier(machine, "broadcast", engine="flow")
     yield "at scale", scale.to_json({}, links=True)
-    (name, *_) = [name for _, name in api.frontier_files.save_schedules(scale, tmp_path)]
+    (name, *_) = [name for _, name in save_schedules(scale, tmp_path)]
     yield "archive", tmp_path / name
     rows = [synth.Link(0, 1, 1)]
     with pytest.raises(InfeasibleError) as error:

@@ -19,6 +19,7 @@ from pathlib import Path
 import synth
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.documents.link_columns import columns
+from synth.model.documents.own_file import is_own
 from synth.model.documents.whole_file import write
 from synth.model.topology import Topology
 from synth.model.tuning_plan import Plan
@@ -74,6 +75,8 @@ class KeptSearch:
         from synth.api.plan_export import load_plan
 
         try:
+            if not is_own(self.folder) or not is_own(self.folder.parent):
+                return None  # others may have written it
             plan = load_plan(self.folder / PLAN)
             shutil.copytree(self.folder / "frontiers", frontiers, dirs_exist_ok=True)
         except (FormatError, VerificationError, OSError):
@@ -86,7 +89,7 @@ class KeptSearch:
         Without effect where the cache directory cannot be written: the next build searches again.
         """
         with suppress(OSError, SynthError):
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.parent.mkdir(0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=self.folder.parent) as temporary:
                 made = Path(temporary) / self.key
                 (made / "frontiers").mkdir(parents=True)

@@ -94,8 +94,9 @@ def _sorted(machine: dict) -> dict:
     for switch in machine.get("multicast", []):
         ports = []
         for rank, up, down in switch["ports"]:
-            held = [limits[k] for k in up], [limits[k] for k in down]
-            ports.append([rank, sorted(held[0], key=str), sorted(held[1], key=str)])
+            above = sorted((limits[k] for k in up), key=str)
+            below = sorted((limits[k] for k in down), key=str)
+            ports.append([rank, above, below])
         switches.append([switch["switch"], switch["own"], ports])
     return {
         "unit_gbps": machine["unit_gbps"], "links": links, "limits": sorted(limits, key=str),

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
-from unicodedata import category
+from typing import Any, TextIO
 
 import click
 
 from synth.errors import SynthError
 from synth.model.documents.whole_file import write as write
+from synth.model.printable_text import printable as printable
 
 # True while a command runs with --quiet.
 QUIET: ContextVar[bool] = ContextVar("QUIET", default=False)
@@ -53,16 +53,25 @@ def wrote(path: object, what: str = "") -> None:
         note(f"wrote {path}{what and f': {what}'}")
 
 
-# Unicode's categories of characters that a terminal obeys, or that cannot be printed.
-CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
+class PlainStream:
+    """A text stream that escapes control characters other than ends of lines and tabs: no text of a stranger, of which
+    names and notes are full, reaches a terminal as a command. `stream`: the stream that it writes to."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write `text`, and return its number of characters."""
+        self.stream.write(printable(text, "\n\t"))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
-def printable(text: str) -> str:
-    """Return a text that a stranger wrote, or the name of a file, as one line that moves no cursor."""
-    shown = []
-    for c in text:
-        shown.append(ascii(c)[1:-1] if category(c) in CONTROLS else c)
-    return "".join(shown)
+def terminal(stream: Any) -> Any:
+    """Return the stream below a `PlainStream`, for what this program draws itself."""
+    return stream.stream if isinstance(stream, PlainStream) else stream
 
 
 def check_writable(*outputs: str | Path | None, folder: bool = False) -> None:
@@ -104,7 +113,7 @@ def captured(table: Callable[[], None]) -> str:
 
 def note(text: str) -> None:
     """One line on stderr."""
-    print(f"synth: {text}", file=sys.stderr)
+    print(f"synth: {printable(text)}", file=sys.stderr)
 
 
 def _json(document: Any) -> str:
