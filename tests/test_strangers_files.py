@@ -19,7 +19,7 @@ import synth
 from synth import api
 from synth.api import synthesis
 from synth.api.frontier_files import save_schedules
-from synth.cli.framework.output import PlainStream
+from synth.cli.framework.plain_stream import PlainStream
 from synth.cli.root import root
 from synth.errors import FormatError, SynthError
 from synth.model.documents import text_file
@@ -90,7 +90,6 @@ def test_an_archive_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
     zeros = np.zeros(20_000_000, np.int8)
     for arrays, says in (
         ({"step": zeros}, "more than a schedule has"),
-        ({"step": zeros[:1000]}, "step, chunk, path, kind are of unlike length"),
         ({"header": np.full(4_000_000, 32, np.uint8)}, "to a header of 4000000"),
     ):
         bomb = rewritten(tmp_path / name, tmp_path / "bomb.npz", **arrays)

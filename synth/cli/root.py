@@ -95,7 +95,7 @@ class Root(Commands):
         for stream in ("stdout", "stderr"):
             if getattr(sys, stream) is None:  # closed by who started this: what is said there goes nowhere
                 setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
-        from synth.cli.framework.output import PlainStream
+        from synth.cli.framework.plain_stream import PlainStream
 
         given = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = map(PlainStream, given)

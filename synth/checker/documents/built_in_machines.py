@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from synth.checker.documents import link_columns
 from synth.errors import SynthError
 from synth.model.documents import json_diff
 from synth.model.rational import counted, show
@@ -29,6 +28,8 @@ def differences(doc: dict, named_machine: Callable[[str], Topology | None]) -> I
         if named is None:
             continue
         if isinstance(machine.get("links"), dict):
+            from synth.checker.documents import link_columns  # loads NumPy
+
             found = topology_difference(link_columns.read(machine), named)
         elif "links" in machine:
             found = _network_difference(machine, named)

@@ -30,7 +30,6 @@ from synth.model.scale_collectives import COLLECTIVES
 from synth.model.topology import KINDS, Limit, Topology
 
 ARRAYS = ("rounds", "step", "chunk", "path", "kind", "path_links", "path_ends", "src", "dst", "width", "late", "sort")
-ALIKE = (("step", "chunk", "path", "kind"), ("src", "dst", "width", "late", "sort"))  # arrays of one length
 LIMITS = ("limit_links", "limit_ends", "limit_width", "nodes")
 MOST_NUMBERS = 1 << 30  # in all arrays of an archive together
 # Bytes of the numbers in memory for each byte of the archive, and bytes that any archive may have: regular schedules of
@@ -94,10 +93,6 @@ def _unpacked(archive: zipfile.ZipFile, packed: int) -> tuple[Any, dict[str, np.
         raise ValueError(f"holds {sum(counts.values())} numbers; at most {MOST_NUMBERS} are read")
     if 8 * sum(counts.values()) > ALWAYS_UNPACKED + MOST_UNPACKED * packed:
         raise ValueError(f"{packed} bytes would unpack to {sum(counts.values())} numbers, more than a schedule has")
-    for alike in ALIKE:
-        lengths = {counts[f"{name}.npy"] for name in alike}
-        if len(lengths) > 1:
-            raise ValueError(f"the arrays {', '.join(alike)} are of unlike length")
     found = {}
     for name in wanted:
         with archive.open(items[name]) as file:

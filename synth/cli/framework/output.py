@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
@@ -51,27 +51,6 @@ def wrote(path: object, what: str = "") -> None:
     """Say on stderr that a file, or with `what` its content, was written; nothing with --quiet."""
     if not QUIET.get():
         note(f"wrote {path}{what and f': {what}'}")
-
-
-class PlainStream:
-    """A text stream that escapes control characters other than ends of lines and tabs: no text of a stranger, of which
-    names and notes are full, reaches a terminal as a command. `stream`: the stream that it writes to."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-
-    def write(self, text: str) -> int:
-        """Write `text`, and return its number of characters."""
-        self.stream.write(printable(text, "\n\t"))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-
-def terminal(stream: Any) -> Any:
-    """Return the stream below a `PlainStream`, for what this program draws itself."""
-    return stream.stream if isinstance(stream, PlainStream) else stream
 
 
 def check_writable(*outputs: str | Path | None, folder: bool = False) -> None:

@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from synth.cli.framework.output import QUIET, printable, terminal
+from synth.cli.framework.output import QUIET, printable
 from synth.cli.framework.plain_progress import clock, plain_progress
+from synth.cli.framework.plain_stream import terminal
 from synth.model.rational import counted, show
 
 # Seconds after which a command prints its current work.
