@@ -24,6 +24,7 @@ from synth.cli.framework.options import (
     output_options,
     overheads_option,
     per_send_option,
+    refuse_given,
 )
 from synth.cli.framework.output import check_writable, emit, note, save
 from synth.cli.framework.progress import progress, waiting
@@ -116,6 +117,8 @@ def pareto(**flags: Any) -> int:
     check_writable(flags["schedules"], folder=True)
     if flags["per_send"] is not None and not flags["size"]:
         raise UsageError("--per-send changes times at a size; add --size, such as --size 64KB")
+    if not flags["size"]:
+        refuse_given("times without a size are of bare links", "overheads")
     topology = machine = chosen_machine(flags)
     collective = collective_or_name(flags, topology)
     sketch, engine = None, flags["method"].lower()

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from synth.checker.documents.scale_frontier import bound as checked_bound
 from synth.checker.schedule.compressed_replay import replay
-from synth.errors import VerificationError, refused
+from synth.errors import UsageError, VerificationError, refused
 from synth.frontiers.settings import SETTINGS
 from synth.model.frontier import LowerBound, Point
 from synth.model.rational import show
@@ -62,6 +62,8 @@ class ScaleRows:
                 self._replayed[point.source] = None
             except VerificationError as error:
                 self._replayed[point.source] = refused(point.construction, error)
+            except UsageError:  # it has too many sends to be written out, which the frontier says
+                self._replayed[point.source] = None
         return self._replayed[point.source]
 
     def _quickly_replayed(self, point: Point) -> bool:
