@@ -6,7 +6,6 @@ same files, and the same call continues after an end.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology, sizes_in_bytes
 from synth.api.inputs import collective as collective_of
-from synth.api.kept_searches import PLAN, KeptSearch
+from synth.api.kept_searches import PLAN, KeptSearch, machine_digest
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.errors import SynthError, UsageError
 from synth.export.job_files import JobShape
@@ -296,8 +295,7 @@ def _recognised(machine: Topology, given: object) -> tuple[Topology, str]:
         return machine, ""
     found = match(machine)
     exact = found is not None and not found.missing and not found.fast_only and found.scale == 1
-    links = json.dumps(network.to_json() | {"name": ""}, sort_keys=True)
-    name = f"machine-{hashlib.sha256(links.encode()).hexdigest()[:8]}"
+    name = f"machine-{machine_digest(replace(machine, name='', notes=()))[:8]}"
     if found is not None and exact:
         same_order = found.ranks == tuple(range(machine.ranks))
         name = found.machine if same_order else f"renumbered-{found.machine}"
@@ -319,8 +317,8 @@ def _prepare(folder: Path) -> None:
 def _kept_search(machine: Topology, task: Collective, request: TuningRequest, seconds: float) -> KeptSearch:
     """Return the place of the answer to the search for one collective with a time limit of `seconds`."""
     return KeptSearch.of(
-        machine.network().to_json(), machine.notes, task.to_json(1), request.sizes, request.protocols, request.dtype,
-        request.multicast, seconds, describe(NCCL),
+        machine_digest(machine), task.to_json(1), request.sizes, request.protocols, request.dtype, request.multicast,
+        seconds, describe(NCCL),
     )  # fmt: skip
 
 

@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.options import FILE, chosen_machine, machine_options, output_options, time_limit_option
+from synth.cli.framework.options import (
+    FILE,
+    chosen_machine,
+    machine_options,
+    output_options,
+    refuse_given,
+    time_limit_option,
+)
 from synth.cli.framework.output import check_writable, emit, save
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Positive
@@ -48,6 +55,8 @@ def groups(**flags: Any) -> int:
     check_writable(flags["output"], flags["schedule"])
     if flags["schedule"] is not None and flags["bound_only"]:
         raise UsageError("--bound-only looks for no schedule that --schedule could write; remove one")
+    if flags["bound_only"]:
+        refuse_given("--bound-only looks for no schedule", "chunks")
     topology = chosen_machine(flags)
     if flags["groups_file"] is None:
         raise UsageError("no groups given; add --file FILE (`synth groups -h` shows the keys)")

@@ -20,6 +20,7 @@ from synth.cli.framework.options import (
     overheads_option,
     per_send_option,
     protocol_option,
+    refuse_given,
     sizes_option,
     time_limit_option,
 )
@@ -160,6 +161,10 @@ def _tuned(flags: dict[str, Any]) -> Any:
     from synth.api import tuning
     from synth.catalog.tuner.request import TuningRequest
 
+    if not flags["logs"]:
+        refuse_given("it says the ranks of --log files", "gpus")
+    if not flags["logs"] and not flags["measured"] and not flags["db"]:
+        refuse_given("predicted times are of calls in place and out of place alike", "in_place")
     machine = machine_if_named(flags)
     names = flags["coll"]
     request = TuningRequest(

@@ -89,7 +89,7 @@ def with_incumbents(found: Frontier, incumbents: Incumbents) -> Frontier:
 def _noted(frontier: Frontier, writer: PointWriter) -> Frontier:
     """Return `frontier` with notes of the points that improve on it but were not written out, and how to get them."""
     best = min((p.rounds_per_chunk for p in frontier.points), default=None)
-    notes = list(frontier.notes)
+    notes = [*frontier.notes, *writer.refused]
     for unwritten, why in (
         (writer.too_late, "the time limit came before they were written out"),
         (writer.too_long, "too long to be written out beside these"),

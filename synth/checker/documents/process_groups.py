@@ -10,7 +10,7 @@ from synth.checker.schedule import replay as verify
 from synth.checker.schedule.machine import ReplayMachine
 from synth.errors import FormatError, UsageError, VerificationError
 from synth.model.documents import json_diff, json_reader
-from synth.model.documents.json_reader import MACHINE, Unchecked
+from synth.model.documents.json_reader import Unchecked
 from synth.model.process_groups import COLLECTIVES, Group, checked, units
 from synth.model.rational import counted, show
 from synth.model.topology import Network
@@ -51,7 +51,7 @@ def document(doc: dict) -> list[str]:
         *lines,
         *_schedule(doc, network, groups, stated),
         *alone,
-        f"{MACHINE}; names of groups, and what is left open",
+        f"{json_reader.assumed(bool(network.caps))}; names of groups, and what is left open",
     ]
 
 
