@@ -121,11 +121,11 @@ def test_a_file_without_permission_to_read_it_ends_as_a_missing_one(monkeypatch)
     """The command line's own check of permissions ended with 2, that of a wrong command."""
     Path("secret.txt").write_text("program p\n")
 
-    def refused(_: Path) -> bytes:
+    def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("os.access", lambda *_, **__: False)
-    monkeypatch.setattr(Path, "read_bytes", refused)
+    monkeypatch.setattr(Path, "open", refused)
     assert "secret.txt: cannot be read: Permission denied" in synth("lint", "secret.txt", code=1).stderr
 
 

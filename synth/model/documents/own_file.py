@@ -14,11 +14,12 @@ def is_own(path: Path) -> bool:
     """Return True for a file or folder, no link, that belongs to the user and that nobody else may write."""
     state = path.lstat()
     return (
-        (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)) and _belongs(state) and not state.st_mode & OTHERS
+        (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)) and belongs(state) and not state.st_mode & OTHERS
     )
 
 
-def _belongs(state: os.stat_result) -> bool:
+def belongs(state: os.stat_result) -> bool:
+    """Return True for a file of the user."""
     return not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
 
 
@@ -30,7 +31,7 @@ def open_own(path: Path) -> IO[str]:
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     handle = os.open(path, flags, 0o666)
     state = os.fstat(handle)
-    if not stat.S_ISREG(state.st_mode) or not _belongs(state):
+    if not stat.S_ISREG(state.st_mode) or not belongs(state):
         os.close(handle)
         raise OSError(None, "is no file of yours")
     return os.fdopen(handle, "a+", encoding="utf-8", errors="replace")

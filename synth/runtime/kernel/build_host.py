@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from synth.errors import MissingDependencyError, SynthError
-from synth.model.documents.own_file import is_own
+from synth.model.documents.own_file import belongs, is_own
 from synth.runtime.kernel import sources
 
 FLAGS = ("-std=c++17", "-O2", "-pthread", "-fno-strict-aliasing", "-Wall")
@@ -75,7 +75,10 @@ def is_cached(target: Path) -> bool:
 
     Raises SynthError where others may have written it, or may replace it: it would run as this user.
     """
-    for path in (target.parent, target):
+    folder = target.parent
+    if folder.is_symlink() and belongs(folder.lstat()):  # the user's own link, to a folder that is judged as any other
+        folder = folder.resolve()
+    for path in (folder, target):
         if path.is_symlink() or (path.exists() and not is_own(path)):
             raise SynthError(
                 f"{path} is not used: it is a link, or another user owns it or may write it; `chmod go-w {path}` if it "
