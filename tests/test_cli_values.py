@@ -89,13 +89,6 @@ def test_roots_that_are_no_ranks(coll, roots, message):
     assert found.exit_code == 2 and message in found.stderr, found.stderr
 
 
-def test_one_group_is_one_group(tmp_path):
-    (tmp_path / "g.yaml").write_text("groups: [{ranks: [0, 1], collective: allgather, bytes: 1}]")
-    found = said(f"groups --topo ring:4 --file {tmp_path}/g.yaml -o {tmp_path}/g.json")
-    assert found.stdout.startswith("1 group at once on ring:4: 4 ranks"), found.output
-    assert said(f"verify {tmp_path}/g.json").stdout.startswith("1 group at once on ring:4: at least")
-
-
 def test_one_step_and_one_class():
     assert "complete up to 1 step:" in said("pareto --topo fully-connected:3 --coll scan --max-steps 1").stdout
     assert (

@@ -32,7 +32,6 @@ CLICK = (
     "emulate",
     "explain",
     "export",
-    "groups",
     "lint",
     "lists",
     "pareto",

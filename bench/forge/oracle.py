@@ -8,11 +8,11 @@ A verdict is ``true`` (what the document says holds), ``false`` (a hole) or ``un
 program
   proves it or the search ends without one;
 - a frontier is complete where no schedule with C ≤ 4 lies below it; what is impossible is looked for, too;
-- bounds on rates (large, groups) are compared with the optimum: trees and ways packed by a linear program;
+- bounds on rates (large) are compared with the optimum: trees and ways packed by a linear program;
 - bounds in time are false where an asynchronous schedule is faster (bench/asynchronous_search.py).
 
 Not judged: names of constructions, seconds of a search, notes, labels, whether sums have the same bits, and what `synth
-verify` says that it did not check (bounds of groups alone, points without a file).
+verify` says that it did not check (points without a file).
 """
 
 from __future__ import annotations
@@ -580,58 +580,6 @@ def _bulk(doc: dict, files: dict, lines: list[str]) -> None:
     )
 
 
-# ---------------------------------------------------------------- groups
-
-
-def _groups(doc: dict, _: dict, lines: list[str]) -> None:
-    machine, gbps = network(doc["topology"]), Fraction(doc["topology"]["unit_gbps"])
-    _say(gbps > 0, f"a unit of {gbps} GB/s")
-    parts: list[search.Part] = []
-    for i, row in enumerate(doc["groups"]):
-        first = len(parts)
-        members, size, root = row["ranks"], Fraction(row["bytes"]), row.get("root")
-        _say(len(set(members)) == len(members) >= 2 and size > 0, "no group")
-        _say(all(0 <= _int(r, 0, "a rank") < machine.ranks for r in members), "no ranks")
-        rooted = row["collective"] in ("broadcast", "reduce")
-        _say((root in members) if rooted else root is None, "a root where there is none, or none")
-        for kind, have, want, _amount in _parts(
-            row["collective"], len(members), members.index(root) if rooted else None
-        ):
-            share = size if rooted or kind == "allreduce" else size / len(members)
-            parts.append((kind, frozenset(members[k] for k in have), frozenset(members[k] for k in want), share))
-        if "alone_certificate" in row or "alone_as" in row:
-            alone = search.rate(machine, parts[first:])
-            _say(
-                alone is None or _fraction(row["alone_seconds"]) <= alone / gbps,
-                f"group {i} alone takes less than {row['alone_seconds']} s",
-            )
-    stated = _fraction(doc["bound"]["seconds"])
-    best = search.rate(machine, parts)
-    seconds = None if best is None else best / gbps
-    _say(seconds is None or stated <= seconds, f"at least {stated} s, {float(seconds or 0)} s are enough")
-    common = lcm(*(share.denominator for *_, share in parts))
-    unit = Fraction(gcd(*(int(share * common) for *_, share in parts)), common)
-    _say(Fraction(doc["unit_bytes"]) == unit, f"the unit is {unit}")
-    if doc["schedule"] is None:
-        return
-    on, of, chunks, _steps, rounds = _replayed(doc["schedule"])
-    _say(
-        on == machine and Fraction(doc["schedule"]["topology"]["unit_gbps"]) == gbps,
-        "the schedule is for another machine",
-    )
-    units = [(have, want) for _kind, have, want, share in parts for _ in range(int(share / unit))]
-    combining = any(kind != "copy" for kind, *_ in parts)
-    wanted = Task(
-        machine.ranks, combining, tuple(a for a, _ in units), tuple(frozenset((d, a) for d in b) for a, b in units)
-    )
-    _say(of == _split(wanted, chunks), "the schedule moves other data than the groups ask for")
-    took = Fraction(rounds, chunks) * unit / gbps
-    _say(
-        _fraction(doc["seconds"]) == took and _fraction(doc["gap"]) == took / stated - 1, f"the schedule takes {took} s"
-    )
-    _say(took == stated or not any(line.endswith("optimal") for line in lines), "is not optimal")
-
-
 # ---------------------------------------------------------------- bounds in time
 
 
@@ -671,7 +619,6 @@ JUDGES = {
     "synth.infeasible/1": _infeasible,
     "synth.refutation/1": _refutation,
     "synth.large/1": _large,
-    "synth.groups/1": _groups,
     "synth.bulk/1": _bulk,
     "synth.time-bounds/1": _times,
 }

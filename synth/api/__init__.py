@@ -31,7 +31,6 @@ _HOME = {
     "forest_xml": "synth.api.interchange",
     "frontier": "synth.api.synthesis",
     "frontier_document": "synth.api.frontier_files",
-    "groups": "synth.api.scale",
     "hole_synthesizer": "synth.api.algorithms",
     "import_plan": "synth.api.tuning",
     "import_schedule": "synth.api.interchange",
@@ -79,7 +78,7 @@ if TYPE_CHECKING:
     from synth.api.proofs import infeasible_document
     from synth.api.report_pages import report
     from synth.api.running import bench, emulate, prepare, run, trace
-    from synth.api.scale import allocations, explain, groups, scale_bound, time_bound, unreachable
+    from synth.api.scale import allocations, explain, scale_bound, time_bound, unreachable
     from synth.api.sketches import sketched_frontier
     from synth.api.synthesis import bound, frontier, solve
     from synth.api.tuning import import_plan, tune
@@ -106,7 +105,6 @@ __all__ = [
     "forest_xml",
     "frontier",
     "frontier_document",
-    "groups",
     "hole_synthesizer",
     "import_plan",
     "import_schedule",

@@ -199,7 +199,6 @@ COMMANDS = {  # the main job first
     "devices": ("synth.cli.devices:devices", "List GPUs, the executors that run here, and missing libraries."),
     "explain": ("synth.cli.explain:explain", "Explain the optimal rate, or why a schedule is slower."),
     "allocations": ("synth.cli.allocations:allocations", "List the optimal rates of every allocation of a machine."),
-    "groups": ("synth.cli.groups:groups", "Bound and schedule several process groups at once."),
     "catalog": (
         "synth.cli.catalog.group:catalog",
         "Keep algorithms of all machines in one database.",
