@@ -28,13 +28,11 @@ _HOME = {
     "explain": "synth.api.scale",
     "export_plan": "synth.api.plan_export",
     "export_program": "synth.api.programs",
-    "forest_xml": "synth.api.interchange",
     "frontier": "synth.api.synthesis",
     "frontier_document": "synth.api.frontier_files",
     "hole_synthesizer": "synth.api.algorithms",
     "import_plan": "synth.api.tuning",
     "import_schedule": "synth.api.interchange",
-    "improve": "synth.api.mends",
     "infeasible_document": "synth.api.proofs",
     "library": "synth.api.algorithms",
     "library_on": "synth.api.algorithms",
@@ -47,7 +45,6 @@ _HOME = {
     "plan_catalog": "synth.api.catalog_jobs",
     "plans": "synth.api.plan_sets",
     "prepare": "synth.api.running",
-    "python_source": "synth.api.interchange",
     "report": "synth.api.report_pages",
     "run": "synth.api.running",
     "scale_bound": "synth.api.scale",
@@ -69,8 +66,7 @@ if TYPE_CHECKING:
     from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
     from synth.api.frontier_files import frontier_document, verify
     from synth.api.inputs import collective, topology
-    from synth.api.interchange import astra_sim, audit, forest_xml, import_schedule, python_source
-    from synth.api.mends import improve
+    from synth.api.interchange import astra_sim, audit, import_schedule
     from synth.api.multicast import multicast_bounds
     from synth.api.plan_export import export_plan, load_plan
     from synth.api.plan_sets import plans
@@ -102,13 +98,11 @@ __all__ = [
     "explain",
     "export_plan",
     "export_program",
-    "forest_xml",
     "frontier",
     "frontier_document",
     "hole_synthesizer",
     "import_plan",
     "import_schedule",
-    "improve",
     "infeasible_document",
     "library",
     "library_on",
@@ -121,7 +115,6 @@ __all__ = [
     "plan_catalog",
     "plans",
     "prepare",
-    "python_source",
     "report",
     "run",
     "scale_bound",

@@ -1,9 +1,7 @@
 """Importers of what real machines and other tools print: the content decides what a file is, never its name.
 
     nvidia-smi   text of `nvidia-smi topo -m`              nccl-xml   NCCL_TOPO_DUMP_FILE of NCCL and RCCL
-    rocm-smi     text of `rocm-smi --showtopo`             taccl      TACCL's topology JSON
-    astra-sim    analytical network YAML                   teccl      TE-CCL's input JSON
-    topology     a user's file, node-link JSON or GraphML
+    rocm-smi     text of `rocm-smi --showtopo`             topology   a user's file, node-link JSON or GraphML
 
 Each format has a module with `read(text, file, name, assumed)`: the topology of the dump `text`. `file` is its path in
 errors, `name` the name that the topology gets.
@@ -41,13 +39,9 @@ def sniff(text: str) -> str:
     if start.startswith("<"):
         return "nccl-xml" if re.search(r"<(system|cpu|pci|gpu)\b", text) and "<graphml" not in text else "topology"
     if start.startswith("{"):
-        if '"TopologyParams"' in text:
-            return "teccl"
-        return "taccl" if '"gpus_per_node"' in text else "topology"
+        return "topology"
     if re.search(r"(?mi)(between two GPUs|ROCm System Management)", text):
         return "rocm-smi"
-    if re.search(r"(?m)^\s*npus_count\s*:", text) or re.match(r"Nodes\s+\d+\s+Tiers\s+\d+", start):
-        return "astra-sim"
     return "nvidia-smi" if _SMI_HEADER.search(text) else "topology"
 
 
@@ -69,20 +63,10 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
         from synth.topologies.importers.nvidia_smi import read
     elif form == "rocm-smi":
         from synth.topologies.importers.rocm_smi import read
-    elif form == "taccl":
-        from synth.topologies.importers.taccl import read
-    elif form == "teccl":
-        from synth.topologies.importers.teccl import read
-    elif form == "astra-sim":
-        from synth.topologies.importers.astra_sim import read
     elif re.search(r"NVIDIA-SMI|^GPU \d+: .*\(UUID", text, re.M):
         raise FormatError("lists GPUs, not their links; those are printed by `nvidia-smi topo -m`", file)
     elif not re.search(r"(?i)link|edge", text):
-        raise FormatError(
-            "is neither a dump (nvidia-smi, rocm-smi, NCCL, TACCL, TE-CCL, astra-sim) nor a topology file, which "
-            "has links",
-            file,
-        )
+        raise FormatError("is neither a dump (nvidia-smi, rocm-smi, NCCL) nor a topology file, which has links", file)
     else:
         from synth.topologies import topology_files
 
