@@ -26,7 +26,6 @@ from synth.checker.schedule import column_replay, replay
 from synth.cli import root
 from synth.encodings.fewer_chunks import FewerChunks
 from synth.errors import UsageError, VerificationError
-from synth.mends.regrowth import regrown
 from synth.model.collective import collective
 from synth.model.dead_sends import prune, with_fewest_rounds
 from synth.model.frontier import Frontier, Open, Point
@@ -316,13 +315,6 @@ def test_a_query_has_no_schedule_in_parts_of_a_round():
             synth.solve("ring:4", "allgather", chunks=2, steps=2, rounds=rounds)
 
 
-def test_regrowth_and_the_language_leave_them_alone():
-    schedule = pipeline(4)
-    assert regrown(schedule) is None
-    with pytest.raises(UsageError, match=r"last 3/4 rounds together, in parts of 1/8"):
-        api.python_source(schedule)
-
-
 def test_a_sweep_enters_and_resumes_such_a_point_without_a_record(tmp_path):
     for pairs in (4, 6):  # 6: eight steps of 1/8 round are one whole round, and no schedule in whole rounds
         point = with_point(pipeline(pairs)).points[0]
@@ -415,7 +407,6 @@ def test_exports(saved):
     assert any(name.startswith("01-broadcast-S7-R7_8-C10") and name.endswith(".xml") for name in names), names
     run("export s.json --to chakra -o chakra")
     run("export s.json --to trace -o trace.json")
-    assert run("export s.json --to python -o x.py", 2) == "" and not Path("x.py").exists()
 
 
 @pytest.mark.parametrize("file", ["f.json --point 1", "s.json"])
