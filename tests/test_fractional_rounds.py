@@ -414,15 +414,6 @@ def test_run(saved, file):
     assert "right: 4,000 elements compared, all exactly" in run(f"run {file} --size 4000 --executor reference")
 
 
-def test_emulate_and_tune(saved):
-    document = json.loads(run("emulate f.json --sizes 1KB:1KB --format json"))
-    assert document["entries"][0]["rounds"] == "7/8"
-    text = run("tune --from f.json --sizes 1KB:1GB --protocol Simple -o plan.json")
-    assert "S7-R7_8-C10" in text
-    run("export --plan plan.json --to msccl-dir --assume-root 0 --assume-one-node -o plan")
-    assert not [path for path in Path("plan").rglob("*") if "7/8" in path.name]
-
-
 def test_a_catalog_keeps_it(saved):
     with catalog.open("catalog.db", create=True) as store:
         store.put(entry(saved, OPEN))

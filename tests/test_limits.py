@@ -29,7 +29,6 @@ from synth.model.dead_sends import rounds_for
 from synth.model.outcome import Sat, Unsat
 from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerprint
 from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
-from synth.runtime.kernel import build_host
 from synth.runtime.link_schedule import LinkSchedule
 from synth.scale.baselines.rings import ring_network, search
 from synth.scale.search import bound as flow_bound
@@ -266,7 +265,7 @@ def _decided(problem):
     return answer.status == "sat"
 
 
-# ---------------------------------------------------------------- catalog, emulation, rings, drawing
+# ---------------------------------------------------------------- catalog, rings, drawing
 
 
 def test_a_renumbered_machine_is_the_same_problem():
@@ -295,17 +294,6 @@ def test_a_transfer_is_served_once_for_each_crossing():
     links = LinkSchedule(read(ONE_WAY).network())
     assert links.send(0, 1000, 0)[:2] == (0, 1_000_000)  # ps: 2 GB/s, twice
     assert links.send(0, 1000, 0)[:2] == (1_000_000, 2_000_000)
-
-
-@pytest.mark.parametrize("executor", ["reference", "host"])
-def test_emulation_counts_every_crossing(executor):
-    """8 MB at 2 GB/s take as long as 16 MB, for they cross the limit twice; and a limit that holds a link up is no deaf
-    control."""
-    if executor == "host" and build_host.compiler() is None:
-        pytest.skip("no C++ compiler here: apt install g++")
-    found = api.emulate(frontier(ONE_WAY, "broadcast"), [8 << 20], executor, overheads=False)
-    assert found.sizes[0].emulated[0] == (16 << 20) * 500 + 2 * 10**6  # ps: 2 bytes a ns, and 2 µs
-    assert all(control.heard for control in found.controls)
 
 
 def test_rings_take_a_limit_once_for_each_crossing():

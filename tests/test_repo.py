@@ -29,7 +29,6 @@ CLICK = (
     "build",
     "compile",
     "devices",
-    "emulate",
     "explain",
     "export",
     "lint",

@@ -24,7 +24,6 @@ _HOME = {
     "catalog_table": "synth.api.catalog_jobs",
     "collective": "synth.api.inputs",
     "distance": "synth.api.algorithms",
-    "emulate": "synth.api.running",
     "explain": "synth.api.scale",
     "export_plan": "synth.api.plan_export",
     "export_program": "synth.api.programs",
@@ -73,7 +72,7 @@ if TYPE_CHECKING:
     from synth.api.programs import export_program, lint, load_program, lower
     from synth.api.proofs import infeasible_document
     from synth.api.report_pages import report
-    from synth.api.running import bench, emulate, prepare, run, trace
+    from synth.api.running import bench, prepare, run, trace
     from synth.api.scale import allocations, explain, scale_bound, time_bound, unreachable
     from synth.api.sketches import sketched_frontier
     from synth.api.synthesis import bound, frontier, solve
@@ -94,7 +93,6 @@ __all__ = [
     "catalog_table",
     "collective",
     "distance",
-    "emulate",
     "explain",
     "export_plan",
     "export_program",
