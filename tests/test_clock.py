@@ -144,9 +144,7 @@ def test_overheads_in_words_and_on_links():
     assert label(NCCL, "Simple", event_driven=False) == "predicted, synchronous steps, Simple, launch 8.4 µs included"
 
 
-def test_the_cost_of_a_message_is_said_beside_every_time_that_has_it(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "f.json").write_text(json.dumps(api.frontier("ring:4", "allgather").to_json()))
+def test_the_cost_of_a_message_is_said_beside_every_time_that_has_it():
     cost = MessageCost.parse("LL=0.25us")
     assert label(NO_OVERHEADS, "LL", per_send=cost).endswith("without a launch, a message costs 0.25 µs at either end")
     assert label(NCCL, "Simple", per_send=cost) == label(NCCL, "Simple")

@@ -161,16 +161,16 @@ def _split(given: Task, chunks: int) -> Task:
 # ---------------------------------------------------------------- replay
 
 
-def replay(machine: Machine, given: Task, steps: Sequence[tuple[int | Fraction, list[tuple]]]) -> int | Fraction:
+def replay(machine: Machine, given: Task, steps: Sequence[tuple[int, list[tuple]]]) -> int:
     """R of a schedule of ``(rounds, [(chunk, src, dst, kind, via)])``, or False_ where it is none for the task."""
     route = {key: i for i, key in enumerate(machine.routes)}
     held: dict[tuple[int, int], frozenset[int]] = {}
     for c, ranks in enumerate(given.pre):
         for r in ranks:
             held[c, r] = frozenset([r]) if given.combining else frozenset(ranks)
-    total: int | Fraction = 0
+    total = 0
     for rounds, sends in steps:
-        total += rounds
+        total += _int(rounds, 1, "rounds")
         load: Counter[int] = Counter()
         copies: dict[tuple[int, int], frozenset[int]] = {}
         adds: list[tuple[tuple[int, int], frozenset[int]]] = []
@@ -210,13 +210,13 @@ def replay(machine: Machine, given: Task, steps: Sequence[tuple[int | Fraction, 
     return total
 
 
-def _replayed(doc: dict, place: str = "") -> tuple[Machine, Task, int, int, int | Fraction]:
+def _replayed(doc: dict, place: str = "") -> tuple[Machine, Task, int, int, int]:
     """The machine, the task, C, S and R of a schedule's document."""
     machine, chunks = network(doc["topology"]), _int(doc["chunks"], 1, "C")
     given = task(doc["collective"], chunks)
     _say(machine.ranks == given.ranks, f"{place} ranks differ")
     steps = [
-        (_rounds(s["rounds"]), [(c, u, v, k, tuple(via[0]) if via else ()) for c, u, v, k, *via in s["sends"]])
+        (s["rounds"], [(c, u, v, k, tuple(via[0]) if via else ()) for c, u, v, k, *via in s["sends"]])
         for s in doc["steps"]
     ]
     return machine, given, chunks, len(steps), replay(machine, given, steps)
@@ -258,15 +258,6 @@ def _fraction(value: Any) -> Fraction:
     return Fraction(value)
 
 
-def _rounds(value: Any) -> int | Fraction:
-    """The rounds of a step or schedule: a number, or a fraction in lowest terms as text."""
-    if type(value) is int:
-        return _int(value, 1, "rounds")
-    found = _fraction(value)
-    _say(found > 0 and found.denominator > 1 and str(found) == value, f"rounds are {value!r}"[:80])
-    return found
-
-
 def _problem(doc: dict) -> tuple[Machine, Task]:
     machine, given = network(doc["topology"]), task(doc["collective"], 1)
     _say(machine.ranks == given.ranks, "ranks differ")
@@ -295,7 +286,7 @@ def _frontier(doc: dict, _: dict, lines: list[str]) -> None:
         _say(on == machine, f"points[{i}] runs on another machine")
         _say(of == _split(given, chunks), f"points[{i}] answers another collective")
         _say(
-            (row["steps"], _rounds(row["rounds"]), row["chunks"]) == (steps, rounds, chunks),
+            (row["steps"], row["rounds"], row["chunks"]) == (steps, rounds, chunks),
             f"points[{i}] says other numbers than its schedule has",
         )
         rate = Fraction(rounds, chunks)
@@ -538,7 +529,7 @@ def archived(doc: dict) -> tuple[Physical, str, int | None, int, int, int]:
             _say((a, b) not in link_of, "generators need single links")
             link_of[a, b] = i
     per = chunks // n
-    steps: list[tuple[int | Fraction, list[tuple]]] = [(_int(r, 1, "rounds"), []) for r in arrays["rounds"]]
+    steps: list[tuple[int, list[tuple]]] = [(r, []) for r in arrays["rounds"]]
     rows = zip(arrays["step"], arrays["chunk"], arrays["path"], arrays["kind"], strict=True)
     for t, c, p, kind in rows:
         _say(all(type(x) is int and x >= 0 for x in (t, c, p)) and kind in (0, 1), "a send of no step, chunk or path")
@@ -557,7 +548,7 @@ def archived(doc: dict) -> tuple[Physical, str, int | None, int, int, int]:
                 unit = pi[unit // n] * n + pi[unit % n] if collective == "alltoall" else pi[unit]
             ends_ = physical.links[way[0]][0], physical.links[way[-1]][1]
             steps[t][1].append((unit * chunks + k, *ends_, "reduce" if kind else "copy", tuple(map(str, way))))
-    rounds = int(replay(machine, given, steps))
+    rounds = replay(machine, given, steps)
     return physical, collective, root, chunks, len(steps), rounds
 
 

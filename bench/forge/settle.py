@@ -26,7 +26,7 @@ from synth.errors import VerificationError
 from synth.model.bitwise_equality import same_bits
 from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
-from synth.model.rational import number_or_text, show
+from synth.model.rational import show
 from synth.model.schedule import Problem, Schedule
 from synth.model.topology import Network
 
@@ -141,7 +141,7 @@ def _frontier(case: Case) -> None:
             replay = verify.schedule(row["schedule"])
             row |= {
                 "steps": replay.steps,
-                "rounds": number_or_text(replay.rounds),
+                "rounds": replay.rounds,
                 "chunks": replay.chunks,
                 "bandwidth": show(replay.rounds_per_chunk),
             }

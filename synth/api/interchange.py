@@ -18,7 +18,6 @@ from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.model.documents.text_file import files_of
 from synth.model.frontier import ParetoFrontier, StepCount
 from synth.model.number_text import size_text
-from synth.model.rational import number_or_text
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class AuditRow:
             row |= {
                 "topology": schedule.network.name, "collective": schedule.collective.name,
                 "ranks": schedule.collective.ranks, "chunks": schedule.chunks, "steps": schedule.step_count,
-                "rounds": number_or_text(schedule.rounds), "busiest": str(self.busiest),
+                "rounds": schedule.rounds, "busiest": str(self.busiest),
             }  # fmt: skip
         return row | {"distance": None if self.distance is None else self.distance.to_json()}
 

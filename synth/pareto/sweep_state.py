@@ -193,8 +193,7 @@ class SweepState:
     def add_point(self, point: Point) -> None:
         """Replay a point, enter it, log it and announce it. Raises VerificationError.
 
-        A schedule whose steps last parts of a round answers no query. After the time limit seeds are not logged: a
-        record of many sends takes as long as a replay.
+        After the time limit seeds are not logged: a record of many sends takes as long as a replay.
         """
         trusted = checked_point(point)
         self.points = [
@@ -202,9 +201,7 @@ class SweepState:
         ] + [trusted]
         if not (self.out_of_time and self.is_seed(point)):  # which the same command finds again without a search
             self.log.append(point_record(point))
-        problem = point.schedule.problem
-        if problem.chunks == point.chunks:
-            self.answered(QueryRecord(problem.chunks, problem.steps, problem.rounds, "schedule", point.construction))
+        self.answered(QueryRecord(point.chunks, point.steps, point.rounds, "schedule", point.construction))
         text = (
             f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk (C={point.chunks}, R={point.rounds}), "
             f"{point.status}"

@@ -62,15 +62,12 @@ def distance_document(
     name: str, schedule: Schedule | CompressedSchedule, distance: Distance | None, blame: Blame | None
 ) -> dict[str, Any]:  # fmt: skip
     """Return the content of `print_distance`."""
-    from synth.model.rational import number_or_text
-
     collective, topology = _problem(schedule)
     rules = _rules(schedule)
     under = {"rules": rules} if rules else {}
     return under | {
         "algorithm": name, "collective": collective, "topology": topology,
-        "steps": schedule.step_count, "rounds": number_or_text(schedule.rounds), "chunks": schedule.chunks,
-        "sends": schedule.sends,
+        "steps": schedule.step_count, "rounds": schedule.rounds, "chunks": schedule.chunks, "sends": schedule.sends,
         "distance": None if distance is None else distance.to_json(),
         "blame": None if blame is None else blame.to_json(),
     }  # fmt: skip

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
-from synth.model.rational import whole
 from synth.model.schedule import Problem, Schedule, Send, Step
 from synth.pareto.combining.attempts import Attempt, AttemptPool
 from synth.pareto.combining.candidates import Candidates, CombiningCandidate
@@ -90,16 +89,13 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
 
 
 def fit_to_query(schedule: Schedule, problem: Problem) -> Schedule | None:
-    """Return `schedule` repeated and padded to the C and R of `problem`, or None where it does not fit.
-
-    Nor does one whose steps would last parts of a round.
-    """
+    """Return `schedule` repeated and padded to the C and R of `problem`, or None where it does not fit."""
     times, rest = divmod(problem.chunks, schedule.chunks)
     spare = problem.rounds - schedule.rounds * times
-    if rest or spare < 0 or len(schedule.steps) != problem.steps or times % schedule.parts_of_round:
+    if rest or spare < 0 or len(schedule.steps) != problem.steps:
         return None
-    steps = [Step(whole(step.rounds * times), tuple(sorted(_copies(step.sends, times)))) for step in schedule.steps]
-    steps[-1] = Step(whole(steps[-1].rounds + spare), steps[-1].sends)
+    steps = [Step(step.rounds * times, tuple(sorted(_copies(step.sends, times)))) for step in schedule.steps]
+    steps[-1] = Step(steps[-1].rounds + spare, steps[-1].sends)
     return replace(schedule, chunks=problem.chunks, steps=tuple(steps))
 
 
