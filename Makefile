@@ -3,7 +3,7 @@
 #              EXTRAS="mpi test-cuda": with MPI and NVRTC, ARGS=... for pytest)
 # make fuzz    random exploration, a new seed each time, printed (SEED=..: this one, ROUNDS=..: as many seeds from it on, CASES=..);
 #              stops at the first failure, and keeps its cases in fuzz-cases/
-# make check   formatting, lint, types, layers
+# make check   formatting, lint, types, layers, size (bench/count.py)
 # make bench   the benchmarks; make clean removes the environment and everything built
 # make test-gpu, make bench-gpu   on one CUDA GPU, ten minutes each (CUDA=12: CuPy for CUDA 12; GPU_PYTHON=python3: a Python that has
 #              CuPy and the rest already, nothing is installed; ARGS='--executor host': rehearsed on CPU threads)
@@ -42,12 +42,13 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-test $(addprefix $(VENV)/.installed-,$(EXTRAS))
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(if $(SLOW),,-m "not slow") $(ARGS)
 
-# A property is tried on as many examples a round as in `make test`; CASES command lines, and twenty times as many documents, are tried.
+# A property is tried on as many examples a round as in `make test`; CASES command lines, and twenty times as many documents and dumps, are tried.
 fuzz: $(VENV)/.installed-test
 	@for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do \
 	  echo "make fuzz SEED=$$seed CASES=$(CASES)"; \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis --hypothesis-profile fuzz --hypothesis-seed $$seed $(ARGS) || exit 1; \
 	  $(BIN)/python -m bench.forge --seed $$seed --cases $$((20 * $(CASES))) || exit 1; \
+	  $(BIN)/python -m bench.dumps --seed $$seed --cases $$((20 * $(CASES))) || exit 1; \
 	  $(BIN)/python -m bench.fuzz --seed $$seed --cases $(CASES) || exit 1; \
 	done
 
@@ -57,6 +58,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/style.py
+	$(BIN)/python -m bench.count
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(ARGS)

@@ -8,7 +8,8 @@ not documented.
 The commands and their options are read off the command line itself, so that a new option takes part by itself; `VALUES`
 says what is written after an option of some name, and one in eight values is nonsense. Files are those that synth
 itself wrote for small machines, and dumps of the forms that it imports; half of them are altered: bytes, numbers,
-lines, JSON values. Each case runs in a process and a folder of its own, in `MEMORY` bytes and `SECONDS` seconds at
+lines, JSON values. Half of the machines are random: boxes, one-way links, uneven units, switches that multicast, limits
+and odd names. Each case runs in a process and a folder of its own, in `MEMORY` bytes and `SECONDS` seconds at
 most. A failure is saved with its files and can be replayed.
 """
 
@@ -171,7 +172,8 @@ TOPOLOGIES = (
     "rocm-smi-pairs.txt",
     "frontier.json",
 )
-DOCUMENTS = (*MADE, "large/frontier.json", "large/*.npz", "notes.txt", "machine.yaml")
+RANDOM = "random.json"  # a machine of its own in each case
+DOCUMENTS = (*MADE, "large/frontier.json", "large/*.npz", "notes.txt", "machine.yaml", RANDOM)
 Value = Callable[[Random], str]
 
 
@@ -180,6 +182,8 @@ def _one(*values: str) -> Value:
 
 
 def _machine(rng: Random) -> str:
+    if rng.random() < 0.5:
+        return RANDOM
     return rng.choice(MACHINES).format(n=rng.randint(1, 6))
 
 
@@ -229,9 +233,7 @@ VALUES: dict[str, Value] = {
     "svg": _one("out.svg"),
     "trace": _one("out.json"),
     "proof": _one("proofs", "."),
-    "to": _one(
-        "msccl-xml", "mscclpp", "msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "ncclx-tuner-csv", "mcrdl-csv", "timeline"
-    ),
+    "to": _one("msccl-xml", "mscclpp", "msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "mcrdl-csv", "timeline"),
     "runtime": _one("msccl-executor", "msccl", "rccl"),
     "protocol": _one("Simple", "LL", "LL128"),
     "dtype": _one("float32", "float16", "int8", "bfloat16"),
@@ -390,6 +392,37 @@ def _alter(value: object, rng: Random) -> object:
     return rng.choice(other)
 
 
+def random_machine(rng: Random) -> dict:
+    """Return the document of a random machine of up to 6 ranks, with one-way links, in one box or more."""
+    ranks, switches = rng.randint(1, 6), [f"s{i}" for i in range(rng.choice((0, 0, 0, 1, 2)))]
+    ends: list[int | str] = [*range(ranks), *switches]
+    links: list[dict] = []
+    for src in ends:
+        for dst in ends:
+            if src != dst and rng.random() < rng.choice((0.4, 0.9)):
+                width = rng.choice((1, 1, 2, 5, "1/3", "0.1", 0, 10**9))
+                links.append({"src": src, "dst": dst, "bandwidth": width})
+                if rng.random() < 0.2:
+                    links[-1] |= {"latency": rng.choice((0, "0.7", 3)), "kind": rng.choice(("nvlink", "pcie", "net"))}
+    document: dict = {"ranks": ranks, "links": links, "switches": switches}
+    document["name"] = rng.choice(("fuzz", "ring:4", "dgx1", "a b", "é", "x" * 70, "-", "*", "../up"))
+    if rng.random() < 0.6:
+        document["nodes"] = [rng.randrange(rng.randint(1, 3)) for _ in range(ranks)]
+    if rng.random() < 0.2:
+        document["unit"] = rng.choice((1, 2, "1/7"))
+    if rng.random() < 0.2:
+        document["labels"] = rng.sample(range(20), ranks)
+    if rng.random() < 0.25 and ranks > 1:
+        document["multicast"] = [{"switch": rng.choice(("m", *switches)), "ranks": rng.sample(range(ranks), 2)}]
+        document["multicast"][0]["own"] = rng.choice(("through", "local"))
+    limits = []
+    for i in range(rng.choice((0, 0, 1, 3)) if links else 0):
+        held = rng.sample(links, rng.randint(1, min(4, len(links))))
+        members = [[link["src"], link["dst"]] for link in held]
+        limits.append({"name": f"L{i}", "links": members, "bandwidth": rng.choice((1, 2, "1/2"))})
+    return document | {"limits": limits}
+
+
 def case(seed: int, index: int, folder: Path) -> Case:
     """Case `index` of `seed`; its files are made of those in `folder`."""
     rng = Random(f"{seed}:{index}")
@@ -398,6 +431,9 @@ def case(seed: int, index: int, folder: Path) -> Case:
     for k, word in enumerate(words):
         if "*" in word and (choices := sorted(folder.glob(word))):
             word = words[k] = str(rng.choice(choices).relative_to(folder))
+        if word == RANDOM:
+            files[word] = base64.b64encode(json.dumps(random_machine(rng)).encode()).decode()
+            continue
         source = folder / word if word and len(word) < 100 and "\0" not in word else None
         if source is not None and source.is_file() and rng.random() < 0.5:
             data = source.read_bytes()

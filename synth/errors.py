@@ -119,6 +119,11 @@ def malformed(error: Exception, what: str = "document") -> str:
     return f"malformed {what}: {found}"[:200]
 
 
+def refused(construction: str, error: VerificationError) -> str:
+    """Return the note of a frontier on a schedule of this program's own that its replay refused with `error`."""
+    return f"a schedule by {construction!r} is left out, since its replay fails: {error}; please report this"
+
+
 def unreadable(error: OSError) -> str:
     """Return why a file cannot be read: there is none, it is a folder, or the reason of the operating system."""
     match error:

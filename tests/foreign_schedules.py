@@ -1,8 +1,6 @@
-"""Files in the forms of other programs, written from schedules: TE-CCL's JSON and ForestColl's XML."""
+"""Files in the forms of other programs, written from schedules: TE-CCL's and SCCL's JSON, ForestColl's XML."""
 
 from __future__ import annotations
-
-from fractions import Fraction
 
 from synth.model.schedule import Schedule
 
@@ -21,19 +19,47 @@ def teccl(schedule: Schedule, switches: dict[tuple[int, int], int] | None = None
         source, dst = (unit, 0) if gathers else divmod(unit, task.ranks)
         return source + 1, dst * chunks + part
 
-    flows, demands = [], {}
+    flows, demands, paths = [], {}, {}
     for epoch, step in enumerate(schedule.steps):
         for send in step.sends:
             source, number = name(send.chunk)
             via = (switches or {}).get((send.src, send.dst))
-            flow = f"Chunk {number} from {source} traveled over {send.src + 1}->{send.dst + 1} with volume 1.0 in epoch"
-            flows.append(f"{flow} {epoch}" + ("" if via is None else f" via switches {via}"))
+            hop = f"{send.src + 1}->{send.dst + 1} with volume 1.0 in epoch {epoch}"
+            hop += "" if via is None else f" via switches {via}"
+            flows.append(f"Chunk {number} from {source} traveled over {hop}")
+            before = paths.get((send.chunk, send.src), [])
+            paths.setdefault((send.chunk, send.dst), [*before, [epoch, hop]])
     for unit, ranks in enumerate(task.post):
         for part in range(chunks):
             source, number = name(unit * chunks + part)
             for rank in sorted(ranks - {source - 1}):
-                demands[f"Demand at {rank + 1} for chunk {number} from {source} met by epoch 9"] = []
+                way = paths[unit * chunks + part, rank]
+                demand = f"Demand at {rank + 1} for chunk {number} from {source} met by epoch 9"
+                demands[demand] = [hop for _, hop in way] if gathers else [way]
     return {"1-Epoch_Duration": 4e-8, "7-Flows": flows, "8-Chunk paths": demands}
+
+
+def sccl(schedule: Schedule) -> dict:
+    """Return the document that msccl-tools saves of an algorithm; chunks are numbered backwards."""
+    task, parts, ranks = schedule.collective, schedule.chunks, schedule.network.ranks
+    count = task.units * parts
+    chunks = []
+    for chunk in range(count):
+        ends = {"pre": sorted(task.pre[chunk // parts]), "post": sorted(task.post[chunk // parts])}
+        chunks.append({"msccl_type": "chunk", **ends, "addr": count - 1 - chunk})
+    steps = []
+    for step in schedule.steps:
+        sends = [[count - 1 - send.chunk, send.src, send.dst] for send in step.sends]
+        steps.append({"msccl_type": "step", "rounds": step.rounds, "sends": sends})
+    links = [[0] * ranks for _ in range(ranks)]
+    for route in schedule.network.routes:
+        links[route.dst][route.src] = int(route.units)
+    return {
+        "msccl_type": "algorithm", "name": "a", "steps": steps,
+        "collective": {"msccl_type": "collective", "name": "c", "nodes": ranks, "chunks": chunks, "triggers": {},
+                       "runtime_name": task.name.replace("-", "_")},
+        "topology": {"msccl_type": "topology", "name": "links", "switches": [], "links": links},
+    }  # fmt: skip
 
 
 def forest(parents: list[dict[int, int]], chunks: int = 1, boxes: int = 1) -> str:
@@ -57,17 +83,24 @@ def forest(parents: list[dict[int, int]], chunks: int = 1, boxes: int = 1) -> st
     return "\n".join([*lines, "</Algo>"]) + "\n"
 
 
-def halves(volume: str = "0.5") -> dict:
-    """Return TE-CCL's document of an alltoall on three nodes; half of the data of node 1 to node 3 goes by node 2."""
-    flows, demands = [], {}
+def halves(volume: str = "0.5", rest: str = "0.5", together: bool = False) -> dict:
+    """Return TE-CCL's document of an alltoall on three nodes; a share of the data of node 1 to node 3 goes by node 2.
+
+    `together`: all of it goes by node 2, in two parts that leave node 1 in one epoch and node 2 in two.
+    """
+    ways = {}
     for src in (1, 2, 3):
         for dst in (1, 2, 3):
-            if src == dst:
-                continue
-            demands[f"Demand at {dst} for chunk {dst} from {src} met by epoch 3"] = []
-            share = volume if (src, dst) == (1, 3) else "1.0"
-            flows.append(f"Chunk {dst} from {src} traveled over {src}->{dst} with volume {share} in epoch 0")
-    rest = str(float(1 - Fraction(volume)))
-    flows.append(f"Chunk 3 from 1 traveled over 1->2 with volume {rest} in epoch 1")
-    flows.append(f"Chunk 3 from 1 traveled over 2->3 with volume {rest} in epoch 2")
-    return {"7-Flows": flows, "7-chunk paths": demands}
+            if src != dst:
+                ways[src, dst] = [[(src, dst, "1.0", 0)]]
+    ways[1, 3] = [[(1, 3, volume, 0)], [(1, 2, rest, 1), (2, 3, rest, 2)]]
+    if together:
+        ways[1, 3] = [[(1, 2, share, 1), (2, 3, share, epoch)] for share, epoch in ((volume, 2), (rest, 3))]
+    flows, demands = {}, {}
+    for (source, dst), paths in ways.items():
+        rows = demands.setdefault(f"Demand at {dst} for chunk {dst} from {source} met by epoch 3", [])
+        for path in paths:
+            hops = [(epoch, f"{src}->{to} with volume {share} in epoch {epoch}") for src, to, share, epoch in path]
+            rows.append([list(hop) for hop in hops])
+            flows |= {f"Chunk {dst} from {source} traveled over {hop}": epoch for epoch, hop in hops}
+    return {"7-Flows": sorted(flows, key=flows.get), "7-chunk paths": demands}

@@ -89,14 +89,17 @@ def broadcast_chain(n: int, chunks: int = 1) -> Program:
     return Program("broadcast-chain", collective("broadcast", n), chunks, gpus, in_place="both")
 
 
-def put_allgather(n: int, chunks: int = 1) -> Program:
-    """One-sided: each rank puts its part into every other's output, signals, and waits for theirs; a block a peer."""
+def put_allgather(n: int, chunks: int = 1, enters: bool = False) -> Program:
+    """One-sided: each rank puts its part into every other's output, signals, and waits for theirs; a block a peer.
+
+    `enters`: before that each lets the others know that it has entered the call.
+    """
 
     def block(r: int, p: int) -> Block:
         put = Op("put", _i(0), (Span("o", r * chunks, p),), chunks, ports=(0,))
-        return Block(
-            None, None, 0, (put, Op("signal", ports=(0,)), Op("wait", ports=(0,))), (), (Port("memory", p, 0),)
-        )
+        signal, wait = Op("signal", ports=(0,)), Op("wait", ports=(0,))
+        first = (signal, wait) if enters else ()
+        return Block(None, None, 0, (*first, put, signal, wait), (), (Port("memory", p, 0),))
 
     def blocks(r: int) -> tuple[Block, ...]:
         own = Block(None, None, 0, (Op("cpy", _i(0), _o(r * chunks), chunks),))

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from synth.checker.documents import exact_frontier
 from synth.cli.root import root
 from synth.errors import VerificationError
+from synth.model.documents.json_reader import MACHINE
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def test_every_bound_is_checked(doc: dict) -> None:
         "bound: R/C ≥ 1/2 at S=3, certificate checked",
         "bound: R/C ≥ 1/3 at S=4, certificate checked",
         "bound: R/C ≥ 1/3 for any S, certificate checked",
-        exact_frontier.MACHINE,
+        MACHINE,
     ]
 
 

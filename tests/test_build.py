@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ import pytest
 
 import synth
 from synth.api import builds
+from synth.api.kept_searches import machine_digest
 from synth.cli.build import RUNTIMES
 from synth.cli.root import root
 from synth.errors import SynthError, UsageError
 from synth.export import program_reader
 from synth.export.job_files import JobShape, readme, run_script
 from synth.export.request import Machine
+from synth.model.send_rules import SendRules
 from synth.model.time_bound import TimeBound
-from synth.model.topology import Topology
+from synth.model.topology import Multicast, Topology
 from synth.scale import clock_bound
 from synth.topologies.topology_files import dump as document
 
@@ -134,13 +137,11 @@ def test_a_page_without_files_names_no_command_that_would_run_them():
     assert "run.sh" not in page and "register" not in page and "frontiers/" in page
 
 
-@pytest.mark.parametrize("runtime", builds.TUNERS)
-def test_a_tuner_gets_a_file_of_rules_and_its_variable(built, tmp_path, runtime):
+def test_a_tuner_gets_a_file_of_rules_and_its_variable(built, tmp_path):
     """The search is that of `built`, from the cache."""
-    result = synth.build("ring:3", output=tmp_path / "a", runtime=runtime, **SMALL)
-    assert result.files == (f"{runtime}/tuner.csv",)
-    variable = {"nccl-tuner": "NCCL_TUNER_CONFIG_FILE", "ncclx-tuner": "NCCLX_TUNER_CONFIG_FILE"}[runtime]
-    assert f'export {variable}="$here/{runtime}/tuner.csv"' in (tmp_path / "a" / "run.sh").read_text()
+    result = synth.build("ring:3", output=tmp_path / "a", runtime="nccl-tuner", **SMALL)
+    assert result.files == ("nccl-tuner/tuner.csv",)
+    assert 'export NCCL_TUNER_CONFIG_FILE="$here/nccl-tuner/tuner.csv"' in (tmp_path / "a" / "run.sh").read_text()
     assert set(builds.RUNTIMES) == set(RUNTIMES)
 
 
@@ -212,6 +213,39 @@ def test_fresh_and_other_options_search_again(built, searches, tmp_path):
         with pytest.raises(KeyboardInterrupt):
             synth.build("ring:3", output=tmp_path / "a", **(SMALL | options))
     assert [options["fresh"] for options in searches] == [True, False, False, False]
+
+
+def test_a_machine_with_other_boxes_has_an_answer_of_its_own(tmp_path):
+    """A tuner's rules for two boxes said nNodes 1 after a build for one box with the same links."""
+    machine = synth.topology("ring:4")
+    for nodes in ((0, 0, 0, 0), (0, 0, 1, 1)):
+        folder = tmp_path / str(nodes[-1])
+        made = synth.build(replace(machine, name="four", nodes=nodes), output=folder, runtime="nccl-tuner", **SMALL)
+        assert made.plan.nodes == nodes
+
+
+def test_the_key_of_an_answer_holds_each_fact_of_the_machine():
+    """A fact that the key left out, as boxes once, would be that of another machine in a kept answer."""
+    link, limit = synth.Link(0, 1, 2), synth.Limit("port", [0], 2)
+    machine = Topology("two", 2, [link, synth.Link(1, 0, 2)], [limit], ["s"], (0, 0), 1, (), (0, 1))
+    other: dict[str, Any] = {
+        "name": "deux", "ranks": 3, "switches": ("t",), "nodes": (0, 1), "unit": Fraction(1, 2),
+        "generators": ((1, 0),), "labels": (1, 0), "notes": ("assumed",), "multicast": (Multicast("s"),),
+        "rules": SendRules((0, 0), fan=1),
+    }  # fmt: skip
+    link_changes = {"src": 2, "dst": 2, "bandwidth": Fraction(3), "latency": Fraction(1), "kind": "pcie"}
+    limit_changes = {"name": "NIC", "links": (1,), "bandwidth": Fraction(1)}
+    assert link_changes.keys() == {each.name for each in fields(link)}
+    assert limit_changes.keys() == {each.name for each in fields(limit)}
+    assert other.keys() | {"links", "limits"} == {each.name for each in fields(machine)}
+    changed = [replace(machine, **{key: value}) for key, value in other.items()]
+    for key, value in link_changes.items():
+        changed.append(replace(machine, links=(replace(link, **{key: value}), machine.links[1])))
+    for key, value in limit_changes.items():
+        changed.append(replace(machine, limits=(replace(limit, **{key: value}),)))
+    digests = [machine_digest(each) for each in (machine, *changed)]
+    assert len(set(digests)) == len(digests)
+    assert machine_digest(replace(machine)) == digests[0]
 
 
 def test_a_damaged_answer_is_searched_anew(built, searches, tmp_path, monkeypatch):

@@ -68,9 +68,10 @@ def test_verify_loads_no_engine_no_solver_and_no_numerical_library(tmp_path) -> 
     loaded = set(printed.splitlines()[-1].split())
     assert "synth.checker.schedule.replay" in loaded
     assert not loaded & {"numpy", "scipy", "networkx", "z3", "pysat", "ortools"}
-    # the checker, values, and the command line with the names that its options take: no engine, search or deadline
+    # the checker, values, built-in machines, and the command line with the names that its options take: no engine,
+    # search or deadline
     packages = {name.split(".")[1] for name in loaded if name.startswith("synth.")}
-    assert packages == {"checker", "cli", "errors", "model", "program", "version"}
+    assert packages == {"checker", "cli", "errors", "model", "program", "topologies", "version"}
     assert not {name for name in loaded if name.startswith(("synth.model.symmetry", "synth.program."))} - {
         "synth.program.message_cost",
         "synth.program.plan_limits",

@@ -203,7 +203,7 @@ def test_what_would_wait_for_ever_is_bounded_or_refused():
     assert 'maxBytes="100"' in api.export_program(program, max_size=100).files[0][1]
     assert f'maxBytes="{9 << 20}"' in api.export_program(program, max_size=1 << 30).files[0][1]
     assert 'maxBytes="0"' in api.export_program(replace(program, protocol="LL")).files[0][1]
-    with pytest.raises(SynthError, match=r"all-send-first does not run on msccl: .*waits for ever"):
+    with pytest.raises(SynthError, match=r"all-send-first is wrong: .*waits for ever"):
         api.export_program(programs.all_send_first(3, 3), runtime="msccl")
 
 
@@ -322,7 +322,7 @@ def test_the_command_line_writes_a_folder_and_what_belongs_beside_it(file, tmp_p
         ("--all --point 1 -o d", 2, "leave --point and --step out"),
         ("--point 1 --to xml", 2, "unknown exporter 'xml'"),
         ("--point 1 --to mscclpp --protocol LL --reads", 2, "use the Simple protocol for reads"),
-        ("--point 1 --to ncclx-tuner-csv", 2, "ncclx-tuner-csv is made of a tuner's plan: `synth tune -o plan.json`"),
+        ("--point 1 --to nccl-tuner-csv", 2, "nccl-tuner-csv is made of a tuner's plan: `synth tune -o plan.json`"),
         ("--point 1 --runtime nccl", 2, "it is for msccl-executor, msccl, rccl"),
         ("--point 1 --runtime msccl", 2, "give -o FILE"),
         ("--point 1 -o no/such/x.xml", 1, "the folder no/such does not exist"),

@@ -5,8 +5,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from click.testing import CliRunner
 
 from synth import api
+from synth.cli import root
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.export.mscclpp.emit import document
 from synth.export.mscclpp.read import read
@@ -67,9 +69,11 @@ def program(doc: dict) -> Program:
 
 
 def faults(doc: dict) -> list[str]:
-    """Return the errors as ``rule gpu.block.op``."""
+    """Return the errors, and what is not analysed, as ``rule gpu.block.op``."""
     report = analysis.check(program(doc), "mscclpp")
-    return [f"{f.rule} {f.gpu}.{f.block}.{f.op}" for f in report.errors]
+    found = [f for f in report.findings if f.severity in ("error", "not analysed")]
+    assert report.verdict == ("wrong" if report.errors else "not analysed" if found else "right")
+    return [f"{f.rule} {f.gpu}.{f.block}.{f.op}" for f in found]
 
 
 def runs(doc: dict, size: int = 4096) -> bool:
@@ -224,7 +228,7 @@ def test_shares_with_unlike_ends_are_not_proved():
     doc = plan("allgather", [gpu(r, (1, 2, 0), dealt_out(r, 3), remote="o") for r in (0, 1)])
     doc["gpus"][1]["threadblocks"][1]["ops"][1]["tbg_info"] = {"tb_id": 1, "tbg_size": 5}
     assert {fault.split()[0] for fault in faults(doc)} == {"part"}
-    assert "shares with other ends than gpu 1 block 0 step" in analysis.check(program(doc)).errors[0].message
+    assert "shares with other ends than gpu 1 block 0 step" in analysis.check(program(doc)).findings[0].message
 
 
 def test_small_calls_leave_shares_of_packets_empty():
@@ -262,7 +266,8 @@ def test_a_shared_scratch_bounds_the_size():
     assert (report.ok, report.safe) == (True, limit)
     assert [f.rule for f in report.findings] == ["scratch"]
     assert not analysis.check(program(doc | {"max_message_size": limit})).findings
-    assert [f.rule for f in analysis.check(program(doc | {"max_message_size": limit + 32})).errors] == ["scratch"]
+    assert faults(doc | {"max_message_size": limit + 32}) == ["scratch None.None.None"]
+    assert analysis.check(program(doc | {"max_message_size": limit + 32})).verdict == "not analysed"
     assert document(found)["max_message_size"] == limit
     assert document(found)["reuse_resources"]
     assert runs(doc)
@@ -351,7 +356,8 @@ def test_pieces_go_round_a_bounded_scratch():
     far = program(pipelined(1 << 15))
     copies = tuple(far.gpus[0].blocks[0] for _ in range(9))
     wide = replace(far, gpus=(far.gpus[0]._replace(blocks=(*far.gpus[0].blocks, *copies)), far.gpus[1]))
-    assert [f.rule for f in analysis.check(wide).errors] == ["too-large"]
+    report = analysis.check(wide)
+    assert ([f.rule for f in report.findings], report.verdict) == (["too-large"], "not analysed")
 
 
 @pytest.mark.parametrize(
@@ -394,8 +400,9 @@ def test_malformed_pipelines_are_refused_with_their_place(change, fault):
 def test_pipelines_that_go_wrong_are_named_by_block_and_step(change, fault):
     doc = json.loads(json.dumps(pipelined()))
     change(doc["gpus"][1]["threadblocks"][0]["ops"])
-    errors = analysis.check(program(doc)).errors
-    assert any(fault in str(found) and "gpu" in str(found) for found in errors)
+    report = analysis.check(program(doc))
+    assert not report.ok
+    assert any(fault in str(found) and "gpu" in str(found) for found in report.findings)
 
 
 # ---------------------------------------------------------------- plans that are right for two turns only
@@ -575,3 +582,95 @@ def test_a_scratch_smaller_than_a_unit():
     assert runs(doc)
     with pytest.raises(SynthError, match="its scratch has 33554432 for each"):
         api.run(program(doc), size=160 << 20, in_place=True, data=False)
+
+
+def two_boxes(per_box: int, group: int) -> dict:
+    """Return an allreduce over two boxes in the form of MSCCL++'s own (`default_algos`, allreduce_2nodes): packets to
+    the peers in the box by `group` blocks each, sums by all these blocks, a port channel to the other box, and back."""
+    ranks, peers = 2 * per_box, per_box - 1
+    between, back = ranks, ranks + 4
+    gpus = []
+    for rank in range(ranks):
+        box, mine = divmod(rank, per_box)
+        own, shares = 2 * mine, peers * group
+        others = [other for other in range(per_box) if other != mine]
+        meet = {"name": "barrier", "barrier_id": 0, "num_threadblocks": 1 + shares}
+        over = op("ppkt", (("s", own, 2),), ((0, between + 2 * box, 2),), "port", (0,))
+        blocks = [
+            {"id": 0, "ops": [meet, over], "channels": [{"channel_type": "port", "channel_ids": [0]}],
+             "remote_buffer_refs": [{"access_channel_type": "port", "remote_buffer_ids": [peers]}]}
+        ]  # fmt: skip
+        for k, other in enumerate(others):
+            for tb in range(group):
+                small = {"tbg_info": {"tb_id": tb, "tbg_size": group}}
+                every = {"tbg_info": {"tb_id": k * group + tb, "tbg_size": shares}, "reduce_op": "sum"}
+                received = tuple(("s", 2 * peer, 2) for peer in others)
+                last = ("s", between + 2 * box, 2)
+                ops = [
+                    op("ppkt", (("i", 2 * other, 2),), ((0, own, 2),), "memory", **small),
+                    op("recpkt", (("i", own, 2), *received), (("i", own, 2), ("s", own, 2)), **every),
+                    meet,
+                    op("recpkt", (("i", own, 2), ("s", between + 2 * (1 - box), 2)), (("i", own, 2), last), **every),
+                    op("rppkt", (last,), ((0, back + own, 2),), "memory", **small),
+                    op("upkt", (("s", back + 2 * other, 2),), (("i", 2 * other, 2),), **small),
+                ]
+                blocks.append(
+                    {"id": len(blocks), "ops": ops, "channels": [{"channel_type": "memory", "channel_ids": [k]}],
+                     "remote_buffer_refs": [{"access_channel_type": "memory", "remote_buffer_ids": [k]}]}
+                )  # fmt: skip
+        near, far = [box * per_box + other for other in others], (rank + per_box) % ranks
+        gpus.append(
+            {
+                "id": rank, "input_chunks": ranks, "output_chunks": ranks, "scratch_chunks": back + ranks,
+                "channels": [{"channel_type": "memory", "connected_to": near},
+                             {"channel_type": "port", "connected_to": [far]}],
+                "remote_buffers": [{"rank": peer, "type": "s", "access_channel_types": [kind]}
+                                   for peer, kind in (*((peer, "memory") for peer in near), (far, "port"))],
+                "threadblocks": blocks, "semaphores": [],
+            }
+        )  # fmt: skip
+    return plan("allreduce", gpus, "LL", reuse_resources=True, min_message_size=1024, max_message_size=1 << 21)
+
+
+def test_what_is_not_analysed_is_not_called_wrong(tmp_path):
+    """MSCCL++'s own plan for 128 KiB to 2 MiB deals packets out to groups of two sizes: it was called wrong."""
+    assert analysis.check(program(two_boxes(2, 2)), "mscclpp").verdict == "right"
+    doc = two_boxes(3, 4)
+    report = analysis.check(program(doc), "mscclpp")
+    assert (report.verdict, report.errors) == ("not analysed", ())
+    assert {finding.rule for finding in report.findings} == {"part"}
+    assert (
+        "cuts scratch 6 of rank 0 into 4 shares with other ends than gpu 0 block 1 step 3" in report.findings[0].message
+    )
+    assert "nothing is proved, and no error was found" in list(report.lines())[-2]
+    assert report.to_json()["verdict"] == "not analysed"
+    for size in (6 * 2048, 6 * 2048 + 6 * 16):
+        assert api.run(program(doc), size=size, in_place=True).checked is not None
+    (tmp_path / "plan.json").write_text(json.dumps(doc))
+    lint = CliRunner().invoke(root, ["lint", str(tmp_path / "plan.json")])
+    assert lint.exit_code == 4 and "not analysed: gpu 0 block 1 step 4: cuts scratch" in lint.stdout
+    audit = CliRunner().invoke(root, ["audit", str(tmp_path / "plan.json")])
+    assert audit.exit_code == 4 and "not analysed" in audit.stdout
+    export = ["export", str(tmp_path / "plan.json"), "--to", "mscclpp", "-o", str(tmp_path / "again.json")]
+    exported = CliRunner().invoke(root, export)
+    assert exported.exit_code == 4 and "is not analysed: gpu 0 block 1 step 4: cuts scratch" in exported.stderr
+
+
+def test_operands_as_the_loader_reads_them():
+    """It takes the rank's own memory whatever `rank` an operand bears, and moves nothing for one of 0 chunks."""
+    doc = plan("allgather", [gpu(r, (1, 2, 0), dealt_out(r, 3), remote="o") for r in (0, 1)])
+    same = program(doc)
+    for rank in doc["gpus"]:
+        for block in rank["threadblocks"]:
+            for entry in block["ops"]:
+                for buffer in entry.get("src_buff", ()):
+                    if "type" in buffer:
+                        buffer["rank"] = rank["id"]
+            block["ops"] += [
+                op("copy", (("o", 0, 0),), (("s", 0, 0),)),
+                op("put", (("o", 2, 0),), ((0, 2, 0),), "memory"),
+            ]
+    assert program(doc) == same
+    doc["gpus"][0]["threadblocks"][0]["ops"][-1]["src_buff"][0]["rank"] = 2
+    with pytest.raises(FormatError, match=r"rank: expected a whole number in 0\.\.1"):
+        program(doc)

@@ -1,3 +1,4 @@
+import json
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +20,7 @@ SAMPLES = Path(__file__).parents[2] / "shared" / "topo-samples"
 TABLE = [
     ("nvidia-smi-hybrid-cube-mesh.txt", "nvidia-smi", 8, {25: 16, 50: 16}, 0, 0),
     ("nvidia-smi-nvswitch.txt", "nvidia-smi", 8, {300: 56}, 0, 16),
-    ("nvidia-smi-pcie.txt", "nvidia-smi", 8, {}, 56, 22),
+    ("nvidia-smi-pcie.txt", "nvidia-smi", 8, {}, 56, 26),
     ("nvidia-smi-bridges.txt", "nvidia-smi", 4, {100: 4}, 8, 10),
     ("nccl-ring.xml", "nccl-xml", 4, {25: 4, 50: 4}, 0, 0),
     ("nccl-hidden-switch.xml", "nccl-xml", 4, {450: 12}, 0, 8),
@@ -85,9 +86,11 @@ def test_pcie_is_limited_at_ports_switches_and_sockets():
     across = next(m for m in made.limits if m.name == "sockets 0-1 out")
     assert {(made.links[i].src // 4, made.links[i].dst // 4) for i in across.links} == {(0, 1)}
     assert len(across.links) == 16
-    switch = next(m for m in made.limits if m.name == "PCIe switch 1 out")
-    assert {made.links[i].src for i in switch.links} == {4, 5}
-    assert {made.links[i].dst for i in switch.links} == {0, 1, 2, 3, 6, 7}
+    shared = set()
+    for limit in made.limits:
+        if limit.name.startswith("PCIe switch") and limit.name.endswith("out"):
+            shared.add(tuple(sorted({made.links[i].src for i in limit.links})))
+    assert shared == {(0, 1), (2, 3), (4, 5), (6, 7)}  # what leaves 0 to 3 leaves a socket, too
     assert {k.kind for k in made.links} == {"pcie"}
 
 
@@ -378,3 +381,321 @@ def test_samples_are_the_machines_they_are(file, machine):
     found = match(load(SAMPLES / file))
     assert found is not None
     assert found.machine == machine
+
+
+def read(tmp_path, text, name="dump.txt", **given):
+    path = tmp_path / name
+    path.write_text(text)
+    return load(path, **given)
+
+
+def pairs_of(made, kind):
+    return {(k.src, k.dst): k.bandwidth for k in made.links if k.kind == kind and k.src < k.dst}
+
+
+RING = [[0, 15, 30, 15], [15, 0, 15, 30], [30, 15, 0, 15], [15, 30, 15, 0]]
+RING_PAIRS = {(0, 1), (1, 2), (2, 3), (0, 3)}
+
+
+def rocm_text(weights):
+    """rocm-smi --showtopo of GPUs that xGMI joins, hops 1 everywhere."""
+    names = [f"GPU{i}" for i in range(len(weights))]
+    out = ["===== ROCm System Management Interface ====="]
+    tables = {
+        "Weight": lambda u, v: weights[u][v],
+        "Hops": lambda u, v: int(u != v),
+        "Link Type": lambda u, v: "XGMI" if u != v else 0,
+    }
+    for title, cell in tables.items():
+        out += [f"===== {title} between two GPUs =====", "       " + "".join(f"{name:13}" for name in names)]
+        for u, name in enumerate(names):
+            out.append(f"{name:7}" + "".join(f"{cell(u, v):<13}" for v in range(len(names))))
+        out.append("")
+    return "\n".join(out)
+
+
+def rocm_json(weights):
+    system = {}
+    for u, row in enumerate(weights):
+        for v in range(u + 1, len(weights)):
+            system[f"(Topology) Weight between DRM devices {u} and {v}"] = str(row[v])
+            system[f"(Topology) Hops between DRM devices {u} and {v}"] = "1"
+            system[f"(Topology) Link type between DRM devices {u} and {v}"] = "XGMI"
+    return json.dumps({"system": system, **{f"card{u}": {"(Topology) Numa Node": "0"} for u in range(len(weights))}})
+
+
+def amd_text(weights, mbps="50000-50000"):
+    buses = [f"0000:{16 * i:02x}:00.0" for i in range(len(weights))]
+    out = []
+    tables = {
+        "ACCESS": lambda u, v: "ENABLED",
+        "WEIGHT": lambda u, v: weights[u][v],
+        "HOPS": lambda u, v: int(u != v),
+        "LINK TYPE": lambda u, v: "XGMI" if u != v else "SELF",
+        "NUMA BW": lambda u, v: "N/A" if u == v else mbps if weights[u][v] == 15 else "0-0",
+    }
+    for title, cell in tables.items():
+        out += [f"{title} TABLE:", " " * 13 + "".join(f"{bus:13}" for bus in buses)]
+        for u, bus in enumerate(buses):
+            out.append(f"{bus:13}" + "".join(f"{cell(u, v):<13}" for v in range(len(buses))))
+        out.append("")
+    return "\n".join([*out, "Legend:", "  SELF = Current GPU", "  <BW from>-<BW to>"])
+
+
+def amd_json(weights, mbps="50000-50000"):
+    rows = []
+    for u, row in enumerate(weights):
+        links = []
+        for v, weight in enumerate(row):
+            kind = "XGMI" if u != v else "SELF"
+            width = mbps if weight == 15 else "N/A"
+            links.append({"gpu": v, "weight": weight, "link_type": kind, "num_hops": int(u != v), "bandwidth": width})
+        rows.append({"gpu": u, "bdf": f"0000:{u:02x}:00.0", "links": links})
+    return json.dumps(rows, indent=4)
+
+
+def amd_json_of_61(weights):
+    rows = []
+    for u, row in enumerate(weights):
+        weight = {f"gpu_{v}": value for v, value in enumerate(row)}
+        kind = {f"gpu_{v}": "XGMI" if u != v else "SELF" for v in range(len(row))}
+        rows.append({"gpu": u, "weight": weight, "hops": {}, "link_type": kind})
+    return json.dumps(rows)
+
+
+@pytest.mark.parametrize("tool", [rocm_text, rocm_json, amd_text, amd_json, amd_json_of_61])
+def test_amd_pairs_several_hops_apart_are_no_links(tmp_path, tool):
+    made = read(tmp_path, tool(RING))
+    assert set(pairs_of(made, "xgmi")) == RING_PAIRS
+    assert set(pairs_of(made, "xgmi").values()) == {50}
+    assert any("0-2, 1-3 over other GPUs" in note for note in made.notes)
+    mesh = [[15 * (u != v) for v in range(8)] for u in range(8)]
+    assert set(pairs_of(read(tmp_path, tool(mesh)), "xgmi").values()) == {64}
+
+
+def test_amd_smi_tells_the_links_of_a_pair_and_newer_drivers_their_bandwidth(tmp_path):
+    for tool in (amd_text, amd_json):
+        assert set(pairs_of(read(tmp_path, tool(RING, "50000-200000")), "xgmi").values()) == {200}
+        made = read(tmp_path, tool(RING, "50000-70000"))
+        assert set(pairs_of(made, "xgmi").values()) == {50}
+        assert any("0-1, 0-3, 1-2, 2-3 do not tell how many links" in note for note in made.notes)
+        assert set(pairs_of(read(tmp_path, tool(RING, "0-0")), "xgmi")) == RING_PAIRS
+        made = read(tmp_path, tool(RING, "76800-76800"))
+        assert set(pairs_of(made, "xgmi").values()) == {Fraction("76.8")}
+        assert any("as printed in MB/s" in note for note in made.notes)
+
+
+def test_titles_that_are_wrapped(tmp_path):
+    title = "== Weight between two GPUs =="
+    text = rocm_text(RING).replace("===== Weight between two GPUs =====", title)
+    for cut in range(3, len(title)):
+        made = read(tmp_path, text.replace(title, f"{title[:cut]}\n{title[cut:]}"))
+        assert set(pairs_of(made, "xgmi")) == RING_PAIRS
+
+
+def test_amd_gpus_that_the_text_names(tmp_path):
+    for line, gbps in (("GPU[0]: GFX Version: gfx908", 24), ("AMD Instinct MI355X", Fraction("76.8"))):
+        assert set(pairs_of(read(tmp_path, f"{line}\n{rocm_text(RING)}"), "xgmi").values()) == {gbps}
+    unknown = read(tmp_path, f"GPU[0]: GFX Version: gfx1234\n{rocm_text(RING)}").notes
+    assert any("gfx1234, which is not known: 50 GB/s" in note and "--gbps-per-link" in note for note in unknown)
+
+
+def xml(gpus, host="0x1", attributes='sm="80"', links=()):
+    """One host of an XML: `links[u]` lists (target, count, class) of a GPU."""
+    body = ""
+    for u, bus in enumerate(gpus):
+        inner = "".join(
+            f'<{"xgmi" if "gcn" in attributes else "nvlink"} target="{target}" count="{count}" tclass="{kind}"/>\n'
+            for target, count, kind in (links[u] if links else ())
+        )
+        body += f'<pci busid="{bus}" class="0x030200">\n<gpu dev="{u}" {attributes}>\n{inner}</gpu>\n</pci>\n'
+    return f'<cpu host_hash="{host}" numaid="0">\n{body}</cpu>\n'
+
+
+def test_gpus_that_are_not_known_are_named(tmp_path):
+    ends = [[("b", 2, "0x03")], [("a", 2, "0x03")]]
+    for attributes, gbps, words in (
+        ('sm="90" gcn="gfx950:sramecc+"', Fraction("76.8"), "gfx950"),
+        ('sm="90" gcn="gfx1234"', 24, "gcn gfx1234 are not known: 24 GB/s"),
+        ('sm="60"', 20, "sm 60"),
+        ('sm="103"', 50, "sm 103"),
+        ('sm="130"', 50, "sm 130 are not known: 50 GB/s"),
+    ):
+        made = read(tmp_path, f"<system>{xml('ab', attributes=attributes, links=ends)}</system>")
+        assert {k.bandwidth for k in made.links} == {2 * gbps}
+        assert any(words in note and ("--gbps-per-link" in note) == ("not known" in words) for note in made.notes)
+
+
+def test_more_xgmi_links_than_a_gpu_has_are_refused(tmp_path):
+    others = [[(other, 1, "0x03") for other in "abcd" if other != one] for one in "abcd"]
+    text = f"<system>{xml('abcd', attributes='gcn=' + chr(34) + '906' + chr(34), links=others)}</system>"
+    assert "3 xGMI links here and at most 2" in refusal(tmp_path / "rccl.xml", text)
+
+
+SWITCH = ("fffffff:ffff:ff", 18, "0x068000")
+
+
+@pytest.mark.parametrize(("sm", "limits", "switches"), [("100", {900}, 1), ("80", {450}, 2)])
+def test_bus_ids_are_unique_within_a_host_only(tmp_path, sm, limits, switches):
+    hosts = [xml("abcd", f"0x{i}", f'sm="{sm}"', [[SWITCH]] * 4) for i in range(2)]
+    made = read(tmp_path, f"<system>{''.join(hosts)}</system>")
+    assert made.nodes == (0, 0, 0, 0, 1, 1, 1, 1)
+    assert len(made.links) == {1: 56, 2: 24}[switches]
+    assert len(made.multicast) == switches
+    assert {m.bandwidth for m in made.limits} == limits
+    assert any("2 hosts in one file" in note for note in made.notes) == (switches == 1)
+    assert "bus id a" in refusal(tmp_path / "twice.xml", f"<system>{xml('aab')}</system>")
+
+
+def test_gpus_without_their_links_are_named(tmp_path):
+    made = read(tmp_path, f"<system>{xml('abc', links=[[SWITCH], [SWITCH], []])}</system>")
+    assert any("rank 2: fewer links into switches" in note for note in made.notes)
+    bare = '<pci busid="d" class="0x030200"/>'
+    made = read(tmp_path, f"<system>{xml('abc', links=[[SWITCH]] * 3)}{bare}</system>")
+    assert any("the GPU d has no <gpu>" in note for note in made.notes)
+
+
+@pytest.mark.parametrize(
+    ("n", "link", "names", "gbps", "most"),
+    [
+        (3, "NV8", "", 200, 200),  # A800, H800: three GPUs of a machine with switches
+        (3, "NV6", "", 150, None),
+        (4, "NV6", "Tesla V100-SXM3-32GB", 150, 150),
+        (3, "NV4", "NVIDIA H800", 100, 100),
+        (8, "NV18", "NVIDIA B200", 900, 900),
+        (8, "NV18", "NVIDIA Q100", 450, 450),
+    ],
+)
+def test_links_of_the_gpu_that_the_text_names(tmp_path, n, link, names, gbps, most):
+    lines = "".join(f"GPU {i}: {names} (UUID: GPU-{i})\n" for i in range(n if names else 0))
+    made = read(tmp_path, f"{lines}{uniform(n, link)}\n")
+    assert {k.bandwidth for k in made.links} == {gbps}
+    assert {m.bandwidth for m in made.limits} == ({most} if most else set())
+    assert any(names in note for note in made.notes)
+    if names == "NVIDIA Q100":
+        assert any("Q100, whose NVLink is not known: 25 GB/s" in note for note in made.notes)
+
+
+def test_parts_of_a_machine_with_switches_of_their_own(tmp_path):
+    cells = [["X" if i == j else "NV12" if i // 4 == j // 4 else "SYS" for j in range(8)] for i in range(8)]
+    made = read(tmp_path, matrix(cells))
+    assert {(u // 4, v // 4) for u, v in pairs_of(made, "nvlink")} == {(0, 0), (1, 1)}
+    cells[0][1] = cells[1][0] = "PHB"
+    assert "GPU0 and GPU1 have 0 NVLinks" in refusal(tmp_path / "torn.txt", matrix(cells))
+
+
+PIX4 = [["X", "PIX", "PXB", "PXB"], ["PIX", "X", "PXB", "PXB"], ["PXB", "PXB", "X", "PIX"], ["PXB", "PXB", "PIX", "X"]]
+
+
+def test_ports_of_switches_under_switches_are_shared_in_text_as_in_xml(tmp_path):
+    port = '<pci busid="{}" class="0x060400" link_speed="8.0 GT/s PCIe" link_width="16">{}</pci>'
+    gpus = [port.format(i, f'<gpu dev="{i}" sm="70"/>') for i in range(4)]
+    tree = port.format("r", port.format("a", gpus[0] + gpus[1]) + port.format("b", gpus[2] + gpus[3]))
+    limits = []
+    for text in (matrix(PIX4), f'<system><cpu numaid="0">{tree}</cpu></system>'):
+        made = read(tmp_path, text)
+        limits.append({(m.links, m.bandwidth) for m in made.limits})
+        assert any("PCIe 3.0 x16 assumed" in note and "--pcie-gbps 24" in note for note in made.notes) == ("X" in text)
+    assert limits[0] == limits[1]
+    assert not any("assumed" in note for note in read(tmp_path, matrix(PIX4), pcie_gbps=24).notes)
+
+
+P2P = "\n\n$ nvidia-smi topo -p2p r\n \tGPU0\tGPU1\tGPU2\tGPU3\n" + "".join(
+    f"GPU{i}\t" + "\t".join(" X " if i == j else "OK" for j in range(4)) + "\n" for i in range(4)
+)
+LAID = "\n".join(line.expandtabs(8) for line in matrix(PIX4, ["0-15", "0"]).split("\n"))
+LAID = LAID.replace("GPU3\n", "GPU3    CPU Affinity    NUMA Affinity\n", 1)
+PASTED = {
+    "quote": "\n".join(f"> {line}" for line in LAID.split("\n")),
+    "tag of mpirun": "\n".join(f"[1,0]<stdout>:{line}" for line in LAID.split("\n")),
+    "two ranks": "\n".join(f"[1,{i}]<stdout>:{line}" for line in LAID.split("\n") for i in range(2)),
+    "times": "\n".join(f"2026-11-27T10:00:{i:02} {line}" for i, line in enumerate(LAID.split("\n"))),
+    "no-break spaces": LAID.replace("  ", "\xa0 "),
+    "code block": f"Here it is:\n```\n{LAID}\n```\n",
+    "entities": LAID.replace(" ", "&nbsp;"),
+    "escape codes": LAID.replace("GPU0", "\x1b[4mGPU0").replace("GPU3", "GPU3\x1b[0m\x1b]0;a title\x07"),
+    "second table": LAID + P2P,
+    "the same twice": f"{LAID}\n\n{LAID}\n",
+    "wrapped": "\n".join(line[i : i + 26] for line in LAID.split("\n") for i in range(0, len(line), 26)),
+    "wrapped, ends stripped": "\n".join(
+        line[i : i + 24].rstrip() for line in LAID.split("\n") for i in range(0, len(line), 24)
+    ),
+    "header ran together": LAID.replace("GPU3    CPU", "GPU3CPU"),
+    "cells ran together": LAID.replace("PXB     PXB", "PXBPXB"),
+}
+
+
+@pytest.mark.parametrize("how", PASTED)
+def test_tables_are_found_in_what_people_paste(tmp_path, how):
+    plain = read(tmp_path, LAID)
+    made = read(tmp_path, PASTED[how])
+    assert (made.links, made.limits) == (plain.links, plain.limits)
+    left = [note for note in made.notes if "is left out" in note]
+    assert len(left) == (how in ("second table", "the same twice", "two ranks"))
+
+
+TORN = [
+    (LAID.replace("GPU3    CPU", "CPU"), "has rows for GPU3 and no columns"),
+    ("\n".join(line[:30] for line in LAID.split("\n")), "has rows for GPU3"),
+    (LAID.rsplit("\n", 1)[0], "no row for GPU3"),
+    (f"{LAID}\n\n{LAID.replace('PXB', 'SYS')}", "two tables that differ"),
+    (LAID.replace("GPU1    GPU2", "GPU1 GPU1 GPU2", 1), "twice"),
+    (LAID.replace("PIX", "PI"), "'PI' is not one of"),
+    (P2P, "no table of links"),
+    ("GPU0GPU1x GPU2\nGPU0 X NV1\n", "GPU"),
+    (LAID.replace("GPU", "0000:00:00."), "PCI addresses"),
+    (f"{LAID}\n" * 80, "more than 64 tables"),
+    (LAID.replace("PIX", "TNS" * 5000 + "!"), "is not one of"),  # in linear time
+    (rocm_text(RING).replace("30", "9" * 5000), "is not one of"),
+    (rocm_text(RING).replace("GPU2         GPU3", "GPU2"), "has rows for GPU3"),
+    (rocm_text(RING).replace("15           30", "1530", 1), "columns"),
+    (rocm_text(RING) + "\nGPU[0] : (Topology) Numa Node: 0\n", "lacks the NUMA node of GPU 1"),
+    (amd_json(RING).replace('"gpu": 3', '"gpu": 7', 1), "not in the list"),
+    (rocm_json(RING).replace("Weight between DRM devices 0 and 3", "W", 1), "weight of GPU0 to GPU3 is missing"),
+    ("Hi, this is\nno: dump of mine\n", "begins with 'Hi, this is'"),
+    ('{"msccl_type": "algorithm"}', "msccl-tools"),
+    ('{"msccl_type": "topology", "links": [[0, 1], [1]]}', "links[1]"),
+    ('{"msccl_type": "topology", "links": [[1, 1], [1, 0]]}', "to itself"),
+    ('{"msccl_type": "topology", "links": [[0, 0], [0, 0]], "switches": [[[0], [1], 1, "s"]]}', "no link leads"),
+]
+
+
+@pytest.mark.parametrize(("text", "what"), TORN, ids=[str(i) for i in range(len(TORN))])
+def test_torn_tables_are_refused_with_the_missing_names(tmp_path, text, what):
+    line = refusal(tmp_path / "dump.txt", text)
+    assert what in line and "YAML" not in line
+
+
+XML = (FIXTURES / "nccl-ring.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```xml\n{XML}\n```",
+        f"host1:1:1 [0] NCCL INFO NCCL_TOPO_DUMP_FILE set\n{XML}host1:1:1 [0] done\n",
+        "\n".join(f"> {line}" for line in XML.split("\n")),
+        "\n".join(f"[1,0]<stdout>:{line}" for line in XML.split("\n")),
+        "\n".join(line[i : i + 80] for line in XML.split("\n") for i in range(0, len(line), 80)),
+        XML.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;"),
+    ],
+)
+def test_xml_is_found_in_what_people_paste(tmp_path, text):
+    plain, made = read(tmp_path, XML), read(tmp_path, text)
+    assert (made.links, made.limits, made.notes) == (plain.links, plain.limits, plain.notes)
+
+
+def test_xml_that_is_given_twice_or_wrapped_in_values_is_refused(tmp_path):
+    assert "two <system>" in refusal(tmp_path / "twice.xml", XML + XML)
+    torn = XML.replace('busid="0000', 'busid="0\n000', 1)
+    assert "end of a line" in refusal(tmp_path / "torn.xml", torn)
+
+
+def test_topologies_of_sccl(tmp_path):
+    doc = {"msccl_type": "topology", "name": "s", "switches": [], "links": [[0, 2, 0], [1, 0, 1], [1, 0, 0]]}
+    made = read(tmp_path, json.dumps(doc))
+    units = {(k.src, k.dst): k.bandwidth for k in made.links}
+    assert units == {(1, 0): 2, (0, 1): 1, (2, 1): 1, (0, 2): 1}  # links[dst][src]
+    doc["switches"] = [[[0], [1, 2], 1, "port"]]
+    made = read(tmp_path, json.dumps(doc), gbps_per_link=25)
+    assert [(m.name, {made.links[i].dst for i in m.links}, m.bandwidth) for m in made.limits] == [("port", {1, 2}, 25)]

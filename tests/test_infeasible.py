@@ -14,6 +14,7 @@ from synth.checker.documents import exact_frontier
 from synth.cli import root
 from synth.errors import VerificationError
 from synth.model.collective import collective
+from synth.model.documents.json_reader import MACHINE
 
 APART = """\
 name: two pairs
@@ -68,7 +69,7 @@ def test_the_proof_goes_to_stdout_where_asked():
     assert outcome.exit_code == 3
     assert exact_frontier.document(json.loads(outcome.stdout)) == [
         "allgather on two pairs: no schedule, unit 0 cannot reach rank 2, certificate checked",
-        exact_frontier.MACHINE,
+        MACHINE,
     ]
 
 
@@ -76,7 +77,7 @@ def test_too_few_steps_leave_a_proof():
     doc, _ = proof("pareto --topo ring:8 --coll allgather --max-steps 3")
     assert exact_frontier.document(doc) == [
         "allgather on ring:8: no schedule of 3 steps or fewer, S ≥ 4, certificate checked",
-        exact_frontier.MACHINE,
+        MACHINE,
     ]
     for most in (4, 100, None, -1, True, "3"):
         with pytest.raises(VerificationError, match=r"max_steps|kind"):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 
 import foreign_schedules
@@ -151,15 +152,71 @@ def test_a_schedule_comes_back_from_teccl(one):
     assert len(sends(found)) * schedule.chunks == len(sends(schedule)) * found.chunks
 
 
-def test_volumes_are_parts_of_chunks():
-    found = api.import_schedule(written(foreign_schedules.halves()), "fully-connected:3").schedule
-    assert found.chunks % 2 == 0
+def relayed(found) -> int:
+    """Return how many chunks of rank 0 for rank 2 go by rank 1."""
     unit = 0 * 3 + 2
-    half = found.chunks // 2
-    relayed = [s.chunk for step in found.steps for s in step.sends if s.chunk // found.chunks == unit and s.dst == 1]
-    assert len(relayed) == half
-    thirds = api.import_schedule(written(foreign_schedules.halves("0.3333333")), "fully-connected:3").schedule
-    assert thirds.chunks % 3 == 0
+    return len({s.chunk for step in found.steps for s in step.sends if s.chunk // found.chunks == unit and s.dst == 1})
+
+
+@pytest.mark.parametrize(
+    ("shares", "parts", "by_node"),
+    [
+        (("0.5", "0.5"), 2, 1), (("0.75", "0.25"), 4, 1), (("0.3333333", "0.6666667"), 3, 2),
+        (("0.333333", "0.666667"), 3, 2), (("0.24999999999999994", "0.75"), 4, 3), (("0.5875", "0.4125"), 80, 33),
+        (("0.0009765625", "0.9990234375"), 1024, 1023),
+    ],
+)  # fmt: skip
+def test_volumes_are_parts_of_chunks(shares, parts, by_node):
+    found = api.import_schedule(written(foreign_schedules.halves(*shares)), "fully-connected:3").schedule
+    assert (found.chunks, relayed(found)) == (parts, by_node)
+
+
+def test_parts_that_leave_together_stand_once_among_the_flows():
+    """The list of flows is a set, and had one of two halves; the schedule was called wrong."""
+    document = foreign_schedules.halves(together=True)
+    assert len(document["7-Flows"]) == 8
+    found = api.import_schedule(written(document), "fully-connected:3").schedule
+    assert (found.chunks, relayed(found)) == (2, 2)
+    found = api.import_schedule(written(foreign_schedules.halves("0.6", "0.4", together=True)), "fully-connected:3")
+    assert (found.schedule.chunks, relayed(found.schedule)) == (5, 5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "text"),
+    [
+        (1, None, VerificationError, r"the path over \d->\d with volume 1.0 in epoch 0 is none of the flows"),
+        ("1->2 with volume 0.5 in epoch 1", "1->2 with volume 0.25 in epoch 1", VerificationError, "0.25 of a chunk"),
+        ("0.5", "0.4", VerificationError, "its paths bring 0.8 of the chunk"),
+        ("0.5", "0.49", VerificationError, "its paths bring 0.98 of the chunk"),
+        ("0.5", "0.7", VerificationError, "its paths bring 1.4 of the chunk"),
+        ("1->3 with volume 0.5", "1->3 with volume 2.5", FormatError, "volume 2.5 is no share"),
+        ("2->3 with volume 0.5 in epoch 2", "2->3 with volume 0.5 in epoch 0", VerificationError, "is at node 2"),
+        ("2->3 with volume 0.5", "1->3 with volume 0.5", VerificationError, "is at node 2, and the path goes on from"),
+        ("1->3 with volume 0.5 in epoch 0", "1->2 with volume 0.5 in epoch 0", VerificationError, "ends at node 2"),
+        ("7-chunk paths", "7-paths", FormatError, "has no chunk paths"),
+    ],
+)
+def test_paths_that_do_not_bring_their_chunk_are_wrong(old, new, error, text):
+    document = foreign_schedules.halves()
+    if new is None:
+        document["7-Flows"] = document["7-Flows"][1:]
+    else:
+        document = json.loads(json.dumps(document).replace(old, new))
+    with pytest.raises(error, match=text):
+        api.import_schedule(written(document), "fully-connected:3")
+
+
+@pytest.mark.parametrize("shares", [("0.4123456", "0.5876544"), ("0.00003", "0.99997")])
+def test_volumes_of_too_many_parts_are_refused(shares):
+    with pytest.raises(FormatError, match="no whole numbers of up to 1024 parts"):
+        api.import_schedule(written(foreign_schedules.halves(*shares)), "fully-connected:3")
+
+
+def test_a_flow_in_no_path_is_refused():
+    document = foreign_schedules.halves()
+    document["7-Flows"].append("Chunk 3 from 1 traveled over 3->2 with volume 0.5 in epoch 3")
+    with pytest.raises(FormatError, match=r"7-Flows\[8\]: a flow that is in no chunk path"):
+        api.import_schedule(written(document), "fully-connected:3")
 
 
 def changed(document: dict, **changes: object) -> dict:
@@ -177,8 +234,7 @@ FLOW = "Chunk 0 from 1 traveled over 1->2 in epoch 0"
         ({"7-Flows": []}, FormatError, "expected a list of 1 to"),
         ({"7-Flows": [7]}, FormatError, r"7-Flows\[0\]: 7 is no flow"),
         ({"7-Flows": [FLOW + " and so on"]}, FormatError, "is no flow"),
-        ({"7-Flows": [FLOW.replace("in", "with volume 0.0131 in")]}, FormatError, "is no fraction of a chunk"),
-        ({"7-Flows": [FLOW.replace("in", "with volume 2.0 in")]}, FormatError, "is no fraction of a chunk"),
+        ({"7-Flows": [FLOW.replace("in", "with volume 2.0 in")]}, FormatError, "is no share of a chunk"),
         ({"7-Flows": [FLOW + " via switches 2"]}, FormatError, "node 2, which another one names as a switch"),
         ({"8-Chunk paths": None}, FormatError, "no chunk paths"),
         ({"8-Chunk paths": {"Demand": []}}, FormatError, "is no demand"),
@@ -202,15 +258,20 @@ def test_a_malformed_document_is_refused_with_its_place(change, error, text):
 def test_flows_in_any_order_are_tried_as_often_as_data_come(monkeypatch):
     """A chunk that goes round, listed from its end: tries grow with the flows, not with their square."""
     tries = []
-    move = teccl._move
-    monkeypatch.setattr(teccl, "_move", lambda flow, *more: tries.append(flow) or move(flow, *more))
-    flows = []
-    for src in (0, 1):
-        flows += [f"Chunk 0 from 0 traveled over {src}->{1 - src} in epoch 0"] * 100
-    demands = {f"Demand at {1 - s} for chunk 0 from {s} met by epoch 0": [] for s in (0, 1)}
-    with pytest.raises(VerificationError, match="1 of 4 outputs are missing"):
-        api.import_schedule(written({"7-Flows": flows, "8-Chunk paths": demands}))
-    assert len(tries) < 1000
+    follow = teccl._epoch
+    monkeypatch.setattr(
+        teccl, "_epoch", lambda flows, move: follow(flows, lambda flow: tries.append(flow) or move(flow))
+    )
+    flows, ring = [], 100
+    for src in range(ring):
+        flows.append(f"Chunk 0 from 0 traveled over {src}->{(src + 1) % ring} in epoch 0")
+    demands = {}
+    for dst, source in product(range(ring), repeat=2):
+        if dst != source:
+            demands[f"Demand at {dst} for chunk 0 from {source} met by epoch 0"] = []
+    with pytest.raises(VerificationError, match="outputs are missing"):
+        api.import_schedule(written({"7-Flows": flows[::-1], "8-Chunk paths": demands}))
+    assert ring <= len(tries) <= 2 * ring
 
 
 def test_links_that_the_machine_lacks_are_named():
@@ -232,6 +293,63 @@ def test_documents_with_any_change_are_read_or_refused(data):
         api.import_schedule(written(with_change), RING)
     except SynthError as refused:
         assert "\n" not in str(refused)
+
+
+# ---------------------------------------------------------------- SCCL
+
+
+@pytest.mark.parametrize("collective", ["allgather", "alltoall", "broadcast", "scatter", "gather"])
+@pytest.mark.parametrize("topology", ["ring:4", "fully-connected:3", "hypercube:8"])
+def test_a_schedule_comes_back_from_msccl_tools(collective, topology):
+    for point in api.frontier(topology, collective, max_steps=4).points:
+        schedule = point.schedule
+        found = api.import_schedule(written(foreign_schedules.sccl(schedule)))
+        assert found.schedule.collective == schedule.collective
+        assert found.schedule.chunks % schedule.chunks == 0
+        assert found.schedule.step_count <= schedule.step_count
+        assert len(sends(found.schedule)) * schedule.chunks == len(sends(schedule)) * found.schedule.chunks
+        assert found.notes == ("no machine was named: a unit of the file's topology is a link of 1 GB/s",)
+        again = api.import_schedule(written(foreign_schedules.sccl(schedule)), topology).schedule
+        assert (again.collective, again.step_count) == (found.schedule.collective, found.schedule.step_count)
+
+
+ALGORITHM = foreign_schedules.sccl(api.baseline("ring", "ring:4", "allgather"))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "error", "text"),
+    [
+        (("steps", 0, "sends"), [], VerificationError, "sends chunk [0-9] and does not have it"),
+        (("steps", 2, "sends"), [], VerificationError, "outputs are missing"),
+        (("steps", 0, "sends", 0), [0, 9, 1], FormatError, "a send from 9 to 1 among 4 ranks"),
+        (("steps", 0, "sends", 0), [0, 1], FormatError, "is a malformed algorithm"),
+        (("steps", 0, "sends", 0, 0), "x", FormatError, "'x' is no whole number"),
+        (("collective", "runtime_name"), "allreduce", FormatError, "chunks that are not those of allreduce"),
+        (("collective", "runtime_name"), "custom", FormatError, "`msccl ncclize FILE -o FILE.xml`"),
+        (("collective", "triggers"), {"0": {"1": 0}}, FormatError, "`msccl ncclize FILE -o FILE.xml`"),
+        (("collective", "chunks", 0, "post"), [0, 1], FormatError, "chunks that are not those of allgather"),
+        (("collective", "chunks", 0, "addr"), 1, FormatError, "`msccl ncclize FILE -o FILE.xml`"),
+        (("collective",), 7, FormatError, "is a malformed algorithm"),
+        (("topology",), {}, FormatError, "is a malformed algorithm"),
+    ],
+)
+def test_a_malformed_algorithm_of_msccl_tools_is_refused(path, value, error, text):
+    document = json.loads(json.dumps(ALGORITHM))
+    at = document
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    with pytest.raises(error, match=text):
+        api.import_schedule(written(document))
+
+
+def test_lint_run_and_audit_of_an_algorithm_of_msccl_tools():
+    written(ALGORITHM, "a.json")
+    for name in ("lint", "run"):
+        said = command(name, "a.json", code=1).stderr
+        assert "a.json: is SCCL's algorithm of msccl-tools: `synth import a.json` reads it" in said
+    (row,) = json.loads(command("audit", "a.json", "--topo", "ring:4", "--format", "json").stdout)["files"]
+    assert (row["verdict"], row["collective"]) == ("right", "allgather")
 
 
 # ---------------------------------------------------------------- ForestColl
@@ -405,3 +523,36 @@ def test_a_send_in_a_send_is_refused():
     nested = re.sub(r"/>(\s*)</tree>", r"><send/></send>\1</tree>", foreign_schedules.forest(CHAIN), count=1)
     with pytest.raises(FormatError, match="<send> holds no elements"):
         api.import_schedule(written(nested, "f.xml"))
+
+
+OLD_PLAN = {
+    "name": "tiny", "collective": "allreduce", "protocol": "Simple", "inplace": True,
+    "gpus": [{"id": 0, "inputChunks": 2, "outputChunks": 0, "scratchChunks": 0, "threadblocks": [], "channels": []}],
+}  # fmt: skip
+NCCL_LOG = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "commands", "says"),
+    [
+        (OLD_PLAN, ("lint", "run", "import", "topo import"), "plan in the form before August 2025 (inputChunks)"),
+        (ALGORITHM | {"msccl_type": "collective"}, ("lint", "import"), "is SCCL's collective of msccl-tools"),
+        (foreign_schedules.forest(CHAIN), ("topo import",), "is ForestColl's trees: `synth import` reads it"),
+        (foreign_schedules.halves(), ("topo import",), "is TE-CCL's schedule: `synth import` reads it"),
+        ("<algo name='x'></algo>", ("topo import", "tune --log nccl"), "is MSCCL-IR: `synth lint`, `synth import`"),
+        (NCCL_LOG, ("lint", "import", "topo import"), "is nccl-tests' output: `synth tune --log nccl=FILE` reads it"),
+        ({"args": ["all_reduce_perf"], "results": []}, ("lint", "topo import"), "is nccl-tests' JSON"),
+        ({"TopologyParams": {}}, ("lint", "import"), "is TE-CCL's input: `synth topo import` reads its machine"),
+        ("<graphs version='1'></graphs>", ("topo import",), "is NCCL's graph file (NCCL_GRAPH_DUMP_FILE)"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(text, commands, says):
+    name = str(written(text, "theirs"))
+    for words in commands:
+        if words.startswith("tune"):
+            said = command("tune", "--topo", "ring:4", "--coll", "allreduce", "--sizes", "1MiB", "--log",
+                           f"nccl={name}", code=1).stderr  # fmt: skip
+        else:
+            said = command(*words.split(), name, code=1).stderr
+        assert says in said, words
+        assert said.count("\n") == 1

@@ -20,7 +20,7 @@ GOOD = [
     programs.recursive_doubling_allreduce(8),
     programs.broadcast_chain(4, 2),
     programs.all_send_first(3, 2),
-    programs.put_allgather(4),
+    programs.put_allgather(4, enters=True),
 ]
 
 
@@ -350,7 +350,9 @@ def test_peers(block, rule):
 def test_buffers_of_absurd_size_are_refused_at_once():
     program = programs.direct_allgather(2)
     huge = program.gpus[0]._replace(scratch=10**9)
-    assert rules(lint.check(replace(program, gpus=(huge, program.gpus[1])))) == {"too-large"}
+    report = lint.check(replace(program, gpus=(huge, program.gpus[1])))
+    assert (rules(report, "not analysed"), report.verdict) == ({"too-large"}, "not analysed")
+    assert "not analysed, for 1 reason: nothing is proved, and no error was found" in "\n".join(report.lines())
 
 
 def test_steps_that_touch_too_many_chunks_together_are_refused_at_once():
@@ -359,7 +361,9 @@ def test_steps_that_touch_too_many_chunks_together_are_refused_at_once():
     copy = Op("cpy", (Span("s", 0),), (Span("s", 1 << 20),), 1 << 20)
     block = first.blocks[0]._replace(ops=(copy,) * 2)
     large = first._replace(scratch=1 << 21, blocks=(block, *first.blocks[1:]))
-    (fault,) = lint.check(replace(program, gpus=(large, program.gpus[1]))).errors
+    report = lint.check(replace(program, gpus=(large, program.gpus[1])))
+    (fault,) = report.findings
+    assert report.verdict == fault.severity == "not analysed"
     assert (fault.rule, fault.gpu, fault.block, fault.op) == ("too-large", 0, 0, 0)
 
 
@@ -473,10 +477,9 @@ def test_an_allreduce_in_place_as_it_is_shipped():
 
 def test_what_is_not_known_is_said():
     report = lint.check(replace(programs.ring_allgather(3), collective=None, in_place="out"))
-    assert report.ok
-    assert rules(report, "warning") == {"collective-unknown"}
-    *_, proved, judged = report.lines()
-    assert "outputs not compared" in proved and judged.startswith("judged: unknown collective, 3 ranks, ")
+    assert (report.verdict, rules(report, "not analysed")) == ("not analysed", {"collective-unknown"})
+    said, *_, judged = report.lines()
+    assert "its outputs are not compared" in said and judged.startswith("judged: unknown collective, 3 ranks, ")
 
 
 def test_the_report_as_text_and_json():

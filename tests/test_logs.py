@@ -1,63 +1,20 @@
-"""nccl-tests' and OSU's text output: times, sizes in one convention, and the file and line of what is wrong."""
+"""nccl-tests' output as measurements: the same times whatever stands before its lines, or the fault and its line."""
 
 from pathlib import Path
+from random import Random
 
+import nccl_tests_output as tool
 import pytest
+from nccl_tests_output import Run
 
 from synth.catalog.tuner import logs
 from synth.catalog.tuner.measurements import Sample, median_samples
 from synth.errors import FormatError, UsageError
 
-RANKS = "\n".join(
-    f"#  Rank {r:2d} Group  0 Pid {4000 + r:6d} on       node device {r:2d} [0000:{16 + r:02x}:00] NVIDIA H100 80GB HBM3"
-    for r in range(4)
-)
-NEW = f"""\
-# nccl-tests version 2.17.6 nccl-headers=22808 nccl-library=22808
-# Collective test starting: all_gather_perf
-# nThread 1 nGpus 4 minBytes 1024 maxBytes 4096 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0
-#
-# Using devices
-{RANKS}
-#
-#                                                              out-of-place                       in-place
-#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
-#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
-        1024            64     float    none      -1    10.50    0.10    0.07       0    10.25    0.10    0.07     N/A
-        2048           128     float    none      -1    11.00    0.19    0.14       0    10.75    0.19    0.14       0
-        4096           256     float    none      -1   105713    0.34    0.26     N/A      N/A     N/A     N/A     N/A
-# Out of bounds values : 0 OK
-# Avg bus bandwidth    : 0.2
-#
-# Collective test concluded: all_gather_perf
-"""
-# no redop for allgather, `error` instead of `#wrong`, ranks listed without groups
-OLD = """\
-# nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
-#
-# Using devices
-#   Rank  0 Pid   2111 on       dgx device  0 [0x06] Tesla V100-SXM2-16GB
-#   Rank  1 Pid   2111 on       dgx device  1 [0x07] Tesla V100-SXM2-16GB
-#
-#                                               out-of-place                       in-place
-#       size         count    type     time   algbw   busbw  error     time   algbw   busbw  error
-#        (B)    (elements)             (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-           8             1   float    20.00    0.00    0.00  2e-07    21.00    0.00    0.00  0e+00
-"""
-OSU = """\
-
-# OSU MPI-CUDA Allgather Latency Test v7.4
-# Datatype: MPI_CHAR.
-# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations
-1                       8.06              6.75              9.18        1000
-256                    12.20             12.12             12.82        1000
-"""
-OSU_PLAIN = """\
-# OSU MPI Allreduce Latency Test v5.3
-# Size            Latency (us)
-4                         3.50
-1024                      5.25
-"""
+NEW = tool.text(Run("allgather", 4, {1024: (10.5, 10.25), 2048: (11, 10.75), 4096: (105713, None)}, options="c"))
+OLD = tool.text(Run("allgather", 2, {8: (20, 21)}, version="2.0"))
+TIMES = {1 << 20: (38.1, 38.48), 1 << 21: (47.4, 47.87), 1 << 22: (70.2, 70.9), 1 << 23: (101.5, 102.52)}
+ALLREDUCE = Run("allreduce", 8, TIMES)
 
 
 def read(text, tmp_path, backend="x", collective="allgather", ranks=4, **options):
@@ -70,14 +27,24 @@ def samples(*rows):
     return tuple(Sample(size, pytest.approx(micro * 1e-6)) for size, micro in rows)
 
 
+def out_of_place(run):
+    return samples(*((size, pair[0]) for size, pair in run.times.items()))
+
+
+def prefixed(prefix, text):
+    """Return the text with a prefix before each line; ``{t}`` in it is a time that goes on."""
+    return "".join(
+        prefix.replace("{t}", f"{k % 60:02d}") + line + "\n" for k, line in enumerate(text.splitlines())
+    )  # fmt: skip
+
+
 def test_a_new_log_of_nccl_tests(tmp_path):
     (found,) = read(NEW, tmp_path, "nccl", ranks=None)
     assert (found.backend, found.label, found.collective, found.ranks) == ("nccl", "nccl", "allgather", 4)
     assert found.samples == samples((1024, 10.5), (2048, 11), (4096, 105713))
     (inside,) = read(NEW, tmp_path, "nccl", in_place=True)
-    assert inside.samples == samples(
-        (1024, 10.25), (2048, 10.75), (4096, 105713)
-    )  # the last was timed out of place only
+    # the last was timed out of place only
+    assert inside.samples == samples((1024, 10.25), (2048, 10.75), (4096, 105713))
 
 
 def test_an_old_log_of_nccl_tests(tmp_path):
@@ -87,33 +54,87 @@ def test_an_old_log_of_nccl_tests(tmp_path):
     assert found.samples == samples((8, 20))  # `error` is the rounding, not a count
 
 
-def test_a_log_that_mpirun_tagged(tmp_path):
-    tagged = "".join(f"[1,0]<stdout>:{line}\n" for line in NEW.splitlines())
-    assert read("[1,1]<stderr>:no display\n" + tagged, tmp_path)[0].samples == read(NEW, tmp_path)[0].samples
-
-
-def test_sizes_of_osu_are_one_ranks(tmp_path):
-    (found,) = read(OSU, tmp_path, "mpi")
-    assert found.samples == samples((4, 8.06), (1024, 12.2))
-    assert "multiplied by 4" in found.says
-    (whole,) = read(OSU_PLAIN, tmp_path, "mpi", "allreduce")
-    assert whole.samples == samples((4, 3.5), (1024, 5.25))
-    assert "multiplied" not in whole.says
+@pytest.mark.parametrize("options", ["", "S", "c", "P", "SPc"])
+def test_columns_of_options(tmp_path, options):
+    """-S 1 ends a row with a date and a time of day; per-iteration times stand between the two kinds of calls."""
+    text = tool.text(ALLREDUCE._replace(options=options))
+    assert read(text, tmp_path, collective="allreduce", ranks=8)[0].samples == out_of_place(ALLREDUCE)
+    inside = read(text, tmp_path, collective="allreduce", ranks=8, in_place=True)[0].samples
+    assert inside == samples(*((size, pair[1]) for size, pair in TIMES.items()))
 
 
 @pytest.mark.parametrize(
-    ("name", "title", "times"),
+    "prefix",
     [
-        ("alltoall", "OSU MPI All-to-All Personalized Exchange Latency Test v5.6.3", 4),
-        ("reduce-scatter", "OSU MPI Reduce_scatter Latency Test v5.6.3", 1),
-        ("broadcast", "OSU MPI Broadcast Latency Test v7.5", 1),
-        ("scatter", "OSU MPI Scatter Latency Test v7.5", 4),
-        ("allgather", "OSU NCCL Allgather Latency Test v7.2", 4),
+        "0: ", " 0: ", "[0] ", "[1,0]<stdout>:", "[1,0]<stdout>: ", "[prterun-host-0-4711@1,0]<stdout>: ",
+        "[1,0][host-0:4711]<stdout>: ", "[default0]:", "> ", "    ", "nccl-1  | ", "\x1b[36mnccl-1  |\x1b[0m ",
+        "[pod/nccl-launcher-x7k2p/nccl] ", "2026-07-10T09:12:{t}.123456789Z ", "2026-07-10T09:12:{t}+02:00 ",
+        "[pod/nccl-launcher-x7k2p/nccl] 2026-07-10T09:12:{t}.12Z 0: ", "Jul 10 09:12:{t} host-0 nccl[4711]: ",
+        "Fri Jul 10 09:12:{t} 2026[1,0]<stdout>:", "09:12:{t} ", "test\tUNKNOWN STEP\t2026-07-10T09:12:{t}.1234567Z ",
+        "2026-07-10 09:12:{t},123 - INFO - ", "10.0.0.12: ", "worker-0 ",
     ],
-)
-def test_titles_of_osu(tmp_path, name, title, times):
-    text = f"# {title}\n# Size       Avg Latency(us)   P50 Tail Lat(us)\n64   9.5   9.0\n"
-    assert read(text, tmp_path, "mpi", name)[0].samples == samples((64 * times, 9.5))
+)  # fmt: skip
+def test_a_prefix_that_all_lines_share_is_stripped(tmp_path, prefix):
+    """srun, mpirun, mpiexec, torchrun, kubectl, docker compose, GitHub, syslog and pasted text put one before lines."""
+    for run in (ALLREDUCE, ALLREDUCE._replace(options="S"), ALLREDUCE._replace(ranks=16)):
+        text = prefixed(prefix, tool.text(run))
+        noise = "[1,1]<stderr>:no display\n1: started\n"
+        (found,) = read(noise + text, tmp_path, collective="allreduce", ranks=run.ranks)
+        assert found.samples == out_of_place(run)
+
+
+def test_several_processes_that_print_are_not_mixed(tmp_path):
+    """Each rank of a program without MPI prints a table of its own."""
+    alone = tool.lines(Run("allreduce", 1, TIMES))
+    slower = {size: (2 * out, 2 * into) for size, (out, into) in TIMES.items()}
+    other = tool.lines(Run("allreduce", 1, slower))
+    together = [line for pair in zip(alone, other, strict=True) for line in pair]
+    for ranks in (None, 1):
+        with pytest.raises(FormatError, match=r"do not grow|lists rank 0 twice|holds 2 tables"):
+            read("\n".join(together), tmp_path, collective="allreduce", ranks=ranks)
+    labelled = [f"{k % 2}: {line}" for k, line in enumerate(together)]
+    with pytest.raises(FormatError, match="holds 2 tables of allreduce on 1 ranks, at 17, 18"):
+        read("\n".join(labelled), tmp_path, collective="allreduce", ranks=1)
+
+
+def test_the_one_table_that_fits_is_taken(tmp_path):
+    """A job runs one test after another, or one test on more and more ranks."""
+    faster = {size: (out / 2, into / 2) for size, (out, into) in TIMES.items()}
+    others = [Run("reduce-scatter", 8, faster), Run("allreduce", 4, faster), Run("broadcast", 8, faster)]
+    for version in ("2.19", "2.12", "2.0"):
+        tables = [run._replace(version=version) for run in (others[0], ALLREDUCE, *others[1:])]
+        text = "".join(map(tool.text, tables))
+        assert read(text, tmp_path, collective="allreduce", ranks=8)[0].samples == out_of_place(ALLREDUCE)
+        with pytest.raises(FormatError, match="none of its 4 tables is of allgather on 8 ranks: "):
+            read(text, tmp_path, collective="allgather", ranks=8)
+        with pytest.raises(FormatError, match="holds 2 tables of allreduce on 8 ranks, at 16, 42"):
+            read(tool.text(ALLREDUCE) * 2, tmp_path, collective="allreduce", ranks=8)
+
+
+def test_times_of_several_cycles_are_pooled(tmp_path):
+    """-N 2 prints every size again, in the same table."""
+    rows = tool.lines(ALLREDUCE)
+    start = next(k for k, line in enumerate(rows) if line.split()[:1] == [str(1 << 20)])
+    again = "\n".join([*rows[: start + 4], *rows[start:]])
+    assert read(again, tmp_path, collective="allreduce", ranks=8)[0].samples == out_of_place(ALLREDUCE)
+
+
+@pytest.mark.parametrize("collective", tool.TESTS)
+@pytest.mark.parametrize("version", ["2.19", "2.12", "2.0"])
+def test_every_test_is_read_as_itself_and_as_no_other_kind(tmp_path, collective, version):
+    """Without the name of the test, bandwidths, counts, operation and root tell it as far as they differ."""
+    run = Run(collective, 8, TIMES, version=version)
+    assert read(tool.text(run), tmp_path, collective=collective, ranks=8)[0].samples == out_of_place(run)
+    if run.factor() != 1:
+        with pytest.raises(FormatError, match=r"busbw is|bytes are not those"):
+            read(tool.text(run).replace("Rank", "rnk"), tmp_path, collective=collective, ranks=5)
+    for other in tool.TESTS:
+        alike = version != "2.19" and {collective, other} in ({"allgather", "alltoall"}, {"gather", "scatter"})
+        if alike:
+            assert "does not name" in read(tool.text(run), tmp_path, collective=other, ranks=8)[0].says
+        elif other != collective:
+            with pytest.raises(FormatError):
+                read(tool.text(run), tmp_path, collective=other, ranks=8)
 
 
 def broken(text, old, new):
@@ -126,25 +147,28 @@ def broken(text, old, new):
     [
         (NEW, 2, "all_gather_perf", {"collective": "allreduce"}),
         (NEW, None, "4 ranks, expected 8", {"ranks": 8}),
-        (
-            broken(NEW, "Collective test starting: all_gather_perf", "x"),
-            14,
-            "redop is 'none'",
-            {"collective": "allreduce"},
-        ),
-        (broken(NEW, "0.14       0    10.75", "0.14       3    10.75"), 15, "#wrong is 3", {}),
+        (broken(NEW, "Collective test starting: all_gather_perf", "x"), 14, "redop is 'none'",
+         {"collective": "allreduce"}),
+        (tool.text(Run("allgather", 4, TIMES, wrong=3)), 14, "#wrong is 3", {}),
         (broken(NEW, "11.00", "fast"), 15, "'fast' is no time", {}),
         (broken(NEW, "11.00", "-1"), 15, "'-1' is no time", {}),
         (broken(NEW, "11.00    0.19", "11.00"), 15, "has 12 columns, its header 13", {}),
-        (OSU, None, "does not say how many ranks", {"ranks": None}),
-        (OSU, 2, "Allgather", {"collective": "allreduce"}),
-        (broken(OSU, "12.20", "nan"), 6, "'nan' is no time", {}),
-        (broken(OSU, "12.20  ", ""), 6, "has 4 columns, its header 5", {}),
-        ("hello\n", None, "no output of nccl-tests or of OSU", {}),
-        ("# Size       Avg Latency(us)\n", None, "no row", {}),
+        (broken(NEW, "11.00    0.19", "5.00    0.19"), 15, "algbw 0.19 is not 2048 bytes in 5 µs", {}),
+        (broken(NEW, "        1024  ", "        1028  "), 14, "1028 bytes are not those of 64 elements", {}),
+        (broken(NEW, "        1024  ", "     x  1024  "), 14, "looks like a row", {}),
+        (broken(NEW, "#  Rank  2", "#  rnk  2"), 12, "lists 3 ranks, up to 3", {"ranks": None}),
+        (broken(NEW, "#  Rank  2", "#  Rank  1"), 12, "lists rank 1 twice", {}),
+        (broken(NEW, "#  Rank  3 Group  0", "#  Rank  3 Group  1"), 12, "2 groups at once", {}),
+        (tool.text(ALLREDUCE._replace(options="C")), 16, "gives the CPU time",
+         {"collective": "allreduce", "ranks": 8}),
+        (tool.text(Run("broadcast", 4, TIMES, root=1)), 14, "root is 1, expected 0",
+         {"collective": "broadcast", "root": 0}),
+        ("hello\n", None, "no output of nccl-tests", {}),
+        ("# bytes N type op time algbw busbw res time algbw busbw res\n", 1, "NCCL 1", {}),
+        ("# OSU MPI Allgather Latency Test v7.4\n# Size       Avg Latency(us)\n", None, "no output of nccl-tests", {}),
         ("\n".join(NEW.splitlines()[:13]), None, "no row", {}),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_has_a_file_and_a_line(tmp_path, text, line, what, options):
     with pytest.raises(FormatError) as error:
         read(text, tmp_path, **options)
@@ -154,10 +178,99 @@ def test_what_is_wrong_has_a_file_and_a_line(tmp_path, text, line, what, options
     assert error.value.place == line
 
 
-def test_failed_validation_of_osu_counts_for_nothing(tmp_path):
-    text = "# OSU MPI Allgather Latency Test v7.4\n# Size       Avg Latency(us)        Validation\n64   9.5   Fail\n"
-    with pytest.raises(FormatError, match="validation failed"):
-        read(text, tmp_path)
+PREFIXES = ("", "0: ", "[1,0]<stdout>:", "2026-07-10T09:12:{t}.5Z ", "pod-7 2026-07-10T09:12:{t}Z | ")
+
+
+def random_run(random):
+    """Return a run of random size, times, ranks and options."""
+    ranks = random.choice([2, 3, 4, 7, 8, 16, 64])
+    first = random.choice([64, 1 << 10, 1 << 16]) * ranks * 8
+    micro = random.uniform(5, 90)
+    times = {}
+    for k in range(random.randint(1, 8)):
+        micro *= random.uniform(1.01, 2.5)
+        times[first << k] = (micro, micro * random.uniform(0.9, 1.2))
+    return Run(
+        random.choice([*tool.TESTS]), ranks, times, random.choice(["float", "half", "int8", "double"]),
+        version=random.choice(["2.0", "2.12", "2.17", "2.19"]), options=random.choice(["", "", "c", "S"]),
+    )  # fmt: skip
+
+
+def damaged(text, others, random):
+    """Return a text with one to three faults, as logs get them on their way; `others` are runs to mix in."""
+    for _ in range(random.randint(1, 3)):
+        rows = text.split("\n")
+        k, other = random.randrange(len(rows)), random.randrange(len(rows))
+        of_table = [at for at, line in enumerate(rows) if "  " in line and "#" not in line]
+        if of_table and random.random() < 0.6:
+            k, other = random.choice(of_table), random.choice(of_table)
+        match random.randrange(9):
+            case 0:  # a line is lost
+                del rows[k]
+            case 1:  # a line ends early
+                rows[k] = rows[k][: random.randint(0, len(rows[k]))]
+            case 2:  # a line begins late
+                rows[k] = rows[k][random.randint(0, random.choice([12, len(rows[k])])) :]
+            case 3:  # two lines become one
+                rows[k : k + 2] = ["".join(rows[k : k + 2])]
+            case 4:  # two lines change places
+                rows[k], rows[other] = rows[other], rows[k]
+            case 5:  # blanks are lost
+                rows[k] = rows[k].replace("  ", "", random.randint(1, 4))
+            case 6 if others:  # lines of another run stand between them, in their order
+                more = tool.lines(others.pop())
+                places = sorted(random.randrange(len(rows) + 1) for _ in more)
+                for place, line in reversed(list(zip(places, more, strict=True))):
+                    rows.insert(place, line)
+            case 7 if others:  # another run stands before or after
+                more = tool.lines(others.pop())
+                rows = random.choice([rows + more, more + rows])
+            case _:  # one line has a prefix more
+                rows[k] = random.choice(["7: ", "[1,3]<stderr>:", "2026-07-10 ", "x"]) + rows[k]
+        text = "\n".join(rows)
+    return text
+
+
+def check_damaged(seed, cases, tmp_path):
+    """Return how many damaged logs were read and how many refused. All times that are read are those of one run that
+    is of the collective and ranks that were asked for, at their sizes."""
+    random = Random(seed)
+    taken = refused = 0
+    for _ in range(cases):
+        run = random_run(random)
+        text = prefixed(random.choice(PREFIXES), tool.text(run))
+        asked = {"collective": run.collective, "ranks": run.ranks, "root": run.root}
+        # Others are of any kind, or the same call on another day.
+        another_day = {}
+        for size, (out, into) in run.times.items():
+            share = random.choice([0.5, 2])
+            another_day[size] = (share * out, share * into)
+        others = [random_run(random), run._replace(times=another_day)]
+        random.shuffle(others)
+        allowed = []
+        for one in (run, *others):
+            shown = {size: pytest.approx(float(tool.number(pair[0], 7)) * 1e-6) for size, pair in one.times.items()}
+            try:
+                (clean,) = read(text if one is run else tool.text(one), tmp_path, **asked)
+            except FormatError:
+                assert one is not run
+                continue
+            assert {s.size: s.seconds for s in clean.samples} == shown
+            allowed.append(shown)
+        try:
+            (found,) = read(damaged(text, others, random), tmp_path, **asked)
+        except FormatError:
+            refused += 1
+            continue
+        taken += 1
+        of = [shown for shown in allowed if all(shown.get(s.size) == s.seconds for s in found.samples)]
+        assert of, (asked, (tmp_path / "log.txt").read_text())
+    return taken, refused
+
+
+def test_a_damaged_log_gives_the_same_times_or_is_refused(tmp_path):
+    taken, refused = check_damaged(1, 150, tmp_path)
+    assert taken > 20 and refused > 20
 
 
 @pytest.mark.parametrize("name", ["", "nccl/", "nccl/ring/LL/x", "/LL"])

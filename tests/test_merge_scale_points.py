@@ -164,7 +164,7 @@ def test_schedules_have_no_fewer_sends_than_are_reckoned_with(coll):
 def test_what_is_too_long_is_not_made(monkeypatch):
     machine, found = left_open("torus:3x3", "allreduce")
     limit_sends(monkeypatch, 15)
-    monkeypatch.setattr(merge_scale_points, "_point", lambda *_: pytest.fail("was made"))
+    monkeypatch.setattr(merge_scale_points, "bounded_point", lambda *_: pytest.fail("was made"))
     assert merge_scale_points.merge_scale_points(found, ScaleSearch(machine, "allreduce")).points == ()
 
 

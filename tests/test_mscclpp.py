@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 
+import launch_judge
 import pytest
 import strict_mscclpp
 from hypothesis import HealthCheck, given, settings
@@ -168,6 +169,25 @@ def test_no_sync_is_idle(protocol, boxes):
                     Machine(Program(program.name, program.collective, program.chunks, tuple(gpus), protocol)).run()
                 gone += 1
     assert gone >= 6
+
+
+def test_forwarded_packets_are_flushed_where_their_writer_cannot_know_that_they_were_sent():
+    """Rank 1 sends by way of rank 0, hears from rank 0 in each launch, and nothing of rank 2."""
+    net = topologies.topology("fully-connected:3").network()
+    steps = (Step(1, (Send(1, 1, 0),)), Step(1, (Send(0, 0, 1), Send(1, 0, 2))))
+    relayed = Schedule(net, collective("alltonext", 3), 1, steps)
+    program = onesided(relayed, LoweringOptions(protocol="LL", nodes=(0, 0, 1)))
+    codes = [[op.code for block in gpu.blocks for op in block.ops] for gpu in program.gpus]
+    assert ["flush" in ops for ops in codes] == [True, False, False]
+    assert analysis.check(program, "mscclpp").verdict == "right"
+    assert launch_judge.judge(program) == ""
+    first, *others = program.gpus
+    blocks = [b._replace(ops=tuple(op for op in b.ops if op.code != "flush")) for b in first.blocks]
+    wrong = replace(program, gpus=(first._replace(blocks=tuple(blocks)), *others))
+    assert [finding.rule for finding in analysis.check(wrong, "mscclpp").errors] == ["packet-launch"]
+    assert "touch one chunk at the same time" in launch_judge.judge(wrong)
+    near = onesided(relayed, LoweringOptions(protocol="LL", nodes=(0, 0, 0)))
+    assert not any(op.code == "flush" for gpu in near.gpus for block in gpu.blocks for op in block.ops)
 
 
 def exchange() -> Schedule:

@@ -224,7 +224,7 @@ def test_plans_of_others_are_read_and_proved() -> None:
     ("change", "message"),
     [
         ({"src_buff": [{"switch_channel_id": 1, "index": 0, "size": 1}]}, "whole number in 0..0"),
-        ({"dst_buff": [{"switch_channel_id": 0, "index": 1, "size": 2}]}, "whole number in 1..1"),
+        ({"dst_buff": [{"switch_channel_id": 0, "index": 1, "size": 2}]}, "whole number in 0..1"),
         ({"dst_buff": [{"type": "i", "index": 0, "size": 1}]}, "switch_channel_id"),
         ({"reduce_op": "min"}, "reduce_op"),
         ({"channel_type": "memory"}, "channel_type"),

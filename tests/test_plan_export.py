@@ -19,7 +19,7 @@ from test_export import ring_schedule, slow_schedule
 from synth import api
 from synth.cli import root as cli
 from synth.errors import SynthError, UsageError
-from synth.export.plans import nccl_tuner_csv, ncclx_tuner_csv, programs
+from synth.export.plans import programs
 from synth.export.plans.notes import judged_section, loss_remarks
 from synth.export.plans.size_ranges import Offer, drop_to_fit, shares, unserved_ranges
 from synth.model.collective import collective
@@ -388,82 +388,22 @@ def test_names_of_nccl(options, line):
     assert line.startswith("allgather,") or "the file has no line" in made.remarks[-1]
 
 
-def between(text: str, value: int) -> bool:
-    """Read NCCLX's matcher of numbers: ``*``, a number, or an interval with round or square brackets."""
-    if text == "*" or re.fullmatch(r"-?\d+", text):
-        return text == "*" or int(text) == value
-    found = re.fullmatch(r"([\[(])(\d*),(\d*)([\])])", text)
-    assert found, text
-    low = 0 if not found[2] else int(found[2]) + (found[1] == "(")
-    high = value if not found[3] else int(found[3]) - (found[4] == ")")
-    assert (not found[2] or not found[3] or low <= high) and max(low, high) < 1 << 63, text
-    return low <= value <= high
-
-
-def ncclx(text: str, coll: str, size: int, ranks: int, nodes: int) -> tuple | None:
-    """Return what NCCLX's tuner applies: the first rule that matches; every rule must parse, as its reader demands."""
-    applied = None
-    for line in text.splitlines():
-        if line.startswith("#") or not line.strip():
-            continue
-        fields = re.split(r",(?![^\[(]*[\])])", line)
-        kind, size_range, algorithm, protocol, channels, wants_nodes, wants_local, pipe, reg, chunk = fields
-        assert kind in ("broadcast", "reduce", "allgather", "reducescatter", "allreduce")
-        assert algorithm in ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
-        assert protocol in ("ll", "ll128", "simple")
-        assert all(re.fullmatch(r"-?\d{1,9}", field) for field in (channels, pipe, reg)) and int(chunk) >= 0
-        near = between(wants_nodes, nodes) and between(wants_local, ranks // nodes)
-        if applied is None and kind == coll and near and between(size_range, size // (nodes * (ranks // nodes))):
-            applied = algorithm, protocol, int(channels), int(chunk)
-    return applied
-
-
 def test_a_plan_without_its_option_says_so(file):
     said = synth("export", file, code=1)
     assert "plan.json: is a tuner's plan: `synth export --plan FILE`" in said.stderr
 
 
-def test_ncclx_gets_the_ranges_where_nccl_is_preferred(file, tmp_path):
-    out = tmp_path / "tuner.csv"
-    out.write_text("of the plan before\n")
-    said = synth("export", "--plan", file, "--to", "ncclx-tuner-csv", "-o", out)
-    text = out.read_text()
-    for size in (0, SMALL, LARGE, 64 << 20):
-        assert ncclx(text, "allgather", size, 4, 1) is None
-    for size in ((64 << 20) + 4, 1 << 30, 1 << 40):
-        assert ncclx(text, "allgather", size, 4, 1) == ("ring", "ll128", 8, 0)
-    for ranks, nodes in ((5, 1), (8, 2), (8, 1)):
-        assert ncclx(text, "allgather", 1 << 40, ranks, nodes) is None
-    assert ncclx(text, "allreduce", 1 << 30, 4, 1) is None
-    assert "MPI is preferred, which no tuner can name" in said.stderr
-
-
-@settings(max_examples=60, deadline=None)
-@given(tables(), st.sampled_from([(1, 4), (2, 4), (4, 4), (-1, 4), (-1, 6), (4, 6)]))
-def test_ncclx_and_the_example_plugin_agree_at_every_size_that_the_ranks_divide(table, shape):
-    """Boxes that share the ranks unevenly get no rule, and a remark."""
-    nodes, ranks = shape
-    named = [(("algorithm", name), ("protocol", "ll")) for name in ("ring", "tree", "nvls")]
-    algorithms = (*(Algorithm(text[0][1], "nccl", options=text) for text in named), Algorithm("mpi", "mpi"))
-    made = Plan(algorithms, (replace(table, ranks=ranks),), "model", "")
-    ours, theirs = ncclx_tuner_csv.csv(made, nodes), nccl_tuner_csv.csv(made, nodes).files[0][1]
-    for boxes in range(1, ranks + 1):
-        for size in range(0, 160, ranks):
-            want = plugin(theirs, "allgather", size, ranks, boxes)
-            if ranks % boxes == 0:
-                got = ncclx(ours.files[0][1], "allgather", size, ranks, boxes)
-                assert (got and got[:3]) == want
-    if ranks % nodes:
-        assert not [line for line in ours.files[0][1].splitlines() if not line.startswith("#")]
-        assert not theirs.count("\nallgather") or "share the ranks unevenly" in " ".join(ours.remarks)
-
-
-def test_ncclx_says_which_sizes_its_rules_do_not_tell_apart():
-    narrow = (Range(0, 8, (3,)), Range(9, 11, (2,)), Range(12, None, (3,)))
-    made = replace(plan(), tables=(Table("allreduce", 4, narrow),))
-    assert "whose rules tell sizes apart in steps of 4 bytes" in " ".join(ncclx_tuner_csv.csv(made, 1).remarks)
-    sized = change(2, options=(*RING_LL128, ("chunkSize", "131072")))
-    assert ncclx(ncclx_tuner_csv.csv(sized, 1).files[0][1], "allgather", 1 << 30, 4, 1) == ("ring", "ll128", 8, 131072)
+def test_ncclx_is_refused_by_name(file, tmp_path):
+    """Its loader refuses the form that was written."""
+    for words in (
+        ("export", "--plan", file, "--to", "ncclx-tuner-csv"),
+        ("export", file, "--to", "NCCLX-tuner-csv"),
+        ("build", "ring:3", "--for", "ncclx-tuner", "-o", tmp_path / "out"),
+    ):
+        said = synth(*words, code=2).stderr
+        assert "NCCLX's tuner has read another form since July 2026; use nccl-tuner" in said
+    with pytest.raises(UsageError, match="use nccl-tuner"):
+        api.build("ring:3", output=tmp_path / "out", runtime="ncclx-tuner")
 
 
 def test_json_is_the_plan_itself(file):

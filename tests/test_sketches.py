@@ -56,6 +56,10 @@ def test_bounds_with_and_without():
     assert gate.cost(3) == Fraction(5, 2) / Fraction(14, 13) - 1
     for step in point.schedule.steps:
         assert all(send.src // 2 == send.dst // 2 or {send.src, send.dst} == {0, 2} for send in step.sends)
+    document = api.frontier_document(gate)
+    assert document["schema"] == "synth.frontier/1" and document["sketch"]["rules"] == gate.sketch.rules
+    assert list(synth.verify(document)) == list(synth.verify(gate))
+    assert any(line.startswith("sketch gate:") for line in synth.verify(gate))
 
 
 def test_a_sketch_that_parts_the_machine_proves_nothing_without_it():

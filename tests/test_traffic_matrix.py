@@ -39,6 +39,15 @@ def test_of_a_larger_matrix_the_first_ranks_count():
 
 
 @settings(max_examples=60, deadline=None)
+@given(SQUARES, st.sampled_from([" ", "  ", "\t", ",", ", ", ";", " ; ", ",\t"]))
+def test_separators_are_blanks_commas_or_semicolons(rows, separator):
+    """Spreadsheets write CSV."""
+    if any(map(any, rows)):
+        plain = load(written("\n".join(" ".join(map(str, row)) for row in rows)), len(rows))
+        assert load(written("\n".join(separator.join(map(str, row)) for row in rows)), len(rows)) == plain
+
+
+@settings(max_examples=60, deadline=None)
 @given(SQUARES, st.sampled_from([None, 16, 64, 96]))
 def test_parts_are_as_many_as_the_bytes_need(rows, part):
     path = written("\n".join(" ".join(map(str, row)) for row in rows))
@@ -66,6 +75,16 @@ def test_parts_are_as_many_as_the_bytes_need(rows, part):
         (f"0 {'9' * 5000}\n16 0\n", "m.txt:1: '999999999999999999999999' is no size"),
         ("0 16\n17 0\n", "m.txt:2: 17 bytes are no multiple of 16"),
         ("0 0\n0 0\n", "m.txt: all sizes between the 2 ranks are 0"),
+        ("a,b\n0,16\n16,0\n", "m.txt:1: 'a' is no size in bytes"),
+        ("0,16,\n16,0,\n", "m.txt:1: '' is no size in bytes"),
+        ("0,,16\n16,0\n", "m.txt:1: '' is no size in bytes"),
+        ("0 16,32\n16 0,16\n", "m.txt:1: '0 16' is no size in bytes"),
+        ("0,16;32\n", "m.txt:1: '16;32' is no size in bytes"),
+        (
+            "0.5,0.5\n1,0\n",
+            "m.txt:1: '0.5' is no size in bytes, a whole number from 0 to 281474976710656 (no header, no",
+        ),
+        ("0,1,024\n1,024,0\n", "m.txt:1: 1 bytes are no multiple of 16"),
         ("\n\n", "m.txt: is empty"),
         ("16\n", "m.txt: is a matrix of 1 ranks; the machine has 2"),
     ],

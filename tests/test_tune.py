@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nccl_tests_output import Run, text
 
 from synth import api
 from synth.api import synthesis, tuning, tuning_inputs
@@ -26,6 +27,7 @@ from synth.model.outcome import Unknown
 from synth.model.topology import MULTICAST_NOTE
 from synth.model.tuning_plan import Plan
 from synth.program.overheads import NCCL as NCCL_OVERHEADS
+from synth.program.overheads import NO_OVERHEADS
 from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale import list_schedules
 from synth.scale.clock_bound import clock_bound
@@ -107,7 +109,7 @@ def test_measurements_decide_where_there_are_any():
     doc = api.bench(FRONTIER, [1 << k for k in range(10, 23, 2)]).to_json()
     for row in doc["rows"]:
         factor = 0.5 if (row["size"] > 64 * KIB) == (row["program"] == 1) else 2
-        time = row["size"] * 1e-11 * factor + 1e-6
+        time = row["size"] * 1e-9 * factor + 1e-6
         row["seconds"] = row["least"] = row["most"] = time
     plan = sound(api.tune(frontiers=[FRONTIER], measured=[doc], sizes=[1 << k for k in range(10, 23)]))
     assert (
@@ -220,25 +222,12 @@ def test_fitted_on_half_of_the_sizes_the_other_half_loses_less_than_a_twentieth(
 
 # ---------------------------------------------------------------- logs
 
-NCCL = """\
-# Collective test starting: all_gather_perf
-#  Rank  0 Group  0 Pid 1 on a device 0 [00] x
-#  Rank  1 Group  0 Pid 1 on a device 1 [00] x
-#  Rank  2 Group  0 Pid 1 on a device 2 [00] x
-#  Rank  3 Group  0 Pid 1 on a device 3 [00] x
-#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
-"""
-ROW = "{:12d} {:12d} float none -1 {:.2f} 0.0 0.0 0 {:.2f} 0.0 0.0 0\n"
-OSU = (
-    "# OSU MPI Allgather Latency Test v7.0\n# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  "
-    "Iterations\n"
-)
-
 
 def write_logs(nccl, mpi):
     """Times in µs by size."""
-    Path("nccl.txt").write_text(NCCL + "".join(ROW.format(s, s // 16, t, t) for s, t in nccl.items()))
-    Path("osu.txt").write_text(OSU + "".join(f"{s // 4}  {t:.2f}  {t:.2f}  {t:.2f}  1000\n" for s, t in mpi.items()))
+    for name, times in (("nccl", nccl), ("mpi", mpi)):
+        run = Run("allgather", 4, {size: (micro, micro) for size, micro in times.items()})
+        Path(f"{name}.txt").write_text(text(run) if times else "")
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -246,26 +235,51 @@ def test_logs_give_the_winners_that_they_contain(folder, seed):
     random = Random(seed)
     sizes = [1 << k for k in range(10, 23)]
     won = {size: random.choice(["nccl", "mpi", "synth"]) for size in sizes}
-    times = {name: {size: 10.0 if won[size] == name else 20.0 for size in sizes} for name in ("nccl", "mpi", "synth")}
+    # beyond the time that the links take
+    times = {name: {size: 2e3 if won[size] == name else 4e3 for size in sizes} for name in ("nccl", "mpi", "synth")}
     write_logs(times["nccl"], times["mpi"])
     doc = api.bench(FRONTIER, sizes, point=1).to_json()
     for row in doc["rows"]:
         row["seconds"] = row["least"] = row["most"] = times["synth"][row["size"]] * 1e-6
     Path("m.json").write_text(json.dumps(doc))
     synth(
-        "tune --from f.json --coll allgather --sizes 1KiB:4MiB --log nccl=nccl.txt --log mpi=osu.txt --measured "
+        "tune --from f.json --coll allgather --sizes 1KiB:4MiB --log nccl=nccl.txt --log mpi=mpi.txt --measured "
         "m.json -o p.json"
     )
     plan = sound(api.load_plan("p.json"))
     assert {size: plan.choose("allgather", size, 4).backend for size in sizes} == won
 
 
+def test_times_below_what_the_links_take_are_refused(folder):
+    """They are of another machine or collective; a time in the fourth digit below the bound is one that was rounded."""
+    size = 1 << 22
+    least = float(clock_bound(FRONTIER.network, FRONTIER.collective, [size], NO_OVERHEADS).microseconds(size))
+    doc = api.bench(FRONTIER, [size], point=1).to_json() | {"modelled": False}
+    for share, taken in ((0.5, False), (0.99, False), (0.999, True), (1.5, True)):
+        write_logs({size: share * least}, {})
+        row = doc["rows"][0] | dict.fromkeys(("seconds", "least", "most"), share * least * 1e-6)
+        for times in ({"logs": [("nccl", "nccl.txt")]}, {"measured": [doc | {"rows": [row]}]}):
+            if taken:
+                sound(api.tune(frontiers=[FRONTIER], sizes=[size], **times))
+                continue
+            with pytest.raises(FormatError, match="allgather on fully-connected:4 takes at least"):
+                api.tune(frontiers=[FRONTIER], sizes=[size], **times)
+
+
+def test_measurements_of_something_else_are_refused(folder):
+    """They were left out without a word, and the model decided."""
+    doc = api.bench(FRONTIER, [1 << 20], point=1).to_json()
+    for name, machine in (("allreduce", "full:4"), ("allgather", "full:8")):
+        with pytest.raises(UsageError, match="measured has times of allgather on 4 ranks; asked for: "):
+            api.tune(machine, name, [1 << 20], measured=[doc], dividing=False)
+
+
 def test_logs_alone_are_a_plan(folder):
     write_logs({1024: 10, 4096: 12}, {1024: 5, 4096: 50})
     said = synth(
-        "tune --coll allgather --sizes 1KiB,4KiB --log nccl=nccl.txt --log mpi=osu.txt --gpus 4 -o p.json"
+        "tune --coll allgather --sizes 1KiB,4KiB --log nccl=nccl.txt --log mpi=mpi.txt --gpus 4 -o p.json"
     ).stdout
-    assert "multiplied by 4" in said and "mpi" in said
+    assert "as nccl-tests printed them" in said and "mpi" in said
     plan = sound(api.load_plan("p.json"))
     assert [plan.choose("allgather", size, 4).backend for size in (1024, 4096)] == ["mpi", "nccl"]
     assert plan.topology is None and plan.tables[0].ranks == 4

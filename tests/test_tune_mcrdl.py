@@ -146,7 +146,14 @@ def test_what_is_wrong_has_a_file_and_a_line(tmp_path, text, line, what):
 def test_operation_and_ranks_from_the_name_or_the_user(tmp_path):
     path = tmp_path / "x_reduce-scatter_8gpu.csv"
     path.write_text("bytes,backend\n1,NCCL\n")
-    assert [(t.collective, t.ranks) for t in api.import_plan(path).tables] == [("reduce-scatter", 8)]
+    for asked in ((), ("reduce_scatter",), ("rs", 8)):
+        assert [(t.collective, t.ranks) for t in api.import_plan(path, *asked).tables] == [("reduce-scatter", 8)]
+    for asked in (("allgather",), ("reduce-scatter", 4), (None, 4)):  # the user's words replaced the file's
+        with pytest.raises(FormatError, match="says 'reduce-scatter_8gpu', but"):
+            api.import_plan(path, *asked)
+    path.write_text("# allgather on 8 GPUs\nbytes,backend\n1,NCCL\n")
+    with pytest.raises(FormatError, match="says 'reduce-scatter_8gpu', but allgather on 8 GPUs is asked for, or said"):
+        api.import_plan(path)
     other = tmp_path / "t.csv"
     other.write_text("bytes,backend\n1,NCCL\n")
     assert [(t.collective, t.ranks) for t in api.import_plan(other, "allreduce", 3).tables] == [("allreduce", 3)]

@@ -18,7 +18,7 @@ VALUES = {
     "synth", "synth.errors", "synth.version", "synth.model", "synth.model.bitwise_equality",
     "synth.model.canonical_json", "synth.model.collective",
     "synth.model.compressed_schedule", "synth.model.documents", "synth.model.documents.json_diff",
-    "synth.model.documents.json_reader", "synth.model.documents.whole_file",
+    "synth.model.documents.json_reader", "synth.model.documents.text_file", "synth.model.documents.whole_file",
     "synth.model.gc_pause", "synth.model.link_table",
     "synth.model.rational", "synth.model.scale_collectives", "synth.model.schedule",
     "synth.model.send_rules", "synth.model.topology",

@@ -6,7 +6,6 @@ same files, and the same call continues after an end.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -20,9 +19,9 @@ from typing import TYPE_CHECKING
 from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology, sizes_in_bytes
 from synth.api.inputs import collective as collective_of
-from synth.api.kept_searches import PLAN, KeptSearch
+from synth.api.kept_searches import PLAN, KeptSearch, machine_digest
 from synth.catalog.tuner.request import SIZES, TuningRequest
-from synth.errors import SynthError, UsageError, VerificationError
+from synth.errors import SynthError, UsageError
 from synth.export.job_files import JobShape
 from synth.export.request import ExportRequest, Machine
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
@@ -50,10 +49,9 @@ RUNTIMES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "rccl": ("msccl-dir", "rccl", ()),
     "mscclpp": ("mscclpp-dir", "", ("Simple", "LL")),
     "nccl-tuner": ("nccl-tuner-csv", "", ()),
-    "ncclx-tuner": ("ncclx-tuner-csv", "", ()),
 }
-# The runtimes that take a file of rules instead of algorithms.
-TUNERS = ("nccl-tuner", "ncclx-tuner")
+# The runtime that takes a file of rules instead of algorithms.
+TUNER = "nccl-tuner"
 # Name of the summary in the folder of a build.
 SUMMARY = "build.json"
 
@@ -95,8 +93,8 @@ def build(
         None: this machine.
     collective : the name of one collective, or of several.
     output : the folder, new, empty, or of an earlier build.
-    runtime : msccl-executor, msccl, rccl, mscclpp, nccl-tuner or ncclx-tuner. None: rccl on a machine with xGMI
-        links, else msccl-executor.
+    runtime : msccl-executor, msccl, rccl, mscclpp or nccl-tuner. None: rccl on a machine with xGMI links, else
+        msccl-executor.
     sizes : bytes, or texts such as "1MB", one or several, as nccl-tests counts them, at which algorithms are compared.
     dtype : the type of the elements.
     root : the root of rooted collectives, by default 0. The job must use no other.
@@ -139,6 +137,10 @@ def build(
         raise UsageError("no collective given; name one, such as allreduce")
     kinds = {link.kind for link in machine.links}
     runtime = (runtime or ("rccl" if "xgmi" in kinds else "msccl-executor")).lower()
+    if runtime == "ncclx-tuner":
+        from synth.api.plan_export import NCCLX
+
+        raise UsageError(f"{runtime} is no longer a runtime: {NCCLX}")
     if runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
     for task in tasks if runtime == "mscclpp" else ():
@@ -293,8 +295,7 @@ def _recognised(machine: Topology, given: object) -> tuple[Topology, str]:
         return machine, ""
     found = match(machine)
     exact = found is not None and not found.missing and not found.fast_only and found.scale == 1
-    links = json.dumps(network.to_json() | {"name": ""}, sort_keys=True)
-    name = f"machine-{hashlib.sha256(links.encode()).hexdigest()[:8]}"
+    name = f"machine-{machine_digest(replace(machine, name='', notes=()))[:8]}"
     if found is not None and exact:
         same_order = found.ranks == tuple(range(machine.ranks))
         name = found.machine if same_order else f"renumbered-{found.machine}"
@@ -316,8 +317,8 @@ def _prepare(folder: Path) -> None:
 def _kept_search(machine: Topology, task: Collective, request: TuningRequest, seconds: float) -> KeptSearch:
     """Return the place of the answer to the search for one collective with a time limit of `seconds`."""
     return KeptSearch.of(
-        machine.network().to_json(), machine.notes, task.to_json(1), request.sizes, request.protocols, request.dtype,
-        request.multicast, seconds, describe(NCCL),
+        machine_digest(machine), task.to_json(1), request.sizes, request.protocols, request.dtype, request.multicast,
+        seconds, describe(NCCL),
     )  # fmt: skip
 
 
@@ -338,7 +339,8 @@ def _planned(
 
     seconds = request.time_limit or SETTINGS.time_limit
     began = time.monotonic()
-    found = synthesis.frontier(
+    found = None if fresh else synthesis.known_frontier(machine, task)
+    found = found or synthesis.frontier(
         machine, task, time_limit=seconds * SETTINGS.for_frontiers, jobs=request.jobs, fresh=fresh, on_event=on_event,
         multicast=False,
     )  # fmt: skip
@@ -421,7 +423,7 @@ def _exported(
     notes, files, target = [], [], folder / runtime
     registrations: tuple[PlanRegistration, ...] = ()
     names: dict[int, tuple[str, ...]] = {}
-    if runtime in TUNERS:
+    if runtime == TUNER:
         made = plan_export.export_request(plan, request)
         target.mkdir(exist_ok=True)
         write(target / "tuner.csv", made.files[0][1])
@@ -516,9 +518,7 @@ def _check_files(
             tell(on_event, f"{name}: linted and run")
             place = "in" if path.stem.endswith("-in-place") else None
             program = load_program(path, collective=task, runtime=runtime)
-            report = lint(program, runtime=runtime, collective=task, roots=roots, in_place=place)
-            if not report.ok:
-                raise VerificationError(f"{path}: {report.errors[0]}")
+            lint(program, runtime=runtime, collective=task, roots=roots, in_place=place).require_right(str(path))
             run(
                 program, size=size, topology=machine, collective=task, roots=roots, runtime=runtime,
                 in_place=place == "in", bound=False,

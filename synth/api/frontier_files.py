@@ -12,6 +12,7 @@ from synth.api.inputs import path_or_none
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier
 from synth.model.schedule import Schedule, SynchronousSchedule
+from synth.model.sketched_frontier import SketchedFrontier
 from synth.model.time_bound import TimeBound
 from synth.model.topology import Topology
 
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from synth.model.scale_frontier import ScaleFrontier
 
 
-def frontier_document(frontier: ParetoFrontier, files: Mapping[int, str] | None = None) -> dict:
+def frontier_document(
+    frontier: ParetoFrontier | SketchedFrontier, files: Mapping[int, str] | None = None
+) -> dict:  # fmt: skip
     """Return a frontier as a JSON document that `synth verify` checks alone.
 
-    That of exact synthesis holds its schedules. That of flow methods names their `files`, by the index of the point,
-    and holds the links of its machine unless the machine's name gives the same machine.
+    That of exact synthesis holds its schedules, and its sketch if it has one. That of flow methods names their `files`,
+    by the index of the point, and holds the links of its machine unless the machine's name gives the same machine.
     """
     from synth.model.scale_frontier import ScaleFrontier
 
@@ -74,7 +77,8 @@ def save_schedules(
 
 @keywords_checked
 def verify(
-    given: str | Path | dict | ParetoFrontier | SynchronousSchedule | TimeBound, proof: str | Path | None = None
+    given: str | Path | dict | ParetoFrontier | SketchedFrontier | SynchronousSchedule | TimeBound,
+    proof: str | Path | None = None,
 ) -> Claims:
     """Replay the schedules and re-check the certificates of a value or a file.
 
@@ -106,7 +110,7 @@ def verify(
     proof = path_or_none(proof)
     if isinstance(given, str | Path | dict):
         return check_document(given, proof, _named_machine)
-    if isinstance(given, Schedule | TimeBound):
+    if isinstance(given, Schedule | TimeBound | SketchedFrontier):
         return check_document(given.to_json(), proof, _named_machine)
     if not isinstance(given, ParetoFrontier | SynchronousSchedule):
         raise UsageError(

@@ -13,7 +13,7 @@ from synth.errors import ArgumentError, UsageError, unknown
 from synth.model.collective import ALIASES, COLLECTIVES, Collective, canonical_name
 from synth.model.collective import collective as named_collective
 from synth.model.rational import Number, size_bytes
-from synth.model.registry import load, table
+from synth.model.registry import faults_of, load, table
 from synth.model.topology import Topology
 
 # How the name of a file ends, of which no machine's name does: such a file is missing, not unknown.
@@ -312,7 +312,8 @@ def _plugin(name: str, ranks: int, roots: Sequence[int], sizes: Sequence | None)
         raise UsageError(unknown("collective", name, [*built_in, *added], "collectives"))
     if sizes is not None or len(roots) > 1:
         raise UsageError(f"{key} of the plug-in {added[key]} takes one root at most and no sizes")
-    result = load(added[key])(ranks, *roots)
+    with faults_of(added[key]):
+        result = load(added[key])(ranks, *roots)
     if not isinstance(result, Collective) or result.ranks != ranks or result.name in COLLECTIVES:
         raise UsageError(
             f"the plug-in {added[key]} must return a Collective over {ranks} ranks with a name of its own; "

@@ -14,7 +14,7 @@ from synth.api.arguments import keywords_checked
 from synth.api.inputs import CollectiveLike, TopologyLike, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
 from synth.api.programs import size_choice
-from synth.errors import FormatError, SynthError, UsageError, VerificationError
+from synth.errors import FormatError, SynthError, UncheckedError, UsageError, VerificationError
 from synth.model.documents.text_file import files_of
 from synth.model.frontier import ParetoFrontier, StepCount
 from synth.model.number_text import size_text
@@ -85,7 +85,7 @@ class AuditRow:
     ----------
     file : its path below the folder that was given, where that is the only path; else as it was given.
     kind : in words; "" where it was not read.
-    verdict : right; wrong; other: right or not, it does not fit the machine or has no steps; unread.
+    verdict : right; wrong; not analysed; other: right or not, it does not fit the machine or has no steps; unread.
     reason : the place and the fault, or why there is no schedule.
     schedule : as imported; None unless right.
     distance : None where there is no schedule.
@@ -186,6 +186,8 @@ def _row(path: Path, name: str, machine: TopologyLike | None, collective: Collec
         found = import_schedule(path, machine, collective=collective)
         reason = "; ".join(note for note in found.notes if not note.startswith("no machine"))
         return AuditRow(name, found.kind, "right", reason, found.schedule)
+    except UncheckedError as error:
+        return AuditRow(name, "", "not analysed", _reason(error, path))
     except VerificationError as error:
         return AuditRow(name, "", "wrong", _reason(error, path))
     except FormatError as error:

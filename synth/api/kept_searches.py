@@ -12,13 +12,16 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
 import synth
 from synth.errors import FormatError, SynthError, VerificationError
+from synth.model.documents.link_columns import columns
+from synth.model.documents.own_file import is_own
 from synth.model.documents.whole_file import write
+from synth.model.topology import Topology
 from synth.model.tuning_plan import Plan
 from synth.pareto.log import default_directory
 
@@ -33,6 +36,15 @@ def program_digest() -> str:
     for path in sorted(root.rglob("*.py")):
         digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def machine_digest(machine: Topology) -> str:
+    """Return a digest of all fields of a machine: whatever an answer says of it depends on these."""
+    said: dict = columns(machine)
+    for each in fields(machine):
+        if each.name not in ("links", "limits"):  # `columns` has them, in a short form
+            said[each.name] = repr(getattr(machine, each.name))
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,8 @@ class KeptSearch:
         from synth.api.plan_export import load_plan
 
         try:
+            if not is_own(self.folder) or not is_own(self.folder.parent):
+                return None  # others may have written it
             plan = load_plan(self.folder / PLAN)
             shutil.copytree(self.folder / "frontiers", frontiers, dirs_exist_ok=True)
         except (FormatError, VerificationError, OSError):
@@ -75,7 +89,7 @@ class KeptSearch:
         Without effect where the cache directory cannot be written: the next build searches again.
         """
         with suppress(OSError, SynthError):
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.parent.mkdir(0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=self.folder.parent) as temporary:
                 made = Path(temporary) / self.key
                 (made / "frontiers").mkdir(parents=True)

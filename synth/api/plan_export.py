@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from synth.export.request import Target
     from synth.program.program import InPlace
 
-FORMATS = ("msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "ncclx-tuner-csv", "json", "mcrdl-csv")
+FORMATS = ("msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "json", "mcrdl-csv")
 FOLDERS = ("msccl-dir", "mscclpp-dir")
+# What is said of NCCLX's CSV, which earlier versions wrote.
+NCCLX = "NCCLX's tuner has read another form since July 2026; use nccl-tuner, with NCCL and its example tuner plugin"
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -67,6 +69,8 @@ def export_request(source: str | Path | Plan, request: ExportRequest) -> ExportR
     if isinstance(source, Plan):
         read.check(plan)
     kind = request.to.lower()
+    if kind == "ncclx-tuner-csv":
+        raise UsageError(f"{kind} is no longer written: {NCCLX}")
     if kind not in FORMATS:
         raise UsageError(f"a plan is exported to {', '.join(FORMATS)}; {request.to!r} is none of them")
     if request.runtime and kind != "msccl-dir":
@@ -83,10 +87,6 @@ def export_request(source: str | Path | Plan, request: ExportRequest) -> ExportR
         from synth.export.plans.nccl_tuner_csv import csv
 
         return csv(plan, _nodes(plan, targets))
-    if kind == "ncclx-tuner-csv":
-        from synth.export.plans import ncclx_tuner_csv
-
-        return ncclx_tuner_csv.csv(plan, _nodes(plan, targets))
     if kind == "mscclpp-dir":
         from synth.export.plans import mscclpp_folder
 

@@ -17,12 +17,14 @@ from synth.api.builds import SETTINGS, build, tell
 from synth.api.inputs import named_topology, sizes_in_bytes
 from synth.api.inputs import topology as changed_topology
 from synth.catalog.tuner.request import SIZES, TuningRequest
-from synth.errors import SynthError, UsageError, VerificationError
+from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.export.folder_notes import call_warnings
 from synth.export.job_files import NCCL_TESTS
 from synth.export.plans import registration_code
 from synth.export.request import HOST_RANKS, ExportRequest
 from synth.model.collective import COLLECTIVES, canonical_name
+from synth.model.documents import json_reader
+from synth.model.documents.text_file import text_of
 from synth.model.documents.whole_file import write
 from synth.model.plan_registration import PlanRegistration
 from synth.model.plan_set import PlanSet, PlanSetPart
@@ -309,11 +311,11 @@ def _earlier(folder: Path, machine: str, version: str) -> PlanSet:
             if any(folder.iterdir()):
                 raise SynthError(f"{folder} holds other files; give a new or empty folder, or that of earlier plans")
             write(index, json.dumps(PlanSet(machine, version, str(folder), ()).to_json()) + "\n")
-        earlier = PlanSet.from_json(json.loads(index.read_text()), str(folder))
+        earlier = PlanSet.from_json(json_reader.document(text_of(index), str(index)), str(folder))
     except OSError as error:
         reason = "it is a file; name a folder" if folder.is_file() else error.strerror or error
         raise SynthError(f"cannot write {folder}: {reason}") from None
-    except (KeyError, TypeError, ValueError):
+    except (FormatError, KeyError, TypeError, ValueError):
         raise SynthError(f"{folder / INDEX} is no index of plans; give a new folder") from None
     if earlier.machine != machine:
         raise SynthError(f"{folder} holds plans of {earlier.machine}, not of {machine}; give a new folder")

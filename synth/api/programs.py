@@ -221,8 +221,18 @@ def load_program(
     from synth.program.checked_lowering import MAX_SENDS
 
     found = read(Path(path), collective, root, runtime)
+    if point is not None and not isinstance(found, ParetoFrontier):
+        raise UsageError(f"{path} is no frontier, which --point and --step choose from")
     if not isinstance(found, ParetoFrontier | Schedule):
+        defaults = LoweringOptions()
+        if (protocol, instances, in_place) != (defaults.protocol, defaults.instances, defaults.in_place):
+            raise UsageError(
+                f"{path} is a program already; leave --protocol, --instances and --in-place out, which schedules are "
+                f"lowered with"
+            )
         return found
+    if root is not None:
+        raise UsageError(f"{path} says its root itself; leave --root out")
     if isinstance(found, ParetoFrontier):
         if point is None and len(found.points) > 1:
             raise UsageError(f"{path} has {len(found.points)} points; choose one with --point K or --step S")
@@ -253,7 +263,7 @@ def lint(
 
     Returns
     -------
-    The report: the findings, `ok` where none is an error, and the properties that are proved.
+    The report: the findings, the `verdict` (right, wrong, not analysed), and the properties that are proved.
 
     Raises
     ------

@@ -146,7 +146,7 @@ def _too_large(call: Call) -> str:
     if size is None or not call.program.one_sided:
         return ""
     safe = check(call.program, "mscclpp").safe
-    if safe is None or size <= safe:
+    if not safe or size <= safe:
         return ""
     return f"`synth lint` proves this program only up to {size_text(safe)}; this call has {size_text(size)}"
 

@@ -28,6 +28,7 @@ from synth.pareto.events import Listener, Options, SweepInterrupted
 from synth.solvers.processes.deadline import Budget, Deadline
 
 if TYPE_CHECKING:
+    from synth.model.collective import Collective
     from synth.model.scale_frontier import ScaleFrontier
 
 
@@ -147,7 +148,10 @@ def frontier(
         "max-extra-rounds": max_extra_rounds is not None,
         "extra-memory": extra_memory is not None,
         "cross-check": cross_check,
+        "log": log is not None,
+        "seed": seed != Options.seed,
     }
+    searched = ("log", "seed")  # of every search but that of flow methods
     wrong = [f"--{name}" for name, given in own.items() if given]
     chosen = by_ranks = engine_choice.engine_of(engine, machine, collective)
     if engine == "auto" and not wrong and log is None and sizes is None:
@@ -168,11 +172,13 @@ def frontier(
             return large
         return with_multicast(large, machine, task_of(name, machine.ranks, large.roots), limits)
     task = task_of(collective, machine.ranks, roots, sizes)
-    if task.combining and not task.reversible and (max_extra_rounds is not None or extra_memory is not None):
-        named = " and ".join(
-            n for n, x in (("--max-extra-rounds", max_extra_rounds), ("--extra-memory", extra_memory)) if x is not None
-        )
-        raise UsageError(f"{task.name} has engines of its own, which know no {named}; leave that out")
+    if task.combining and not task.reversible:
+        own |= {"solver": solver not in ("auto", "cadical"), "cross-check": False} | dict.fromkeys(searched, False)
+        own["max-chunks"] = max_chunks is not None and not (multicast and machine.multicast)  # it limits multicasts
+        known = [f"--{name}" for name, given in own.items() if given]
+        if known:
+            named = " and no ".join(known)
+            raise UsageError(f"{task.name} has engines of its own, with cadical, which know no {named}; leave that out")
     if extra_memory is not None:
         if cross_check:
             raise UsageError("--cross-check asks for any schedule; leave --extra-memory out")
@@ -183,7 +189,26 @@ def frontier(
     )  # fmt: skip
     query = engine_choice.Query(machine, task, options, engine, log, fresh, cross_check=cross_check)
     found = engine_choice.synthesize(query, on_event)
+    if isinstance(found, Frontier) and not found.complete and engine == "auto" and not wrong and not fresh:
+        from synth.catalog import shipped
+
+        entry = shipped.entry_of(found.network, task, machine.labels)
+        found = found if entry is None else shipped.joined(found, entry, options)
     return with_multicast(found, machine, task, options) if multicast else found
+
+
+def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
+    """Return the complete frontier of a well-known machine that comes with the package, replayed and re-checked.
+
+    None where there is none. Its points and notes say how it was found.
+    """
+    from synth.catalog import shipped
+
+    network = machine.network()
+    entry = shipped.entry_of(network, task, machine.labels)
+    if entry is None or entry.exact is None or not entry.exact.complete:
+        return None
+    return shipped.marked(entry.exact, entry)
 
 
 def _flow(

@@ -21,6 +21,7 @@ from synth.api.tuning_inputs import (
     CollectiveInputs,
     SearchOptions,
     check_logs,
+    check_times,
     collective_inputs,
     frontier,
     logged,
@@ -107,7 +108,7 @@ def tune(
     frontiers : values or files. (): those that `catalog` keeps for the machine, else synthesized ones.
     measured : documents that `synth bench` wrote, or files of them. Without these and logs the cost model decides.
     catalog : a database whose frontiers and measurements of this machine count too.
-    logs : (backend, file) of nccl-tests' or OSU's output.
+    logs : (backend, file) of nccl-tests' output.
     baselines : names of known algorithms to choose from beside ring, tree and direct.
     root : of rooted collectives. None: rank 0, or that of the frontiers.
     protocols, instances : with which schedules are tried. (): those that were measured, or that the model knows.
@@ -164,8 +165,14 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     name = machine.name if machine else None
     if machine is None and opened:
         name = opened[0].machine.name
-    held = measurements(request.measured, request.catalog, name, request.in_place)
+    given = measurements(request.measured, None, name, request.in_place)
+    held = [*given, *measurements((), request.catalog, name, request.in_place)]
     all_inputs = collective_inputs(request, machine, opened, held, search)
+    used = {one.file for inputs in all_inputs for one in inputs.measured}
+    for one in given:
+        if one.file not in used:
+            asked = ", ".join(f"{inputs.name} on {inputs.ranks or 'any'} ranks" for inputs in all_inputs)
+            raise UsageError(f"{one.file} has times of {one.collective} on {one.ranks} ranks; asked for: {asked}")
     if machine is not None and divide:
         looking = search
         if end is None:
@@ -177,6 +184,7 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     for place, inputs in enumerate(all_inputs):
         times = logged(request.logs, inputs, request.in_place)
         all_inputs[place] = inputs._replace(measured=(*inputs.measured, *times))
+        check_times(all_inputs[place], machine)
     if machine is not None and request.multicast:
         all_inputs = [_with_switches(inputs, machine, request) for inputs in all_inputs]
     facts = [_facts(inputs, machine) for inputs in all_inputs]

@@ -15,9 +15,10 @@ from synth.api.inputs import collective as task_of
 from synth.api.programs import read
 from synth.encodings import spanning_tree_packing
 from synth.encodings.fewer_chunks import FewerChunks
-from synth.errors import TooManySendsError, UsageError
+from synth.errors import FormatError, TooManySendsError, UsageError
 from synth.model.collective import Collective, canonical_name
 from synth.model.frontier import Frontier, ParetoFrontier, Point
+from synth.model.number_text import number, size_text
 from synth.model.outcome import Sat
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
@@ -46,6 +47,7 @@ class TuningInputSettings:
         worth: Least fraction by which a schedule of more chunks lowers the rounds per chunk.
         few_ranks: Maximum number of ranks for which all points and baselines are candidates though the time is over:
             their steps are counted in milliseconds.
+        rounding: Fraction by which a measured time may be below a lower bound: logs print three digits.
         after: Time of a frontier's baselines and predictions, about, over the time to write it out.
     """
 
@@ -60,6 +62,7 @@ class TuningInputSettings:
     tree_ranks: int = 16
     worth: Fraction = Fraction(1, 50)
     few_ranks: int = 16
+    rounding: float = 0.005
     after: float = 3.0
 
 
@@ -166,6 +169,33 @@ def logged(logs: Sequence[tuple[str, str | Path]], inputs: CollectiveInputs, in_
     return found
 
 
+def check_times(inputs: CollectiveInputs, machine: Topology | None) -> None:
+    """Raise FormatError where a measured time is below the least that any program takes on the machine.
+
+    Such times are of another machine or another collective, or the links are faster than the topology says.
+    """
+    from synth.catalog.tuner.plan_bounds import least_seconds
+
+    if machine is None and inputs.network is not None:
+        machine = inputs.network.as_topology()
+    timed = [measurement for measurement in inputs.measured if not measurement.modelled]
+    if machine is None or not timed or not inputs.frontiers:
+        return
+    task = inputs.frontiers[0].collective
+    sizes = sorted({sample.size for measurement in timed for sample in measurement.samples})
+    least = least_seconds(machine, task, sizes)
+    for measurement in timed:
+        for sample in measurement.samples:
+            bound = least.get(sample.size, 0.0)
+            if measurement.ranks == machine.ranks and sample.seconds < bound * (1 - SETTINGS.rounding):
+                least_text = f"{task.name} on {machine.name} takes at least {number(bound * 1e6)} µs"
+                raise FormatError(
+                    f"{number(sample.seconds * 1e6)} µs at {size_text(sample.size)}: {least_text}; the times are of"
+                    " another machine or collective, or the links are faster than the topology says",
+                    measurement.file,
+                )
+
+
 def collective_inputs(
     request: TuningRequest,
     machine: Topology | None,
@@ -267,7 +297,7 @@ def _synthesized(
     and whether it is of flow methods."""
     left = search.left
     limit = None if left is None else left * search.for_frontiers / to_come / (1 + SETTINGS.flows_add)
-    made = synthesis.frontier(
+    made = synthesis.known_frontier(machine, task) or synthesis.frontier(
         machine, task, time_limit=limit, jobs=search.jobs, on_event=search.on_event, multicast=False
     )
     return *_written_out(made, search.share(to_come)), made.engine == "flow"

@@ -17,12 +17,13 @@ from synth.catalog.report_commands import commands
 from synth.catalog.report_sheets import WRONG, SheetContext, read
 from synth.catalog.store.store import Store
 from synth.checker.documents import exact_frontier
-from synth.errors import FormatError, unreadable
+from synth.errors import FormatError
 from synth.model.documents.json_reader import schema_text
+from synth.model.documents.text_file import head_of
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
-from synth.topologies import scale_frontier_files
+from synth.topologies import rank_placement, scale_frontier_files
 from synth.view.page import sections as sheets
 from synth.view.page.frontier_section import Sheet
 from synth.view.page.sections import EntryContext
@@ -83,14 +84,9 @@ def _of_file(
 ) -> tuple[SheetMaker, str] | None:
     """Return the function that makes the sheets of a file, and the file's kind. None for a measured document, which is
     added to `context`."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(SQLITE))
-    except OSError as error:
-        raise FormatError(unreadable(error), str(path)) from None
-    if start == SQLITE:
+    if head_of(path, len(SQLITE)) == SQLITE:
         return partial(_of_catalog, path, wanted, result), "catalog"
-    doc, name = exact_frontier.read(path), path.name
+    doc, name = rank_placement.marked(exact_frontier.read(path)), path.name
     rows = (("file", name),)
     match schema := doc.get("schema"):
         case "synth.frontier/1":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from synth.api.interchange import AuditRow
     from synth.view.frontier_text import Report
 
-EXIT_CODES = {"wrong": 5, "unread": 1}  # of the verdicts of which one file is enough
+EXIT_CODES = {"wrong": 5, "not analysed": 4, "unread": 1}  # of the verdicts of which one file is enough
 
 
 @click.command(context_settings=CONTEXT, short_help="Judge other programs' schedules against certified bounds.")
@@ -40,8 +40,8 @@ def audit(paths: tuple[Path, ...], **flags: Any) -> int:
     chunk; and how far they are from the certified optimum, at its number of steps and at any.
 
     Reads what `synth import` and `synth lint` read. A file that cannot be read is a row with the reason. Without --topo
-    each pair of ranks that a file uses is a link of 1 GB/s. Exit code 5 where a file is wrong, else 1 where one is
-    unread.
+    each pair of ranks that a file uses is a link of 1 GB/s. Exit code 5 where a file is wrong, else 4
+    where one is not analysed, else 1 where one is unread.
 
     \b
     Example:

@@ -19,6 +19,7 @@ from synth.cli.framework.options import (
     machine_options,
     multicast_option,
     output_options,
+    refuse_given,
     time_limit_option,
 )
 from synth.cli.framework.output import check_writable, emit, note
@@ -67,6 +68,8 @@ def bound(**flags: Any) -> int:
     check_writable(flags["output"])
     if flags["protocol"] and flags["sizes"] is None:
         raise UsageError("--protocol changes bounds in time; add --sizes, such as --sizes 1MB")
+    if flags["sizes"] is not None:
+        refuse_given("bounds in time are for any number of steps, by every method", "max_steps", "method")
     topology = chosen_machine(flags)
     requested = collective_or_name(flags, topology)
     if flags["sizes"] is not None:
@@ -74,6 +77,7 @@ def bound(**flags: Any) -> int:
     with write_infeasible_document(flags, topology, requested):
         large = api.scale_bound(topology, requested, engine=flags["method"].lower(), time_limit=flags["time_limit"])
     if large is not None:
+        refuse_given("bounds of flow methods are for any number of steps", "max_steps")
         from synth.view import scale_table as view
 
         multicast = api.multicast_bounds(topology, requested) if flags["multicast"] else None

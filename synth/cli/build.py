@@ -21,7 +21,7 @@ from synth.cli.framework.progress import progress
 from synth.cli.root import CONTEXT, INTERRUPTED
 from synth.model.rational import counted
 
-RUNTIMES = ["msccl-executor", "msccl", "rccl", "mscclpp", "nccl-tuner", "ncclx-tuner"]
+RUNTIMES = ["msccl-executor", "msccl", "rccl", "mscclpp", "nccl-tuner"]
 
 
 class RuntimeChoice(click.Choice[str]):
@@ -29,6 +29,10 @@ class RuntimeChoice(click.Choice[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """As it is spelled in `RUNTIMES`."""
+        if value.lower() == "ncclx-tuner":
+            from synth.api.plan_export import NCCLX
+
+            self.fail(f"{value} is no longer a runtime: {NCCLX}", param, ctx)
         return super().convert(RUNTIMES[0] if value.lower() == "executor" else value, param, ctx)
 
 

@@ -19,6 +19,7 @@ from synth.cli.framework.options import (
     machine_options,
     output_options,
     point_option,
+    refuse_given,
     time_limit_option,
 )
 from synth.cli.framework.output import check_writable, emit, note, printable
@@ -84,6 +85,7 @@ def _explain_file(file: Path, flags: dict[str, Any]) -> int:
         raise UsageError(f"{file} is a program: `synth compile {file}` runs and explains it")
     if not file.exists() and is_machine(str(file)):
         raise UsageError(f"{file} is a machine, no file: `synth explain --topo {file} --coll allgather`")
+    refuse_given("the file says how much each rank has", "counts", "matrix", "part")
     machine = machine_if_named(flags)
     with waiting(f"explaining {file}", flags["time_limit"]):
         found = api.import_schedule(

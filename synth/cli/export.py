@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from synth.cli.framework import folders
 from synth.cli.framework.completion import names_of
 from synth.cli.framework.options import (
     FILE,
     coll_option,
+    given_options,
     instances_option,
     multicast_points_option,
     one_of,
@@ -91,7 +90,7 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
     "--plan",
     type=FILE,
     metavar="FILE",
-    help="A tuner's plan: to msccl-dir, mscclpp-dir, nccl-tuner-csv, ncclx-tuner-csv, json or mcrdl-csv.",
+    help="A tuner's plan: to msccl-dir, mscclpp-dir, nccl-tuner-csv, json or mcrdl-csv.",
 )
 @click.option(
     "--to",
@@ -172,6 +171,8 @@ def export(file: Path | None, **flags: Any) -> None:
     from synth.api import plan_export, programs
 
     to = (flags["to"] or "").lower()
+    if to == "ncclx-tuner-csv":
+        raise UsageError(f"{to} is no longer written: {plan_export.NCCLX}")
     if to in plan_export.FORMATS:
         raise UsageError(f"{to} is made of a tuner's plan: `synth tune -o plan.json`, then --plan plan.json --to {to}")
     if to == "chakra":
@@ -207,7 +208,7 @@ def _chakra(file: Path, flags: dict[str, Any]) -> None:
     """Write the folder of traces for ASTRA-sim."""
     from synth import api
 
-    for option in _options_of(NOT_OF_TRACES):
+    for option in given_options(NOT_OF_TRACES):
         raise UsageError(f"{option} means nothing for traces; leave it out with --to chakra")
     output = flags["output"]
     if output in (None, "-"):
@@ -228,18 +229,11 @@ def _chakra(file: Path, flags: dict[str, Any]) -> None:
         note(line)
 
 
-def _options_of(names: Sequence[str]) -> list[str]:
-    """Return the options of these parameters that the command line has."""
-    source = click.get_current_context().get_parameter_source
-    present = [name for name in names if source(name) is ParameterSource.COMMANDLINE]
-    return [f"--{name.replace('every', 'all').replace('_', '-')}" for name in present]
-
-
 def _plan(file: Path | None, flags: dict[str, Any]) -> None:
     from synth.api import plan_export
     from synth.export import folder_notes
 
-    wrong = _options_of(NOT_OF_PLANS)
+    wrong = given_options(NOT_OF_PLANS)
     if file is not None or wrong:
         raise UsageError(f"{wrong[0] if wrong else file}: a plan says that itself; leave it out with --plan")
     to, output = (flags["to"] or "msccl-dir").lower(), flags["output"]

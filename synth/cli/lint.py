@@ -16,7 +16,7 @@ from synth.errors import SynthError, UsageError
 from synth.model.documents.text_file import files_of
 from synth.model.frontier import StepCount
 
-FAILED = 5
+EXIT_CODES = {"right": 0, "not analysed": 4, "wrong": 5}
 
 
 @click.command(context_settings=CONTEXT, short_help="Report a program's faults, or prove that it has none.")
@@ -65,7 +65,7 @@ def lint(
     Example:
       synth solve --topo dgx1 --coll allgather --chunks 6 --steps 3 --rounds 7 -o s.json && synth lint s.json
 
-    Exit code 5 where an error was found; docs/lint.md lists the rules.
+    Exit code 5 where an error was found, 4 where something was not analysed; docs/lint.md lists the rules.
     """
     from synth import api
     from synth.program.runtimes import RUNTIMES
@@ -84,7 +84,7 @@ def lint(
                 click.echo(printable(line))
 
         emit(report.to_json, show, output, "table" if form and form.lower() == "text" else form)
-        return 0 if report.ok else FAILED
+        return EXIT_CODES[report.verdict]
     if output or form:
         raise UsageError("-o and --format are for one file")
     return max(_checked(file, options) for file in files_of(files))
@@ -102,4 +102,4 @@ def _checked(file: Path, options: dict[str, Any]) -> int:
         return error.exit_code
     for line in report.lines():
         click.echo(printable(f"{file}: {line}"))
-    return 0 if report.ok else FAILED
+    return EXIT_CODES[report.verdict]

@@ -24,6 +24,7 @@ from synth.cli.framework.options import (
     output_options,
     overheads_option,
     per_send_option,
+    refuse_given,
 )
 from synth.cli.framework.output import check_writable, emit, note, save
 from synth.cli.framework.progress import progress, waiting
@@ -116,6 +117,8 @@ def pareto(**flags: Any) -> int:
     check_writable(flags["schedules"], folder=True)
     if flags["per_send"] is not None and not flags["size"]:
         raise UsageError("--per-send changes times at a size; add --size, such as --size 64KB")
+    if not flags["size"]:
+        refuse_given("times without a size are of bare links", "overheads")
     topology = machine = chosen_machine(flags)
     collective = collective_or_name(flags, topology)
     sketch, engine = None, flags["method"].lower()
@@ -149,7 +152,7 @@ def pareto(**flags: Any) -> int:
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
     sketched = None if sketch is None or interrupted else _compared(frontier, sketch, machine)
-    saved = save_schedules(frontier, flags["output"], flags["form"], flags["schedules"])
+    saved = save_schedules(frontier, flags["output"], flags["form"], flags["schedules"], sketched)
     code = code or saved.code
     if code == 0 and (frontier.unfinished or _stopped(frontier)):
         code = UNDECIDED
@@ -158,7 +161,7 @@ def pareto(**flags: Any) -> int:
         times = cache(lambda: _times_at(frontier, flags, topology, collective))
         choose = size and frontier.engine == "exact"
         emit(
-            lambda: _choice_document(frontier, size, times()) if choose else _document(saved.document(), sketched),
+            lambda: _choice_document(frontier, size, times()) if choose else saved.document(),
             lambda: _print_all(sketched, saved.frontier, size, times() if size else _TimesAt()),
             flags["output"], flags["form"],
         )  # fmt: skip
@@ -186,10 +189,6 @@ def _compared(frontier: Frontier, sketch: Sketch, machine: Topology) -> Sketched
 
     with waiting(f"bounds without {sketch.name} on {machine.name}", sketches.FREE_SECONDS):
         return sketches.compared(frontier, sketch, machine)
-
-
-def _document(document: dict, sketched: SketchedFrontier | None) -> dict:
-    return document if sketched is None else document | {"sketch": sketched.to_json()}
 
 
 def _stopped(frontier: ParetoFrontier) -> bool:

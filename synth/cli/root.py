@@ -95,7 +95,15 @@ class Root(Commands):
         for stream in ("stdout", "stderr"):
             if getattr(sys, stream) is None:  # closed by who started this: what is said there goes nowhere
                 setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
-        sys.exit(_guarded(lambda: super(Root, self).main(args, prog_name or "synth", **extra)))
+        from synth.cli.framework.plain_stream import PlainStream
+
+        given = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = map(PlainStream, given)
+        try:
+            code = _guarded(lambda: super(Root, self).main(args, prog_name or "synth", **extra))
+        finally:
+            sys.stdout, sys.stderr = given
+        sys.exit(code)
 
 
 def _guarded(run: Any) -> int:

@@ -85,8 +85,9 @@ def show_(name: str, **flags: Any) -> None:
 def import_(file: Path, gbps_per_link: str | None, pcie_gbps: str | None, **flags: Any) -> None:
     """Read a dump of a real machine and print it as a topology file.
 
-    FILE may be the text of `nvidia-smi topo -m` or `rocm-smi --showtopo`, an NCCL topology XML, node-link JSON,
-    GraphML, or a topology file. What it does not say is assumed, and noted.
+    FILE may be the output of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`, an NCCL topology XML,
+    SCCL's JSON, node-link JSON, GraphML, or a topology file. What it does not
+    say is assumed, and noted.
 
     \b
     Example:

@@ -20,6 +20,7 @@ from synth.cli.framework.options import (
     overheads_option,
     per_send_option,
     protocol_option,
+    refuse_given,
     sizes_option,
     time_limit_option,
 )
@@ -57,7 +58,7 @@ class LogFile(click.ParamType):
             return value
         backend, separator, file = str(value).partition("=")
         if not separator or not backend or not file:
-            self.fail(f"{value!r} is not BACKEND=FILE, such as nccl=nccl.txt or mpi=osu.txt", param, ctx)
+            self.fail(f"{value!r} is not BACKEND=FILE, such as nccl=nccl.txt or rccl=rccl.txt", param, ctx)
         return backend, Path(file)
 
 
@@ -91,7 +92,7 @@ class Percentage(click.ParamType):
 )
 @click.option("--db", type=FILE, metavar="FILE", help="A catalog with frontiers and measurements of this machine.")
 @click.option("--log", "logs", type=LogFile(), multiple=True, metavar="BACKEND=FILE",
-              help="nccl-tests' or OSU's output: nccl=FILE, mpi=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
+              help="nccl-tests' output or JSON: nccl=FILE, rccl=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
 @click.option("--gpus", type=Positive(), metavar="N", help="Ranks of logs that do not print it, without --topo.")
 @baselines_option("A further candidate: ring, tree, ... (repeatable).")
 @protocol_option("Only Simple, LL or LL128 (repeatable).", "protocols", multiple=True)
@@ -136,7 +137,7 @@ def tune(output: str | None, form: str | None, **flags: Any) -> None:
       synth tune --topo dgx1 --coll allgather
       synth tune --topo dgx1 --coll allgather --sizes 1KiB:1GiB -o plan.json
       synth bench frontier.json -o m.json && synth tune --from frontier.json --measured m.json
-      synth tune --topo dgx1 --coll allgather --log nccl=nccl.txt --log mpi=osu.txt --measured m.json
+      synth tune --topo dgx1 --coll allgather --log nccl=nccl.txt --measured m.json
       synth tune --import mcrdl_allgather_16gpu.csv -o plan.json
     """
     from synth import api
@@ -160,6 +161,10 @@ def _tuned(flags: dict[str, Any]) -> Any:
     from synth.api import tuning
     from synth.catalog.tuner.request import TuningRequest
 
+    if not flags["logs"]:
+        refuse_given("it says the ranks of --log files", "gpus")
+    if not flags["logs"] and not flags["measured"] and not flags["db"]:
+        refuse_given("predicted times are of calls in place and out of place alike", "in_place")
     machine = machine_if_named(flags)
     names = flags["coll"]
     request = TuningRequest(

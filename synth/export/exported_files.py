@@ -275,7 +275,7 @@ def program_for_runtime(source: Schedule | Program, target: Target) -> Program:
     """Return the program for the runtime of `target`, offered only for sizes at which no rank waits for ever.
 
     A schedule is lowered; a program keeps its ops. Raises UsageError if the request has options for schedules only,
-    SynthError if no size is safe.
+    VerificationError if no size is safe.
     """
     request, runtime = target.request, target.request.runtime
     if isinstance(source, Program):
@@ -293,7 +293,7 @@ def program_for_runtime(source: Schedule | Program, target: Target) -> Program:
         return program
     safe = largest_safe_size(program, runtime)
     if safe == 0:
-        raise SynthError(f"{program.name} does not run on {runtime}: {_first(program, runtime)}")
+        check(program, runtime).require_right(program.name)
     tops = [size for size in (program.max_bytes, safe, request.max_size) if size is not None]
     if not tops and runtime == "msccl" and any(gpu.scratch for gpu in program.gpus):
         tops = [SCRATCH_SIZE]
@@ -301,15 +301,10 @@ def program_for_runtime(source: Schedule | Program, target: Target) -> Program:
 
 
 def check_program(program: Program, target: Target) -> None:
-    """Prove the program right by the analysis of its data flow. Raises SynthError with the first finding."""
+    """Prove the program right by the analysis of its data flow. Raises VerificationError with the first finding."""
     runtime = target.request.runtime
-    if runtime in RUNTIMES and runtime != "synth" and not check(program, runtime).ok:
-        raise SynthError(f"{program.name} is wrong: {_first(program, runtime)}")
-
-
-def _first(program: Program, runtime: str) -> str:
-    errors = check(program, runtime).errors
-    return f"{errors[0]}" + (f" (and {len(errors) - 1} more; see synth lint)" if len(errors) > 1 else "")
+    if runtime in RUNTIMES and runtime != "synth":
+        check(program, runtime).require_right(program.name)
 
 
 def _lowered(schedule: Schedule, target: Target) -> Program:

@@ -71,8 +71,6 @@ def run_script(runtime: str, folder: str, files: Sequence[str], job: JobShape) -
             exports = [
                 f'NCCL_TUNER_CONFIG_FILE="$here/{folder}/tuner.csv"', 'NCCL_TUNER_PLUGIN="libnccl-tuner-example.so"',
             ]  # fmt: skip
-        case "ncclx-tuner":
-            exports = [f'NCCLX_TUNER_CONFIG_FILE="$here/{folder}/tuner.csv"']
         case _:
             exports = [f'MSCCL_ALGO_DIR="$here/{folder}"']
     lines = [

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from synth.checker.documents import exact_frontier
-from synth.errors import FormatError, SynthError, unreadable
+from synth.errors import FormatError, SynthError
 from synth.export.msccl_xml import read
 from synth.model.collective import Collective
+from synth.model.documents.foreign_forms import form_of, named_form
 from synth.model.documents.json_reader import schema_text
-from synth.model.documents.text_file import text_of
+from synth.model.documents.text_file import head_of, text_of
 from synth.model.frontier import SCHEMA as FRONTIER
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.scale_collectives import SCHEMA as SCALE_FRONTIER
@@ -50,11 +51,14 @@ def load(
     if not head.startswith("{"):
         if head.startswith("program "):
             return text.parse(text_of(path, MAX_TEXT), str(path))
-        raise FormatError(
-            "is no schedule, frontier, program, MSCCL-IR or MSCCL++ plan: expected <algo>, {...} or `program NAME`",
-            str(path),
-        )
+        kinds = "schedule, frontier, program, MSCCL-IR or MSCCL++ plan"
+        expected = f"is no {kinds}: expected <algo>, {{...}} or `program NAME`"
+        raise FormatError(form_of(head) or expected, str(path))
     doc = exact_frontier.read(path)
+    if doc.get("schema") in (FRONTIER, SCALE_FRONTIER, SCHEDULE):
+        from synth.topologies import rank_placement
+
+        doc = rank_placement.marked(doc)
     try:
         match doc.get("schema"):
             case "synth.frontier/1":
@@ -83,6 +87,8 @@ def load(
             case other:
                 if path.stat().st_size > MAX_TEXT:
                     raise FormatError(f"has {path.stat().st_size} bytes; at most {MAX_TEXT} are read", str(path))
+                if other is None and named_form(doc):
+                    raise FormatError(named_form(doc), str(path))
                 known = f"{FRONTIER}, {SCALE_FRONTIER}, {SCHEDULE}, {PROGRAM} or a MSCCL++ plan"
                 raise FormatError(f"{schema_text(other)}; expected {known}", str(path))
     except SynthError:
@@ -119,8 +125,4 @@ def size_choice(path: Path) -> SizeChoice | None:
 
 def _head(path: Path) -> str:
     """Return the beginning of the file without leading white space."""
-    try:
-        with path.open("rb") as file:
-            return file.read(4096).decode("utf-8-sig", "replace").lstrip()
-    except OSError as error:
-        raise FormatError(unreadable(error), str(path)) from None
+    return head_of(path, 4096).decode("utf-8-sig", "replace").lstrip()

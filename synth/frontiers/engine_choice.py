@@ -305,15 +305,17 @@ def synthesize_flow(
     far on Ctrl-C.
     """
     from synth.frontiers.scale_rows import ScaleRows
-    from synth.scale.search import frontier
+    from synth.scale.search import ScaleSearch
 
     listener = on_event or (lambda event: None)
     rows = ScaleRows(machine, name, listener)
     try:
-        scale_frontier = frontier(
-            machine, name, root, progress=lambda text: listener(Event("query", text)), time_limit=time_limit,
-            on_candidate=rows.announce,
-        )  # fmt: skip
+        search = ScaleSearch(
+            machine, name, root, lambda text: listener(Event("query", text)), on_candidate=rows.announce
+        )
+        search.advance(Deadline.after(time_limit))
+        search.state.leave_out(rows.refusal)
+        scale_frontier = search.frontier()
     except InfeasibleError as error:
         raise with_machine_names(error, machine) from None
     if scale_frontier.interrupted:
@@ -342,6 +344,7 @@ def synthesize_exact(
     )
     if incumbents is not None:
         sweep.seeds, sweep.first_bound, sweep.reached = incumbents.schedules, incumbents.bound, incumbents.reached
+        sweep.notes += incumbents.notes
         sweep.reserve = _reserve(query, incumbents)
     return sweep.run()
 

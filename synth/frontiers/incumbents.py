@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from synth.bounds import steps
-from synth.errors import SynthError, UndecidedError, UsageError, VerificationError
+from synth.errors import SynthError, UndecidedError, UsageError, VerificationError, refused
 from synth.frontiers.direct_sends import direct_schedule
 from synth.frontiers.settings import SETTINGS
 from synth.frontiers.written_points import PointWriter
@@ -42,12 +42,13 @@ class Incumbents:
     """The schedules found before any search, as (method, schedule) pairs, and a bound for any number of steps.
 
     `reached`: the least R/C of all schedules of these methods, also of those too long to be written out; None where
-    there are none.
+    there are none. `notes`: on schedules whose replay fails.
     """
 
     bound: LowerBound
     schedules: tuple[tuple[str, Schedule], ...] = ()
     reached: Fraction | None = None
+    notes: tuple[str, ...] = ()
 
     def extended(self, method: str, schedule: Schedule) -> Incumbents:
         """Return these incumbents and a further schedule."""
@@ -83,7 +84,7 @@ class Incumbents:
                 points.append(item)
         return Frontier(
             network, task, tuple(points), tuple(open_intervals), bounds=((0, least), (None, self.bound)),
-            notes=machine.notes, labels=machine.labels,
+            notes=(*machine.notes, *self.notes), labels=machine.labels,
         )  # fmt: skip
 
 
@@ -140,11 +141,17 @@ def find_incumbents(
 
     incumbents = Incumbents(single_cut_bound(network, task))
     yield incumbents
-    with suppress(UndecidedError):  # the schedules before the end of the time stay
+    method = "direct sends"
+    try:
         for method, schedule in _schedules(network, task, incumbents.bound, deterministic, machine):
             incumbents = incumbents.extended(method, schedule)
             yield incumbents
             check_deadline()
+    except UndecidedError:
+        pass  # the schedules before the end of the time stay
+    except VerificationError as error:  # those before a wrong one, too
+        incumbents = replace(incumbents, notes=(refused(f"the method after {method}", error),))
+        yield incumbents
     if search is None:
         return
     if network.ranks <= SETTINGS.few_ranks and not has_boxes(search.topology):
@@ -309,5 +316,8 @@ def with_written_points(
     for point, schedule in writer.improvements(points, known, worth):
         known.append((point.steps, point.rounds_per_chunk))
         incumbents = incumbents.extended(point.construction, schedule)
+        yield incumbents
+    if writer.refused:
+        incumbents = replace(incumbents, notes=(*incumbents.notes, *writer.refused))
         yield incumbents
     return incumbents

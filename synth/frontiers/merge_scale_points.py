@@ -25,6 +25,7 @@ from synth.scale.search import ScaleSearch
 from synth.solvers.processes.deadline import NEVER, Deadline
 
 LABEL = "flow: "
+BESIDE = "points of the flow methods stand beside those of exact synthesis, where that left something open"
 ANY = Options()
 
 
@@ -51,7 +52,7 @@ def merge_scale_points(
     known = [(point.steps, point.rounds_per_chunk) for point in points]
 
     def add(construction: str, schedule: Schedule) -> None:
-        point = _point(schedule, LABEL + construction, found, floor)
+        point = bounded_point(schedule, LABEL + construction, found, floor)
         if point.same_bits or not options.same_bits:
             points.append(point)
             known.append((point.steps, point.rounds_per_chunk))
@@ -66,10 +67,10 @@ def merge_scale_points(
             add(candidate.construction, schedule)
     except KeyboardInterrupt:
         interrupted = True
-    merged = _noted(_merged(found, points), writer)
+    result = _noted(merged(found, points, BESIDE), writer)
     if interrupted:
-        raise SweepInterrupted(merged, None)
-    return merged
+        raise SweepInterrupted(result, None)
+    return result
 
 
 def with_incumbents(found: Frontier, incumbents: Incumbents) -> Frontier:
@@ -81,14 +82,14 @@ def with_incumbents(found: Frontier, incumbents: Incumbents) -> Frontier:
     if floor is None:
         floor = incumbents.bound
         found = replace(found, bounds=(*found.bounds, (None, floor)))
-    points = [_point(schedule, method, found, floor) for method, schedule in incumbents.schedules]
-    return _merged(found, [*found.points, *points])
+    points = [bounded_point(schedule, method, found, floor) for method, schedule in incumbents.schedules]
+    return merged(found, [*found.points, *points], BESIDE)
 
 
 def _noted(frontier: Frontier, writer: PointWriter) -> Frontier:
     """Return `frontier` with notes of the points that improve on it but were not written out, and how to get them."""
     best = min((p.rounds_per_chunk for p in frontier.points), default=None)
-    notes = list(frontier.notes)
+    notes = [*frontier.notes, *writer.refused]
     for unwritten, why in (
         (writer.too_late, "the time limit came before they were written out"),
         (writer.too_long, "too long to be written out beside these"),
@@ -104,8 +105,8 @@ def _noted(frontier: Frontier, writer: PointWriter) -> Frontier:
     return frontier if remaining == frontier.notes else replace(frontier, notes=remaining)
 
 
-def _point(schedule: Schedule, construction: str, found: Frontier, floor: LowerBound) -> Point:
-    """Return the point of a replayed schedule with its bound."""
+def bounded_point(schedule: Schedule, construction: str, found: Frontier, floor: LowerBound) -> Point:
+    """Return the point of a replayed schedule with the greatest bound of `found` at its number of steps."""
     bound = _bound(len(schedule.steps), found, floor)
     status = "optimal" if bound.value == schedule.rounds_per_chunk else "best-known"
     return Point.of(schedule, bound, status, construction, same_bits(schedule))
@@ -126,8 +127,8 @@ def _proves(bound: LowerBound, steps: int, found: Frontier) -> bool:
         return False
 
 
-def _merged(found: Frontier, points: list[Point]) -> Frontier:
-    """Return `found` with the nondominated `points`, and with the intervals closed whose bounds these meet."""
+def merged(found: Frontier, points: list[Point], note: str) -> Frontier:
+    """Return `found` with the nondominated `points`, the intervals closed whose bounds these meet, and a note."""
     nondominated: list[Point] = []
     for point in sorted(points, key=lambda p: (p.steps, p.rounds_per_chunk)):
         if not nondominated or point.rounds_per_chunk < nondominated[-1].rounds_per_chunk:
@@ -142,7 +143,6 @@ def _merged(found: Frontier, points: list[Point]) -> Frontier:
             bounds.append((interval.steps, LowerBound(Fraction(interval.lower), interval.certificate)))
         else:
             open_intervals.append(replace(interval, upper=upper))
-    note = "points of the flow methods stand beside those of exact synthesis, where that left something open"
     max_steps = found.max_steps
     if max_steps is not None and nondominated:
         max_steps = max(max_steps, nondominated[-1].steps)

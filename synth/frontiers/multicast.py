@@ -16,7 +16,7 @@ from synth.checker.schedule import replay
 from synth.encodings.multicast_mixtures import MixtureSearch
 from synth.encodings.multicast_pipelining import COLLECTIVES as PIPELINED
 from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
-from synth.errors import SynthError
+from synth.errors import SynthError, VerificationError, refused
 from synth.frontiers.settings import SETTINGS as FRONTIER
 from synth.frontiers.written_points import least_sends, written_out
 from synth.model.bitwise_equality import same_bits
@@ -161,7 +161,8 @@ def multicast_frontier(
         reason = "time"
     except KeyboardInterrupt:
         reason = "interrupted"
-    points, late = _points(candidates, bounds, options, deadline)
+    notes: list[str] = []
+    points, late = _points(candidates, bounds, options, deadline, notes)
     left_open = sorted({*late} if stopped is None else {stopped, *late})
     value = points[-1].rounds_per_chunk if points else None
     undecided: list[Open] = []
@@ -180,6 +181,7 @@ def multicast_frontier(
         complete=complete,
         max_steps=options.max_steps,
         bounds=tuple(listed),
+        notes=tuple(notes),
         labels=machine.labels,
         seconds=time.monotonic() - start,
     )
@@ -297,12 +299,12 @@ def _of_parts(
 
 
 def _points(
-    candidates: Iterable[_Candidate], bounds: _Bounds, options: Options, deadline: Deadline
+    candidates: Iterable[_Candidate], bounds: _Bounds, options: Options, deadline: Deadline, notes: list[str]
 ) -> tuple[tuple[Point[Schedule], ...], list[int]]:
     """Return the points of replayed schedules that no other one dominates; at equal R/C the first of fewest steps.
 
     Those of few sends are replayed first. After the `deadline` no more are but one of the least R/C. The second value
-    has the numbers of steps of those that are left out.
+    has the numbers of steps of those that are left out. `notes` gets one on each schedule whose replay fails.
     """
     rows = sorted(candidates, key=lambda row: (row.steps, row.rounds_per_chunk))
     made: dict[int, Point[Schedule]] = {}  # by the id of the row
@@ -315,7 +317,11 @@ def _points(
         if not wanted:
             break
         i = min(wanted, key=lambda i: rows[i].sends)
-        point = _point(rows[i], bounds, options)
+        point = None
+        try:
+            point = _point(rows[i], bounds, options)
+        except VerificationError as error:
+            notes.append(refused(rows[i].construction, error))
         if point is None:
             del rows[i]
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import inf, log
 
-from synth.errors import SynthError
+from synth.errors import SynthError, VerificationError, refused
 from synth.frontiers.settings import SETTINGS
 from synth.model.collective import Collective
 from synth.model.frontier import Point, Rate
@@ -24,6 +24,7 @@ class PointWriter:
     Attributes:
         too_long: points that improve on all that is written out, but have more sends than allowed.
         too_late: the same of points that would take longer than the time that is left.
+        refused: notes on points whose schedules fail their replay.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class PointWriter:
         self.progress = progress
         self.too_long: list[Point] = []
         self.too_late: list[Point] = []
+        self.refused: list[str] = []
         self._slowness = 1.0  # of this machine, where others use it too
 
     def improvements(
@@ -59,7 +61,11 @@ class PointWriter:
             elif not exempt and not self.in_time(sends):
                 self.too_late.append(point)
             else:
-                schedule = self._timed(point)
+                try:
+                    schedule = self._timed(point)
+                except VerificationError as error:
+                    self.refused.append(refused(point.construction, error))
+                    continue
                 if schedule is None:
                     self.too_long.append(point)
                 else:
@@ -90,11 +96,16 @@ class PointWriter:
         return log(min(rates) / point.rounds_per_chunk) / max(1, least_sends(point, self.task))
 
     def _timed(self, point: Point) -> Schedule | None:
-        """Return the schedule of a point, and measure how slow the machine is; None where it is too long or wrong."""
+        """Return the schedule of a point, and measure how slow the machine is; None where it is too long.
+
+        Raises VerificationError.
+        """
         self.progress(f"writing out {point.construction}")
         began = time.monotonic()
         try:
             schedule = written_out(point, self.network, self.task, self.most_sends)
+        except VerificationError:
+            raise
         except SynthError:
             return None
         if schedule is not None:
@@ -103,7 +114,10 @@ class PointWriter:
 
 
 def written_out(point: Point, network: Network, task: Collective, most_sends: int) -> Schedule | None:
-    """Return the replayed schedule of a point at scale, or None where it has more sends or is of another problem."""
+    """Return the replayed schedule of a point at scale, or None where it has more sends or is of another problem.
+
+    Raises VerificationError where its replay fails.
+    """
     from synth.checker.schedule import column_replay  # it imports NumPy
 
     if least_sends(point, task) > most_sends:

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from synth.errors import FormatError, UsageError, VerificationError
+from synth.errors import FormatError, UncheckedError, UsageError, VerificationError
 from synth.export import program_reader
 from synth.export.msccl_xml.read import MAX_BYTES, skipped_in
-from synth.interchange import forestcoll, program_moves, teccl
+from synth.interchange import forestcoll, program_moves, sccl, teccl
 from synth.language.algorithm import Compiled
 from synth.model.collective import Collective
 from synth.model.documents import json_reader
@@ -25,7 +25,8 @@ from synth.program.program import Program
 # What may stand before the first element of XML: a declaration and comments.
 _PROLOG = re.compile(r"(?s)(?:\s|<\?.*?\?>|<!--.*?-->)*")
 
-FOREST, FLOWS = "ForestColl's trees", "TE-CCL's schedule"  # kinds of files that `synth import` alone reads
+# Kinds of files that `synth import` alone reads.
+FOREST, FLOWS, SCCL = "ForestColl's trees", "TE-CCL's schedule", "SCCL's algorithm of msccl-tools"
 
 
 class Imported(NamedTuple):
@@ -83,9 +84,11 @@ def schedule(path: Path, request: Request = Request()) -> Imported:  # noqa: B00
     if _element(text).startswith("<Algo"):
         name = "allgather" if request.task is None else request.task.name
         return _finished(forestcoll.recorded(text, request.machine, str(path), name), FOREST, request)
-    doc = _flows(text, str(path))
-    if doc is not None:
+    doc = _document(text, str(path))
+    if teccl.is_schedule(doc):
         return _finished(teccl.recorded(doc, request.machine, str(path)), FLOWS, request)
+    if sccl.is_algorithm(doc):
+        return _finished(sccl.recorded(doc, request.machine, str(path)), SCCL, request)
     if not _element(text).startswith("<algo"):
         return _own(path, request)
     program = program_reader.load(path, request.task, request.root)
@@ -101,7 +104,10 @@ def kind_of_other(path: Path) -> str:
         text = text_of(path, MAX_BYTES)
         if _element(text).startswith("<Algo"):
             return FOREST
-        return "" if _flows(text, str(path)) is None else FLOWS
+        doc = _document(text, str(path))
+        if teccl.is_schedule(doc):
+            return FLOWS
+        return SCCL if sccl.is_algorithm(doc) else ""
     except FormatError:
         return ""
 
@@ -112,12 +118,10 @@ def _element(text: str) -> str:
     return text[prolog.end() if prolog else 0 :][:16]
 
 
-def _flows(text: str, file: str) -> dict | None:
-    """Return the document of a schedule of TE-CCL; None for other texts. Raises FormatError for JSON with a fault."""
-    if text.lstrip()[:1] != "{":
-        return None
-    doc = json_reader.document(text, file)
-    return doc if isinstance(doc, dict) and teccl.is_schedule(doc) else None
+def _document(text: str, file: str) -> dict:
+    """Return the document of a text in JSON; {} for other texts. Raises FormatError for JSON with a fault."""
+    doc = json_reader.document(text, file) if text.lstrip()[:1] == "{" else None
+    return doc if isinstance(doc, dict) else {}
 
 
 def _own(path: Path, request: Request) -> Imported:
@@ -143,7 +147,9 @@ def _own(path: Path, request: Request) -> Imported:
 def _of_program(program: Program, kind: str, file: str, request: Request) -> Imported:
     report = check(program, "mscclpp" if program.one_sided else None)
     if not report.ok:
-        raise VerificationError(str(report.ranked[0]).removeprefix("error: "), file)
+        first = report.ranked[0]
+        text = str(first).removeprefix(f"{first.severity}: ")
+        raise VerificationError(text, file) if report.errors else UncheckedError(text, file)
     if program.collective is None:
         raise FormatError("does not say which collective it is; give it with --coll", file)
     if program.one_sided:
@@ -157,5 +163,8 @@ def _of_program(program: Program, kind: str, file: str, request: Request) -> Imp
 
 def _finished(moves: Any, kind: str, request: Request) -> Imported:
     made = moves.compiled()
-    links = "" if request.machine else "no machine was named: every pair of ranks that is used is a link of 1 GB/s"
+    links = ""
+    if request.machine is None:
+        kind_of_links = "every pair of ranks that is used" if moves.machine is None else "a unit of the file's topology"
+        links = f"no machine was named: {kind_of_links} is a link of 1 GB/s"
     return Imported(made.schedule, kind, (links,) if links else (), made)

@@ -3,17 +3,20 @@
 Format: microsoft/TE-CCL. Names begin with a digit that differs between files. A flow is a sentence: ``Chunk c from s
 traveled over i->j [with volume x] in epoch k [via switches w]``. Numbers of nodes count switches too. The demands
 follow from the names of the chunk paths: ``Demand at d for chunk c from s met by epoch k``.
+
+An allgather copies whole chunks, and its flows are followed. An alltoall divides chunks among paths. Its flows are a
+set, in which two parts that travel together stand once (teccl/solvers/alltoall.py), so its chunk paths are followed:
+each is a list of ``[k, i->j with volume x in epoch k]``, and brings its volume to the destination.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import groupby
-from math import lcm
 from typing import Any, NamedTuple
 
 from synth.errors import FormatError, VerificationError
@@ -23,14 +26,17 @@ from synth.model.topology import Topology
 
 # Bounds of a file that is read.
 MAX_FLOWS, MAX_SWITCHES = 1 << 18, 1 << 12
-# Volumes are solutions of a linear program in floating point; each is read as a fraction with at most this denominator.
-MAX_PARTS = 64
-VOLUME_ERROR = Fraction(1, 10**5)
+# Volumes are solutions of a linear program in floating point, as texts: numbers of parts of a chunk, of which there are
+# at most `MAX_PARTS`. Few parts may have lost digits (0.333333), many are those of the text up to its last digits.
+FEW_PARTS, MAX_PARTS = 64, 1024
+VOLUME_ERROR, DIGITS_ERROR = Fraction(1, 10**5), Fraction(1, 10**9)
 
-_FLOW = re.compile(
-    r"Chunk (\d{1,9}) from (\d{1,9}) traveled over (\d{1,9})->(\d{1,9})"
-    r"(?: with volume (\d{1,9}(?:\.\d{1,30})?(?:e-?\d{1,3})?))? in epoch (\d{1,12})(?: via switches ([\d, ]{1,80}))?"
+_HOP = (
+    r"(\d{1,9})->(\d{1,9})(?: with volume (\d{1,9}(?:\.\d{1,30})?(?:e-?\d{1,3})?))? in epoch (\d{1,12})"
+    r"(?: via switches ([\d, >-]{1,80}))?"
 )
+_FLOW = re.compile(rf"Chunk (\d{{1,9}}) from (\d{{1,9}}) traveled over {_HOP}")
+_STEP = re.compile(_HOP)
 _DEMAND = re.compile(r"Demand at (\d{1,9}) for chunk (\d{1,9}) from (\d{1,9}) met by epoch \d{1,12}")
 
 
@@ -46,10 +52,21 @@ class Flow(NamedTuple):
     place: NamedPlace
 
 
+class _Demand(NamedTuple):
+    """A chunk of `source` that node `dst` wants, and the field of its paths."""
+
+    source: int
+    chunk: int
+    dst: int
+    field: str
+    paths: Any
+
+
 @dataclass
 class _Document:
     flows: list[Flow] = field(default_factory=list)
-    demands: dict[tuple[int, int], set[int]] = field(default_factory=dict)  # (source, chunk) -> destinations
+    demands: list[_Demand] = field(default_factory=list)
+    wanted: dict[tuple[int, int], set[int]] = field(default_factory=dict)  # (source, chunk) -> destinations
     switches: set[int] = field(default_factory=set)
 
 
@@ -73,15 +90,20 @@ def recorded(doc: dict, machine: Topology | None, file: str) -> RecordedMoves:
     if not 2 <= len(nodes) <= MAX_RANKS:
         raise FormatError(f"has flows between {len(nodes)} nodes; 2 to {MAX_RANKS} are read", file)
     rank = {node: i for i, node in enumerate(nodes)}
-    for (source, _), wanted in found.demands.items():
+    for (source, _), wanted in found.wanted.items():
         for node in {source} | wanted:
             if node not in rank:
                 raise FormatError(f"a demand names node {node}, which no flow reaches", file)
-    parts = lcm(*[flow.volume.denominator for flow in found.flows])
-    if parts > MAX_PARTS:
-        raise FormatError(f"has volumes that cut chunks into {parts} parts; at most {MAX_PARTS} are read", file)
-    moves, places = _task(found, rank, parts, machine, file)
-    _follow(found, rank, parts, moves, places)
+    name, groups = _collective(found, rank, file)
+    if name == "allgather":
+        moves, first = _empty_moves(name, groups, len(rank), 1, machine, file)
+        _follow_flows(found, rank, moves, first)
+        return moves
+    paths = [_paths(demand, file) for demand in found.demands]
+    _check_flows(found, paths, file)
+    parts = _parts(found.demands, paths, file)
+    moves, first = _empty_moves(name, groups, len(rank), parts, machine, file)
+    _follow_paths(found.demands, paths, rank, parts, moves, first)
     return moves
 
 
@@ -107,82 +129,207 @@ def _document(doc: dict, file: str) -> _Document:
             raise FormatError(f"{row!r}"[:80] + " is no flow `Chunk c from s traveled over i->j in epoch k`",
                               file, f"{key}[{i}]")  # fmt: skip
         chunk, source, src, dst = map(int, match.group(1, 2, 3, 4))
-        found.flows.append(Flow(int(match[6]), source, chunk, src, dst, _volume(match[5], place), place))
-        if match[7]:
-            found.switches |= _numbers(match[7])
+        found.flows.append(Flow(int(match[6]), source, chunk, src, dst, _volume(match[5], str(place)), place))
+        found.switches |= set(map(int, re.findall(r"\d+", match[7] or "")))
     if len(found.switches) > MAX_SWITCHES:
         raise FormatError(f"names more than {MAX_SWITCHES} switches", file, key)
     named = doc.get(paths) if paths else None
     if not isinstance(named, dict) or not named:
         raise FormatError("has no chunk paths, whose names say which node wants which chunk", file, paths)
-    for name in named:
+    for name, rows in named.items():
         match = _DEMAND.fullmatch(name)
         if match is None:
             raise FormatError(f"{name!r}"[:80] + " is no demand `Demand at d for chunk c from s met by epoch k`",
                               file, paths)  # fmt: skip
-        found.demands.setdefault((int(match[3]), int(match[2])), set()).add(int(match[1]))
+        dst, chunk, source = map(int, match.groups())
+        if dst in found.wanted.setdefault((source, chunk), set()):
+            raise FormatError(f"{name!r}"[:80] + " is a demand that is there twice", file, paths)
+        found.wanted[source, chunk].add(dst)
+        found.demands.append(_Demand(source, chunk, dst, f"{paths}.{name}", rows))
     found.flows.sort(key=lambda flow: flow.epoch)
     return found
 
 
-def _numbers(text: str) -> set[int]:
-    return {int(part) for part in text.replace(",", " ").split()}
+def _volume(text: str | None, place: str) -> Fraction:
+    volume = Fraction(text) if text else Fraction(1)
+    if not 0 < volume <= 1 + VOLUME_ERROR:
+        raise FormatError(f"volume {text} is no share of a chunk", place)
+    return volume
 
 
-def _volume(text: str | None, place: NamedPlace) -> Fraction:
-    exact = Fraction(text) if text else Fraction(1)
-    near = exact.limit_denominator(MAX_PARTS)
-    if not 0 < near <= 1 or abs(near - exact) > VOLUME_ERROR:
-        raise FormatError(f"volume {text} is no fraction of a chunk with a denominator up to {MAX_PARTS}", str(place))
-    return near
+def _collective(
+    found: _Document, rank: dict[int, int], file: str
+) -> tuple[str, dict[tuple[int, int], list[tuple[int, int]]]]:
+    """Return the name of the collective, and for each pair of source and destination rank its (source, chunk).
 
-
-def _task(
-    found: _Document, rank: dict[int, int], parts: int, machine: Topology | None, file: str
-) -> tuple[RecordedMoves, dict[tuple[int, int], int]]:
-    """Return empty moves of the collective, and the first chunk of each (source, chunk) of the file."""
-    everywhere = all(len(wanted | {source}) == len(rank) for (source, _), wanted in found.demands.items())
-    others = {key: wanted - {key[0]} for key, wanted in found.demands.items()}
+    The destination of an allgather's chunks is 0.
+    """
+    everywhere = all(len(wanted | {source}) == len(rank) for (source, _), wanted in found.wanted.items())
+    others = [wanted - {source} for (source, _), wanted in found.wanted.items()]
+    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
     if everywhere and len(rank) > 2:
-        name, groups = "allgather", _grouped(found.demands, lambda source, _: rank[source])
-    elif all(len(wanted) <= 1 for wanted in others.values()):
+        name, expected = "allgather", len(rank)
+        for source, chunk in found.wanted:
+            groups.setdefault((rank[source], 0), []).append((source, chunk))
+    elif all(len(wanted) <= 1 for wanted in others):
         name = "alltoall"
-        groups = _grouped(found.demands, lambda source, chunk: (rank[source], rank[min(found.demands[source, chunk])]))
+        for (source, chunk), wanted in found.wanted.items():
+            groups.setdefault((rank[source], rank[min(wanted)]), []).append((source, chunk))
+        own = {(r, r) for r in range(len(rank))}
+        expected = len(rank) ** 2 - len(own - groups.keys())
     else:
         raise FormatError("its demands are neither those of allgather nor those of alltoall", file)
-    task = collective(name, len(rank))
-    sizes = {len(members) for members in groups.values()}
-    own = {(r, r) for r in range(len(rank))}
-    expected = len(rank) if name == "allgather" else len(rank) ** 2 - len(own - groups.keys())
-    if len(groups) != expected or len(sizes) != 1:
-        raise FormatError(f"its demands are not those of {name}: units are missing, or have unlike numbers of chunks",
-                          file)  # fmt: skip
-    chunks = sizes.pop() * parts
+    if len(groups) != expected or len({len(members) for members in groups.values()}) != 1:
+        raise FormatError(
+            f"its demands are not those of {name}: units are missing, or have unlike numbers of chunks", file
+        )
+    return name, groups
+
+
+def _empty_moves(
+    name: str,
+    groups: dict[tuple[int, int], list[tuple[int, int]]],
+    ranks: int,
+    parts: int,
+    machine: Topology | None,
+    file: str,
+) -> tuple[RecordedMoves, dict[tuple[int, int], int]]:
+    """Return empty moves of the collective, and the first chunk of each (source, chunk) of the file."""
+    chunks = len(next(iter(groups.values()))) * parts
     first = {}
-    for key, members in groups.items():
-        unit = key if name == "allgather" else key[0] * len(rank) + key[1]
+    for (source, dst), members in groups.items():
+        unit = source if name == "allgather" else source * ranks + dst
         for i, member in enumerate(sorted(members)):
             first[member] = unit * chunks + i * parts
-    return RecordedMoves(task, chunks, machine, file), first
+    return RecordedMoves(collective(name, ranks), chunks, machine, file), first
 
 
-def _grouped(keys: Iterable[tuple[int, int]], group: Any) -> dict[Any, list[tuple[int, int]]]:
-    groups: dict[Any, list[tuple[int, int]]] = {}
-    for source, chunk in keys:
-        groups.setdefault(group(source, chunk), []).append((source, chunk))
-    return groups
+def _paths(demand: _Demand, file: str) -> list[list[Flow]]:
+    """Return the paths of a demand of an alltoall, each with its flows in their order.
+
+    They are lists of ``[epoch, text]``; a single path of a whole chunk may be a list of texts.
+    """
+    rows = demand.paths
+    if isinstance(rows, list) and rows and all(isinstance(row, str) for row in rows):
+        rows = [[[None, row] for row in rows]]
+    if not isinstance(rows, list) or len(rows) > MAX_PARTS:
+        raise FormatError(f"expected a list of at most {MAX_PARTS} paths", file, demand.field)
+    if not rows and demand.source != demand.dst:
+        raise FormatError("has no path", file, demand.field)
+    paths = []
+    for i, row in enumerate(rows):
+        where = f"{demand.field}[{i}]"
+        place, path, at = NamedPlace(file, 0, None, where), list[Flow](), demand.source
+        for hop in row if isinstance(row, list) else [None]:
+            text = hop[1] if isinstance(hop, list) and len(hop) == 2 else None
+            match = _STEP.fullmatch(text) if isinstance(text, str) else None
+            if match is None:
+                raise FormatError(f"{hop!r}"[:80] + " is no part `[k, \"i->j with volume x in epoch k\"]` of a path",
+                                  file, where)  # fmt: skip
+            src, dst, epoch, volume = int(match[1]), int(match[2]), int(match[4]), _volume(match[3], str(place))
+            if src != at or (path and epoch < path[-1].epoch):
+                raise VerificationError(
+                    f"chunk {demand.chunk} of {demand.source} is at node {at}, and the path goes on from {src}"
+                    f" in epoch {epoch}", str(place),
+                )  # fmt: skip
+            if path and abs(volume - path[0].volume) > VOLUME_ERROR:
+                raise VerificationError(f"{float(path[0].volume)} of a chunk become {float(volume)} on a path",
+                                        str(place))  # fmt: skip
+            path.append(Flow(epoch, demand.source, demand.chunk, src, dst, volume, place))
+            at = dst
+        if at != demand.dst:
+            raise VerificationError(f"a path ends at node {at} instead of {demand.dst}", str(place))
+        paths.append(path)
+    return paths
 
 
-def _follow(
-    found: _Document, rank: dict[int, int], parts: int, moves: RecordedMoves, first: dict[tuple[int, int], int]
+def _check_flows(found: _Document, paths: Sequence[list[list[Flow]]], file: str) -> None:
+    """Check that the flows of an alltoall are those of its chunk paths."""
+    flows = {flow[:6]: flow for flow in found.flows}
+    steps = {}
+    for some in paths:
+        for path in some:
+            for step in path:
+                steps[step[:6]] = step
+    for key, step in steps.items():
+        if key not in flows:
+            raise VerificationError(
+                f"the path over {step.src}->{step.dst} with volume {float(step.volume)} in epoch {step.epoch} is none"
+                " of the flows", str(step.place),
+            )  # fmt: skip
+    for key, flow in flows.items():
+        if key not in steps:
+            raise FormatError("a flow that is in no chunk path", str(flow.place))
+
+
+def _parts(demands: Sequence[_Demand], paths: Sequence[list[list[Flow]]], file: str) -> int:
+    """Return the least number of parts of a chunk of which all volumes are whole numbers, and add up to the chunk."""
+    shares: set[tuple[Fraction, ...]] = set()
+    for some in paths:
+        volumes = [path[0].volume for path in some if path]
+        if volumes:
+            shares.add(tuple(sorted(volumes)))
+    for parts in range(1, MAX_PARTS + 1):
+        if all(_whole(volumes, parts) for volumes in shares):
+            return parts
+    for demand, some in zip(demands, paths, strict=True):
+        total = sum(path[0].volume for path in some if path)
+        if some and abs(total - 1) > VOLUME_ERROR * len(some):
+            raise VerificationError(f"its paths bring {float(total)} of the chunk", f"{file}: {demand.field}")
+    raise FormatError(f"has volumes that are no whole numbers of up to {MAX_PARTS} parts of a chunk", file)
+
+
+def _whole(volumes: tuple[Fraction, ...], parts: int) -> bool:
+    """Return True if volumes of a chunk are whole numbers of its `parts`, and all of it."""
+    error = VOLUME_ERROR if parts <= FEW_PARTS else DIGITS_ERROR
+    total = 0
+    for volume in volumes:
+        count = round(volume * parts)
+        if count == 0 or abs(Fraction(count, parts) - volume) > error:
+            return False
+        total += count
+    return total == parts
+
+
+def _follow_paths(
+    demands: Sequence[_Demand],
+    paths: Sequence[list[list[Flow]]],
+    rank: dict[int, int],
+    parts: int,
+    moves: RecordedMoves,
+    first: dict[tuple[int, int], int],
 ) -> None:
-    """Record the flows, epoch by epoch. A node that sends a part of an alltoall's chunk on has it no longer."""
-    copies = moves.task.name == "allgather"
-    held: dict[tuple[tuple[int, int], int], list[ChunkValue]] = {}
+    """Record the flows of all paths, epoch by epoch; each path has parts of its own."""
+    steps: list[tuple[int, int, Flow, list[ChunkValue]]] = []
+    for demand, some in zip(demands, paths, strict=True):
+        start = first[demand.source, demand.chunk]
+        for path in some:
+            count = round(path[0].volume * parts) if path else 0
+            cells = [moves.input(start + i, rank[demand.source]) for i in range(count)]
+            steps += [(flow.epoch, number, flow, cells) for number, flow in enumerate(path)]
+            start += count
+    for _, _, flow, cells in sorted(steps, key=lambda step: step[:2]):
+        cells[:] = [moves.copy(cell, rank[flow.dst], flow.place) for cell in cells]
+
+
+def _follow_flows(
+    found: _Document, rank: dict[int, int], moves: RecordedMoves, first: dict[tuple[int, int], int]
+) -> None:
+    """Record the flows of an allgather, epoch by epoch."""
+    held: dict[tuple[int, int, int], ChunkValue] = {}
     for (source, chunk), start in first.items():
-        held[(source, chunk), rank[source]] = [moves.input(start + i, rank[source]) for i in range(parts)]
+        held[source, chunk, source] = moves.input(start, rank[source])
+
+    def move(flow: Flow) -> bool:
+        cell = held.get((flow.source, flow.chunk, flow.src))
+        if cell is None or flow.volume < 1 - VOLUME_ERROR:
+            return False
+        arrived = moves.copy(cell, rank[flow.dst], flow.place)
+        held.setdefault((flow.source, flow.chunk, flow.dst), arrived)
+        return True
+
     for _, flows in groupby(found.flows, key=lambda flow: flow.epoch):
-        late = _epoch(list(flows), lambda flow: _move(flow, rank, parts, moves, held, copies))
+        late = _epoch(list(flows), move)
         if late is not None:
             raise VerificationError(
                 f"node {late.src} sends chunk {late.chunk} of {late.source} in epoch {late.epoch} and does not have "
@@ -208,22 +355,3 @@ def _epoch(flows: list[Flow], move: Callable[[Flow], bool]) -> Flow | None:
                 ready.append(heappop(there)[1])
     late = [number for there in waiting.values() for _, number in there]
     return flows[min(late)] if late else None
-
-
-def _move(
-    flow: Flow, rank: dict[int, int], parts: int, moves: RecordedMoves, held: dict, copies: bool
-) -> bool:  # fmt: skip
-    """Record a flow; return False if its data are not there yet."""
-    key = flow.source, flow.chunk
-    stock = held.get((key, rank[flow.src]), [])
-    count = int(flow.volume * parts)
-    if len(stock) < count or (copies and count < parts):
-        return False
-    there = held.setdefault((key, rank[flow.dst]), [])
-    sent = list(stock[:count])
-    if not copies:
-        del stock[:count]
-    arrived = [moves.copy(cell, rank[flow.dst], flow.place) for cell in sent]
-    if not (copies and there):
-        there += arrived
-    return True

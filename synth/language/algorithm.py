@@ -11,7 +11,7 @@ from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from synth.checker.schedule import replay
-from synth.errors import SynthError, UsageError
+from synth.errors import ArgumentError, SynthError, UsageError
 from synth.language.chunk_operations import operations
 from synth.language.data import Data
 from synth.language.groups import RankGroup
@@ -144,7 +144,11 @@ class ChunkAlgorithm:
     def _traced(
         self, machine: Topology | Network, collective: Collective | None, options: CompileOptions
     ) -> AlgorithmTrace:
-        task, parameters = collective or LazyCollective(self.collective, machine.ranks), options.parameters or {}
+        parameters = options.parameters or {}
+        try:
+            task = collective or LazyCollective(self.collective, machine.ranks)
+        except UsageError as error:
+            raise error_at(self.place, str(error)) from None
         known = inspect.signature(self.function).parameters
         for key in parameters:
             if key not in known:
@@ -193,9 +197,12 @@ def algorithm(
 
     Parameters
     ----------
-    collective : the name of the collective that the function does.
+    collective : the name of the collective that the function does. One of your own has a file, which the command
+        names by --coll FILE, and here the name in that file.
     name : by default the function's, with ``-`` for ``_``.
     steps, formula, paper, home : as in `ChunkAlgorithm`.
+
+    Raises ArgumentError for what is no name, and for what is no plain function.
 
     Examples
     --------
@@ -207,8 +214,16 @@ def algorithm(
     >>> one_shot.schedule("fully-connected:4")
     <Schedule of allreduce on fully-connected:4: C=1, S=1, R=1, 12 sends>
     """
+    if not isinstance(collective, str):
+        found = "a function: write the name in parentheses" if inspect.isfunction(collective) else repr(collective)
+        raise ArgumentError(
+            f'@algorithm takes the name of a collective, such as @algorithm("allgather"), found {found}'
+        )
 
     def decorate(function: Callable[..., Any]) -> ChunkAlgorithm:
+        plain = inspect.isfunction(function)
+        if not plain or inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+            raise ArgumentError(f"@algorithm is for a plain function, without yield and async, found {function!r}")
         title = name or function.__name__.replace("_", "-")
         return ChunkAlgorithm(function, canonical_name(collective), title, steps, formula, paper, home)
 
@@ -241,10 +256,10 @@ def _call(algorithm: ChunkAlgorithm, handle: RankGroup, parameters: Mapping[str,
         algorithm(handle, None, **parameters)
     except SynthError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
         frames = [frame for frame in frames if frame.filename == algorithm.place.file] or frames
-        where = SourceLine(frames[-1].filename, frames[-1].lineno or 0) if frames else SourceLine("<program>", 0)
+        where = SourceLine(frames[-1].filename, frames[-1].lineno or 0) if frames else algorithm.place
         raise error_at(where, f"{type(error).__name__}: {error}") from error
 
 

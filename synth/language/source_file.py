@@ -7,7 +7,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from synth.errors import UsageError
+from synth.errors import SynthError, UsageError
 from synth.language.algorithm import ChunkAlgorithm
 
 
@@ -23,11 +23,13 @@ def algorithms_in(path: Path) -> dict[str, ChunkAlgorithm]:
     try:
         values = runpy.run_path(str(path), run_name="synth_program")
     except SyntaxError as error:
-        raise UsageError(f"{error.filename}:{error.lineno}: {error.msg}") from None
+        line = "" if error.lineno is None else f":{error.lineno}"
+        raise UsageError(f"{error.filename or path}{line}: {error.msg}") from None
     except (Exception, SystemExit) as error:
         inside = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         line = f":{inside[-1].lineno}" if inside else ""
-        raise UsageError(f"{path}{line}: {type(error).__name__}: {error}") from error
+        kind = "" if isinstance(error, SynthError) else f"{type(error).__name__}: "
+        raise UsageError(f"{path}{line}: {kind}{error}") from error
     finally:
         sys.path.remove(folder)
     found = {name: value for name, value in values.items() if isinstance(value, ChunkAlgorithm)}

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, SupportsIndex
 
-from synth.errors import FormatError, unreadable
+from synth.errors import FormatError
 from synth.model.collective import MAX_UNITS, Collective
+from synth.model.documents.text_file import text_of
 
 MAX_BYTES, MAX_DEPTH = 8 << 20, 16
 _KEYS = {"name", "ranks", "combining", "pre", "post"}
@@ -144,9 +145,7 @@ def _read(path: Path) -> dict:
     import yaml
 
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise FormatError(f"{path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
-        text = path.read_text(encoding="utf-8")
+        text = text_of(path, MAX_BYTES)
         kind: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where it is there: ten times as fast
         depth = 0
         for event in yaml.parse(text, Loader=kind):
@@ -165,8 +164,6 @@ def _read(path: Path) -> dict:
                         f"the key {key[:40]!r} is given twice", str(path), root.value[i][0].start_mark.line + 1
                     )
         doc = None if root is None else loader.construct_document(root)
-    except OSError as error:
-        raise FormatError(unreadable(error), str(path)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark, problem = getattr(error, "problem_mark", None), str(getattr(error, "problem", error))
         what = "is nested too deeply" if "nesting" in problem else f"not YAML or JSON: {problem}"

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -102,6 +104,20 @@ def find(kind: str, name: str, built_in: Mapping[str, str], also: Iterable[str] 
     if name.lower() not in known:
         raise UsageError(unknown(TABLES[kind], name, [*known, *also], kind))
     return load(known[name.lower()])
+
+
+@contextmanager
+def faults_of(target: str) -> Iterator[None]:
+    """Raise SynthError with the line of the plug-in `target` where its code fails in the block."""
+    try:
+        yield
+    except SynthError:
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise SynthError(
+            f"the plug-in {target} failed: {last.filename}:{last.lineno}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def installed(module: str) -> bool:

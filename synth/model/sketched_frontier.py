@@ -42,11 +42,12 @@ class SketchedFrontier:
         return rate / free - 1 if free else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the member ``sketch`` of the frontier's document, which `synth verify` checks (docs/formats.md)."""
+        """Return the document of the frontier with its member ``sketch``, which `synth verify` checks."""
         bounds = []
         for steps, bound in self.free:
             bounds.append({"steps": steps, **bound.to_json()})
-        return {
+        sketch = {
             "name": self.sketch.name, "rules": self.sketch.rules, "topology": self.machine.network().to_json(),
             "nodes": list(self.machine.nodes), "bounds": bounds,
         }  # fmt: skip
+        return self.frontier.to_json() | {"sketch": sketch}

@@ -1,4 +1,4 @@
-"""Traffic matrices of nccl-tests' alltoallv: whitespace-separated bytes, row r is what rank r sends, square.
+"""Traffic matrices of nccl-tests' alltoallv: bytes between blanks, row r is what rank r sends, square. So is CSV.
 
 nccl-tests takes a matrix of at least as many rows as ranks, and multiples of 16 bytes. The parts of data of a
 collective are equal, so a size is a number of parts: of the greatest common divisor of all sizes, or of a size that is
@@ -71,15 +71,19 @@ def _parts(sizes: list[int], unit: int) -> int:
 
 
 def _rows(path: Path, ranks: int) -> list[list[int]]:
-    lines = [(number, line.split()) for number, line in enumerate(text_of(path, MAX_BYTES).splitlines(), 1)]
-    lines = [(number, cells) for number, cells in lines if cells]
+    lines: list[tuple[int, list[int]]] = []
+    for number, line in enumerate(text_of(path, MAX_BYTES).splitlines(), 1):
+        # Sizes stand between blanks, or between commas or semicolons, each once.
+        separator = next((mark for mark in ",;" if mark in line), None)
+        if line.strip():
+            lines.append((number, [_size(cell.strip(), path, number) for cell in line.split(separator)]))
     if not lines:
         raise FormatError("is empty; expected a line of bytes for each rank", str(path))
     rows: list[list[int]] = []
-    for number, cells in lines:
-        if len(cells) != len(lines):
-            raise FormatError(f"has {len(cells)} sizes, and the matrix {len(lines)} rows", str(path), number)
-        rows.append([_size(cell, path, number) for cell in cells])
+    for number, sizes in lines:
+        if len(sizes) != len(lines):
+            raise FormatError(f"has {len(sizes)} sizes, and the matrix {len(lines)} rows", str(path), number)
+        rows.append(sizes)
     if len(rows) < ranks:
         raise FormatError(f"is a matrix of {len(rows)} ranks; the machine has {ranks}", str(path))
     return [row[:ranks] for row in rows[:ranks]]
@@ -88,7 +92,7 @@ def _rows(path: Path, ranks: int) -> list[list[int]]:
 def _size(text: str, path: Path, line: int) -> int:
     """Return a size in bytes."""
     if not (text.isascii() and text.isdecimal()) or len(text) > 15 or int(text) > MAX_SIZE:
-        reason = f"{text[:24]!r} is no size in bytes, a whole number from 0 to {MAX_SIZE}"
+        reason = f"{text[:24]!r} is no size in bytes, a whole number from 0 to {MAX_SIZE} (no header, no fractions)"
         raise FormatError(reason, str(path), line)
     size = int(text)
     if size % ALIGNMENT:

@@ -53,10 +53,10 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
     began, worked = time.monotonic(), state.work
     resumed = next(state.resumed(steps), None) or seed(state, steps, bound)
     if resumed and has_few_chunks(state, resumed, bound) and resumed.rounds_per_chunk == bound.value:
-        state.add_point(
-            Point.of(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds)
-        )
-        return
+        met = Point.of(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds)
+        if state.add_point(met):
+            return
+        resumed = None
     verdict, why = None, "time"
     if state.best is None and not resumed and state.network.rules is not None:
         # no method but the solver's keeps rules, so nothing stands before it has an answer
@@ -67,8 +67,9 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
         state.bounds.append((steps, bound))
         return
     if verdict is not None:
-        state.add_point(point(verdict, bound, "optimal", began))
-        return
+        if state.add_point(point(verdict, bound, "optimal", began)):
+            return
+        why = "gave-up"
     if resumed:
         state.add_point(resumed)
     if not state.out_of_time and state.tree_search:

@@ -11,9 +11,10 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import IO
 
 from synth.errors import SynthError
+from synth.model.documents.own_file import open_own
 from synth.model.schedule import Problem
 
 # Version of the records and of the queries behind them: a log of a more restrictive model is not continued.
@@ -63,11 +64,10 @@ class Log:
             if _is_device(path):
                 self.trouble = f"cannot write the sweep's log {path}: is not a file"
                 return
-            file = path.open("a", encoding="utf-8")
+            file = open_own(path)
         except OSError as error:
-            self.trouble = (
-                f"cannot write the sweep's log {path}: {error.strerror}; set SYNTH_CACHE to a writable directory"
-            )
+            fault = "is a link" if path.is_symlink() else error.strerror
+            self.trouble = f"cannot write the sweep's log {path}: {fault}; set SYNTH_CACHE to a writable directory"
             return
         if not _locked(file):
             file.close()
@@ -75,8 +75,10 @@ class Log:
             return
         self.path, self._file = path, file
         earlier: list[dict] = []
-        if not fresh and self._matches(path, key):
-            earlier = [r for r in self._read(path) if r.get("kind") != "head"]
+        if not fresh:
+            head, *others = [*self._read(file), {}]
+            if head.get("key") == key and head.get("version") == VERSION:
+                earlier = [record for record in others if record and record.get("kind") != "head"]
         if earlier:
             self.records = earlier
             file.write("\n")  # a torn last line stays a line of its own
@@ -93,17 +95,14 @@ class Log:
         self.close(finished=False)
 
     @staticmethod
-    def _read(path: Path) -> Iterator[dict]:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                with contextlib.suppress(ValueError):
-                    record = json.loads(line)
-                    if isinstance(record, dict):
-                        yield record
-
-    def _matches(self, path: Path, key: str) -> bool:
-        head = next(self._read(path), {})
-        return head.get("key") == key and head.get("version") == VERSION
+    def _read(file: IO[str]) -> Iterator[dict]:
+        """Yield the records of an open log, from its beginning; a torn line is none."""
+        file.seek(0)
+        for line in file:
+            with contextlib.suppress(ValueError, RecursionError):
+                record = json.loads(line)
+                if isinstance(record, dict):
+                    yield record
 
     def append(self, record: dict) -> None:
         """Write one record and make sure that it survives a kill."""
@@ -142,7 +141,7 @@ def _is_device(path: Path) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def _locked(file: TextIO) -> bool:
+def _locked(file: IO[str]) -> bool:
     """Take the lock of an open file. Return False where another process has it, True where there are no such locks."""
     try:
         import fcntl

@@ -6,7 +6,7 @@ Trees and solvers take turns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, lcm
 
@@ -14,7 +14,7 @@ from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.outcome import Sat, Unknown
 from synth.model.rational import counted, show
-from synth.model.schedule import Problem
+from synth.model.schedule import Problem, problem_fingerprint
 from synth.model.topology import Network
 from synth.pareto import prefetched_bounds
 from synth.pareto.queries import begin_tree_query, call_within_limit, finish_tree_query, query_portfolio
@@ -240,6 +240,22 @@ def _tree_bound(state: SweepState, steps: int, bound: LowerBound, work_limit: fl
     if higher is None or isinstance(higher, Unknown) or higher.value <= bound.value:
         return None
     if state.collective.combining:
-        higher = LowerBound(higher.value, higher.certificate | {"reversed": True}, higher.scope)
+        problem = problem_fingerprint(state.network, state.collective)
+        higher = replace(higher, certificate=_of_reversed_problem(higher.certificate, problem))
     state.tell("bound", f"S={steps}: at least {show(higher.value)} by trees", steps, higher.value)
     return higher
+
+
+def _of_reversed_problem(certificate: dict, problem: str) -> dict:
+    """Return a certificate about the time reversal of the problem with this fingerprint as one about the problem.
+
+    Links are named as the problem's machine has them.
+    """
+    prices = []
+    for kind, *row in certificate["prices"]:
+        if kind == "link":
+            src, dst, *rest = row
+            via = [rest.pop(0)[::-1]] if rest and isinstance(rest[0], list) else []
+            row = [dst, src, *via, *rest]
+        prices.append([kind, *row])
+    return certificate | {"reversed": True, "problem": problem, "prices": prices}

@@ -56,8 +56,9 @@ class ScclSweep(Sweep):
                 self, Problem(self.network, self.collective, chunks, steps, rounds), self.point_seconds()
             )
             if isinstance(verdict, Sat):
-                self.add_point(point(verdict, floor, "best-known", began))
-                break
+                if self.add_point(point(verdict, floor, "best-known", began)):
+                    break
+                undecided = "gave-up"
             if isinstance(verdict, Unknown):
                 undecided = verdict.reason
         reached = min((p.rounds_per_chunk for p in self.points if p.steps <= steps), default=None)

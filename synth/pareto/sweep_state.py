@@ -9,13 +9,15 @@ from fractions import Fraction
 from functools import cached_property
 
 from synth.bounds.single_cut import single_cut_bound
+from synth.checker.schedule import column_replay
+from synth.errors import VerificationError, refused
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Open, Point, QueryRecord
 from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.pareto import prefetched_bounds
-from synth.pareto.acceptance import checked_point
+from synth.pareto.acceptance import with_checked_bound
 from synth.pareto.events import Event, Listener, Options
 from synth.pareto.log import Log
 from synth.pareto.resume import point_record, points_from_records
@@ -190,12 +192,19 @@ class SweepState:
 
     # ------------------------------------------------------------ entries
 
-    def add_point(self, point: Point) -> None:
-        """Replay a point, enter it, log it and announce it. Raises VerificationError.
+    def add_point(self, point: Point) -> bool:
+        """Replay a point, enter it, log it and announce it. Return False, with a note, where its replay fails.
+
+        Raises VerificationError where its bound is not proved.
 
         After the time limit seeds are not logged: a record of many sends takes as long as a replay.
         """
-        trusted = checked_point(point)
+        try:
+            replay = column_replay.schedule(point.schedule)
+        except VerificationError as error:
+            self.notes += (refused(point.construction, error),)
+            return False
+        trusted = with_checked_bound(point, replay.rounds_per_chunk)
         self.points = [
             p for p in self.points if p.steps != point.steps or p.rounds_per_chunk <= point.rounds_per_chunk
         ] + [trusted]
@@ -207,6 +216,7 @@ class SweepState:
             f"{point.status}"
         )
         self.tell("point", text, point.steps, point.bound.value, point)
+        return True
 
     def is_seed(self, point: Point) -> bool:
         """Return True where the schedule of a point is one of those to begin with."""

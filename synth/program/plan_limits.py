@@ -62,7 +62,7 @@ def largest_size(program: Program) -> int:
     scratch = max((gpu.scratch for gpu in program.gpus), default=0)
     if program.scratch_bytes is not None:
         scratch = 0
-    if program.protocol == "LL":
+    if program.protocol == "LL" or program.has_packets:
         message = max((pair[counted_side(program)] for pair in counts), default=1)
         scratch *= 2 + 2 * max((-(-message // input_chunks) for input_chunks, _ in counts), default=1)
     farthest = max(1, scratch, *(max(pair) for pair in counts))

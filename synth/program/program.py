@@ -213,6 +213,12 @@ class Program:
         return any(op.code in SWITCHED for gpu in self.gpus for block in gpu.blocks for op in block.ops)
 
     @cached_property
+    def has_packets(self) -> bool:
+        """True if an op writes or reads packets."""
+        ops = [op for gpu in self.gpus for block in gpu.blocks for op in block.ops]
+        return any(span.packet for op in ops for span in (*op.src, *op.dst))
+
+    @cached_property
     def ops(self) -> int:
         """The number of instructions of all ranks together."""
         return sum(len(block.ops) for gpu in self.gpus for block in gpu.blocks)

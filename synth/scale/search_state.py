@@ -13,8 +13,9 @@ from synth.model.frontier import LowerBound, Point
 from synth.scale.candidate import Candidate
 from synth.solvers.processes.deadline import OutOfMemory, TimeUp, current_deadline
 
-# Called with the bound so far, its value 0 before there is one, and a candidate.
-OnCandidate = Callable[[LowerBound, Candidate], None]
+# Called with the bound so far, its value 0 before there is one, and a candidate. Returns a note on a candidate that is
+# to be left out, else None.
+OnCandidate = Callable[[LowerBound, Candidate], str | None]
 # A candidate with its order and index.
 _Row = tuple[int, int, Candidate]
 # Fraction of R/C for which a candidate of the same S may not have more chunks, which take time and memory.
@@ -42,7 +43,7 @@ class SearchState:
         interrupted: True after Ctrl-C.
         most_sends: maximum number of sends of a schedule composed of phases.
         same_bits: True where all ranks shall end with the same floating-point sums.
-        on_candidate: called with the bound so far and each candidate as it is added.
+        on_candidate: called with the bound so far and each candidate as it is added, which it can refuse with a note.
     """
 
     def __init__(
@@ -109,12 +110,21 @@ class SearchState:
         """
         for candidate in candidates:
             self._candidates.append((order, len(self._candidates), candidate))
-            self.on_candidate(LowerBound(*self.bound), candidate)
+            note = self.on_candidate(LowerBound(*self.bound), candidate)
+            if note is not None:
+                self._candidates.pop()
+                self.notes.append(note)
 
     def gap(self, steps: int) -> Fraction | float:
         """Return by which fraction candidates of at most `steps` steps are above the bound; infinite without any."""
         rates = [candidate.rounds_per_chunk for _, _, candidate in self._candidates if candidate.steps <= steps]
         return min(rates) / self.bound[0] - 1 if rates else inf
+
+    def leave_out(self, check: Callable[[Point[CompressedSchedule]], str | None]) -> None:
+        """Leave out the points on which `check` returns a note, which is kept, until there is none."""
+        while notes := {point.source: note for point in self.points() if (note := check(point)) is not None}:
+            self.notes += notes.values()
+            self._candidates = [row for row in self._candidates if row[2].make not in notes]
 
     def points(self) -> tuple[Point[CompressedSchedule], ...]:
         """Return the Pareto-optimal candidates by growing number of steps, as points with the bound."""

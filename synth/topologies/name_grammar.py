@@ -143,7 +143,7 @@ def _plugin(key: str) -> TopologyBuilder:
     """
     from inspect import signature
 
-    from synth.model.registry import load, table
+    from synth.model.registry import faults_of, load, table
 
     built_in = [*MACHINES, *FAMILIES, *ALIASES]
     added = table("topologies", built_in)
@@ -152,14 +152,19 @@ def _plugin(key: str) -> TopologyBuilder:
         if family and family["name"] in FAMILIES:
             raise UsageError(f"unknown topology {key!r}; did you mean {family['name']}:{family['sizes']}?")
         raise UsageError(unknown("topology", key, [*built_in, *added], "topologies"))
-    target = load(added[key])
+    with faults_of(added[key]):
+        target = load(added[key])
 
     def make(sizes: tuple[int, ...], options: dict[str, str]) -> Topology:
         try:
             signature(target).bind(*sizes, **options)
         except TypeError as error:
             raise UsageError(f"topology {key} of the plug-in {added[key]}: {error}") from None
-        return target(*sizes, **options)
+        with faults_of(added[key]):
+            made = target(*sizes, **options)
+        if not isinstance(made, Topology):
+            raise UsageError(f"the plug-in {added[key]} must return a Topology; it returned {made!r:.100}")
+        return made
 
     return TopologyBuilder(f"plug-in {added[key]}", make, PLUGIN_NIC)
 

@@ -45,7 +45,7 @@ def load(path: Path) -> Topology:
         return from_document(from_graphml(text, file), file, path.stem)
     suffix = path.suffix.lower()
     # A truncated JSON file is better reported as such than as odd YAML.
-    is_json = suffix == ".json" or (suffix not in (".yaml", ".yml") and text.lstrip().startswith("{"))
+    is_json = suffix == ".json" or (suffix not in (".yaml", ".yml") and text.lstrip().startswith(("{", "[")))
     doc = parse_json(text, file) if is_json else parse_yaml(text, file)
     from synth.topologies.graph_files import from_node_link, is_node_link
 

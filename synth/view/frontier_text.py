@@ -52,6 +52,7 @@ SYNCHRONOUS = (
     "of each point's program"
 )
 # Columns of a frontier that a narrow terminal leaves out, the first first.
+OTHERS = ("flow: ", "catalog: ")  # begin the constructions of points that are not of this exact search
 OPTIONAL = ("µs/MB", *(f"GB/s at {size_text(size)}" for size in SIZES), "same bits", "construction")
 
 
@@ -65,7 +66,7 @@ def report(found: Frontier) -> Report:
         ("rounds/chunk", "right"),
         ("status", "left"),
     ]
-    engines = not sums and any(point.construction.startswith("flow: ") for point in found.points)
+    engines = not sums and any(point.construction.startswith(OTHERS) for point in found.points)
     if sums or engines:
         columns.append(("construction", "left"))
     if sums:
@@ -83,7 +84,7 @@ def report(found: Frontier) -> Report:
         if sums:
             row += [point.construction, "yes" if point.same_bits else "no"]
         elif engines:
-            row.append(point.construction if point.construction.startswith("flow: ") else "exact")
+            row.append(point.construction if point.construction.startswith(OTHERS) else "exact")
         row += [number(seconds_per_byte(found, point) * MB * 10**6)] + [
             number(found.gbps(point, size)) for size in SIZES
         ]

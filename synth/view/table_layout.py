@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from synth.model.printable_text import printable
 from synth.view.frontier_text import Report
 
 # Characters between two columns: the widest that fits is taken.
@@ -43,6 +45,10 @@ class _Column(NamedTuple):
 
 def report_lines(content: Report, width: int | None = None) -> list[str]:
     """Return the lines of a report: title, table, sentences, at most `width` characters long (None: of any length)."""
+    rows = tuple(tuple(map(printable, row)) for row in content.rows)
+    content = replace(
+        content, title=printable(content.title), rows=rows, sentences=tuple(map(printable, content.sentences))
+    )
     lines = _filled(content.title, width) if content.title else []
     left_out: list[str] = []
     if content.rows:

@@ -139,8 +139,7 @@ def _programs(store: Store, number: int) -> list[str]:
         if not 1 <= point <= point_count:
             raise VerificationError(f"program {key[:12]} is of point {point}; there are {point_count}")
         report = analysis.check(programs.read(Blob(*blob), key), None if runtime == "synth" else runtime)
-        if not report.ok:
-            raise VerificationError(f"program {key[:12]} is wrong: {report.errors[0].message}")
+        report.require_right(f"program {key[:12]}")
         lines.append(f"program {key[:12]} of point {point}: {report.outputs} outputs followed, no race, no deadlock")
     for doc in store.documents(number):
         programs.measured_programs(doc)

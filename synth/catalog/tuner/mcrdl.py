@@ -74,10 +74,18 @@ def _row(line: str, before: list[tuple[int, str]], file: str, number: int) -> tu
 
 
 def _about(path: Path, comments: list[str], collective: str | None, ranks: int | None) -> tuple[str, int]:
-    """Return the collective and the number of ranks: the arguments, else from a comment, else from the file's name."""
+    """Return the collective and the number of ranks of a table: those of its comments and of the file's name, which
+    must agree with the arguments."""
+    collective = collective and (_known(collective) or collective)
     for found in (*(_TITLE.search(line) for line in comments), _FILE.search(path.stem)):
-        if found and _known(found[1]):
-            collective, ranks = collective or _known(found[1]), ranks or int(found[2])
+        name = _known(found[1]) if found else None
+        if found is None or name is None:
+            continue
+        collective, ranks = collective or name, ranks or int(found[2])
+        if (name, int(found[2])) != (collective, ranks):
+            raise FormatError(
+                f"says {found[0][:60]!r}, but {collective} on {ranks} GPUs is asked for, or said elsewhere", str(path)
+            )
     if collective is None or ranks is None:
         raise FormatError(
             "does not say of which operation and how many GPUs it is: no comment such as 'allgather on 16 GPUs', no "

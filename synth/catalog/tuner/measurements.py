@@ -1,4 +1,4 @@
-"""Measured times of algorithms, read from `synth bench`, a catalog, nccl-tests or OSU's micro-benchmarks.
+"""Measured times of algorithms, read from `synth bench`, a catalog or nccl-tests.
 
     Sample       size seconds spread
     Measurement  label backend collective ranks samples .. says file

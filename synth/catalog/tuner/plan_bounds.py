@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from synth.model.collective import COLLECTIVES, collective
+from synth.model.collective import COLLECTIVES, Collective, collective
+from synth.model.topology import Topology
 from synth.model.tuning_plan import Plan
-from synth.program.overheads import Overheads, selected
+from synth.program.overheads import NO_OVERHEADS, Overheads, selected
 
 if TYPE_CHECKING:
     from synth.model.time_bound import ClockBound
@@ -29,6 +31,18 @@ def plan_bounds(plan: Plan) -> list[ClockBound | None]:
         task = collective(table.collective, table.ranks, () if table.root is None else (table.root,))
         bounds.append(clock_bound(plan.topology, task, table.sizes, _overheads(plan, table.collective)))
     return bounds
+
+
+def least_seconds(machine: Topology, task: Collective, sizes: Sequence[int]) -> dict[int, float]:
+    """Return lower bounds in seconds on any program on the machine's bare links, by size.
+
+    Empty where switches multicast: the bound does not count what they save.
+    """
+    from synth.scale.clock_bound import clock_bound
+
+    if machine.multicast:
+        return {}
+    return clock_bound(machine.network(), task, sizes, NO_OVERHEADS).seconds
 
 
 def _overheads(plan: Plan, name: str) -> Overheads:

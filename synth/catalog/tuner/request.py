@@ -26,7 +26,7 @@ class TuningRequest:
     `frontiers`: values or files. (): those that `catalog` keeps for the machine, else synthesized ones.
     `measured`: documents that ``synth bench`` wrote, or files of them.
     `catalog`: a database whose frontiers and measurements of this machine count too.
-    `logs`: (backend, file) of nccl-tests' or OSU's output.
+    `logs`: (backend, file) of nccl-tests' output.
     `baselines`: names of known algorithms to choose from beside ring, tree and direct.
     `root`: the root of rooted collectives. None: rank 0, or that of the frontiers.
     `protocols`: protocols to run a schedule with. (): those that were measured; by the model Simple, LL and, over

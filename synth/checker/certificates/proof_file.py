@@ -20,8 +20,10 @@ from synth.checker.fingerprints import size_fingerprint
 from synth.checker.schedule.machine import machine_of
 from synth.errors import UncheckedError, VerificationError
 from synth.model.documents import json_reader
+from synth.model.documents.text_file import bytes_of
 
 KEYS = frozenset({"kind", "problem", "chunks", "steps", "rounds", "cnf", "file", "sha256", "lemmas"})
+MAX_PACKED = 1 << 30  # Bytes of a proof file.
 MAX_BYTES = 4 << 30  # Bytes of an unpacked proof: a longer one is refused while it is unpacked, and fills no memory.
 
 
@@ -64,7 +66,7 @@ def _content(folder: Path, name: object) -> bytes:
         raise VerificationError(f"no proof file {name!r}: expected a name without a folder", "certificate.file")
     if not (folder / name).is_file():
         raise UncheckedError(f"no proof file {name!r} in {folder}; give its folder with --proof", "certificate.file")
-    return (folder / name).read_bytes()
+    return bytes_of(folder / name, MAX_PACKED)
 
 
 def _lines(packed: bytes) -> Iterator[str]:

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from synth.checker.documents import exact_frontier, refutation
+from synth.checker.documents import built_in_machines, exact_frontier, refutation
 from synth.errors import SynthError, UndecidedError, VerificationError, malformed
-from synth.model.documents.json_reader import ARCHIVED, MACHINE, Claims
+from synth.model.documents import json_reader
+from synth.model.documents.json_reader import Claims
 from synth.model.gc_pause import collector_off
 from synth.model.rational import counted
 from synth.model.topology import Topology
@@ -28,10 +29,11 @@ def check_document(
     beside: Path = Path(),
 ) -> Claims:
     """Check a document; return a line for each claim that holds, for each that is not checked, and for what is assumed,
-    and as `Claims.subject` what the document is about.
+    and as `Claims.subject` what the document is about. A first line says where its machine bears the name of a built-in
+    one and is another.
 
     `source`: a file, or the JSON object. `proof`: the folder of proof files (None: that of the file). `named_machine`:
-    returns the machine of a name, or None, for a frontier at scale that names its machine and does not list its links.
+    returns the machine of a name, or None: for that line, and for a frontier at scale that does not list its links.
     `beside`: the folder of the files that a JSON object names; those that a file names lie beside it.
     Raises VerificationError with the place of what is wrong, FormatError for a file that is none of these documents,
     UndecidedError where memory runs out.
@@ -41,13 +43,19 @@ def check_document(
         from synth.checker.documents import scale_frontier, schedule_archive  # these load numpy
 
         found = schedule_archive.load(Path(source))
-        subject = _subject(found.collective, found.topology.name, found.topology.ranks)
-        return Claims([scale_frontier.schedule(found), ARCHIVED], subject)
+        machine, named = found.topology, named_machine(found.topology.name)
+        what = "" if named is None else built_in_machines.topology_difference(machine, named)
+        differs = built_in_machines.line(machine.name, what) if what else ""
+        assumed = f"{json_reader.assumed(bool(machine.limits))}, of these kinds, in these boxes"
+        subject = _subject(found.collective, machine.name, machine.ranks, differs)
+        return Claims([scale_frontier.schedule(found), assumed], subject, differs)
     # A document of 10 MB is a million objects without one cycle, and looking for cycles is a third of the time.
     with collector_off():
         doc = source if isinstance(source, dict) else exact_frontier.read(Path(source))
         try:
-            return Claims(_check(doc, folder, proof or folder, named_machine), _subject_of(doc))
+            lines = _check(doc, folder, proof or folder, named_machine)
+            differs = built_in_machines.difference(doc, named_machine)
+            return Claims(lines, _subject_of(doc, differs), differs)
         except SynthError:
             raise
         except MemoryError:
@@ -58,19 +66,20 @@ def check_document(
             raise VerificationError(malformed(error)) from None
 
 
-def _subject_of(doc: dict) -> str:
-    """Return the subject of a document that was checked."""
+def _subject_of(doc: dict, differs: str) -> str:
+    """Return the subject of a document that was checked, whose machine may differ from the one of its name."""
     machine = doc["topology"]
     if isinstance(doc["collective"], str):
         task = doc["collective"]
     else:
         task = doc["collective"]["name"]
     rules = " with rules for sends" if "rules" in machine else ""
-    return _subject(task, f"{machine['name']}{rules}", machine["ranks"])
+    return _subject(task, f"{machine['name']}{rules}", machine["ranks"], differs)
 
 
-def _subject(task: str, machine: str, ranks: int) -> str:
-    return f"{task} on {machine}, {counted(ranks, 'rank')}"
+def _subject(task: str, machine: str, ranks: int, differs: str) -> str:
+    called = f"a machine called {machine} that is not the built-in one" if differs else machine
+    return f"{task} on {called}, {counted(ranks, 'rank')}"
 
 
 def _check(doc: dict, folder: Path, proof: Path, named_machine: Callable[[str], Topology | None]) -> list[str]:
@@ -82,7 +91,7 @@ def _check(doc: dict, folder: Path, proof: Path, named_machine: Callable[[str], 
         case "synth.infeasible/1" if isinstance(doc.get("collective"), str):
             from synth.checker.documents import scale_frontier
 
-            return [scale_frontier.infeasible(doc), MACHINE]
+            return [scale_frontier.infeasible(doc), json_reader.assumed(bool(doc["topology"]["limits"]))]
         case "synth.time-bounds/1":
             from synth.checker.documents import time_bounds
 

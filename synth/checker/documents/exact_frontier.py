@@ -12,10 +12,10 @@ from synth.checker.documents.sketches import boxes_stated, check_links
 from synth.checker.fingerprints import with_one_chunk
 from synth.checker.schedule import replay as verify
 from synth.checker.send_rules import rules_stated
-from synth.errors import FormatError, VerificationError, json_kind, malformed, unreadable
+from synth.errors import FormatError, VerificationError, json_kind, malformed
 from synth.model.bitwise_equality import same_bits
 from synth.model.documents import json_diff, json_reader
-from synth.model.documents.json_reader import MACHINE
+from synth.model.documents.text_file import text_of
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule
 
@@ -28,15 +28,8 @@ POINT = frozenset(
 BOUND = frozenset({"value", "scope", "certificate"})
 FRONTIER = PROBLEM | {"complete", "max_steps", "points", "open", "seconds"}
 NO_CERTIFICATE = "there is no certificate: nothing proves this"
-# The last line on a document: what it states beside its claims. A claim that is left open begins with "not checked: "
-# instead.
-ASSUMED = {
-    "synth.schedule/1": MACHINE,
-    "synth.frontier/1": f"{MACHINE}; its labels; seconds, construction, reasons, notes and answers",
-    "synth.bounds/1": MACHINE,
-    "synth.infeasible/1": MACHINE,
-    "synth.refutation/1": MACHINE,
-}
+# What a frontier states beside its machine and its claims.
+FRONTIER_ASSUMED = "; its labels; seconds, construction, reasons, notes and answers"
 # What `synth verify` reads; beside these the archives of synth.bulk/1 (.npz).
 SCHEMAS = (
     "synth.schedule/1",
@@ -54,16 +47,7 @@ def read(path: Path, what: str = "a schedule or a frontier") -> dict:
 
     Raises FormatError, with the line, for anything else; `what` is the expected object in its message.
     """
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise FormatError(f"{path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise FormatError(unreadable(error), str(path)) from None
-    except UnicodeDecodeError as error:
-        fault = f"is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}"
-        raise FormatError(fault, str(path)) from None
-    doc = json_reader.document(text, str(path))
+    doc = json_reader.document(text_of(path, MAX_BYTES), str(path))
     if not isinstance(doc, dict):
         raise FormatError(f"expected {what}, found {json_kind(doc)}", str(path))
     return doc
@@ -75,7 +59,7 @@ def document(doc: dict) -> list[str]:
     Raises VerificationError, with the place, for a claim that is false or not proved, and FormatError for another
     schema.
     """
-    match schema := doc.get("schema"):
+    match doc.get("schema"):
         case "synth.schedule/1":
             replay = verify.schedule(doc)
             sends = counted(replay.sends, "send")
@@ -96,7 +80,19 @@ def document(doc: dict) -> list[str]:
             known = f"{', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)"
             raise FormatError(f"{json_reader.schema_text(other)}; synth verifies {known}")
     but = " but the bounds without the sketch" if "sketch" in doc and doc["sketch"]["bounds"] else ""
-    return [*lines, *rules_stated(doc["topology"], but), ASSUMED[schema]]
+    return [*lines, *rules_stated(doc["topology"], but), assumed(doc)]
+
+
+def assumed(doc: dict) -> str:
+    """Return the last line on a document that was checked: what it states beside its claims."""
+    machines = [doc["topology"]]
+    if "multicast" in doc:
+        machines.append(doc["multicast"]["topology"])
+    switches = []
+    for machine in machines:
+        switches += [switch["switch"] for switch in machine.get("multicast", [])]
+    beside = FRONTIER_ASSUMED if doc["schema"] == "synth.frontier/1" else ""
+    return json_reader.assumed(any(machine["limits"] for machine in machines), switches) + beside
 
 
 def bounds(doc: dict) -> list[str]:

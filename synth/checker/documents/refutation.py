@@ -60,7 +60,7 @@ def check(doc: dict, folder: Path) -> list[str]:
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise VerificationError(malformed(error), "$") from None
     claim = f"C={chunks} S={steps} R={rounds}: no schedule, {reason}"
-    return [claim, *rules_stated(doc["topology"]), exact_frontier.ASSUMED[SCHEMA]]
+    return [claim, *rules_stated(doc["topology"]), exact_frontier.assumed(doc)]
 
 
 def _reason(doc: dict, folder: Path, size: FormulaSize) -> str:

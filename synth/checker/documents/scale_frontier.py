@@ -14,7 +14,7 @@ from synth.checker.schedule import compressed_replay
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model import compressed_schedule
 from synth.model.documents import json_diff, json_reader
-from synth.model.documents.json_reader import MACHINE, Unchecked
+from synth.model.documents.json_reader import Unchecked
 from synth.model.link_table import ends
 from synth.model.rational import counted, rational, show
 from synth.model.scale_collectives import COLLECTIVES
@@ -131,7 +131,9 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
             unchecked.append(Unchecked(f"{point}: {where_not}, and was not replayed"))
     if "multicast" in doc:
         lines += _with_multicast(doc, machine)
-    return [*lines, *unchecked, f"{MACHINE}; seconds, names of engines and notes"]
+    switches = doc["multicast"]["topology"]["multicast"] if "multicast" in doc else []
+    assumed = json_reader.assumed(bool(machine.limits), [switch["switch"] for switch in switches])
+    return [*lines, *unchecked, f"{assumed}; seconds, names of engines and notes"]
 
 
 def _with_multicast(doc: dict, machine: Topology) -> list[str]:

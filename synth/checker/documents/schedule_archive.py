@@ -23,6 +23,7 @@ from synth.checker.documents.scale_schema import MOST_RANKS
 from synth.errors import FormatError, VerificationError, unreadable
 from synth.model.compressed_schedule import SCHEMA, CompressedSchedule
 from synth.model.documents import json_reader
+from synth.model.documents.text_file import head_of
 from synth.model.link_table import LinkTable, Members, Sort
 from synth.model.rational import printable, show
 from synth.model.scale_collectives import COLLECTIVES
@@ -31,8 +32,12 @@ from synth.model.topology import KINDS, Limit, Topology
 ARRAYS = ("rounds", "step", "chunk", "path", "kind", "path_links", "path_ends", "src", "dst", "width", "late", "sort")
 LIMITS = ("limit_links", "limit_ends", "limit_width", "nodes")
 MOST_NUMBERS = 1 << 30  # in all arrays of an archive together
+# Bytes of the numbers in memory for each byte of the archive, and bytes that any archive may have: regular schedules of
+# many steps take up to 800 times as much as their archives, and zeros that only fill memory 8,000 times.
+MOST_UNPACKED, ALWAYS_UNPACKED = 2000, 1 << 26
 MOST_LINKS = 1 << 25
 MOST_HEADER = 1 << 28  # bytes
+MOST_HEADER_UNPACKED, ALWAYS_HEADER = 100, 1 << 20  # the same for the bytes of the header: names of switches and limits
 MOST_CHUNKS = 1 << 62
 
 
@@ -42,8 +47,9 @@ def load(path: Path) -> CompressedSchedule:
     Raises FormatError for a file that is no such archive, VerificationError where it makes no sense.
     """
     try:
+        head_of(path, 0)  # for the error on a device or a pipe
         with zipfile.ZipFile(path) as archive:
-            header, columns = _unpacked(archive)
+            header, columns = _unpacked(archive, path.stat().st_size)
     except OSError as error:
         raise FormatError(unreadable(error), str(path)) from None
     except RecursionError:
@@ -62,8 +68,11 @@ def load(path: Path) -> CompressedSchedule:
     return _read(header, columns)
 
 
-def _unpacked(archive: zipfile.ZipFile) -> tuple[Any, dict[str, np.ndarray]]:
-    """Return the header and every array, int64. Raises ValueError for other arrays, or too many numbers."""
+def _unpacked(archive: zipfile.ZipFile, packed: int) -> tuple[Any, dict[str, np.ndarray]]:
+    """Return the header and every array, int64, of an archive of `packed` bytes.
+
+    Raises ValueError for other arrays, or too many numbers.
+    """
     items = {item.filename: item for item in archive.infolist()}
     wanted = {f"{name}.npy" for name in ("header", "generators", *ARRAYS, *LIMITS)}
     if len(items) < len(archive.infolist()):
@@ -78,8 +87,12 @@ def _unpacked(archive: zipfile.ZipFile) -> tuple[Any, dict[str, np.ndarray]]:
             raise ValueError(f"{name} is an array of {len(shape)} dimensions")
         shapes[name] = shape, kind
     counts = {name: prod(shape) for name, (shape, _) in shapes.items()}
-    if counts.pop("header.npy") > MOST_HEADER or sum(counts.values()) > MOST_NUMBERS:
+    if (header_bytes := counts.pop("header.npy")) > min(MOST_HEADER, ALWAYS_HEADER + MOST_HEADER_UNPACKED * packed):
+        raise ValueError(f"{packed} bytes would unpack to a header of {header_bytes}, more than a schedule has")
+    if sum(counts.values()) > MOST_NUMBERS:
         raise ValueError(f"holds {sum(counts.values())} numbers; at most {MOST_NUMBERS} are read")
+    if 8 * sum(counts.values()) > ALWAYS_UNPACKED + MOST_UNPACKED * packed:
+        raise ValueError(f"{packed} bytes would unpack to {sum(counts.values())} numbers, more than a schedule has")
     found = {}
     for name in wanted:
         with archive.open(items[name]) as file:

@@ -9,7 +9,7 @@ import click
 
 from synth.cli.catalog.group import db_option
 from synth.cli.framework.options import output_options
-from synth.cli.framework.output import emit
+from synth.cli.framework.output import emit, printable
 from synth.cli.root import CONTEXT
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _print(entry: Entry, programs: list[StoredProgram]) -> None:
     if entry.frontier is not None:
         tables.print_frontier(entry.frontier)
     for line in _lines(entry, programs):
-        click.echo(line)
+        click.echo(printable(line))
 
 
 def _lines(entry: Entry, programs: list[StoredProgram]) -> list[str]:

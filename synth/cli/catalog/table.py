@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from synth.model.rational import counted
 
 if TYPE_CHECKING:
+    from synth.catalog.shipped import Origin
     from synth.catalog.store.rows import Choice, EntryRow
 
 
@@ -23,6 +24,11 @@ ENTRIES: Columns = (
     ("steps", "left"),
     ("seconds", "right"),
     ("options", "left"),
+)
+SHIPPED: Columns = (
+    *ENTRIES[1:7],
+    ("commit", "left"),
+    ("command", "left"),
 )
 POINTS: Columns = (
     ("id", "left"),
@@ -42,6 +48,15 @@ def print_rows(rows: Sequence[EntryRow]) -> None:
     done = sum(row.state == "done" for row in rows)
     total = f"{counted(len(rows), 'entry')}, {done} done" if rows else "no entries"
     _print(ENTRIES, list(map(_cells, rows)), total, ("options", "seconds", "steps"))
+
+
+def print_shipped(rows: Sequence[tuple[EntryRow, Origin]]) -> None:
+    """Print the entries of the package, each with the commit and the command that made it."""
+    cells = []
+    for row, origin in rows:
+        _, topology, collective, ranks, state, points, steps, *_ = _cells(row)
+        cells.append((topology, collective, ranks, state, points, steps, origin.commit, origin.command))
+    _print(SHIPPED, cells, f"{counted(len(rows), 'entry')} in the package", ("steps", "points"))
 
 
 def _cells(row: EntryRow) -> tuple[str, ...]:

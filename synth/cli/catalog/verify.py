@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from synth.cli.catalog.group import db_option
+from synth.cli.framework.output import printable
 from synth.cli.framework.progress import progress
 from synth.cli.root import CONTEXT, UNDECIDED
 
@@ -39,15 +40,15 @@ def verify(db: Path, verbose: bool) -> int:
             listen(Event("query", f"{count} of {whole}: {check.name}"))
             bad += check.error is not None
             if check.error is not None:
-                click.echo(f"{check.fingerprint[:12]} {check.name}: {check.error}")
+                click.echo(printable(f"{check.fingerprint[:12]} {check.name}: {check.error}"))
                 continue
             open_claims = [line for line in check.lines if isinstance(line, Unchecked)]
             left += bool(open_claims)
             shown = check.lines if verbose else open_claims
             if shown or verbose:
-                click.echo(f"{check.fingerprint[:12]} {check.name}")
+                click.echo(printable(f"{check.fingerprint[:12]} {check.name}"))
             for line in shown:
-                click.echo(f"  {line}")
+                click.echo(printable(f"  {line}"))
     result = "all verified"
     if bad or left:
         result = f"{bad} bad" if bad else f"{left} not wholly"

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from synth.cli.framework.suggestions import suggest
-from synth.errors import UsageError
+from synth.errors import FormatError, UsageError
+from synth.model.documents.text_file import text_of
 
 
 def defaults(path: Path, root: click.Group) -> dict[str, Any]:
@@ -22,8 +23,10 @@ def defaults(path: Path, root: click.Group) -> dict[str, Any]:
     import tomllib
 
     try:
-        doc = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        doc = tomllib.loads(text_of(path).replace("\r\n", "\n"))
+    except FormatError as error:
+        raise UsageError(str(error)) from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
     shared = {key: value for key, value in doc.items() if not isinstance(value, dict)}
     filled, used = _fill(root, shared, {k: v for k, v in doc.items() if k not in shared}, str(path), "")
@@ -78,7 +81,7 @@ def line_of(path: Path, command: str, option: str) -> int | None:
     """
     found: dict[str, int] = {}
     table = ""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(text_of(path).splitlines(), 1):
         text = line.partition("#")[0].strip()
         if text.startswith("["):
             table = text.strip("[]").strip()

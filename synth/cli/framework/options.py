@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -413,6 +413,19 @@ def machine_if_named(flags: dict[str, Any]) -> Topology | None:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"--{name} changes a machine, and none is named; add --topo NAME or --topo FILE")
     return None
+
+
+def given_options(names: Iterable[str]) -> list[str]:
+    """Return the options of these parameters that the command line has."""
+    source = click.get_current_context().get_parameter_source
+    present = [name for name in names if source(name) is ParameterSource.COMMANDLINE]
+    return [f"--{name.replace('every', 'all').replace('_', '-')}" for name in present]
+
+
+def refuse_given(reason: str, *names: str) -> None:
+    """Raise UsageError where the command line has one of these options, which would change nothing, with the reason."""
+    for option in given_options(names):
+        raise UsageError(f"{option} would change nothing: {reason}; leave it out")
 
 
 def changes(flags: dict[str, Any]) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
-from unicodedata import category
 
 import click
 
 from synth.errors import SynthError
 from synth.model.documents.whole_file import write as write
+from synth.model.printable_text import printable as printable
 
 # True while a command runs with --quiet.
 QUIET: ContextVar[bool] = ContextVar("QUIET", default=False)
@@ -51,18 +51,6 @@ def wrote(path: object, what: str = "") -> None:
     """Say on stderr that a file, or with `what` its content, was written; nothing with --quiet."""
     if not QUIET.get():
         note(f"wrote {path}{what and f': {what}'}")
-
-
-# Unicode's categories of characters that a terminal obeys, or that cannot be printed.
-CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
-
-
-def printable(text: str) -> str:
-    """Return a text that a stranger wrote, or the name of a file, as one line that moves no cursor."""
-    shown = []
-    for c in text:
-        shown.append(ascii(c)[1:-1] if category(c) in CONTROLS else c)
-    return "".join(shown)
 
 
 def check_writable(*outputs: str | Path | None, folder: bool = False) -> None:
@@ -104,7 +92,7 @@ def captured(table: Callable[[], None]) -> str:
 
 def note(text: str) -> None:
     """One line on stderr."""
-    print(f"synth: {text}", file=sys.stderr)
+    print(f"synth: {printable(text)}", file=sys.stderr)
 
 
 def _json(document: Any) -> str:

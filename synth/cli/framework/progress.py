@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from synth.cli.framework.output import QUIET
+from synth.cli.framework.output import QUIET, printable
 from synth.cli.framework.plain_progress import clock, plain_progress
+from synth.cli.framework.plain_stream import terminal
 from synth.model.rational import counted, show
 
 # Seconds after which a command prints its current work.
@@ -35,10 +36,10 @@ def progress(first: str, verbose: bool = False, limit: float | None = None) -> I
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn
 
-    console = Console(stderr=True, highlight=False)
+    console = Console(file=terminal(sys.stderr), highlight=False)
     now, bound = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[bound]"))
     with Progress(SpinnerColumn(), now, bound, *_elapsed(limit), console=console, transient=True) as bar:
-        task = bar.add_task(first, total=None, bound="")
+        task = bar.add_task(printable(first), total=None, bound="")
 
         def listen(event: Any) -> None:
             if event.point is not None:
@@ -49,7 +50,7 @@ def progress(first: str, verbose: bool = False, limit: float | None = None) -> I
                     f"{point.status}"
                 )
                 bar.console.print(f"found: {what}", markup=False)
-            bar.update(task, description=event.text)
+            bar.update(task, description=printable(event.text))
             if event.bound is not None:
                 bar.update(task, bound=f"(bound so far {show(event.bound)})")
 
@@ -120,11 +121,11 @@ def job_progress(first: str, budget: float | None = None) -> Iterator[Callable[[
 
     words = TextColumn("{task.description}", markup=False)
     columns = (SpinnerColumn(), BarColumn(20), MofNCompleteColumn(), *_elapsed(budget), words)
-    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
-        task = bar.add_task(first, total=None)
+    with Progress(*columns, console=Console(file=terminal(sys.stderr), highlight=False), transient=True) as bar:
+        task = bar.add_task(printable(first), total=None)
 
         def listen(now: Any) -> None:
-            bar.update(task, completed=now.ended, total=now.total, description=_running(now))
+            bar.update(task, completed=now.ended, total=now.total, description=printable(_running(now)))
 
         yield listen
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import click
 
+from synth.errors import FormatError
 from synth.model.documents.int_ranges import read
+from synth.model.documents.text_file import text_of
 from synth.model.rational import duration, size_bytes
 from synth.program.message_cost import MessageCost
 
@@ -107,9 +110,8 @@ class Counts(click.ParamType):
         text = value
         if not re.fullmatch(r"[\d\s,;]*", value):
             try:
-                with open(value, encoding="utf-8") as file:
-                    text = file.read(1 << 22)
-            except (OSError, UnicodeDecodeError):
+                text = text_of(Path(value))
+            except FormatError:
                 self.fail(
                     f"{value!r} is neither chunk counts such as 2,1,0,3 (rows split by ';') nor a file that holds them",
                     param,

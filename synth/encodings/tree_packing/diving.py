@@ -193,8 +193,8 @@ class Dive:
                 elif need[u] and share > SETTINGS.tolerance:
                     part.append((share + 0.2 * self.random.random(), u, i))
         if whole:
-            for u, tree, times in whole:
-                self._take(state, u, tree, times)
+            for u, tree, times in whole:  # the program may give a unit more trees than it needs
+                self._take(state, u, tree, min(times, self.chunks - len(state.taken[u])))
             return self._solve(state, deadline)
         part.sort(reverse=True)
         for _, u, i in part[: SETTINGS.candidates]:

@@ -19,6 +19,7 @@ from synth.export.msccl_xml.emit import MSCCL_UNLIMITED
 from synth.export.msccl_xml.root_inference import root_of
 from synth.model.collective import Collective, collective
 from synth.model.documents import xml_tree
+from synth.model.documents.text_file import bytes_of
 from synth.program.buffer_layout import Layout
 from synth.program.program import PROTOCOLS, TWO_SIDED, Block, Dep, Gpu, InPlace, Op, Program, Span
 from synth.program.runtimes import ROOTED, RUNTIMES
@@ -67,9 +68,8 @@ def read(
 def skipped_in(path: Path) -> int:
     """Return the number of elements in a file of MSCCL-IR that readers and loaders skip; 0 in any other file."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError:
+        data = bytes_of(path, MAX_BYTES)
+    except FormatError:
         return 0
     if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         return 0

@@ -88,8 +88,10 @@ def document(program: Program, version: str = limits.NEWEST) -> dict:
         )
     if program.protocol not in ("Simple", "LL"):
         _refuse(f"MSCCL++ has no protocol {program.protocol}; Simple and LL exist")
-    packets = program.protocol == "LL"
+    packets = program.has_packets or program.protocol == "LL"
     double = packets and not program.one_scratch
+    if double and program.protocol != "LL":
+        _refuse("packets in two halves of the scratch need the protocol LL: the loader doubles no other plan's scratch")
     if program.scratch_bytes not in (None, limits.scratch_bytes(double)):
         _refuse(f"a scratch that plans share has {limits.scratch_bytes(double)} bytes, not {program.scratch_bytes}")
     reach = limits.largest_size(program)

@@ -22,6 +22,7 @@ from synth.export.mscclpp.json_fields import Node
 from synth.export.mscclpp.read_block import BlockReader
 from synth.export.mscclpp.read_semaphores import with_semaphores
 from synth.model.collective import COLLECTIVES, Collective, collective
+from synth.model.documents.foreign_forms import OLD_PLAN, named_form
 from synth.program import plan_limits as limits
 from synth.program.buffer_layout import Layout
 from synth.program.program import BUFFERS, PORT_KINDS, Gpu, InPlace, Op, Port, Program, Span
@@ -49,6 +50,8 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     with the place in the document.
     """
     top = Node.parse(text, file)
+    if named_form(top.value) == OLD_PLAN:
+        top.fail(OLD_PLAN)
     fields = top.fields(_TOP, _TOP_MORE)
     name, in_place = fields["name"].text(), fields["inplace"].flag()
     protocol = fields["protocol"].text(("Simple", "LL"))
@@ -66,7 +69,6 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     double = _double_scratch(fields, protocol, scratch)
     shared = scratch and "reuse_resources" in fields and fields["reuse_resources"].flag()
     scratch_bytes = limits.scratch_bytes(double) if shared else None
-    one_scratch = protocol == "LL" and not double
     read_gpus = tuple(gpu.program(sizes) for gpu in gpus)
     plan_collective = task or _collective(fields["collective"].text(), read_gpus, root, fields["collective"])
     if plan_collective is not None and plan_collective.ranks != len(gpus):
@@ -75,7 +77,9 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     low = fields["min_message_size"].whole(0, UNLIMITED) if "min_message_size" in fields else 0
     high = fields["max_message_size"].whole(0, UNLIMITED) if "max_message_size" in fields else UNLIMITED
     place: InPlace = "in" if in_place else "out"
-    program = Program(name, plan_collective, chunks, read_gpus, protocol, place, 0, None, scratch_bytes, one_scratch)
+    program = Program(name, plan_collective, chunks, read_gpus, protocol, place, 0, None, scratch_bytes)
+    if not double and (protocol == "LL" or program.has_packets):
+        program = replace(program, one_scratch=True)
     least, greatest = message_ratios(program)
     top_bytes = None if high == UNLIMITED else int(high / greatest)
     return replace(program, min_bytes=math.ceil(low / least), max_bytes=top_bytes)

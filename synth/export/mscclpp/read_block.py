@@ -169,7 +169,7 @@ class BlockReader:
             (src, count), (dst, other) = (self._one(node, fields, key) for key in ("src_buff", "dst_buff"))
             if src.rank is None or dst.rank is not None or src.offset != dst.offset or count != other:
                 node.fail("a get whose offsets differ: the kernel swaps them")
-            self.ops.append(Op("get", (src,), (dst,), count, ports=self._channels(fields)))
+            self._move(Op("get", (src,), (dst,), count, ports=self._channels(fields)))
         elif name in ("copy", "cpkt", "upkt"):
             (src, count), (dst, other) = (self._one(node, fields, key) for key in ("src_buff", "dst_buff"))
             self._plain(
@@ -178,7 +178,7 @@ class BlockReader:
                 "copies one chunk of the rank to another",
             )
             src, dst = src._replace(packet=name == "upkt"), dst._replace(packet=name == "cpkt")
-            self.ops.append(Op("cpy", (self._packet(node, src),), (self._packet(node, dst),), count))
+            self._move(Op("cpy", (self._packet(node, src),), (self._packet(node, dst),), count))
         elif name in _REDUCTIONS:
             self._reduce(name, node, fields)
         elif name in _SWITCH_OPS:
@@ -252,7 +252,7 @@ class BlockReader:
                 through = tuple(p for pair in some for p in pair[3])
                 if len(set(sources)) == 1:
                     sources = sources[:1]
-                self.ops.append(Op("put", sources, targets, some[0][2], ports=through))
+                self._move(Op("put", sources, targets, some[0][2], ports=through))
                 start = i
         if name in ("pws", "pwsf"):
             self.ops.append(Op("signal", ports=ports))
@@ -286,7 +286,7 @@ class BlockReader:
         away = [self._packet(node, s._replace(packet=packets)) for s in away]
         dst = (local[0], *(self._packet(node, s._replace(packet=packets)) for s in (*local[1:], *far)))
         src = (*away, plain) if packets else (plain, *away)  # the kernel adds packets up first
-        self.ops.append(Op("reduce", src, dst, counts.pop(), ports=self._channels(fields)))
+        self._move(Op("reduce", src, dst, counts.pop(), ports=self._channels(fields)))
 
     def _switch_op(self, name: str, node: Node, fields: dict[str, Node]) -> None:
         if "channel_type" not in fields:
@@ -307,7 +307,12 @@ class BlockReader:
             self._plain(node, span.rank is None, "stores a chunk of the rank")
             src = (self._packet(node, span._replace(packet=packets)),)
         self._plain(node, count == other, "stores as many chunks as it reads")
-        self.ops.append(Op(_SWITCH_OPS[name], src, dst, count))
+        self._move(Op(_SWITCH_OPS[name], src, dst, count))
+
+    def _move(self, op: Op) -> None:
+        """Append an op that moves data, unless it moves 0 chunks."""
+        if op.count:
+            self.ops.append(op)
 
     def _group(self, node: Node, fields: dict[str, Node], key: str) -> tuple[tuple[Span, ...], int]:
         """Return the span on each rank of the group of a switch channel, and the number of chunks."""
@@ -318,13 +323,11 @@ class BlockReader:
             entries[0].fail("the thread block has no switch channel")
         ranks, buffer = self.switches[found["switch_channel_id"].whole(0, len(self.switches) - 1)]
         size = min(self.sizes[rank][buffer] for rank in ranks)
-        if size == 0:
-            entries[0].fail(f"buffer {buffer} of a rank of the group is empty")
-        offset = found["index"].whole(0, size - 1)
+        offset = found["index"].whole(0, size)
         spans = []
         for rank in sorted(ranks):
             spans.append(Span(buffer, offset, None if rank == self.rank else rank))
-        return tuple(spans), found["size"].whole(1, size - offset)
+        return tuple(spans), found["size"].whole(0, size - offset)
 
     # ------------------------------------------------------------ operands
 
@@ -361,7 +364,9 @@ class BlockReader:
         return [self._span(entry, self._kind(fields)) for entry in fields[key].items(limits.OP_BUFFERS)]
 
     def _span(self, node: Node, kind: str) -> tuple[Span, int]:
-        fields = node.fields(("index", "size"), ("type", "buffer_id", "switch_channel_id"))
+        fields = node.fields(("index", "size"), ("type", "buffer_id", "switch_channel_id", "rank"))
+        if "rank" in fields:  # written by MSCCL++'s language; its loader takes the rank's own memory, whatever it says
+            fields["rank"].whole(0, len(self.sizes) - 1)
         if "switch_channel_id" in fields or ("type" in fields) == ("buffer_id" in fields):
             node.fail("expected one of 'type' and 'buffer_id'; glres and gstore alone use switch channels")
         owner, name = None, ""
@@ -372,10 +377,8 @@ class BlockReader:
         else:
             owner, name = self.reached[kind][fields["buffer_id"].whole(0, len(self.reached[kind]) - 1)]
         size = self.sizes[self.rank if owner is None else owner][name]
-        if size == 0:
-            node.fail(f"buffer {name} of rank {self.rank if owner is None else owner} is empty")
-        offset = fields["index"].whole(0, size - 1)
-        return Span(name, offset, owner), fields["size"].whole(1, size - offset)
+        offset = fields["index"].whole(0, size)
+        return Span(name, offset, owner), fields["size"].whole(0, size - offset)
 
     @staticmethod
     def _packet(node: Node, span: Span) -> Span:

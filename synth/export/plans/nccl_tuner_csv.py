@@ -7,9 +7,6 @@ characters are cut. So only known names are written, and comments are short.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 from synth.export.exported_files import ExportResult
 from synth.export.folder_notes import span
 from synth.export.plans.programs import NCCL
@@ -28,7 +25,6 @@ PROTOCOLS = ("ll", "ll128", "simple")
 # Options of an algorithm that are numbers: their texts where the plan does not say them, and what is allowed.
 NUMBERS = {
     "channels": ("-1", range(-1, 65)), "pipeops": ("-1", range(-1, 1 << 20)), "regbuff": ("-1", range(-1, 2)),
-    "chunksize": ("0", range(1 << 40)),
 }  # fmt: skip
 ENDLESS = (1 << 64) - 1  # the largest size in bytes of a range without an end
 LINE = 255  # characters of a line that the plugin reads
@@ -40,63 +36,25 @@ HEAD = (
 )
 
 
-class TunerRule(NamedTuple):
-    """An algorithm of NCCL's that is preferred for sizes of `low` to `high` bytes (None: no end) of a collective.
-
-    Names as tuners spell them; numbers as texts, "-1" where NCCL chooses or anything matches. `chunk_size`: bytes, "0"
-    where NCCL chooses.
-    """
-
-    collective: str
-    ranks: int
-    low: int
-    high: int | None
-    algorithm: str
-    protocol: str
-    channels: str
-    pipe_ops: str
-    registered: str
-    chunk_size: str
-
-
 def csv(plan: Plan, nodes: int = -1) -> ExportResult:
     """Export the ranges of `plan` that prefer an algorithm of NCCL, as one CSV file.
 
     `nodes`: the number of boxes that a communicator must span for the lines to match (-1: any).
     """
-    found, said = rules(plan)
-    rows = []
-    for rule in found:
-        high = ENDLESS if rule.high is None else rule.high
-        fields = [
-            rule.collective, rule.low, high, rule.algorithm, rule.protocol, rule.channels, nodes, rule.ranks,
-            rule.pipe_ops, rule.registered,
-        ]  # fmt: skip
-        rows.append(",".join(map(str, fields)))
-    return file_of(plan, HEAD, rows, said)
-
-
-def file_of(plan: Plan, head: Sequence[str], rows: Sequence[str], said: Sequence[str]) -> ExportResult:
-    """Return the file of `rows` below its comments: `head`, the source of the times, and the remarks `said`."""
-    said = list(said)
+    rows: list[str] = []
+    said: list[str] = []
+    for table in plan.tables:
+        lines, why = _table(plan, table, nodes)
+        rows += lines
+        said += why
     if not rows:
         said.append("no range of the plan prefers an algorithm of NCCL's that a tuner can name: the file has no line")
-    notes = [f"# {line}"[: LINE - 1] for line in (*head, f"times: {plan.source}", *said)]
+    notes = [f"# {line}"[: LINE - 1] for line in (*HEAD, f"times: {plan.source}", *said)]
     return ExportResult((("", "\n".join([*notes, *rows]) + "\n"),), ".csv", tuple(said))
 
 
-def rules(plan: Plan) -> tuple[list[TunerRule], list[str]]:
-    """Return the ranges of `plan` that prefer an algorithm of NCCL, and a remark on each that no rule can name."""
-    found: list[TunerRule] = []
-    said: list[str] = []
-    for table in plan.tables:
-        some, why = _table(plan, table)
-        found += some
-        said += why
-    return found, said
-
-
-def _table(plan: Plan, table: Table) -> tuple[list[TunerRule], list[str]]:
+def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
+    """Return the lines of the ranges that prefer an algorithm of NCCL, and a remark on each that no line can name."""
     known = [i for row in table.ranges for i in row.order]
     offers = {
         i: Offer(0, None, plan.algorithms[i].divisor * table.element)
@@ -117,7 +75,7 @@ def _table(plan: Plan, table: Table) -> tuple[list[TunerRule], list[str]]:
         if lack:
             said.append(f"{where}: left to NCCL, as {lack}")
         else:
-            found.append(_rule(algorithm, table, share))
+            found.append(_line(algorithm, table, share, nodes))
     for row in table.ranges:
         first = plan.algorithms[row.order[0]]
         if first.backend not in (NCCL, "synth"):
@@ -128,12 +86,15 @@ def _table(plan: Plan, table: Table) -> tuple[list[TunerRule], list[str]]:
     return found, said
 
 
-def _rule(algorithm: Algorithm, table: Table, share: SizeShare) -> TunerRule:
+def _line(algorithm: Algorithm, table: Table, share: SizeShare, nodes: int) -> str:
     options = _options(algorithm)
-    return TunerRule(
-        COLLECTIVES[table.collective], table.ranks, share.low, share.high, ALGORITHMS[options["algorithm"]],
-        options["protocol"], *(options.get(key, default) for key, (default, _) in NUMBERS.items()),
-    )  # fmt: skip
+    channels, pipe_ops, registered = (options.get(key, default) for key, (default, _) in NUMBERS.items())
+    high = ENDLESS if share.high is None else share.high
+    fields = [
+        COLLECTIVES[table.collective], share.low, high, ALGORITHMS[options["algorithm"]], options["protocol"], channels,
+        nodes, table.ranks, pipe_ops, registered,
+    ]  # fmt: skip
+    return ",".join(map(str, fields))
 
 
 def _lack(algorithm: Algorithm, table: Table) -> str:

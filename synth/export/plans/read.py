@@ -16,6 +16,7 @@ from synth.model.documents.json_reader import schema_text
 from synth.model.topology import KINDS
 from synth.model.tuning_plan import OURS, SCHEMA, Algorithm, Plan, Table
 from synth.program.program import PROTOCOLS
+from synth.topologies import rank_placement
 
 
 def load(path: Path) -> Plan:
@@ -25,7 +26,7 @@ def load(path: Path) -> Plan:
     if doc.get("schema") != SCHEMA:
         raise FormatError(f"{schema_text(doc.get('schema'))}, expected {SCHEMA!r}: what `synth tune` writes", str(path))
     try:
-        plan = Plan.from_json(doc)
+        plan = Plan.from_json(rank_placement.marked(doc))
         check(plan)
     except FormatError as error:
         raise FormatError(str(error), str(path)) from None

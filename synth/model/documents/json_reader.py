@@ -132,17 +132,31 @@ def seconds(value: object, place: str) -> float:
     return value
 
 
-# Statements of a document's writer that no proof covers; each verification ends with them.
-MACHINE = "assumed, not checked: that the machine has these links, bandwidths and latencies"
-ARCHIVED = f"{MACHINE}, of these kinds, in these boxes"  # further statements of an archive
+def assumed(limits: bool = False, switches: Iterable[str] = ()) -> str:
+    """Return the line on what a document's writer states of the machine, and no proof covers.
+
+    `limits`: the document has some. `switches`: the names of those that multicast.
+    """
+    named = ", ".join(dict.fromkeys(switches))
+    multicast = f", and ports of switches that multicast and reduce: {named}" if named else ""
+    limited = "bandwidths, limits" if limits else "bandwidths"
+    return f"assumed, not checked: that the machine has these links, {limited} and latencies{multicast}"
+
+
+MACHINE = assumed()
 
 
 class Claims(list[str]):
-    """The lines on a document that holds. `subject`: the collective, machine and number of ranks that it names."""
+    """The lines on a document that holds. `subject`: the collective, machine and number of ranks that it names.
 
-    def __init__(self, lines: Iterable[str], subject: str) -> None:
-        super().__init__(lines)
+    `differs`: how the machine is another than the built-in one whose name it bears, also the first line; "" where it is
+    that machine, or bears no such name.
+    """
+
+    def __init__(self, lines: Iterable[str], subject: str, differs: str = "") -> None:
+        super().__init__(([differs] if differs else []) + list(lines))
         self.subject = subject
+        self.differs = differs
 
 
 class Unchecked(str):

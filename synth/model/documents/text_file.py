@@ -1,7 +1,8 @@
-"""Text files that strangers wrote: regular, bounded in size, Unicode."""
+"""The one door for files that strangers wrote: regular files or pipes, bounded in size; text is Unicode."""
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -37,17 +38,39 @@ def decoded(data: bytes) -> str:
     return data.decode("utf-16" if data.startswith(UTF_16) else "utf-8-sig")
 
 
-def text_of(path: Path, limit: int = MAX_BYTES) -> str:
-    """Return the text (UTF-8; UTF-16 with its mark) of a regular file of at most `limit` bytes. Raises FormatError."""
+def bytes_of(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """Return the bytes, at most `limit`, of a regular file or a pipe. Raises FormatError for devices, too."""
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode) and not stat.S_ISFIFO(state.st_mode) and not stat.S_ISDIR(state.st_mode):
             raise FormatError("is not a file", str(path))
-        if path.stat().st_size > limit:
-            raise FormatError(f"has {path.stat().st_size} bytes; at most {limit} are read", str(path))
-        return decoded(path.read_bytes())
+        if state.st_size > limit:
+            raise FormatError(f"has {state.st_size} bytes; at most {limit} are read", str(path))
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise FormatError(unreadable(error), str(path)) from None
+    if len(data) > limit:
+        raise FormatError(f"has more than {limit} bytes; at most {limit} are read", str(path))
+    return data
+
+
+def text_of(path: Path, limit: int = MAX_BYTES) -> str:
+    """Return the text (UTF-8; UTF-16 with its mark) of a file as `bytes_of` reads it. Raises FormatError."""
+    try:
+        return decoded(bytes_of(path, limit))
     except UnicodeDecodeError as error:
         raise FormatError(
             f"is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}", str(path)
         ) from None
+
+
+def head_of(path: Path, count: int) -> bytes:
+    """Return the first `count` bytes of a regular file, which tell its kind. Raises FormatError for others."""
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise FormatError("is not a file", str(path))
+        with path.open("rb") as file:
+            return file.read(count)
     except OSError as error:
         raise FormatError(unreadable(error), str(path)) from None

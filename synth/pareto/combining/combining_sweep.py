@@ -57,7 +57,9 @@ def sweep(state: SweepState) -> None:
                 state.notes += (item if limited else item.replace(LIMITED, SPENT),)
                 continue
             case Point():
-                state.add_point(item)
+                if not state.add_point(item):
+                    best = min((p.rounds_per_chunk for p in state.points if p.steps <= item.steps), default=None)
+                    state.add_open(Open(item.steps, item.bound.value, best, "gave-up", item.bound.certificate))
                 about: int | None = item.steps
             case Open():
                 state.add_open(item)

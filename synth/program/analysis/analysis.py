@@ -16,7 +16,7 @@ from synth.program.analysis import (
 )
 from synth.program.analysis.call_sizes import SizeLimit, call_sizes
 from synth.program.analysis.connection_tables import ConnectionTables, build_connection_tables, unflagged
-from synth.program.analysis.finding import Finding, WaitingBlock, error
+from synth.program.analysis.finding import Finding, WaitingBlock, error, not_analysed
 from synth.program.analysis.report import WORDS, LintReport, option_text, size_text
 from synth.program.analysis.symbolic_execution import ExecutionOutcome
 from synth.program.buffer_layout import Layout
@@ -94,6 +94,8 @@ def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     findings = [
         *rules.buffer_faults(program),
         *rules.unknown_collective(program),
+        *rules.empty_range(program),
+        *rules.calls_not_analysed(program, in_place or program.in_place),
         *symbolic_execution_onesided.shared_ports(program),
         *rules_onesided.unpaired_ports(program),
     ]
@@ -144,7 +146,8 @@ def _run_lines(
 def _beyond_limit(program: Program, limit: SizeLimit, faults: list[Finding]) -> Iterator[Finding]:
     """Yield the finding that the program is proved up to `limit` only, if it is offered for larger sizes.
 
-    `faults`: those of a larger call, of which the first is named. A warning if the program sets no largest size.
+    `faults`: those of a larger call, of which the first is named; larger calls are not analysed if there are none. A
+    warning if the program sets no largest size.
     """
     top = program.max_bytes
     if top is not None and top <= limit.size:
@@ -153,7 +156,10 @@ def _beyond_limit(program: Program, limit: SizeLimit, faults: list[Finding]) -> 
     place: tuple[int | None, int | None, int | None] = (None, None, None)
     if faults:
         place, text = faults[0][2:5], f"{text}, and turns come round: {faults[0].message}"
-    finding = error("scratch", place, f"{text}; {_largest_size(limit.size, 'max_message_size in a plan')}")
+    advice = _largest_size(limit.size, "max_message_size in a plan")
+    finding = error("scratch", place, f"{text}; {advice}")
+    if not faults:
+        finding = not_analysed("scratch", place, f"{text}, and calls that large are not followed; {advice}")
     warns = top is None and program.min_bytes <= limit.size
     yield finding._replace(severity="warning") if warns else finding
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SEVERITIES = ("error", "warning", "remark")
+NOT_ANALYSED = "not analysed"
+SEVERITIES = ("error", NOT_ANALYSED, "warning", "remark")
 
 
 class Finding(NamedTuple):
@@ -38,6 +39,11 @@ class Finding(NamedTuple):
 def error(rule: str, place: tuple[int | None, int | None, int | None], message: str) -> Finding:
     """Return a Finding of severity ``error``."""
     return Finding(rule, "error", *place, message)
+
+
+def not_analysed(rule: str, place: tuple[int | None, int | None, int | None], message: str) -> Finding:
+    """Return the Finding that something, and why, was not analysed: the program may be right or wrong."""
+    return Finding(rule, NOT_ANALYSED, *place, message)
 
 
 def skipped_elements(count: int) -> Finding:

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from synth.errors import UncheckedError, VerificationError
 from synth.model.number_text import bytes_text
 from synth.model.rational import counted
-from synth.program.analysis.finding import SEVERITIES, Finding
+from synth.program.analysis.finding import NOT_ANALYSED, SEVERITIES, Finding
 
 SCHEMA = "synth.lint/1"
 SHOWN = 20  # findings of one rule that are printed; the others are counted
@@ -42,9 +43,28 @@ class LintReport:
         return tuple(f for f in self.findings if f.severity == "error")
 
     @property
+    def verdict(self) -> str:
+        """``right`` (proved), ``wrong`` (there is an error), or ``not analysed``: neither, findings say why."""
+        if self.errors:
+            return "wrong"
+        unknown = any(f.severity == NOT_ANALYSED for f in self.findings)
+        return NOT_ANALYSED if unknown or not self.analysed else "right"
+
+    @property
     def ok(self) -> bool:
-        """True if there is no error."""
-        return not self.errors
+        """True if the verdict is ``right``."""
+        return self.verdict == "right"
+
+    def require_right(self, subject: str) -> None:
+        """Raise VerificationError if the program is wrong, UncheckedError if it is not analysed. `subject`: it."""
+        if self.ok:
+            return
+        first = self.ranked[0]
+        more = len(self.errors) - 1
+        text = f"{subject} is {self.verdict}: {first.place}: {first.message} [{first.rule}]"
+        if self.verdict == NOT_ANALYSED:
+            raise UncheckedError(text)
+        raise VerificationError(text + (f" (and {more} more; see synth lint)" if more else ""))
 
     @property
     def ranked(self) -> list[Finding]:
@@ -65,16 +85,18 @@ class LintReport:
         if self.safe:
             sizes = f"up to {size_text(self.safe)}"
         wrong = len(self.errors)
+        unknown = sum(f.severity == NOT_ANALYSED for f in self.findings)
         result = f"safe {sizes}" if not wrong or self.safe == 0 else f"no rank waits for ever {sizes}"
         if wrong:
-            result = f"wrong: {wrong} error{'' if wrong == 1 else 's'}; {result}"
+            result = f"wrong: {counted(wrong, 'error')}; {result}"
+        elif not self.ok:
+            result = f"not analysed, for {counted(unknown, 'reason')}: nothing is proved, and no error was found"
         yield f"{result} (runtime {self.runtime}, its default buffer sizes)"
         if self.ok and self.analysed:
             modes = " and ".join(WORDS[mode] for mode in self.analysed)
-            proved = f"all {self.outputs} output chunks right" if self.outputs else "no race (outputs not compared)"
             yield (
-                f"proved {modes}, in every order of execution of {self.ops} steps: {proved}, {self.accesses} "
-                f"accesses ordered"
+                f"proved {modes}, in every order of execution of {self.ops} steps: all {self.outputs} output chunks "
+                f"right, {self.accesses} accesses ordered"
             )
         yield f"judged: {self.collective or 'unknown collective'}, {counted(self.ranks, 'rank')}, program {self.name}"
 
@@ -86,6 +108,7 @@ class LintReport:
             "collective": self.collective,
             "ranks": self.ranks,
             "runtime": self.runtime,
+            "verdict": self.verdict,
             "ok": self.ok,
             "safe_bytes": self.safe if self.ok else 0,
             "analysed": list(self.analysed),

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from synth.program.analysis.finding import Finding, error
+from synth.program.analysis.finding import Finding, error, not_analysed
 from synth.program.analysis.structure import NAMES
 from synth.program.buffer_layout import Layout
-from synth.program.program import RECEIVING, SENDING, Block, Gpu, Op, Program
+from synth.program.program import RECEIVING, SENDING, Block, Gpu, InPlace, Op, Program
 from synth.program.runtimes import ROOTED, Runtime
 
 FUSED_SUMS = 16  # `re` ops that the loaders merge into one: the kernel sums at most so many sources
@@ -25,8 +25,12 @@ NOWHERE = (None, None, None)
 def check(program: Program, runtime: Runtime) -> list[Finding]:
     """Return a finding for every rule of `runtime` that a two-sided `program` without structural faults breaks."""
     findings = [
-        *buffer_faults(program), *unknown_collective(program), *_call(program, runtime), *_limits(program, runtime),
-    ]  # fmt: skip
+        *buffer_faults(program),
+        *unknown_collective(program),
+        *empty_range(program),
+        *_call(program, runtime),
+        *_limits(program, runtime),
+    ]
     if runtime.name in MSCCL_LIKE:
         findings += _file(program, runtime)
         for gpu in program.gpus:
@@ -62,11 +66,24 @@ def buffer_faults(program: Program) -> Iterator[Finding]:
                         yield error("buffers", (gpu.rank, b, i), text)
 
 
+def empty_range(program: Program) -> Iterator[Finding]:
+    """Yield an error for a program that is offered for no size."""
+    if program.max_bytes is not None and program.max_bytes < program.min_bytes:
+        yield error("sizes", NOWHERE, f"is offered from {program.min_bytes} bytes to {program.max_bytes}: for no size")
+
+
 def unknown_collective(program: Program) -> Iterator[Finding]:
-    """Yield a warning for a program without a collective: what its outputs must hold is then not known."""
+    """Yield that outputs are not compared for a program without a collective: what they must hold is not known."""
     if program.collective is None:
         text = "does not say which collective it is for, so its outputs are not compared; name it with --coll"
-        yield Finding("collective-unknown", "warning", *NOWHERE, text)
+        yield not_analysed("collective-unknown", NOWHERE, text)
+
+
+def calls_not_analysed(program: Program, in_place: InPlace) -> Iterator[Finding]:
+    """Yield that calls in place are asked for and not analysed: the collective has none."""
+    task = program.collective
+    if task is not None and in_place != "out" and not Layout(task, program.chunks).can_be_in_place:
+        yield not_analysed("in-place", NOWHERE, f"{task.name} has no call in place; --in-place out names the others")
 
 
 def _call(program: Program, runtime: Runtime) -> Iterator[Finding]:
@@ -75,8 +92,6 @@ def _call(program: Program, runtime: Runtime) -> Iterator[Finding]:
     A call has a collective, a size in bytes, and input and output buffers that overlap (in place) or not.
     """
     task, name = program.collective, runtime.name
-    if program.max_bytes is not None and program.max_bytes < program.min_bytes:
-        yield error("sizes", NOWHERE, f"is offered from {program.min_bytes} bytes to {program.max_bytes}: for no size")
     if task is None:
         return
     if program.in_place != "out" and not Layout(task, program.chunks).shares_chunks:

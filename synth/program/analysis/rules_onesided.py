@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from synth.program.analysis.call_sizes import call_sizes
 from synth.program.analysis.cells import Memory
-from synth.program.analysis.finding import Finding, error
+from synth.program.analysis.finding import Finding, error, not_analysed
 from synth.program.analysis.onesided_order import other_end
 from synth.program.analysis.report import size_text
 from synth.program.analysis.structure import NAMES, loop_size
@@ -48,9 +48,10 @@ def unpaired_ports(program: Program) -> Iterator[Finding]:
 
 
 def surplus_signals(program: Program) -> Iterator[Finding]:
-    """Yield an error for every port with more signals than waits: the next call's wait would pass too early.
+    """Yield a warning for every port with more signals than waits: after some launches its waits order nothing.
 
-    Those in pipelines are compared turn by turn: with other numbers of turns they differ at some sizes.
+    Those in pipelines are compared turn by turn: with other numbers of turns they differ at some sizes, which is not
+    analysed.
     """
     signals: Counter = Counter()
     waits: Counter = Counter()
@@ -66,15 +67,22 @@ def surplus_signals(program: Program) -> Iterator[Finding]:
         n, waited = signals[rank, port, loop], waits[rank, port, loop]
         if n > waited or (n != waited and loop != (0, 0)):
             name = f"{port.kind} channel {port.index} of rank {port.peer}"
-            turn = f" in each turn of {loop[1]} bytes" if loop != (0, 0) else ""
-            text = (
-                f"gets {n} signals on {name}{turn} and waits for {waited}: a wait of the next call would pass too early"
-            )
-            yield error("signals-left", (rank, None, None), text)
+            if loop == (0, 0):
+                text = (
+                    f"gets {n} signals on {name} and waits for {waited}: in later launches the waits pass for earlier "
+                    f"signals, and order nothing"
+                )
+                yield error("signals-left", (rank, None, None), text)._replace(severity="warning")
+            else:
+                text = (
+                    f"gets {n} signals on {name} in each turn of {loop[1]} bytes and waits for {waited}: which signal "
+                    f"a wait gets depends on the size"
+                )
+                yield not_analysed("signals-left", (rank, None, None), text)
 
 
 def unlike_turns(program: Program) -> Iterator[Finding]:
-    """Yield errors for signals, waits and barriers in pipelines that do not pair turn by turn.
+    """Yield the signals, waits and barriers in pipelines that do not pair turn by turn, which are not analysed.
 
     They pair at some numbers of turns, and so at some sizes, only.
     """
@@ -92,15 +100,18 @@ def unlike_turns(program: Program) -> Iterator[Finding]:
         for members in met.values():
             for b, stretches in members[1:]:
                 if stretches != members[0][1] and any(s.turns for s in (*stretches, *members[0][1])):
-                    text = f"meets block {members[0][0]} at a barrier in other turns than that: one waits for ever"
-                    yield error("barrier", (gpu.rank, b, None), text)
+                    text = (
+                        f"meets block {members[0][0]} at a barrier in other turns than that: whether one waits for "
+                        f"ever depends on the size"
+                    )
+                    yield not_analysed("barrier", (gpu.rank, b, None), text)
     for rank, port in sorted({*signals, *waits}):
         if signals.get((rank, port), []) != waits.get((rank, port), []):
             text = (
                 f"waits for signals on {port.kind} channel {port.index} of rank {port.peer} in pipelines other than "
                 f"those that signal: which signal a wait gets depends on the size"
             )
-            yield error("signals-left", (rank, None, None), text)
+            yield not_analysed("signals-left", (rank, None, None), text)
 
 
 class Stretch(NamedTuple):
@@ -136,6 +147,8 @@ def unequal_packet_scratch(program: Program) -> Iterator[Finding]:
     another rank is counted from the middle of the *writer's* scratch. With unequal sizes it lands in the wrong place,
     and its reader waits for ever, or it lands beyond the owner's memory.
     """
+    if program.one_scratch:
+        return
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):
@@ -169,8 +182,65 @@ def check(program: Program, runtime: Runtime) -> Iterator[Finding]:
         for b, block in enumerate(gpu.blocks):
             yield from _block(gpu, b, block, runtime)
     yield from _offsets(program)
+    yield from _packet_memory(program)
     yield from _starts(program)
     yield from _joins(program)
+
+
+def _packet_memory(program: Program) -> Iterator[Finding]:
+    """Yield errors for packets beyond the scratch, and for plain data in it that miss the half in turn.
+
+    Packet k of a scratch lies where its chunks 2 k and 2 k + 1 would; the loader doubles the scratch of plans of
+    protocol LL alone. With two halves, what a rank itself copies goes to the half in turn, plain data that go to other
+    ranks, or through a port channel or a switch, to the first one. Plain data that lie on packets are not analysed.
+    """
+    if not program.has_packets:
+        return
+    packets: dict[tuple[int, int], tuple[int, int, int]] = {}
+    plain: dict[tuple[int, int], tuple[int, int, int]] = {}
+    for place, owner, span, count, through in _scratch_spans(program):
+        scratch = program.gpus[owner].scratch
+        reached = 2 * (span.offset + count)
+        if span.packet and program.protocol != "LL" and program.scratch_bytes is None and reached > scratch:
+            text = (
+                f"packets {span.offset}..{span.offset + count - 1} of rank {owner} take twice their chunks, {reached} "
+                f"of its scratch of {scratch}: declare as much, or the protocol LL"
+            )
+            yield error("bounds", place, text)
+        if not span.packet and not program.one_scratch and (through or span.rank is not None):
+            text = (
+                f"plain data in scratch {span.offset} of rank {owner}: with use_double_scratch_buffer they are in the "
+                f"first half in every launch, and the rank itself takes them from the half in turn"
+            )
+            yield error("packet-half", place, text)
+        for k in range(span.offset, span.offset + count):
+            if span.packet:
+                packets.setdefault((owner, 2 * k), place)
+                packets.setdefault((owner, 2 * k + 1), place)
+            else:
+                plain.setdefault((owner, k), place)
+    for rank, chunk in sorted({*packets} & {*plain}):
+        other = packets[rank, chunk]
+        text = (
+            f"plain data in scratch {chunk} of rank {rank} lie where packet {chunk // 2} does, which gpu {other[0]} "
+            f"block {other[1]} step {other[2]} uses"
+        )
+        yield not_analysed("packet-mix", plain[rank, chunk], text)
+
+
+def _scratch_spans(program: Program) -> Iterator[tuple[tuple[int, int, int], int, Span, int, bool]]:
+    """Yield (place, owner, span, chunks, through) of each use of scratch. A port channel that carries packets reads
+    packets. `through`: plain data that a port channel or a switch takes or brings."""
+    for gpu in program.gpus:
+        for b, block in enumerate(gpu.blocks):
+            for i, op in enumerate(block.ops):
+                by_port = op.code == "put" and any(block.ports[p].kind == "port" for p in op.ports)
+                carries = by_port and any(span.packet for span in op.dst)
+                spans = [span._replace(packet=span.packet or carries) for span in op.src]
+                for span in (*spans, *op.dst):
+                    if span.buffer == "s":
+                        owner = gpu.rank if span.rank is None else span.rank
+                        yield (gpu.rank, b, i), owner, span, op.count, by_port or op.code in SWITCHED
 
 
 def _starts(program: Program) -> Iterator[Finding]:
@@ -249,7 +319,7 @@ def _farthest(program: Program, size: int) -> int:
     ends = [0]
     for gpu in program.gpus:
         ends += [gpu.input * chunk, gpu.output * chunk, gpu.scratch * chunk]
-        if program.protocol == "LL":
+        if program.protocol == "LL" or program.has_packets:
             ends.append(gpu.scratch * (2 * -(-message // max(1, gpu.input or gpu.output)) + 2 * chunk))
     return max(ends)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from synth.program.analysis.call_sizes import MAX_ANALYSED_OPS, written_size
-from synth.program.analysis.finding import Finding, error
+from synth.program.analysis.finding import Finding, error, not_analysed
 from synth.program.buffer_layout import Layout
 from synth.program.program import (
     BUFFERS,
@@ -65,14 +65,12 @@ def faults(program: Program) -> list[Finding]:
         return [error("ranks", (None, None, None), text)]
     cells = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
     if cells > MAX_CELLS:
-        return [
-            error(
-                "too-large", (None, None, None), f"{cells} chunks of buffers in all; at most {MAX_CELLS} are analysed"
-            )
-        ]
-    blocks = sum(len(gpu.blocks) for gpu in program.gpus)
+        text = f"{cells} chunks of buffers in all; at most {MAX_CELLS} are analysed"
+        return [not_analysed("too-large", (None, None, None), text)]
+    blocks = sum(len(gpu.blocks) for gpu in program.gpus) - len(idle_blocks(program))
     if blocks > MAX_BLOCKS:
-        return [error("too-large", (None, None, None), f"{blocks} blocks in all; at most {MAX_BLOCKS} are analysed")]
+        text = f"{blocks} blocks that do something; at most {MAX_BLOCKS} are analysed"
+        return [not_analysed("too-large", (None, None, None), text)]
     found: list[Finding] = []
     if program.chunks < 1:
         found.append(error("chunks", (None, None, None), f"{program.chunks} chunks per unit; at least one is needed"))
@@ -86,6 +84,19 @@ def faults(program: Program) -> list[Finding]:
     if not found and not program.straight:
         found += _written_out(program)
     return found
+
+
+def idle_blocks(program: Program) -> set[tuple[int, int]]:
+    """Return the blocks (rank, block) that only `nop`, and for which no other block waits: they order nothing."""
+    idle = set()
+    for gpu in program.gpus:
+        needed: set[int] = set()
+        for b, block in enumerate(gpu.blocks):
+            needed.update(dep.block for op in block.ops for dep in op.deps if dep.block != b)
+        for b, block in enumerate(gpu.blocks):
+            if b not in needed and all(op.code == "nop" for op in block.ops):
+                idle.add((gpu.rank, b))
+    return idle
 
 
 def _touched(program: Program) -> int:
@@ -107,11 +118,11 @@ def _too_long(program: Program) -> Iterator[Finding]:
                 if size > most:
                     most, place = size, (gpu.rank, b, i)
     text = f"touches {most} chunks, and all steps {touched} together; at most {MAX_TOUCHED} are analysed"
-    yield error("too-large", place, text)
+    yield not_analysed("too-large", place, text)
 
 
 def _written_out(program: Program) -> Iterator[Finding]:
-    """Yield errors where the calls to analyse are too large, or shares have no common ends at all sizes."""
+    """Yield what is not analysed: calls that are too large, and shares without common ends at all sizes."""
     cells, unit = even_cells(program), loop_unit(program)
     stride = scratch_stride(program)
     if program.scratch_bytes is not None and stride is None:
@@ -120,16 +131,19 @@ def _written_out(program: Program) -> Iterator[Finding]:
     chunks = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
     touched = _touched(program) * written // max(1, chunks)
     if touched > MAX_TOUCHED:
-        text = f"its parts and pipelines make steps that touch {touched} chunks together: not analysed"
-        yield error("too-large", (None, None, None), text)
+        text = f"its parts and pipelines make steps that touch {touched} chunks; at most {MAX_TOUCHED} are analysed"
+        yield not_analysed("too-large", (None, None, None), text)
         return
     if written > MAX_CELLS or ops > MAX_ANALYSED_OPS or (stride is not None and cells > stride):
-        text = f"its parts and pipelines make {written} pieces of chunks, {ops} steps: not analysed"
-        yield error("too-large", (None, None, None), text)
+        text = (
+            f"its parts and pipelines make {written} pieces of chunks, {ops} steps; at most {MAX_CELLS} and "
+            f"{MAX_ANALYSED_OPS} are analysed, and {stride or 'any number of'} pieces of a chunk of scratch"
+        )
+        yield not_analysed("too-large", (None, None, None), text)
         return
     if unit is not None and unit % cells:
-        text = f"its pipelines move units of {unit} bytes, which {cells} equal shares do not divide: not analysed"
-        yield error("loop", (None, None, None), text)
+        text = f"its pipelines move units of {unit} bytes, which {cells} equal shares do not divide"
+        yield not_analysed("loop", (None, None, None), text)
     yield from _unlike_parts(program)
     yield from _unlike_loops(program)
 
@@ -142,7 +156,7 @@ def _shifts(program: Program) -> Sequence[int | None]:
 
 
 def _unlike_loops(program: Program) -> Iterator[Finding]:
-    """Yield errors for pipelines over several chunks that share some chunks with a pipeline over others.
+    """Yield the pipelines over several chunks that share some chunks with a pipeline over others.
 
     The turns that touch the same bytes are then as far apart as a chunk is long.
     """
@@ -157,9 +171,9 @@ def _unlike_loops(program: Program) -> Iterator[Finding]:
                     text = (
                         f"goes over {loop.chunks} chunks of {NAMES[span.buffer]} from {span.offset} on of rank "
                         f"{owner}, a part of which gpu {place[0]} block {place[1]} step {place[2]} goes over in turns "
-                        f"of its own: not analysed"
+                        f"of its own: their order depends on the size"
                     )
-                    yield error("part", (rank, b, i), text)
+                    yield not_analysed("part", (rank, b, i), text)
                     break
 
 
@@ -173,7 +187,7 @@ def _looped(program: Program) -> Iterator[tuple[int, int, int, Op, Loop]]:
 
 
 def _unlike_parts(program: Program) -> Iterator[Finding]:
-    """Yield errors for ops that cut one chunk in shares with different ends.
+    """Yield the ops that cut one chunk in shares with different ends, each once.
 
     A share ends at a whole chunk, or where its span's own division ends: two divisions end in an order that depends on
     the size.
@@ -181,18 +195,20 @@ def _unlike_parts(program: Program) -> Iterator[Finding]:
     shifts = _shifts(program)
     first: dict[tuple[int, str, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {}
     for here, op, part in _uneven_parts(program):
+        found = None
         for span in (*op.src, *op.dst):
             owner, buffer, start = _memory_of(here[0], span, shifts)
             division = (start, op.count, part.of)
             for chunk in range(start, start + op.count):
                 other, place = first.setdefault((owner, buffer, chunk), (division, here))
-                if other != division:
+                if other != division and found is None:
                     cut = f"{NAMES[span.buffer]} {span.offset + chunk - start} of rank {owner}"
-                    text = (
+                    found = (
                         f"cuts {cut} into {part.of} shares with other ends than gpu {place[0]} block {place[1]} step "
-                        f"{place[2]}: not analysed"
+                        f"{place[2]}: their order depends on the size"
                     )
-                    yield error("part", here, text)
+        if found is not None:
+            yield not_analysed("part", here, found)
 
 
 def _uneven_parts(program: Program) -> Iterator[tuple[tuple[int, int, int], Op, Part]]:

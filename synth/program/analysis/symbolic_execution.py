@@ -133,23 +133,26 @@ class SymbolicExecution:
     def report_races(self, places: list[tuple[int, int]]) -> None:
         """Add a finding for each pair of ops whose accesses to one cell are unordered.
 
-        ``places[actor]`` is the (gpu, block) of an actor; actors beyond its end are not blocks and are left out.
+        ``places[actor]`` is the (gpu, block) of an actor.
         """
-        words = {"write-read": "reads", "write-write": "writes", "read-write": "overwrites"}
         for cell, (first, i), (then, j), kind in self.clocks.races:
-            if first >= len(places):
-                continue
-            (rank, a), (gpu, b) = places[first], places[then]
-            before = "reads it" if kind == "read-write" else "writes it"
-            other = f"gpu {rank} block {a} step {i}" if rank != gpu else f"block {a} step {i}"
-            text = (
-                f"{words[kind]} {self.memory.name(cell)} while {other} {before}: nothing orders the two; "
-                "add a dependency (and its flag) between them"
-            )
-            key = ("race", (rank, a, i), (gpu, b, j))
-            if key not in self.reported_places:
-                self.reported_places.add(key)
-                self.findings.append(error("race", (gpu, b, j), text))
+            self.add_race(self.memory.name(cell), (*places[first], i), (*places[then], j), kind)
+
+    def add_race(self, name: str, first: tuple[int, int, int], then: tuple[int, int, int], kind: str) -> None:
+        """Add the finding that nothing orders two ops on the chunk `name`, once for a pair of ops."""
+        words = {"write-read": "reads", "write-write": "writes", "read-write": "overwrites"}
+        before = "reads it" if kind == "read-write" else "writes it"
+        other = f"gpu {first[0]} block {first[1]} step {first[2]}"
+        if first[0] == then[0]:
+            other = f"block {first[1]} step {first[2]}"
+        text = (
+            f"{words[kind]} {name} while {other} {before}: nothing orders the two; "
+            "add a dependency (and its flag) between them"
+        )
+        key = ("race", *sorted((first, then)))
+        if key not in self.reported_places:
+            self.reported_places.add(key)
+            self.findings.append(error("race", then, text))
 
     def check_outputs(self) -> int:
         """Compare every output with the collective's demand; return the number of output chunks."""

@@ -1,23 +1,31 @@
 """Symbolic execution of one-sided programs: puts into other ranks' memory, ordered by signals, barriers, packets.
 
-The actors of the vector clocks are the blocks, then one engine for each port channel that moves data, then the entry of
-each rank into the call. An engine reads the source of a put and writes its destination some time later, in order with
-its signals; `flush` waits for it. Until a rank has entered the call its buffers belong to its user, so another rank
-needs a signal from it before it touches them. Packet scratch is exempt (its flags change from call to call), and so are
-a rank's accesses to its own memory.
+*Launches.* A program is run launch after launch, with other data each time. The blocks of a launch of a rank begin when
+all its blocks of the launch before have ended: the kernels of a rank are ordered on its stream. Nothing else orders
+ranks. Between two launches, and before the first, a rank's input and output belong to its user, who reads and writes
+them; scratch stays as it is. What must hold of any number of launches is decided by two, or by three where packets use
+two halves of the scratch in turn. Proof: every order between two events of different launches leads from the earlier
+launch to the later one and through no others, since the waits of a launch are for signals of the same launch (those on
+ports with surplus signals order nothing, see `OneSidedExecution.execute_op`). So orders are the same for launches
+k and k + d at every k. An event ordered behind one of d launches before is also behind that of d + 1 launches before,
+since the same event of two launches is always ordered: by the stream, or by the queue of a port channel. Thus
+neighbouring launches decide about plain memory, and every second one about the halves of packets.
+
+*Actors* of the vector clocks are the blocks that do something, then one engine for each port channel that moves data,
+then the user of each rank. An engine reads the source of a put and writes its destination some time later, in order
+with its signals, maybe after the launch has ended; `flush` waits for it. The writer of a packet is before its readers;
+readers must be before the next write of the same packet, or they wait for ever.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
-from itertools import chain
-
-import numpy as np
 
 from synth.program.analysis.cells import Value, add
-from synth.program.analysis.finding import Finding, error
+from synth.program.analysis.finding import Finding, error, not_analysed
 from synth.program.analysis.onesided_order import other_end
+from synth.program.analysis.structure import idle_blocks
 from synth.program.analysis.symbolic_execution import (
     PART,
     ExecutionOutcome,
@@ -25,9 +33,11 @@ from synth.program.analysis.symbolic_execution import (
     merge_outcomes,
     parts_of,
 )
-from synth.program.analysis.vector_clocks import Row
-from synth.program.program import Gpu, Op, Port, Program, Span
+from synth.program.analysis.vector_clocks import Place, Row
+from synth.program.program import Gpu, Op, Port, Program
 from synth.program.straight_line import StraightLine
+
+LAUNCH = 1 << 32  # the clocks know op i of launch k as i + k * LAUNCH
 
 
 def execute_one_sided(
@@ -35,11 +45,12 @@ def execute_one_sided(
 ) -> ExecutionOutcome:
     """Execute a one-sided program, written out for one size, symbolically and return its findings.
 
-    `done`: an order in which its ops can end, as (rank, block, op). `part`: number of actors (blocks, entries, port
-    channels) whose clocks are in memory at once.
+    `done`: an order in which its ops can end, as (rank, block, op). `part`: number of actors (blocks, port channels,
+    users) whose clocks are in memory at once.
     """
     program = line.program
-    actors = sum(len(gpu.blocks) + 1 for gpu in program.gpus) + len(_engines(program))
+    blocks = sum(len(gpu.blocks) for gpu in program.gpus) - len(idle_blocks(program))
+    actors = blocks + len(_engines(program)) + program.ranks
     return merge_outcomes([OneSidedExecution(line, in_place, watched).run(done) for watched in parts_of(actors, part)])
 
 
@@ -48,115 +59,91 @@ def _engines(program: Program) -> dict[tuple[int, Port], int]:
 
     A channel that only signals or is waited on touches no memory, and its signals tell what their block knows.
     """
-    moving: set[tuple[int, Port]] = set()
     first: dict[tuple[int, Port], int] = {}
+    moving: set[tuple[int, Port]] = set()
     for gpu in program.gpus:
+        moving.update((gpu.rank, port) for _, port in _through_queues(gpu))
         for b, block in enumerate(gpu.blocks):
             for port in block.ports:
                 first.setdefault((gpu.rank, port), b)
-            for op in block.ops:
-                if op.code in ("put", "get"):
-                    moving.update((gpu.rank, block.ports[p]) for p in op.ports)
-    return {(rank, port): first[rank, port] for rank, port in sorted(moving) if port.kind == "port"}
-
-
-class LaunchOrder:
-    """Order between the packets of one launch and those of the next that lie in the same scratch.
-
-    A rank enters a launch after it has ended the one before. So the writer of a packet knows all that any rank knew at
-    the end of the launch before, if it knows that this rank has entered; and from there one launch further back. A port
-    channel that sends packets from scratch may do so after its rank has ended, but not two launches later.
-    `reads`: cell → (actor, time) of each read of a packet. `writes`: (cell, the ranks known to have entered, place).
-    `engines`: the rank of each port channel, by actor. Sets of ranks are bit masks.
-    """
-
-    def __init__(self, program: Program, entry: int, engines: dict[int, int]) -> None:
-        self.entry, self.ranks, self.engines = entry, program.ranks, engines
-        self.reads: dict[int, list[tuple[int, int]]] = {}
-        self.writes: list[tuple[int, int, tuple[int, int, int]]] = []
-
-    def entered(self, row: Row) -> int:
-        """Return the ranks that have entered the launch before `row`."""
-        bits = np.packbits(row[self.entry : self.entry + self.ranks] > 0, bitorder="little")
-        return int.from_bytes(bits.tobytes(), "little")
-
-    def overwritten(self, ends: list[Row], one_scratch: bool) -> Iterator[tuple[int, tuple[int, int, int], str]]:
-        """Yield (cell, place, launch) of each write of a packet that does not know that all have read the last one.
-
-        ``ends[rank]``: the row of a rank at its end. `one_scratch`: the last packet there is of the launch before,
-        otherwise of the one before that.
-        """
-        before = [self.entered(row) for row in ends]
-        for cell, known, place in self.writes:
-            ranks = known
-            if not one_scratch:
-                ranks = 0
-                for rank in range(self.ranks):
-                    ranks |= before[rank] if known >> rank & 1 else 0
-            for actor, time in self.reads.get(cell, ()):
-                if not one_scratch and actor in self.engines and ranks >> self.engines[actor] & 1:
-                    continue
-                if not any(ranks >> rank & 1 and ends[rank][actor] >= time for rank in range(self.ranks)):
-                    yield cell, place, "that of the launch before" if one_scratch else "that of two launches before"
-                    break
+    return {key: first[key] for key in sorted(moving)}
 
 
 class OneSidedExecution(SymbolicExecution):
-    """Symbolic execution of a one-sided program, with blocks, port engines and entries as actors."""
+    """Symbolic execution of a one-sided program, with blocks, port engines and users as actors."""
 
     def __init__(self, line: StraightLine, in_place: bool, watched: range) -> None:
         program = line.program
-        blocks = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
+        idle = idle_blocks(program)
+        blocks = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks)) if (gpu.rank, b) not in idle]
         engines = _engines(program)
         self.number = {place: i for i, place in enumerate(blocks)}
         self.engines = {key: len(blocks) + i for i, key in enumerate(engines)}
         # (rank, block) of each block, and of the first block that has each engine's channel
         self.places = [*blocks, *((rank, b) for (rank, _), b in engines.items())]
-        self.entry = len(self.places)
+        self.users = len(self.places)  # the user of rank r is actor users + r
         self.carriers = set(self.engines.values())
-        super().__init__(line, in_place, self.entry + program.ranks, watched)
+        super().__init__(line, in_place, self.users + program.ranks, watched)
         self.signals: dict[tuple[int, Port], deque[Row]] = {}
+        self.surplus = _ports_with_surplus(program)
         self.ended: dict[tuple[int, int, int], Row] = {}
         self.waited = {
             (g.rank, d.block, d.op) for g in program.gpus for block in g.blocks for op in block.ops for d in op.deps
         }
         # barrier → the joined clock of its members, and the members that have not left yet
         self.meeting: dict[tuple, tuple[Row, set[int]]] = {}
-        self.packets: dict[int, Row | None] = {}  # cell → the row of its writer
-        self.launches: LaunchOrder | None = None
-        if len(watched) == self.entry + program.ranks:
-            ranks = {actor: rank for (rank, _), actor in self.engines.items()}
-            self.launches = LaunchOrder(program, self.entry, ranks)
-        for rank in range(program.ranks):
-            for cell in self.cells(rank):
-                self.clocks.writer[cell], self.clocks.write_time[cell] = self.entry + rank, 1
-        for (rank, _), actor in self.number.items():
-            self.clocks.learn(actor, self.entry + rank, 1)
-
-    def cells(self, rank: int) -> range:
-        """Return the cells of a rank."""
-        bases = self.memory.base
-        end = min(bases[rank + 1].values()) if rank + 1 < len(bases) else len(self.memory.values)
-        return range(min(bases[rank].values()), end)
+        self.packets: dict[int, Row] = {}  # cell → the row of the writer of a packet of this launch
+        self.packet_cells: set[int] = set()  # cells to which a packet was ever written
+        self.halves = 2 if program.has_packets and not program.one_scratch else 1
+        if self.halves == 2:
+            self.clocks.double_cells()  # packets of every second launch lie in cells of their own
+        self.launch = 0
 
     def run(self, done: list[tuple[int, int, int]]) -> ExecutionOutcome:
-        """Execute the ops in the order `done`; the outputs are compared if all ops have run."""
-        for rank, b, i in done:
-            self.execute_op(rank, b, i)
+        """Execute the ops of each launch in the order `done`; the outputs are compared if all ops have run.
+
+        An order that does not end is run once.
+        """
         complete = len(done) == self.program.ops
-        if complete:
-            self.check_end()
-            self.check_next_launches()
-        self.report_entries()
-        return self.outcome(self.places, complete)
+        outputs = 0
+        for launch in range(1 + self.halves if complete else 1):
+            self.launch = launch
+            for rank in range(self.program.ranks):
+                self.begin_launch(rank)
+            self.packets.clear()
+            for rank, b, i in done:
+                if (rank, b) in self.number:
+                    self.execute_op(rank, b, i)
+            if self.launch == 0 and complete:
+                outputs = self.check_outputs()
+        self.report_conflicts()
+        return ExecutionOutcome(self.findings, outputs, self.accesses)
+
+    def begin_launch(self, rank: int) -> None:
+        """Let the user of `rank` read and write its input and output, between its last launch and this one."""
+        clocks, user = self.clocks, self.users + rank
+        mine = [self.number[rank, b] for b in range(len(self.program.gpus[rank].blocks)) if (rank, b) in self.number]
+        for block in mine:
+            clocks.join(user, clocks.rows[block])
+        clocks.tick(user)
+        at, gpu = self.memory.base[rank], self.program.gpus[rank]
+        inputs, outputs = range(at["i"], at["i"] + gpu.input), range(at["o"], at["o"] + gpu.output)
+        for cell in dict.fromkeys((*inputs, *outputs)):
+            clocks.write(cell, user, self.launch * LAUNCH)
+        for block in mine:
+            clocks.join(block, clocks.rows[user])
 
     def execute_op(self, rank: int, b: int, i: int) -> None:
-        """Execute op `i` of block `b` of `rank`: its dependencies, then its signals, waits or data."""
+        """Execute op `i` of block `b` of `rank`: its dependencies, then its signals, waits or data.
+
+        A port that gets more signals in each launch than are waited for has, after some launches, a signal of any
+        launch before for each wait: a wait there orders nothing.
+        """
         block, clocks, me = self.program.gpus[rank].blocks[b], self.clocks, self.number[rank, b]
         op = block.ops[i]
         clocks.tick(me)
         for dep in op.deps:
-            if dep.block != b:
+            if dep.block != b and (rank, dep.block) in self.number:
                 clocks.join(me, self.ended[rank, dep.block, dep.op])
         if op.code == "signal":
             mine: Row | None = None  # one row for all signals of the block itself
@@ -168,10 +155,12 @@ class OneSidedExecution(SymbolicExecution):
                     row = clocks.rows[actor].copy()
                 else:
                     row = mine = clocks.rows[me].copy() if mine is None else mine
-                self.signals.setdefault(other_end(rank, port), deque()).append(row)
+                if other_end(rank, port) not in self.surplus:
+                    self.signals.setdefault(other_end(rank, port), deque()).append(row)
         elif op.code == "wait":
-            for p in op.ports:
-                clocks.join(me, self.signals[rank, block.ports[p]].popleft())
+            for port in (block.ports[p] for p in op.ports):
+                if (rank, port) not in self.surplus:
+                    clocks.join(me, self.signals[rank, port].popleft())
         elif op.code == "flush":
             for p in op.ports:
                 clocks.join(me, clocks.rows[self.engine(rank, block.ports[p], me)])
@@ -221,17 +210,30 @@ class OneSidedExecution(SymbolicExecution):
                 spans, firsts = op.dst[at : at + 1], targets[at : at + 1]
                 if len(op.src) > 1:
                     reads, starts = op.src[at : at + 1], sources[at : at + 1]
+            carries = actor != me and spans[0].packet  # packets as they lie in scratch
             for k in range(op.count):
                 clocks.tick(actor)
                 value: Value = None
                 for n, (span, start) in enumerate(zip(reads, starts, strict=True)):
-                    operand = self.fetch(start + k, span, actor, i, place)
-                    row = self.packets.get(start + k) if span.packet else None
-                    if actor != me and row is not None:
-                        clocks.join(me, row)  # the block waits for the flags before it hands the put over
+                    cell = self.cell(start + k, span.packet or carries)
+                    if span.packet and actor != me and cell in self.packets:
+                        # the block waits for the flags, and so reads, before it hands the put over
+                        clocks.join(me, self.packets[cell])
+                        clocks.tick(me)
+                        clocks.read(cell, me, i + self.launch * LAUNCH)
+                        clocks.join(actor, clocks.rows[me])
+                    operand = self.fetch(cell, span.packet, carries, actor, i, place)
                     value = operand if n == 0 else add(value, operand, place)
-                for span, start in zip(spans, firsts, strict=True) if op.code != "cpy" or firsts != starts else ():
-                    self.put(start + k, span, value, actor, i, place)
+                # in place a copy onto itself writes nothing, unless it makes packets or plain data of the other
+                kinds = {span.packet for span in (*spans, *reads)}
+                same = op.code == "cpy" and firsts == starts and len(kinds) == 1
+                for span, start in zip(spans, firsts, strict=True) if not same else ():
+                    self.put(self.cell(start + k, span.packet), span.packet, value, actor, i, place)
+
+    def cell(self, cell: int, packet: bool) -> int:
+        """Return the cell of a chunk, which is another one for the packets of every second launch."""
+        second = packet and self.halves == 2 and self.launch % 2 == 1
+        return cell + len(self.memory.values) if second else cell
 
     def check_port_target(self, place: tuple[int, int, int], port: Port, op: Op, at: int | None) -> None:
         """Add a finding if the port of a put or get leads to another rank than the span that it writes or reads.
@@ -243,118 +245,163 @@ class OneSidedExecution(SymbolicExecution):
             where = "its own rank" if span.rank is None else f"rank {span.rank}"
             self.add_finding("port", place, f"{op.code} by a port to rank {port.peer}, but its data lie on {where}")
 
-    def fetch(self, cell: int, span: Span, actor: int, i: int, place: tuple[int, int, int]) -> Value:
+    def fetch(self, cell: int, packet: bool, carries: bool, actor: int, i: int, place: tuple[int, int, int]) -> Value:
         """Return the value of a source's cell; a packet orders its writer before the reader.
 
-        Adds a finding if the cell was written as a packet and is read as plain data, unless by a port channel, which
-        carries the flags with the data.
+        Adds a finding if plain data are read as a packet (`packet`, or `carries` of a port channel that takes packets
+        along with their flags), or a packet as plain data.
         """
-        if span.packet:
-            row = self.packets.get(cell)
-            if row is not None:
-                self.clocks.join(actor, row)
-            if self.launches is not None:
-                self.launches.reads.setdefault(cell, []).append((actor, self.clocks.now[actor]))
-        elif cell in self.packets and actor not in self.carriers:
-            self.add_finding(
-                "packet-mix", place, f"reads {self.memory.name(cell)} as plain data; it was written as a packet"
-            )
+        if packet and cell in self.packets:
+            self.clocks.join(actor, self.packets[cell])
+        elif packet or (carries and cell not in self.packets):
+            verb = "reads" if packet else "sends"
+            text = f"{verb} {self.name(cell)} as a packet; nothing in this launch has written a packet there"
+            self.add_finding("packet-mix", place, text)
+        elif cell in self.packets and not carries:
+            self.add_finding("packet-mix", place, f"reads {self.name(cell)} as plain data; it was written as a packet")
         return self.load(cell, actor, i, place)
 
-    def put(self, cell: int, span: Span, value: Value, actor: int, i: int, place: tuple[int, int, int]) -> None:
-        """Write `value` to a destination's cell. Adds a finding if a packet is written twice in one call."""
-        if span.packet:
-            if cell in self.packets:
-                text = (
-                    f"writes packet {self.memory.name(cell)} for the second time in a call: its readers cannot "
-                    f"tell the two apart"
-                )
-                self.add_finding("packet-twice", place, text)
-            if span.buffer == "s" and self.clocks.writer[cell] >= self.entry:
-                self.clocks.writer[cell] = -1  # flags tell this call's packets from the last one's
+    def put(self, cell: int, packet: bool, value: Value, actor: int, i: int, place: tuple[int, int, int]) -> None:
+        """Write `value` to a destination's cell. Adds a finding if a packet is written twice in one launch."""
+        if packet and cell in self.packets:
+            text = (
+                f"writes packet {self.name(cell)} for the second time in a call: its readers cannot tell the two apart"
+            )
+            self.add_finding("packet-twice", place, text)
+        self.store(cell, value, actor, i)
+        if packet:
+            self.packets[cell] = self.clocks.rows[actor].copy()
+            self.packet_cells.add(cell)
         else:
             self.packets.pop(cell, None)
-        self.store(cell, value, actor, i)
-        if span.packet:
-            if self.launches is not None:
-                self.launches.writes.append((cell, self.launches.entered(self.clocks.rows[actor]), place))
-            self.packets[cell] = self.clocks.rows[actor].copy()
 
-    def check_end(self) -> None:
-        """Report accesses to a rank's input and output that may come after all its blocks have ended: the call has
-        returned there by then."""
-        for gpu in self.program.gpus:
-            mine = [self.number[gpu.rank, b] for b in range(len(gpu.blocks))]
-            if not mine:
-                continue
-            end = self.clocks.rows[mine].max(axis=0)
-            base = self.memory.base[gpu.rank]
-            inputs, outputs = range(base["i"], base["i"] + gpu.input), range(base["o"], base["o"] + gpu.output)
-            for cell in chain(inputs, outputs):
-                for (actor, i), how in self.clocks.unordered(cell, end):
-                    if actor < self.entry:
-                        self._add_late_access(gpu.rank, cell, actor, i, how)
+    def load(self, cell: int, actor: int, op: int, place: tuple[int, int, int]) -> Value:
+        """As `SymbolicExecution.load`; values are those of the first launch, later ones differ in the data only."""
+        if self.launch == 0:
+            return super().load(cell, actor, op, place)
+        self.clocks.read(cell, actor, op + self.launch * LAUNCH)
+        return None
 
-    def _add_late_access(self, rank: int, cell: int, actor: int, i: int, how: str) -> None:
+    def store(self, cell: int, value: Value, actor: int, op: int) -> None:
+        """As `SymbolicExecution.store`; values are those of the first launch."""
+        if self.launch == 0:
+            super().store(cell, value, actor, op)
+        else:
+            self.clocks.write(cell, actor, op + self.launch * LAUNCH)
+
+    def name(self, cell: int) -> str:
+        """Return the name of the chunk that a cell is a part of."""
+        return self.memory.name(cell % len(self.memory.values))
+
+    def report_conflicts(self) -> None:
+        """Add a finding for each pair of ops whose accesses to one cell are unordered, in one launch or in two."""
+        for cell, (first, earlier), (then, later), kind in self.clocks.races:
+            (before, i), (after, j) = divmod(earlier, LAUNCH), divmod(later, LAUNCH)
+            if first >= self.users:
+                self._add_entry(cell, first - self.users, (*self.places[then], j))
+            elif then >= self.users:
+                self._add_late_access(cell, then - self.users, first, i, kind)
+            elif before == after:
+                self.add_race(self.name(cell), (*self.places[first], i), (*self.places[then], j), kind)
+            else:
+                self._add_launch_race(cell, (first, i), (then, j), kind, after - before)
+
+    def _add_entry(self, cell: int, rank: int, place: tuple[int, int, int]) -> None:
+        """Add the finding that an op at `place` may touch memory of `rank` before it has entered the call."""
+        text = f"touches {self.name(cell)}, which may not have entered the call yet: let rank {rank} signal first"
+        self.add_finding("entry", place, text)
+
+    def _add_late_access(self, cell: int, rank: int, actor: int, i: int, kind: str) -> None:
         """Add the finding that op `i` of `actor` may access `cell` of `rank` after the call has returned there."""
         home, b = self.places[actor]
-        verb = "written" if how == "write" else "read"
+        verb = "read" if kind == "read-write" else "written"
         own_engine = home == rank and actor in self.carriers
         cure = "must flush the port channel first" if own_engine else "must wait for a signal of it"
-        text = f"{self.memory.name(cell)} may be {verb} after rank {rank} has returned, which {cure}"
+        text = f"{self.name(cell)} may be {verb} after rank {rank} has returned, which {cure}"
         self.add_finding("unfinished", (home, b, i), text)
 
-    def check_next_launches(self) -> None:
-        """Report packets that overwrite those of an earlier launch, whose readers may not have read them."""
-        if self.program.protocol != "LL":
-            return
-        if self.launches is None:
-            if self.program.one_scratch:
-                text = f"packets in one scratch are analysed for up to {PART} blocks and channels"
-                self.add_finding("too-large", (None, None, None), text)
-            return
-        ends = []
-        for rank in range(self.program.ranks):
-            mine = [self.number[rank, b] for b in range(len(self.program.gpus[rank].blocks))]
-            ends.append(self.clocks.rows[mine].max(axis=0) if mine else self.clocks.rows[self.entry + rank])
-        for cell, place, ago in self.launches.overwritten(ends, self.program.one_scratch):
-            text = (
-                f"writes packet {self.memory.name(cell)}, of which {ago} may not have been read yet: its reader would "
-                f"wait for ever; let the reader's rank signal first"
-            )
-            self.add_finding("packet-launch", place, text)
+    def _add_launch_race(self, cell: int, first: Place, then: Place, kind: str, later: int) -> None:
+        """Add the finding that access `then` of a launch `later` launches on conflicts with access `first` of this one.
 
-    def report_entries(self) -> None:
-        """Report ops that touch the memory of another rank that may not have entered the call yet."""
-        for cell, (first, _), (then, j), _ in self.clocks.races:
-            if first >= self.entry and then < self.entry:
-                gpu, b = self.places[then]
-                rank = first - self.entry
-                text = (
-                    f"touches {self.memory.name(cell)}, which may not have entered the call yet: let rank {rank} "
-                    f"signal first"
-                )
-                self.add_finding("entry", (gpu, b, j), text, "warning")
+        Both as (actor, op).
+        """
+        place, other = (*self.places[first[0]], first[1]), (*self.places[then[0]], then[1])
+        key = ("race", *sorted((place, other)))
+        if key in self.reported_places:
+            return
+        self.reported_places.add(key)
+        if cell in self.packet_cells and kind == "read-write":
+            ago = "that of the launch before" if later == 1 else "that of two launches before"
+            text = (
+                f"writes packet {self.name(cell)}, of which {ago} may not have been read yet: its reader would wait "
+                f"for ever; let the reader's rank signal first"
+            )
+            self.add_finding("packet-launch", other, text)
+            return
+        does = "reads" if kind == "write-read" else "overwrites"
+        may = "read" if kind == "read-write" else "write"
+        cure = f"let rank {place[0]} signal that it has"
+        if first[0] in self.carriers:
+            cure = "flush the port channel" if place[0] == other[0] else f"let rank {place[0]} flush, and signal"
+        text = (
+            f"{does} {self.name(cell)} in the next launch, while gpu {place[0]} block {place[1]} step {place[2]} of "
+            f"this one may still {may} it: {cure} first"
+        )
+        self.findings.append(error("launch", other, text))
+
+
+def _ports_with_surplus(program: Program) -> set[tuple[int, Port]]:
+    """Return the ports, as (rank, port), that get more signals in each launch than are waited for."""
+    left: Counter[tuple[int, Port]] = Counter()
+    for gpu in program.gpus:
+        for block in gpu.blocks:
+            for op in block.ops:
+                for port in (block.ports[p] for p in op.ports):
+                    left[other_end(gpu.rank, port)] += op.code == "signal"
+                    left[gpu.rank, port] -= op.code == "wait"
+    return {end for end, signals in left.items() if signals > 0}
 
 
 def shared_ports(program: Program) -> list[Finding]:
-    """Return errors for ports on which two blocks of a rank signal, or two wait: their signals cannot be paired."""
+    """Return errors for ports on which two blocks of a rank signal, or two wait: their signals cannot be paired.
+
+    A port channel through which two blocks hand over data is not analysed: the order in its queue is open.
+    """
     findings = []
     for gpu in program.gpus:
-        for code in ("signal", "wait"):
+        for code in ("signal", "wait", "put"):
             first: dict[Port, int] = {}
             for b, i, port in _port_uses(gpu, code):
                 if first.setdefault(port, b) != b:
                     name = f"{port.kind} channel {port.index} to rank {port.peer}"
-                    text = f"{code}s on {name}, as block {first[port]} does: one block may"
-                    findings.append(error("two-ends", (gpu.rank, b, i), text))
+                    if code == "put":
+                        text = f"hands over to the queue of {name}, as block {first[port]} does, in no certain order"
+                        findings.append(not_analysed("two-ends", (gpu.rank, b, i), text))
+                    else:
+                        text = f"{code}s on {name}, as block {first[port]} does: one block may"
+                        findings.append(error("two-ends", (gpu.rank, b, i), text))
     return findings
 
 
 def _port_uses(gpu: Gpu, code: str) -> Iterator[tuple[int, int, Port]]:
-    """Yield (block, op, port) of each port that an op with this code names."""
+    """Yield (block, op, port) of each port that an op with this code names.
+
+    For puts: of each port channel that moves data, also where an op flushes it or signals.
+    """
+    moving = {port for _, port in _through_queues(gpu)}
+    codes = ("put", "get", "signal", "flush") if code == "put" else (code,)
     for b, block in enumerate(gpu.blocks):
         for i, op in enumerate(block.ops):
-            if op.code == code:
+            if op.code in codes:
                 for port in {block.ports[p] for p in op.ports}:
-                    yield b, i, port
+                    if code != "put" or port in moving:
+                        yield b, i, port
+
+
+def _through_queues(gpu: Gpu) -> Iterator[tuple[int, Port]]:
+    """Yield (block, port) for each port channel through which an op of the block moves data."""
+    for b, block in enumerate(gpu.blocks):
+        for op in block.ops:
+            for port in (block.ports[p] for p in op.ports):
+                if op.code in ("put", "get") and port.kind == "port":
+                    yield b, port

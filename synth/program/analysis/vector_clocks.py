@@ -1,6 +1,6 @@
 """Vector clocks that separate accesses to a cell that are ordered in every execution from those that race.
 
-An actor is a thread block, the engine behind a port channel, or the entry of a rank into the call. Time is counted per
+An actor is a thread block, the engine behind a port channel, or the user of a rank's buffers. Time is counted per
 actor; ``row[a][b]`` is the last tick of b that is certainly before a's next access. For every cell the last write and
 the reads since then are stored. So one pass over any one order of execution finds, for each cell, whether two accesses
 of which one writes are unordered (DJIT: Pozniansky and Schuster, "Efficient On-the-fly Data Race Detection in
@@ -32,6 +32,14 @@ class Clocks:
         self.write_op = [0] * cells
         self.readers: list[dict[int, tuple[int, int]] | None] = [None] * cells
         self.races: list[tuple[int, Place, Place, str]] = []
+
+    def double_cells(self) -> None:
+        """Add as many cells again, which nobody has accessed."""
+        cells = len(self.writer)
+        self.writer += [-1] * cells
+        self.write_time += [0] * cells
+        self.write_op += [0] * cells
+        self.readers += [None] * cells
 
     def tick(self, actor: int) -> Row:
         """Advance the time of `actor` by one; return its row."""
@@ -77,13 +85,3 @@ class Clocks:
                     self.races.append((cell, (reader, read_op), (actor, op), "read-write"))
             self.readers[cell] = None
         self.writer[cell], self.write_time[cell], self.write_op[cell] = actor, self.now[actor], op
-
-    def unordered(self, cell: int, row: Row) -> list[tuple[Place, str]]:
-        """Return the last accesses to `cell` that are not before `row`: ((actor, op), "read" or "write")."""
-        accesses: list[tuple[Place, str]] = []
-        if self.writer[cell] >= 0 and not self.before(row, self.writer[cell], self.write_time[cell]):
-            accesses.append(((self.writer[cell], self.write_op[cell]), "write"))
-        for reader, (time, op) in (self.readers[cell] or {}).items():
-            if not self.before(row, reader, time):
-                accesses.append(((reader, op), "read"))
-        return accesses

@@ -191,17 +191,23 @@ def _packets(shares: list[tuple[ChunkGroup, ...]], memory: BufferOffsets, boxes:
     known = {(a, a) for a in range(n)}
     pairs: set[tuple[int, int]] = set()
 
-    def write(share: tuple[ChunkGroup, ...], signal_first: frozenset[tuple[int, int]] = frozenset()) -> WrittenBlock:
-        block = PacketWriter(share, memory, boxes, signal_first)
+    by_port = False
+
+    def write(share: tuple[ChunkGroup, ...]) -> WrittenBlock:
+        nonlocal by_port
+        block = PacketWriter(share, memory, boxes)
         draft = block.write()
+        by_port |= bool(block.handed_over)
         if _misfit(draft) is None:
             pairs.update(block.pairs)
             known.update((a, b) for a in range(n) for b in range(n) if block.clocks_at_end[a][b])
         return draft
 
     drafts = _fitting(shares, write)
-    signal_first = frozenset(pairs - known)
-    return _fitting(shares, lambda share: write(share, signal_first)) if signal_first else drafts
+    signal_first, entered = frozenset(pairs - known), frozenset(pairs | known)
+    if not signal_first and not by_port:
+        return drafts
+    return _fitting(shares, lambda share: PacketWriter(share, memory, boxes, signal_first, entered).write())
 
 
 def _misfit(draft: WrittenBlock) -> str | None:

@@ -6,7 +6,8 @@ sum as packets, too, where the next step sends it. Port channels carry only pack
 is first turned into packets there. Every arrival has its own packet slot, because
 the flag of a slot changes only with the launch. The scratch is double, and launches take its halves in turn. A rank may
 therefore be one launch ahead of a peer that it writes to, but not two: where the rank can end before that peer has
-begun, the peer signals first.
+begun, the peer signals first. A port channel reads packets from its rank's scratch some time after the put: where who
+overwrites them two launches later cannot know that they have been received, the rank flushes the channel.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class PacketWriter:
     """Writer of one thread block on every rank that moves `groups` by packets.
 
     `nodes[rank]`: the box of the rank. `signal_first`: the pairs (writer, owner) of ranks in which the owner of the
-    memory signals before all else.
+    memory signals before all else. `entered`: the pairs (a, b) of ranks of which a knows at its end that b has begun;
+    None: not known yet, and no port channel is flushed.
     """
 
     def __init__(
@@ -32,8 +34,9 @@ class PacketWriter:
         memory: BufferOffsets,
         nodes: Sequence[int],
         signal_first: frozenset[tuple[int, int]] = frozenset(),
+        entered: frozenset[tuple[int, int]] | None = None,
     ) -> None:
-        self.groups, self.memory, self.signal_first = groups, memory, signal_first
+        self.groups, self.memory, self.signal_first, self.entered = groups, memory, signal_first, entered
         self.block = BlockWriter(nodes, memory.keys)
         n = len(nodes)
         self.plain, self.slots = [0] * n, [0] * n
@@ -50,6 +53,10 @@ class PacketWriter:
         self.writer_clock: dict[
             tuple[int, Span], tuple[int, ...]
         ] = {}  # (rank, span) → clock of the threads that wrote
+        # (rank, its packets, peer, packets of the peer) of each put through a port channel
+        self.handed_over: list[tuple[int, Span, int, Span]] = []
+        self.written_by: dict[tuple[int, Span], int] = {}  # (rank, packets) → the rank that writes them
+        self.read_at: dict[tuple[int, Span], int] = {}  # (rank, packets) → when it first reads them
         self.steps = max((len(group.moves) for group in groups), default=0)
         self.pairs = {
             (move.src, move.dst) for group in groups for moves in group.moves for move in moves if not move.local
@@ -74,7 +81,29 @@ class PacketWriter:
                 aliased = value is not None and value.buffer == "i" and self.memory.in_place == "in"
                 if home.buffer == "o" and value not in (None, home) and not aliased:
                     self._local(rank, Op("cpy", (value,), (home,), group.count))
+        if self.entered is not None:
+            self._flush(self.entered)
         return self.block.finish(self.plain, self.slots)
+
+    def _flush(self, entered: frozenset[tuple[int, int]]) -> None:
+        """Let ranks flush the port channels whose packets the writer of the launch after next may overwrite unsent.
+
+        That writer knows, of the ranks that it knew to have entered the next launch, all that they knew at the end of
+        this one; if it has waited for a rank's entry, the same of the ranks that this one knew to have entered.
+        """
+        at_end = {rank: {rank} for rank in range(len(self.block.clock))}
+        for rank, other in entered:
+            at_end[rank].add(other)
+        known = {rank: set(others) for rank, others in at_end.items()}
+        for rank, other in self.pairs & self.signal_first:
+            known[rank] |= at_end[other]
+        unsure: dict[int, set[int]] = {}
+        for rank, src, peer, packets in self.handed_over:
+            ranks, read = known[self.written_by[rank, src]], self.read_at.get((peer, packets))
+            if read is None or not any(b == peer or self.block.clock[b][peer] >= read for b in ranks):
+                unsure.setdefault(rank, set()).add(peer)
+        for rank, peers in sorted(unsure.items()):
+            self.block.flush(rank, sorted(peers))
 
     @property
     def clocks_at_end(self) -> list[list[int]]:
@@ -138,6 +167,7 @@ class PacketWriter:
         """Put `src` of group `g` to the packets of `peers`, (rank, span) each, in one op."""
         dsts = tuple(dst._replace(rank=peer) for peer, dst in peers)
         ports = tuple(self.block.port(rank, peer) for peer, _ in peers)
+        self.handed_over += [(rank, src, peer, dst) for peer, dst in peers if self.block.kind(rank, peer) == "port"]
         self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=ports))
 
     def _receive(self, t: int, arrivals: dict[tuple[int, int], list[tuple[GroupTransfer, Span]]]) -> None:
@@ -199,7 +229,10 @@ class PacketWriter:
     def _local(self, rank: int, op: Op) -> None:
         """Append a data op. Of what its threads read, or knew when they wrote what it reads, they tell the readers of
         what it writes; of other threads' reads they know since the last join."""
-        self.block.data(rank, op)
+        time = self.block.data(rank, op)
+        for span in op.src:
+            if span.packet:
+                self.read_at.setdefault((rank, span), time)
         clock = tuple(self.block.joined_clock[rank])
         for span in op.src:
             if (rank, span) in self.writer_clock:
@@ -208,6 +241,7 @@ class PacketWriter:
                 clock = tuple(map(max, clock, known))
         for span in op.dst:
             owner = rank if span.rank is None else span.rank
+            self.written_by[owner, span._replace(rank=None)] = rank
             self.writer_clock[owner, span._replace(rank=None)] = clock
 
     def _slot(self, rank: int, count: int) -> Span:

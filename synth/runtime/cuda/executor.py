@@ -117,7 +117,7 @@ def _built(arch: int, group: str, scope: str) -> Path:
     options = () if scope == "gpu" else (f'--define-macro=SYNTH_SCOPE="{scope}"',)
     stamp = sources.fingerprint(sources.lines(group), f"{version[0]}.{version[1]}", str(arch), *options)
     target = build_host.cache_directory() / f"cuda-{group}-sm{arch}-{stamp}.cubin"
-    if not target.exists():
+    if not build_host.is_cached(target):
         build_host.write_atomically(target, nvrtc.compile_group(group, arch, options).cubin)
     return target
 

@@ -82,7 +82,7 @@ def build(feature: str = sources.PLAIN, folder: Path = sources.FOLDER, flags: tu
     """Return the executable built from the kernel's files in `folder`, cached if possible. Raises SynthError."""
     source = SOURCE.format(feature.upper() or 0)
     target = build_host.cache_directory() / f"race-{sources.fingerprint(source, *flags, folder=folder)}"
-    if not target.exists():
+    if not build_host.is_cached(target):
         build_host.build(source, target, flags, folder)
     return target
 

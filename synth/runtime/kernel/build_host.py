@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from synth.errors import MissingDependencyError, SynthError
+from synth.model.documents.own_file import is_own
 from synth.runtime.kernel import sources
 
 FLAGS = ("-std=c++17", "-O2", "-pthread", "-fno-strict-aliasing", "-Wall")
@@ -36,7 +37,7 @@ def cache_directory() -> Path:
 def write_atomically(path: Path, content: bytes) -> None:
     """Write `content` to the file `path` atomically, since other processes may write it too. Raises SynthError."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(content)
         os.chmod(file.name, 0o755)
@@ -69,6 +70,20 @@ def build(source: str, target: Path, flags: tuple[str, ...] = (), folder: Path =
         write_atomically(target, binary.read_bytes())
 
 
+def is_cached(target: Path) -> bool:
+    """Return True where compiled code is in the cache, False where it has to be compiled.
+
+    Raises SynthError where others may have written it, or may replace it: it would run as this user.
+    """
+    for path in (target.parent, target):
+        if path.is_symlink() or (path.exists() and not is_own(path)):
+            raise SynthError(
+                f"{path} is not used: it is a link, or another user owns it or may write it; `chmod go-w {path}` if it "
+                f"is yours, else set SYNTH_CACHE to a folder of your own"
+            )
+    return target.exists()
+
+
 @cache
 def library(group: str) -> ctypes.CDLL:
     """Load the compiled kernels of one group, built unless cached. Raises MissingDependencyError, SynthError."""
@@ -76,7 +91,7 @@ def library(group: str) -> ctypes.CDLL:
     if command is None:
         raise MissingDependencyError(f"the host executor {MISSING}")
     target = cache_directory() / f"host-{group}-{sources.fingerprint(command, *FLAGS, sources.lines(group))}.so"
-    if not target.exists():
+    if not is_cached(target):
         build('#include "host.cpp"\n' + sources.lines(group), target, ("-shared", "-fPIC"))
     try:
         return ctypes.CDLL(str(target))

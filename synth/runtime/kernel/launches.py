@@ -43,7 +43,7 @@ def plan_launches(code: CompiledProgram, on: Sequence[int] | None, device: int =
             f"{code.program.name} has {ranks} ranks; --ranks-on names {len(on)} devices, and must name one for each "
             f"rank"
         )
-    if code.program.one_sided and code.program.protocol == "LL":
+    if code.program.one_sided and code.program.has_packets:
         raise UsageError(
             f"{code.program.name}: a rank that is a launch ahead would overwrite packets of the launch before: leave "
             f"out --ranks-on, or lower it with the Simple protocol"

@@ -83,7 +83,8 @@ class Reference(FifoOptions):
         layout = Layout(task, program.chunks)
         parts = cut(program, elements, call.kind, self)
         done = self._launch(program, layout, parts, call)
-        if program.one_sided and program.protocol == "LL" and len({gpu.scratch for gpu in program.gpus}) > 1:
+        halves = program.one_sided and program.has_packets and not program.one_scratch
+        if halves and len({gpu.scratch for gpu in program.gpus}) > 1:
             # with equal scratch on all ranks the second launch would repeat the first
             again = replace(program, name=f"{program.name}, second launch")
             self._launch(again, layout, parts, call, second=True)

@@ -83,11 +83,12 @@ class Boxes:
         """Return the same for a tree that enters each other rack once, and each other row of racks once, and so on.
 
         A rack is a group of boxes whose hubs are nearer to each other than to other hubs, counted in links and limits
-        on the paths between the first ranks of the boxes. None where there are no racks, and where two hubs are not
-        joined.
+        on the paths between the first ranks of the boxes. None where there are no racks, and where two hubs, or the
+        first ranks of two boxes, are not joined in both directions.
         """
         joined = all(self.links.joins(a, b) for a in hubs for b in hubs if a != b)
-        if not joined or len(set(self._distances.values())) < 2:
+        measured = len(self._distances) == len(hubs) * (len(hubs) - 1)
+        if not joined or not measured or len(set(self._distances.values())) < 2:
             return None
         levels: Levels = []
         self._enter_racks(hubs, start, list(range(len(hubs))), levels, 0)
@@ -112,6 +113,8 @@ class Boxes:
                 racks.append([b])
             else:
                 rack.append(b)
+        if len(racks) == 1:  # distances that differ by direction can fail to part the boxes
+            racks = [[b] for b in boxes]
         if depth == len(levels):
             levels.append([])
         home = next(rack for rack in racks if start in rack)

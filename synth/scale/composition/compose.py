@@ -69,6 +69,9 @@ def composed_points(
     listed = [] if boxes is None else templates(boxes, collective, root, groups, running)
     if same_bits:
         listed = [template for template in listed if template.same_bits()]
+    served = {template.unit for template in listed}
+    if collective != "alltoall" and any(unit not in served for unit, _ in groups):
+        listed = []  # the templates of the other units make no collective
     pricer = None
     resources = Resources(index)
     rooted = root if collective in ROOTED else None

@@ -66,13 +66,20 @@ def templates(boxes: Boxes, collective: str, root: int, groups: Sequence[Group],
         for block, detour in product(blocks, detours):
             suffix = f", detour {detour}" if detour else ""
             for template in make(_Block(boxes, block, detour)):
-                parts.append(replace(template, name=template.name + suffix))
+                if _has_paths(template, boxes):
+                    parts.append(replace(template, name=template.name + suffix))
         if len(blocks) == 1:  # most blocks take no detour
             parts = list({template.phases: template for template in parts}.values())
         for same in _by_name(parts).values():
             if running or len(same) == len(blocks):
                 result.append(merged(same, unit, len(same) if running else 1))
     return result
+
+
+def _has_paths(template: Template, boxes: Boxes) -> bool:
+    """Return True if a path leads along each reduction: one against a tree's edge has none where links are one-way."""
+    sums = [phase for phase in template.phases if phase.reduces]
+    return all(boxes.links.joins(src, dst) for phase in sums for _, src, dst in phase.sends)
 
 
 def _by_name(templates: Iterable[Template]) -> dict[str, list[Template]]:

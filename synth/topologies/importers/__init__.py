@@ -1,7 +1,8 @@
 """Importers of what real machines and other tools print: the content decides what a file is, never its name.
 
     nvidia-smi   text of `nvidia-smi topo -m`              nccl-xml   NCCL_TOPO_DUMP_FILE of NCCL and RCCL
-    rocm-smi     text of `rocm-smi --showtopo`             topology   a user's file, node-link JSON or GraphML
+    rocm-smi     `rocm-smi --showtopo`, `amd-smi topology` sccl       topology JSON of SCCL (msccl-tools)
+    topology     a user's file, node-link JSON or GraphML
 
 Each format has a module with `read(text, file, name, assumed)`: the topology of the dump `text`. `file` is its path in
 errors, `name` the name that the topology gets.
@@ -17,12 +18,11 @@ from fractions import Fraction
 from pathlib import Path
 
 from synth.errors import FormatError
+from synth.model.documents.foreign_forms import form_of
 from synth.model.documents.text_file import text_of
 from synth.model.rational import rational
 from synth.model.topology import Topology
-
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_SMI_HEADER = re.compile(r"(?m)^[ \t]*GPU\d{1,4}[ \t]+\S")
+from synth.topologies.importers.pasted import AMD_JSON, clean, is_table
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,17 @@ class Assumed:
 def sniff(text: str) -> str:
     """Return the format of `text`, a name of the list above; "topology" if it is no dump."""
     start = text.lstrip()
+    if re.search(r"<system\b", text):
+        return "nccl-xml"
     if start.startswith("<"):
-        return "nccl-xml" if re.search(r"<(system|cpu|pci|gpu)\b", text) and "<graphml" not in text else "topology"
-    if start.startswith("{"):
-        return "topology"
-    if re.search(r"(?mi)(between two GPUs|ROCm System Management)", text):
+        return "nccl-xml" if re.search(r"<(cpu|pci|gpu)\b", text) and "<graphml" not in text else "topology"
+    if AMD_JSON.search(text):
         return "rocm-smi"
-    return "nvidia-smi" if _SMI_HEADER.search(text) else "topology"
+    if start.startswith("{"):
+        return "sccl" if re.search(r'"s?msccl_type"|"sccl_type"', text) else "topology"
+    if re.search(r"(?mi)(between two GPUs|ROCm System Management|(?:WEIGHT|LINK TYPE) TABLE:)", text):
+        return "rocm-smi"
+    return "nvidia-smi" if is_table(text) else "topology"
 
 
 def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = None) -> Topology:
@@ -53,7 +57,7 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
     """
     path = Path(path)
     assumed = Assumed(_given(path, gbps_per_link), _given(path, pcie_gbps))
-    text = _ANSI.sub("", text_of(path)).replace("\r\n", "\n").replace("\r", "\n")
+    text = clean(text_of(path))
     file, name, form = str(path), path.stem, sniff(text)
     if not text.strip():
         raise FormatError("is empty; expected a dump of a machine or a topology file", file)
@@ -63,15 +67,31 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
         from synth.topologies.importers.nvidia_smi import read
     elif form == "rocm-smi":
         from synth.topologies.importers.rocm_smi import read
+    elif form == "sccl":
+        from synth.topologies.importers.sccl import read
     elif re.search(r"NVIDIA-SMI|^GPU \d+: .*\(UUID", text, re.M):
         raise FormatError("lists GPUs, not their links; those are printed by `nvidia-smi topo -m`", file)
-    elif not re.search(r"(?i)link|edge", text):
-        raise FormatError("is neither a dump (nvidia-smi, rocm-smi, NCCL) nor a topology file, which has links", file)
+    elif not _is_topology_file(path, text):
+        first = text.strip().split("\n")[0].strip()
+        raise FormatError(
+            form_of(text)
+            or f"is neither a dump (nvidia-smi, rocm-smi, amd-smi, NCCL, SCCL) nor a topology file, which "
+            f"has links; it begins with {first[:40]!r}",
+            file,
+        )
     else:
         from synth.topologies import topology_files
 
         return topology_files.load(path)
     return read(text, file, name, assumed)
+
+
+def _is_topology_file(path: Path, text: str) -> bool:
+    """True for YAML, JSON or GraphML with the keys of a topology file, and not for other text with such words."""
+    if not re.search(r"""(?m)(?:^\s*|[{,]\s*|["'])(?:links|edges|ranks|schema)["']?\s*:|<graphml""", text):
+        return False
+    begins = re.match(r"""\s*(?:["']?[A-Za-z_]+["']?\s*:(?:\s|$)|[\[{#<]|---)""", text)
+    return bool(begins) or path.suffix.lower() in (".yaml", ".yml")
 
 
 def _given(path: Path, value: object) -> Fraction | None:

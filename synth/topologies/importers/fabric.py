@@ -9,9 +9,10 @@ what the links can carry.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 from synth.model.rational import show
 from synth.model.topology import MULTICAST_NOTE, Limit, Link, Multicast, Topology
@@ -20,32 +21,63 @@ from synth.topologies.machines import NVLINK_US, PCIE_US
 # NCCL's figures (src/graph/topo.h): PCIe 3.0 x16, and what crosses between two sockets of Intel's since Skylake.
 PCIE3_GBPS = Fraction(12)
 SOCKET_GBPS = Fraction(10)
+# GB/s of one xGMI link each way, as in the machines that ship; and the most xGMI links that a GPU (GCD) of them has.
+XGMI = {
+    "gfx906": Fraction(24),
+    "gfx908": Fraction(24),
+    "gfx90a": Fraction(50),
+    "gfx940": Fraction(64),
+    "gfx941": Fraction(64),
+    "gfx942": Fraction(64),
+    "gfx950": Fraction(384, 5),
+}
+XGMI_LINKS = {"gfx906": 2, "gfx908": 6, "gfx90a": 8, "gfx940": 8, "gfx941": 8, "gfx942": 8, "gfx950": 8}
+INSTINCT = {
+    "MI50|MI60": "gfx906",
+    "MI100": "gfx908",
+    "MI210|MI250X?": "gfx90a",
+    "MI300[AX]|MI325X": "gfx942",
+    "MI350X|MI355X": "gfx950",
+}
+
+
+def amd_gpu(text: str) -> str:
+    """The architectures (gfx942) of the AMD GPUs that a text names, by it or by MI300X; "" where it names none."""
+    names = set(re.findall(r"\bgfx\d[0-9a-f]{2,3}\b", text))
+    for pattern, architecture in INSTINCT.items():
+        if not names and re.search(rf"\b(?:{pattern})\b", text):
+            return architecture
+    return ", ".join(sorted(names))
 
 
 @dataclass
 class Pcie:
     """`groups`: (name, GPUs behind a port, GB/s each way). `bridges`: (name, GPUs on one side, on the other, GB/s each
-    way)."""
+    way). `notes`: what is assumed, said where PCIe is used."""
 
     groups: list[tuple[str, frozenset[int], Fraction]] = field(default_factory=list)
     bridges: list[tuple[str, frozenset[int], frozenset[int], Fraction]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
-    def crossed(self, src: int, dst: int) -> list[tuple[str, Fraction]]:
-        """Return (name, GB/s) of each PCIe port and bridge on the path from `src` to `dst`."""
+    def crossed(self, src: int, dst: int) -> list[tuple[int, str, Fraction]]:
+        """Return (number, name, GB/s) of each PCIe port and bridge on the path from `src` to `dst`.
+
+        Hosts may use the same names, never the same numbers.
+        """
         found = []
-        for name, members, gbps in self.groups:
+        for i, (name, members, gbps) in enumerate(self.groups):
             if (src in members) != (dst in members):
-                found.append((f"{name} {'out' if src in members else 'in'}", gbps))
-        for name, one, other, gbps in self.bridges:
+                found.append((i, f"{name} {'out' if src in members else 'in'}", gbps))
+        for i, (name, one, other, gbps) in enumerate(self.bridges, len(self.groups)):
             if (src in one and dst in other) or (src in other and dst in one):
-                found.append((f"{name} {'out' if src in one else 'in'}", gbps))
+                found.append((i, f"{name} {'out' if src in one else 'in'}", gbps))
         return found
 
 
 @dataclass
 class DumpFabric:
-    """`pairs[u, v]` with u < v: number of links; `ports[u]`: links of u into the switch; `gbps` of one link each
-    way, `latency` in µs; `multicast`: the switch multicasts and reduces."""
+    """`pairs[u, v]` with u < v: number of links; `ports[u]`: links of u into its switch, `switch[u]` (0 unless stated);
+    `gbps` of one link each way, `latency` in µs; `multicast`: the switches multicast and reduce."""
 
     name: str
     ranks: int
@@ -53,6 +85,7 @@ class DumpFabric:
     gbps: Fraction
     pairs: dict[tuple[int, int], int] = field(default_factory=dict)
     ports: dict[int, int] = field(default_factory=dict)
+    switch: dict[int, int] = field(default_factory=dict)
     labels: tuple[int, ...] = ()
     nodes: tuple[int, ...] = ()
     multicast: bool = False
@@ -62,12 +95,20 @@ class DumpFabric:
     def parts(self) -> list[int]:
         """Return the component of each GPU under links and the switch, as the component's least GPU."""
         part = list(range(self.ranks))
-        joined = [*self.pairs, *pairwise(sorted(self.ports))]
+        joined = [pair for members in self.switches() for pair in pairwise(members)]
+        joined += self.pairs
         for u, v in joined:
             old, new = max(part[u], part[v]), min(part[u], part[v])
             for rank, p in enumerate(part):
                 part[rank] = new if p == old else p
         return part
+
+    def switches(self) -> list[list[int]]:
+        """Return the GPUs of each switch."""
+        members: dict[int, list[int]] = {}
+        for u in sorted(self.ports):
+            members.setdefault(self.switch.get(u, 0), []).append(u)
+        return list(members.values())
 
 
 def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
@@ -94,25 +135,28 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
         notes.append(
             f"{what} by PCIe, counted at {' or '.join(map(show, speeds))} GB/s a pair and limited at ports and sockets"
         )
+        notes += pcie.notes
     unit = None if apart else fabric.gbps
     labels = () if fabric.labels == tuple(range(fabric.ranks)) else fabric.labels
-    multicast = ()
+    multicast: tuple[Multicast, ...] = ()
     if fabric.multicast:
         notes.append(MULTICAST_NOTE)
-        multicast = (Multicast("nvswitch", tuple(sorted(fabric.ports))),)
+        switches = fabric.switches()
+        for i, members in enumerate(switches):
+            name = "nvswitch" if len(switches) == 1 else f"nvswitch {i}"
+            multicast += (Multicast(name, tuple(members)),)
     return Topology(
         fabric.name, fabric.ranks, tuple(links), tuple(limits), (), nodes, unit, (), labels, tuple(notes), multicast
     )
 
 
 def _switch(fabric: DumpFabric, links: list[Link]) -> list[Limit]:
-    """Appends a link for every pair on the switch; returns the limits of the GPUs' ports."""
+    """Appends a link for every pair on a switch; returns the limits of the GPUs' ports."""
     start, limits = len(links), []
-    for u in sorted(fabric.ports):
-        for v in sorted(fabric.ports):
-            if u != v:
-                width = fabric.gbps * min(fabric.ports[u], fabric.ports[v])
-                links.append(Link(u, v, width, fabric.latency, fabric.kind))
+    for members in fabric.switches():
+        for u, v in permutations(members, 2):
+            width = fabric.gbps * min(fabric.ports[u], fabric.ports[v])
+            links.append(Link(u, v, width, fabric.latency, fabric.kind))
     for u, count in sorted(fabric.ports.items()):
         for way, members in (
             ("out", [i for i in range(start, len(links)) if links[i].src == u]),
@@ -125,17 +169,15 @@ def _switch(fabric: DumpFabric, links: list[Link]) -> list[Limit]:
 
 def _host(apart: list[tuple[int, int]], pcie: Pcie, links: list[Link]) -> list[Limit]:
     """Appends the PCIe links; returns their limits, one for each set of links, without those that cannot bind."""
-    users: dict[str, list[int]] = {}
-    capacity: dict[str, Fraction] = {}
+    users: dict[tuple[int, str, Fraction], list[int]] = {}
     for u, v in apart:
         ways = pcie.crossed(u, v)
-        for name, gbps in ways:
-            users.setdefault(name, []).append(len(links))
-            capacity[name] = gbps
-        links.append(Link(u, v, min((gbps for _, gbps in ways), default=PCIE3_GBPS), PCIE_US, "pcie"))
+        for way in ways:
+            users.setdefault(way, []).append(len(links))
+        links.append(Link(u, v, min((gbps for _, _, gbps in ways), default=PCIE3_GBPS), PCIE_US, "pcie"))
     tightest: dict[tuple[int, ...], tuple[Fraction, str]] = {}
-    for name, members in users.items():
-        offer = (capacity[name], name)
+    for (_, name, gbps), members in users.items():
+        offer = (gbps, name)
         tightest[tuple(members)] = min(offer, tightest.get(tuple(members), offer))
     limits = []
     for members, (gbps, name) in tightest.items():

@@ -7,23 +7,26 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from synth.errors import FormatError
+from synth.model.documents.foreign_forms import ELEMENTS
 from synth.model.documents.xml_tree import Element, parse
 from synth.model.rational import rational, show
 from synth.model.topology import Topology
 from synth.topologies.importers import bare_pci
-from synth.topologies.importers.fabric import DumpFabric, Pcie, topology
+from synth.topologies.importers.fabric import XGMI, XGMI_LINKS, DumpFabric, Pcie, topology
+from synth.topologies.importers.pasted import MOST_GPUS, xml_of
 from synth.topologies.machines import V100_US
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed
 
-MOST_GPUS = 256
 # NCCL refuses to read more elements than this.
 NCCL_ELEMENTS = 256
-# GB/s of one NVLink each way, by compute capability at least; of one xGMI link by GCN name (as in the machines that
-# ship).
-NVLINK = ((100, Fraction(50)), (87, Fraction(25)), (86, Fraction("14.0625")), (70, Fraction(25)), (60, Fraction(20)))
-XGMI = {"906": 24, "908": 24, "910": 50, "gfx90a": 50, "940": 64, "941": 64, "942": 64}
+# GB/s of one NVLink each way, by compute capability.
+NVLINK = {60: 20, 70: 25, 75: 25, 80: 25, 86: Fraction("14.0625"), 90: 25, 100: 50, 103: 50}
+# GPUs from this compute capability on can share a switch across hosts.
+ACROSS_HOSTS = 90
+# RCCL's older names of architectures.
+GCN = {"906": "gfx906", "908": "gfx908", "910": "gfx90a", "940": "gfx940", "941": "gfx941", "942": "gfx942"}
 # NCCL (src/graph/topo.cc): GB/s of one lane x 80, by the speed in GT/s; PCIe 3.0 x16 where nothing is stated.
 LANE = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
 NVSWITCH_CLASS = "0x068000"
@@ -31,21 +34,25 @@ NVSWITCH_CLASS = "0x068000"
 
 def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     """Return the topology of a dump. Raises FormatError with the line, or saying what a file without GPUs lacks."""
-    root = parse(text, file)
+    root = parse(xml_of(text, file), file)
     elements = list(root.walk())
     if root.tag != "system":
         raise FormatError(
-            f"is XML with the root <{root.tag[:40]}>; NCCL's topology files start with <system>", file, root.line
+            ELEMENTS.get(
+                root.tag, f"is XML with the root <{root.tag[:40]}>; NCCL's topology files start with <system>"
+            ),
+            file,
+            root.line,
         )
     if not any(e.tag == "gpu" for e in elements):
         return topology(bare_pci.read(elements, file, name, assumed.gbps_per_link), Pcie())
-    gpus = _gpus(elements, file)
+    gpus, nodes = _gpus(elements, file)
     kind, gbps, how = _speed(gpus, assumed.gbps_per_link, file)
     labels = tuple(_number(gpu, "dev", file) for gpu in gpus)
     fabric = DumpFabric(
-        name, len(gpus), kind, gbps, labels=labels if len(set(labels)) == len(gpus) else (), nodes=_nodes(gpus)
+        name, len(gpus), kind, gbps, labels=labels if len(set(labels)) == len(gpus) else (), nodes=nodes
     )
-    _links(fabric, gpus, file)
+    _links(fabric, gpus, elements, file)
     if kind == "nvlink" and all(gpu.attributes["sm"] == "70" for gpu in gpus):
         fabric.latency = V100_US
     if fabric.pairs or fabric.ports:
@@ -62,8 +69,9 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     return topology(fabric, _host(gpus, assumed.pcie_gbps, file))
 
 
-def _gpus(elements: list[Element], file: str) -> list[Element]:
-    """The <gpu> elements in the order of their ranks (of their devices, where ranks are not all there)."""
+def _gpus(elements: list[Element], file: str) -> tuple[list[Element], tuple[int, ...]]:
+    """The <gpu> elements in the order of their ranks (of hosts and devices, where ranks are not all there), and the
+    host of each, by which alone bus ids are unique."""
     gpus = [e for e in elements if e.tag == "gpu"]
     if len(gpus) == 1:
         raise FormatError(
@@ -74,12 +82,18 @@ def _gpus(elements: list[Element], file: str) -> list[Element]:
     for gpu in gpus:
         if gpu.parent is None or gpu.parent.tag != "pci" or not gpu.parent.attributes.get("busid"):
             raise FormatError("a <gpu> must stand in a <pci> that has a busid", file, gpu.line)
-    twice = [bus for bus, n in Counter(map(_bus, gpus)).items() if n > 1]
+    nodes = _nodes(gpus)
+    twice = [bus for (_, bus), n in Counter(zip(nodes, map(_bus, gpus), strict=True)).items() if n > 1]
     if twice:
-        raise FormatError(f"two GPUs have the bus id {twice[0][:40]}", file)
-    numbered = {gpu.attributes.get("rank") for gpu in gpus} - {None}
-    key = "rank" if len(numbered) == len(gpus) else "dev"
-    return sorted(gpus, key=lambda gpu: _number(gpu, key, file))
+        raise FormatError(f"two GPUs of a host have the bus id {twice[0][:40]}", file)
+    ranked = {gpu.attributes.get("rank") for gpu in gpus} - {None}
+    order = []
+    for i, (gpu, node) in enumerate(zip(gpus, nodes, strict=True)):
+        place = (_number(gpu, "rank", file),) if len(ranked) == len(gpus) else (node, _number(gpu, "dev", file))
+        order.append((place, i))
+    order.sort()
+    gpus = [gpus[i] for _, i in order]
+    return gpus, _nodes(gpus)
 
 
 def _bus(gpu: Element) -> str:
@@ -105,25 +119,39 @@ def _nodes(gpus: list[Element]) -> tuple[int, ...]:
 
 def _speed(gpus: list[Element], given: Fraction | None, file: str) -> tuple[str, Fraction, str]:
     """Return kind and bandwidth (GB/s) of a link between GPUs, and the note on where the bandwidth comes from."""
-    names = {gpu.attributes["gcn"] for gpu in gpus if "gcn" in gpu.attributes}
+    names = {gpu.attributes["gcn"].partition(":")[0] for gpu in gpus if "gcn" in gpu.attributes}
     if names:
-        known = [gbps for name in sorted(names) for key, gbps in XGMI.items() if key in name]
-        gbps, what, kind = Fraction(min(known, default=XGMI["906"])), f"gcn {', '.join(sorted(names))}", "xgmi"
+        kind, what, options = "xgmi", "gcn", {GCN.get(name, name): XGMI.get(GCN.get(name, name)) for name in names}
+        least = min(XGMI.values())
     else:
-        sm = min(_number(gpu, "sm", file) for gpu in gpus)
-        gbps, what, kind = next((gbps for least, gbps in NVLINK if sm >= least), NVLINK[-1][1]), f"sm {sm}", "nvlink"
+        numbers = {_number(gpu, "sm", file) for gpu in gpus}
+        kind, what, options = "nvlink", "sm", {}
+        for number in numbers:
+            options[str(number)] = Fraction(NVLINK[number]) if number in NVLINK else None
+        least = Fraction(NVLINK[max((sm for sm in NVLINK if sm <= min(numbers)), default=min(NVLINK))])
+    known = [gbps for gbps in options.values() if gbps is not None]
+    gbps = min([*known, least] if len(known) < len(options) else known)
     if given is not None:
         return kind, given, f"{show(given)} GB/s a link and way, as given"
+    unknown = ", ".join(sorted(name[:20] for name, gbps in options.items() if gbps is None))
+    if unknown:
+        return (
+            kind,
+            gbps,
+            f"GPUs of {what} {unknown} are not known: {show(gbps)} GB/s each way assumed for one link; `synth topo "
+            f"import --gbps-per-link` sets another",
+        )
+    names = ", ".join(sorted(options))
     return (
         kind,
         gbps,
-        f"the file counts links but prints no bandwidth: {show(gbps)} GB/s each way for one of {what[:60]}",
+        f"the file counts links but prints no bandwidth: {show(gbps)} GB/s each way for one of {what} {names[:60]}",
     )
 
 
-def _links(fabric: DumpFabric, gpus: list[Element], file: str) -> None:
+def _links(fabric: DumpFabric, gpus: list[Element], elements: list[Element], file: str) -> None:
     """Direct links, links into switches, and a note for each kind of target that is neither."""
-    place = {_bus(gpu): i for i, gpu in enumerate(gpus)}
+    place = {(fabric.nodes[i], _bus(gpu)): i for i, gpu in enumerate(gpus)}
     listed: dict[tuple[int, int], int] = {}
     ignored: Counter[str] = Counter()
     for u, gpu in enumerate(gpus):
@@ -131,7 +159,7 @@ def _links(fabric: DumpFabric, gpus: list[Element], file: str) -> None:
             if link.tag not in ("nvlink", "xgmi"):
                 continue
             count, target = _number(link, "count", file), link.attributes.get("target", "").lower()
-            v = place.get(target)
+            v = place.get((fabric.nodes[u], target))
             if not 1 <= count <= 64:
                 raise FormatError(f"a count of {count} links; expected 1 to 64", file, link.line)
             if v == u:
@@ -146,22 +174,65 @@ def _links(fabric: DumpFabric, gpus: list[Element], file: str) -> None:
         if listed.get((v, u), 0) != count:
             ignored["links listed at one end only, or with two counts, are taken with the larger"] += 1
         fabric.pairs[min(u, v), max(u, v)] = max(count, listed.get((v, u), 0))
-    if len(fabric.ports) == 1:
-        ignored["links of a single GPU into a switch are left out"] += 1
-        fabric.ports.clear()
-    if fabric.ports:
-        counts = sorted(set(fabric.ports.values()))
-        fabric.notes.append(
-            f"links into NVSwitches: {' or '.join(map(str, counts))} a GPU, taken for one non-blocking switch"
-        )
-        if fabric.gbps * counts[-1] >= 450:
-            fabric.multicast = True
+    _refuse_far_pairs(fabric, gpus, file)
+    _switches(fabric, gpus, ignored)
+    devices = {id(gpu.parent) for gpu in gpus}
+    for element in elements:
+        if element.attributes.get("class", "")[:4] in ("0x03", "0x12") and id(element) not in devices:
+            ignored[f"the GPU {element.attributes.get('busid', '?')[:20]} has no <gpu> and is left out"] += 1
+    ranks = sorted(_number(gpu, "rank", file) for gpu in gpus if "rank" in gpu.attributes)
+    if len(ranks) == len(gpus) and ranks[-1] - ranks[0] >= len(ranks):
+        ignored[f"the file has {len(ranks)} of the ranks {ranks[0]} to {ranks[-1]}; others are left out"] += 1
     fabric.notes += list(ignored)
+
+
+def _refuse_far_pairs(fabric: DumpFabric, gpus: list[Element], file: str) -> None:
+    """Refuses more xGMI links of a GPU than it has: RCCL with amd-smi counts one for pairs several hops apart."""
+    for u, gpu in enumerate(gpus):
+        gcn = gpu.attributes.get("gcn", "").partition(":")[0]
+        most = XGMI_LINKS.get(GCN.get(gcn, gcn))
+        links = sum(count for pair, count in fabric.pairs.items() if u in pair)
+        if most is not None and links > most:
+            raise FormatError(
+                f"a GPU of gcn {gcn} has {links} xGMI links here and at most {most} in hardware: RCCL counted pairs "
+                f"several hops apart; `rocm-smi --showtopo` tells them by weight",
+                file,
+                gpu.line,
+            )
+
+
+def _switches(fabric: DumpFabric, gpus: list[Element], ignored: Counter[str]) -> None:
+    """Notes on the links into switches; NVLink before H100 ends at the host, so there each host has a switch."""
+    hosts = set(fabric.nodes)
+    if len(hosts) > 1 and all(gpu.attributes["sm"].isdecimal() for gpu in gpus if "sm" in gpu.attributes):
+        across = all(int(gpu.attributes.get("sm", "0")) >= ACROSS_HOSTS for gpu in gpus)
+        if not across:
+            fabric.switch = dict(enumerate(fabric.nodes))
+        if fabric.ports and across:
+            fabric.notes.append(
+                f"{len(hosts)} hosts in one file, as NCCL writes those of one NVLink domain: they share one switch"
+            )
+    for members in fabric.switches():
+        if len(members) == 1:
+            ignored["links of a single GPU into a switch are left out"] += 1
+            del fabric.ports[members[0]]
+    if not fabric.ports:
+        return
+    counts = sorted(set(fabric.ports.values()))
+    fabric.notes.append(
+        f"links into NVSwitches: {' or '.join(map(str, counts))} a GPU, taken for one non-blocking switch"
+        f"{' a host' if len(fabric.switches()) > 1 else ''}"
+    )
+    fewer = [u for u in range(fabric.ranks) if fabric.ports.get(u, 0) < counts[-1]]
+    if fewer:
+        ignored[f"rank {', '.join(map(str, fewer[:16]))}: fewer links into switches than the other GPUs"] += 1
+    if fabric.gbps * counts[-1] >= 450:
+        fabric.multicast = True
 
 
 def _host(gpus: list[Element], given: Fraction | None, file: str) -> Pcie:
     """Each <pci> is a port that all GPUs beneath share; CPUs of one host are joined pairwise."""
-    pcie, members, cpus = Pcie(), {}, {}
+    pcie, members, cpus, unstated = Pcie(), {}, {}, 0
     for u, gpu in enumerate(gpus):
         for element in gpu.ancestors():
             if element.tag == "pci":
@@ -169,30 +240,44 @@ def _host(gpus: list[Element], given: Fraction | None, file: str) -> Pcie:
             elif element.tag == "cpu":
                 cpus.setdefault(id(element), (element, set()))[1].add(u)
     for element, beneath in members.values():
-        gbps = given if given is not None else _port(element, file)
-        pcie.groups.append((f"PCIe port {element.attributes.get('busid', '?')[:20]}", frozenset(beneath), gbps))
-    sockets = list(cpus.values())
+        gbps, stated = _port(element, file)
+        unstated += given is None and not stated
+        name = f"PCIe port {element.attributes.get('busid', '?')[:20]}"
+        pcie.groups.append((name, frozenset(beneath), gbps if given is None else given))
+    if unstated:
+        pcie.notes.append(
+            f"PCIe 3.0 x16 (12 GB/s) assumed where no known speed or width is stated, {unstated} of {len(members)} "
+            f"ports; `synth topo import --pcie-gbps 24` for 4.0, 48 for 5.0"
+        )
+    sockets, between = list(cpus.values()), set()
     for i, (one, near) in enumerate(sockets):
         for other, far in sockets[i + 1 :]:
             gbps = min(_socket(one), _socket(other))
+            if one.attributes.get("host_hash") == other.attributes.get("host_hash"):
+                between.add(gbps)
             name = f"CPUs {one.attributes.get('numaid', '?')[:8]}-{other.attributes.get('numaid', '?')[:8]}"
             pcie.bridges.append((name, frozenset(near), frozenset(far), gbps))
+    if between:
+        pcie.notes.append(f"{' or '.join(map(show, sorted(between)))} GB/s assumed between two CPUs, NCCL's figure")
     return pcie
 
 
-def _port(element: Element, file: str) -> Fraction:
-    """GB/s of a port: NCCL's figure for its speed and width, PCIe 3.0 x16 where the file (of a VM) states none."""
+def _port(element: Element, file: str) -> tuple[Fraction, bool]:
+    """GB/s of a port, NCCL's figure for its speed and width, and whether the file states both.
+
+    Virtual machines often do not, or print "Unknown speed": PCIe 3.0 x16 then.
+    """
     speed = element.attributes.get("link_speed", "").split("GT/s")[0].strip()
     width = element.attributes.get("link_width", "") or "0"
     if not width.isdecimal() or len(width) > 3:
         raise FormatError(f'link_width="{width[:20]}": expected a number of lanes', file, element.line)
     try:
-        speed = show(rational(speed)) if speed else "8"
+        speed = show(rational(speed)) if speed else ""
     except ValueError:
-        speed = "8"
+        speed = ""
     # 2.5 GT/s is the one speed that is not whole.
-    lane = LANE.get({"5/2": "2.5"}.get(speed, speed), LANE["8"])
-    return Fraction((int(width) or 16) * lane, 80)
+    lane = LANE.get({"5/2": "2.5"}.get(speed, speed))
+    return Fraction((int(width) or 16) * (lane or LANE["8"]), 80), lane is not None and int(width) > 0
 
 
 def _socket(cpu: Element) -> Fraction:

@@ -10,6 +10,7 @@ from synth.errors import FormatError
 from synth.model.rational import show
 from synth.model.topology import Topology
 from synth.topologies.importers.fabric import PCIE3_GBPS, SOCKET_GBPS, DumpFabric, Pcie, topology
+from synth.topologies.importers.pasted import LINK_CELL, P2P_CELL, GpuTable, tables
 from synth.topologies.machines import V100_US
 
 if TYPE_CHECKING:
@@ -19,156 +20,235 @@ NVLINK_GBPS = Fraction(25)
 P100_GBPS = Fraction(20)
 # No GPU has more NVLinks than this; a row that adds up to more counts the links into a switch once for every peer.
 MOST_LINKS = 18
+# Boards that join three GPUs or more directly join four or eight: each GPU has links to three others at least.
+LEAST_PEERS = 3
 # A V100 has this many, and is the one GPU with them of which eight or more stand in a machine.
 V100_LINKS = 6
-MOST_GPUS = 256
-_CELL = re.compile(r"X|NV[1-9]\d?|PIX|PXB|PHB|NODE|SYS|SOC")
-_GPU = re.compile(r"GPU(\d{1,4})")
-# Words of the header that end the columns of the matrix: CPU Affinity, NUMA Affinity, GPU NUMA ID.
-_AFFINITY = {"CPU", "NUMA", "GPU"}
+# Names in texts that name the GPUs (nvidia-smi -L, collect_env): GB/s of one NVLink each way, NVLinks of a GPU.
+MODELS = {
+    r"P100": (P100_GBPS, 4),
+    r"V100": (Fraction(25), V100_LINKS),
+    r"A100": (Fraction(25), 12),
+    r"A30": (Fraction(25), 4),
+    r"A800|H800": (Fraction(25), 8),
+    r"H100|H200|H20|GH200": (Fraction(25), 18),
+    r"G?B200|G?B300": (Fraction(50), 18),
+    r"A40|A[456]000|A[45]500|3090(?: Ti)?": (Fraction("14.0625"), 4),
+}
 
-Matrix = list[list[str]]
+Matrix = list[tuple[str, ...]]
 
 
 def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     """Return the topology of a dump. Raises FormatError for a matrix that is cut off, torn or not symmetric."""
-    labels, matrix, nics, affinity = _matrix(text.split("\n"), file)
-    ranks = len(labels)
+    table, notes = _matrix(tables(text.split("\n"), file), file)
+    ranks = len(table.gpus)
+    if not all(gpu.startswith("GPU") for gpu in table.gpus):
+        raise FormatError("names its GPUs by PCI addresses, and its links as nvidia-smi does, which says GPU0", file)
     if ranks < 2:
         raise FormatError("lists one GPU; a topology needs at least two", file)
+    matrix = [table.cells[gpu] for gpu in table.gpus]
     counts = {
         (u, v): int(matrix[u][v][2:])
         for u in range(ranks)
         for v in range(u + 1, ranks)
         if matrix[u][v].startswith("NV")
     }
-    fabric = DumpFabric(name, ranks, "nvlink", NVLINK_GBPS, labels=labels, nodes=(0,) * ranks)
-    _links(fabric, counts, assumed.gbps_per_link)
-    if nics:
+    labels = tuple(int(gpu[3:]) for gpu in table.gpus)
+    fabric = DumpFabric(name, ranks, "nvlink", NVLINK_GBPS, labels=labels, nodes=(0,) * ranks, notes=notes)
+    _links(fabric, counts, _models(text), assumed.gbps_per_link, file)
+    if table.others:
+        legend = dict(re.findall(r"(?m)\b(NIC\d+):\s*(\S+)\s*$", text))
+        nics = [legend.get(nic, nic) for nic in table.others]
         fabric.notes.append(
             f"NICs in the dump: {', '.join(nics)}; their bandwidth is not printed, so they are left out"
         )
-    return topology(fabric, _host(matrix, affinity, assumed.pcie_gbps))
+    if len(set(labels)) == ranks and max(labels) >= ranks:
+        fabric.notes.append(f"the dump has {ranks} of the GPUs 0 to {max(labels)}: {', '.join(map(str, labels))}")
+    return topology(fabric, _host(table, matrix, assumed.pcie_gbps))
 
 
-def _matrix(lines: list[str], file: str) -> tuple[tuple[int, ...], Matrix, list[str], list[str]]:
-    """Numbers of the GPUs, the matrix among them, the names of NICs, and the CPUs near each GPU ("" where not
-    printed)."""
-    head = next((i for i, line in enumerate(lines) if _is_header(line.split())), None)
-    if head is None:
+def _matrix(found: list[GpuTable], file: str) -> tuple[GpuTable, list[str]]:
+    """The table of links among those of a text, and notes on the others. Raises FormatError for two that differ."""
+    if not found:
         raise FormatError("holds no header line GPU0 GPU1 ...", file)
-    columns: list[str] = []
-    for word in lines[head].split():
-        if word in _AFFINITY:
-            break
-        columns.append(word)
-    gpus = [c for c in columns if _GPU.fullmatch(c)]
-    if len(set(columns)) < len(columns):
-        raise FormatError("names a column twice", file, head + 1)
-    if len(gpus) > MOST_GPUS:
-        raise FormatError(f"has {len(gpus)} GPUs, at most {MOST_GPUS} are supported", file, head + 1)
-    rows: dict[str, tuple[int, list[str]]] = {}
-    near: dict[str, str] = {}
-    for number, line in enumerate(lines[head + 1 :], head + 2):
-        words = line.split()
-        if not words or words[0] not in gpus:
+    table, notes = None, []
+    for other in found:
+        row = other.cells[other.gpus[0]]
+        if len(row) > 1 and all(re.fullmatch(P2P_CELL, cell) for cell in row):
+            notes.append(f"line {other.line} begins a table of another kind (such as topo -p2p), which is left out")
             continue
-        if words[0] in rows:
-            raise FormatError(f"gives the row {words[0]} twice", file, number)
-        cells = words[1 : len(columns) + 1]
-        if len(cells) < len(columns):
+        for gpu in other.gpus:
+            _check_row(gpu, other, file)
+        if table is None:
+            table = other
+        elif (table.gpus, table.cells) == (other.gpus, other.cells):
+            notes.append(f"line {other.line} begins the same table again, which is left out")
+        else:
+            raise FormatError(f"holds two tables that differ, from lines {table.line} and {other.line}", file)
+    if table is None:
+        raise FormatError("holds no table of links, which `nvidia-smi topo -m` prints", file, found[0].line)
+    return table, notes
+
+
+def _check_row(gpu: str, table: GpuTable, file: str) -> None:
+    for other, cell in zip(table.gpus, table.cells[gpu], strict=True):
+        if not re.fullmatch(LINK_CELL, cell) or (cell == "X") != (gpu == other):
             raise FormatError(
-                f"the row {words[0]} has {len(cells)} of {len(columns)} columns; the text is cut off", file, number
-            )
-        near[words[0]] = "".join(words[len(columns) + 1 : len(columns) + 2])
-        rows[words[0]] = number, [cell for column, cell in zip(columns, cells, strict=True) if column in gpus]
-    for gpu in gpus:
-        if gpu not in rows:
-            raise FormatError(f"has no row for {gpu}; the text is cut off", file, len(lines))
-    for i, gpu in enumerate(gpus):
-        _check_row(i, gpus, rows, file, rows[gpu][0])
-    legend = dict(re.findall(r"(?m)^\s*(NIC\d+):\s*(\S+)\s*$", "\n".join(lines)))
-    nics = [legend.get(c, c) for c in columns if c not in gpus]
-    numbers = [_GPU.fullmatch(gpu) for gpu in gpus]
-    indices = tuple(int(m[1]) for m in numbers if m)
-    matrix = [rows[gpu][1] for gpu in gpus]
-    return indices, matrix, nics, [near[gpu] for gpu in gpus]
-
-
-def _is_header(words: list[str]) -> bool:
-    """True if the line names columns: GPU0, then no cell of a matrix."""
-    return bool(words) and bool(_GPU.fullmatch(words[0])) and not any(_CELL.fullmatch(w) for w in words[1:2])
-
-
-def _check_row(i: int, gpus: list[str], rows: dict[str, tuple[int, list[str]]], file: str, line: int) -> None:
-    for j, cell in enumerate(rows[gpus[i]][1]):
-        if not _CELL.fullmatch(cell) or (cell == "X") != (i == j):
-            raise FormatError(
-                f"{gpus[i]} to {gpus[j]}: {cell[:20]!r} is not one of NV#, PIX, PXB, PHB, NODE, SYS (X: itself)",
+                f"{gpu} to {other}: {cell[:20]!r} is not one of NV#, PIX, PXB, PHB, NODE, SYS (X: itself)",
                 file,
-                line,
+                table.lines[gpu],
             )
-        back = rows[gpus[j]][1][i]
+        back = table.cells[other][table.gpus.index(gpu)]
         if back != cell:
-            raise FormatError(f"{gpus[i]} to {gpus[j]} is {cell}, and back it is {back[:20]}", file, line)
+            raise FormatError(f"{gpu} to {other} is {cell}, and back it is {back[:20]}", file, table.lines[gpu])
 
 
-def _links(fabric: DumpFabric, counts: dict[tuple[int, int], int], gbps: Fraction | None) -> None:
+def _models(text: str) -> set[str]:
+    """The GPUs that the text names, as `nvidia-smi -L` and collect_env print them: GPU 0: NVIDIA B200."""
+    names = re.findall(r"(?m)\bGPU[ \t]+\d{1,4}:[ \t]+([^\n(]{2,60}?)[ \t]*(?:\(|$)", text)
+    names += re.findall(r"(?m)\|\s+\d{1,3}\s+((?:NVIDIA|Tesla|Quadro) [^|\n]{2,40}?)\s{2,}(?:On|Off)\s*\|", text)
+    return {" ".join(name.split()) for name in names}
+
+
+def _links(
+    fabric: DumpFabric, counts: dict[tuple[int, int], int], models: set[str], gbps: Fraction | None, file: str
+) -> None:
     """Sets links or switch ports from the NV# of all pairs, and the bandwidth of a link."""
+    if not counts:
+        return
     ranks = fabric.ranks
-    sums, widest = [0] * ranks, [0] * ranks  # NVLinks of a GPU: in all, and to one other
+    known = {name: value for name in models for key, value in MODELS.items() if re.search(rf"\b(?:{key})\b", name)}
+    most = MOST_LINKS
+    if known and len(known) == len(models):
+        most = max(links for _, links in known.values())
+    # NVLinks of a GPU in all.
+    sums = [0] * ranks
+    for (u, v), count in counts.items():
+        sums[u] += count
+        sums[v] += count
+    near = [[False] * ranks for _ in range(ranks)]
+    for u, v in counts:
+        near[u][v] = True
+    for members in _classes(near):
+        inside = {pair: count for pair, count in counts.items() if pair[0] in members}
+        if inside:
+            _part(fabric, members, inside, most, not models, file)
+    values = {value for value, _ in known.values()}
+    if gbps is not None:
+        fabric.gbps = gbps
+    elif known and len(known) == len(models):
+        fabric.gbps = min(values)
+        fabric.notes.append(f"the text names {', '.join(sorted(models))}: {show(fabric.gbps)} GB/s a link each way")
+    elif not models and ranks == 8 and set(sums) == {4} and set(counts.values()) == {1}:
+        fabric.gbps = P100_GBPS
+        fabric.notes.append("four single NVLinks on each of eight GPUs: taken for P100, 20 GB/s a link")
+    else:
+        why = f"the text names {', '.join(sorted(models))[:80]}, whose NVLink is not known" if models else ""
+        fabric.notes.append(
+            f"{why or 'the dump prints no NVLink bandwidth'}: {show(fabric.gbps)} GB/s a link assumed (V100, A100, "
+            f"H100); `synth topo import --gbps-per-link 50` for B200"
+        )
+    each = set(fabric.ports.values()) if fabric.ports else set(sums)
+    if ranks >= 8 and each == {V100_LINKS}:
+        fabric.latency = V100_US
+    if fabric.ports and fabric.gbps * max(fabric.ports.values()) >= 450:
+        fabric.multicast = True
+
+
+def _part(
+    fabric: DumpFabric, members: frozenset[int], counts: dict[tuple[int, int], int], most: int, unnamed: bool, file: str
+) -> None:
+    """Sets the links of GPUs that NV# joins, or those into a switch where they are more than the `most` of a GPU.
+
+    Raises FormatError for GPUs on a switch with fewer links between them than both have.
+    """
+    sums, widest = dict.fromkeys(members, 0), dict.fromkeys(members, 0)
     for pair, count in counts.items():
         for u in pair:
             sums[u] += count
             widest[u] = max(widest[u], count)
-    switched = max(sums) > MOST_LINKS
-    if switched:
-        fabric.ports = {u: widest[u] for u in range(ranks) if sums[u]}
-        most = max(fabric.ports.values())
-        fabric.notes.append(
-            f"the NVLinks of a GPU to all others add up to {max(sums)}, more than the {MOST_LINKS} that it can have: "
-            f"taken for an NVSwitch, {most} links a GPU"
+    # Three GPUs or more with one number of links everywhere are a part of a larger board, or hang on a switch.
+    links, needed = max(widest.values()), max(sums.values())
+    whole = 2 * len(counts) == len(members) * (len(members) - 1)
+    uniform = len(members) >= LEAST_PEERS and whole and set(counts.values()) == {links}
+    what = f"the NVLinks of a GPU to all others add up to {needed}"
+    if uniform and links * LEAST_PEERS > needed:
+        needed = links * LEAST_PEERS
+        what = f"NV{links} on four GPUs (the least board without switches) would be {needed} a GPU"
+    if needed <= most:
+        fabric.pairs |= counts
+        note = (
+            f"NV{links} between all GPUs is taken for {links} links a pair, as four H100 have; on V100 with NVSwitches "
+            f"it is {links} a GPU"
         )
-    else:
-        fabric.pairs = counts
-    if gbps is not None:
-        fabric.gbps = gbps
-    elif ranks == 8 and set(sums) == {4} and set(counts.values()) == {1}:
-        fabric.gbps = P100_GBPS
-        fabric.notes.append("four single NVLinks on each of eight GPUs: taken for P100, 20 GB/s a link")
-    elif counts:
-        fabric.notes.append(
-            f"the dump prints no NVLink bandwidth: {show(fabric.gbps)} GB/s a link assumed (V100, A100, H100)"
-        )
-    each = set(fabric.ports.values()) if switched else set(sums)
-    if ranks >= 8 and each == {V100_LINKS}:
-        fabric.latency = V100_US
-    if switched and fabric.gbps * max(fabric.ports.values()) >= 450:
-        fabric.multicast = True
+        if uniform and unnamed and links == V100_LINKS and note not in fabric.notes:
+            fabric.notes.append(note)
+        return
+    for u in members:
+        fabric.ports[u], fabric.switch[u] = widest[u], min(members)
+        for v in members:
+            between = counts.get((min(u, v), max(u, v)), 0)
+            if u != v and between != min(widest[u], widest[v]):
+                raise FormatError(
+                    f"GPU{fabric.labels[u]} and GPU{fabric.labels[v]} have {between} NVLinks between them, where links "
+                    f"into one switch would give {min(widest[u], widest[v])}",
+                    file,
+                )
+    note = f"{what}, more than the {most} that it can have: taken for an NVSwitch, {links} links a GPU"
+    if note not in fabric.notes:
+        fabric.notes.append(note)
 
 
-def _host(matrix: Matrix, affinity: list[str], gbps: Fraction | None) -> Pcie:
-    """A port for each GPU, a shared one for those behind one PCIe switch, and a bridge between each two sockets.
+def _host(table: GpuTable, matrix: Matrix, gbps: Fraction | None) -> Pcie:
+    """A port for each GPU, shared ones for those behind one PCIe switch or bridge, a bridge between each two sockets.
 
-    NV# hides how far two GPUs are over PCIe: they are taken to share a socket if they share their CPUs.
+    NV# hides how far two GPUs are over PCIe: they are taken to share a socket if they share their CPUs and no GPUs
+    beside them are apart.
     """
     slot, ranks = gbps or PCIE3_GBPS, len(matrix)
     pcie = Pcie([(f"PCIe slot {u}", frozenset([u]), slot) for u in range(ranks)])
-    same_switch, same_socket = [], []
+    if gbps is None:
+        pcie.notes.append(
+            "PCIe 3.0 x16 assumed, 12 GB/s a slot; `synth topo import --pcie-gbps 24` for 4.0, 48 for 5.0"
+        )
+    # What leaves GPUs under one switch (PIX) shares its port, and so does what leaves switches under one (PXB).
+    ports: dict[frozenset[int], None] = {}
+    for words in (("PIX",), ("PIX", "PXB")):
+        for members in _classes(_among(matrix, words)):
+            if len(members) > 1:
+                ports[members] = None
+    pcie.groups += [(f"PCIe switch {i}", members, slot) for i, members in enumerate(ports)]
+    near = _among(matrix, ("PIX", "PXB", "PHB", "NODE"))
+    part = {u: members for members in _classes(near) for u in members}
+    cpus = [table.rest[gpu].split(" ")[0] for gpu in table.gpus]
+    printed = bool(re.search(r"CPU\s+Affinity", table.head)) and all(cpus)
+    guessed = False
     for u, row in enumerate(matrix):
-        same_switch.append([cell in ("PIX", "PXB") for cell in row])
-        near = []
         for v, cell in enumerate(row):
-            beside = cell.startswith("NV") and affinity[u] == affinity[v]
-            near.append(beside or cell in ("PIX", "PXB", "PHB", "NODE"))
-        same_socket.append(near)
-    behind = _classes(same_switch)
-    pcie.groups += [(f"PCIe switch {i}", members, slot) for i, members in enumerate(behind) if len(members) > 1]
-    sockets = _classes(same_socket)
+            apart = any(matrix[a][b] in ("SYS", "SOC") for a in part[u] for b in part[v])
+            if cell.startswith("NV") and part[u] != part[v] and not apart and (not printed or cpus[u] == cpus[v]):
+                near[u][v] = True
+                guessed = guessed or not printed
+    if any(cell.startswith("NV") for row in matrix for cell in row):
+        pcie.notes.append("NV# hides PCIe switches: GPUs that NVLink joins are taken to share none with each other")
+    if guessed:
+        pcie.notes.append("no CPU affinity is printed: GPUs that NVLink joins are taken to share a socket")
+    sockets = _classes(near)
     for i, one in enumerate(sockets):
         for j in range(i + 1, len(sockets)):
             pcie.bridges.append((f"sockets {i}-{j}", one, sockets[j], min(slot, SOCKET_GBPS)))
+    if len(sockets) > 1:
+        pcie.notes.append(f"{show(min(slot, SOCKET_GBPS))} GB/s assumed between two sockets")
     return pcie
+
+
+def _among(matrix: Matrix, words: tuple[str, ...]) -> list[list[bool]]:
+    """True for the pairs whose cell is one of `words`."""
+    rows = []
+    for row in matrix:
+        rows.append([cell in words for cell in row])
+    return rows
 
 
 def _classes(near: list[list[bool]]) -> list[frozenset[int]]:

@@ -1,0 +1,155 @@
+"""Frontiers of well-known machines that come with the package, so that a known machine has its algorithms at once.
+
+`shipped.sqlite` is a catalog (synth.catalog.store) that `python -m bench.shipped` makes of what `synth catalog build
+examples/shipped.yaml` found, with the commit of the engines in each entry. A machine is found in any numbering of its
+ranks. Nothing of the file is trusted: each answer is replayed and its certificates are re-checked when it is read, and
+a damaged or forged one is no answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from synth.catalog.entry import Entry, Provenance
+from synth.catalog.store import exact_frontiers
+from synth.catalog.store.rows import EntryRow
+from synth.catalog.store.store import Store
+from synth.errors import FormatError, SynthError
+from synth.frontiers.merge_scale_points import bounded_point, merged
+from synth.model.collective import Collective
+from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.topology import Network
+from synth.pareto.events import Options
+
+FILE = Path(__file__).with_name("shipped.sqlite")
+LABEL = "catalog: "
+
+
+class Origin(NamedTuple):
+    """The commit of the engines that found a shipped entry, and the command that finds it again."""
+
+    commit: str
+    command: str
+
+    @staticmethod
+    def of(entry: Entry) -> Origin:
+        """Return the origin of an entry."""
+        return Origin.from_parts(entry.topology, entry.collective, entry.roots, entry.provenance)
+
+    @staticmethod
+    def from_parts(topology: str, collective: str, roots: Sequence[int], provenance: Provenance) -> Origin:
+        """Return the origin of an entry with these columns. The name of a changed machine ends with its options."""
+        name, _, changes = topology.partition(" ")
+        words = ["synth pareto --topo", name, changes, "--coll", collective]
+        words += [f"--root {','.join(map(str, roots))}" if roots else ""]
+        words += [f"--time-limit {provenance.time_limit:g}s" if provenance.time_limit else "", "--fresh"]
+        return Origin(dict(provenance.versions).get("commit", ""), " ".join(word for word in words if word))
+
+
+def rows() -> Iterator[tuple[EntryRow, Origin]]:
+    """Yield each shipped entry, read without its frontier, and its origin. Raises FormatError where one is damaged."""
+    with Store.open(FILE) as store:
+        for row in store.ls():
+            if isinstance(row, FormatError):
+                raise row
+            provenance = Provenance.from_json(json.loads(store.columns(store.row_of(row.fingerprint))["provenance"]))
+            yield row, Origin.from_parts(row.topology, row.collective, row.roots, provenance)
+
+
+def entry_of(
+    network: Network, collective: Collective, labels: Sequence[int] = (), multicast: Network | None = None
+) -> Entry | None:
+    """Return the shipped answer to a problem, in the numbering of `network`, replayed and re-checked.
+
+    `multicast`: the network with the machine's switches that multicast. None where the package has no answer, or one
+    that fails its check.
+    """
+    try:
+        with Store.open(FILE) as store:
+            answer = store.find(network, collective, labels=labels, multicast=multicast)
+            if answer is None:
+                return None
+            exact_frontiers.check(answer[0], {})
+            return answer[0]
+    except SynthError:
+        return None
+
+
+def joined(found: Frontier, entry: Entry, options: Options) -> Frontier:
+    """Return `found` with the points of a shipped entry that are better, and with its bounds where they are greater.
+
+    A point of the entry is marked by its construction, `LABEL`, and a note says how it was found. `options`: limits on
+    the points.
+    """
+    shipped = entry.exact
+    if found.complete or shipped is None:
+        return found
+
+    # bounds of either side hold for both, since the problem is the same
+    greatest: dict[int | None, LowerBound] = {}
+    for steps, bound in (*_bounds(shipped), *_bounds(found)):
+        if steps not in greatest or bound.value > greatest[steps].value:
+            greatest[steps] = bound
+    floor = greatest.get(None)
+    if floor is None:
+        return found
+    limited = options.max_chunks is not None or options.max_steps is not None or options.same_bits
+    beyond = shipped.max_steps is not None and any(point.steps > shipped.max_steps for point in found.points)
+    base = shipped if shipped.complete and not limited and not beyond else found
+    intervals = []
+    for interval in base.open:
+        bound = max(greatest.get(interval.steps, floor), floor, key=lambda b: b.value)
+        if bound.value > interval.lower:
+            interval = replace(interval, lower=bound.value, certificate=bound.certificate)
+        intervals.append(interval)
+    known = {steps for steps, _ in base.bounds}
+    bounds = [(steps, greatest.get(steps, bound)) for steps, bound in base.bounds]
+    bounds += [(None, floor)] if None not in known else []
+    base = replace(base, bounds=tuple(bounds), open=tuple(intervals))
+
+    # a point that both have is shown as found
+    rates = {(point.steps, point.rounds_per_chunk) for point in found.points}
+    points = [_bounded(point, point.construction, base, floor) for point in found.points]
+    for point in shipped.points:
+        allowed = options.allows(point.steps, point.rounds, point.chunks) and (point.same_bits or not options.same_bits)
+        if allowed and (point.steps, point.rounds_per_chunk) not in rates:
+            points.append(_bounded(point, LABEL + point.construction, base, floor))
+    result = merged(base, points, "")
+    notes = found.notes
+    if any(point.construction.startswith(LABEL) for point in result.points):
+        notes = (*notes, _note(entry))
+    return replace(result, seconds=found.seconds, answers=found.answers, multicast=found.multicast, notes=notes)
+
+
+def marked(frontier: Frontier, entry: Entry) -> Frontier:
+    """Return the frontier of `entry` with all its points marked, and a note that says how it was found."""
+    points = tuple(replace(point, construction=LABEL + point.construction) for point in frontier.points)
+    return replace(frontier, points=points, notes=(*frontier.notes, _note(entry)))
+
+
+def _note(entry: Entry) -> str:
+    commit, command = Origin.of(entry)
+    return f"{LABEL}found earlier by `{command}` at commit {commit}; --fresh leaves it out"
+
+
+def _bounds(frontier: Frontier) -> Iterator[tuple[int | None, LowerBound]]:
+    """Yield the bounds for any number of chunks, with the number of steps for which each holds."""
+    for steps, bound in (*frontier.bounds, *((point.steps, point.bound) for point in frontier.points)):
+        if bound.scope == "any-chunks" and bound.certificate and steps != 0:
+            yield steps, bound
+    for interval in frontier.open:
+        if interval.certificate:
+            yield interval.steps, LowerBound(interval.lower, interval.certificate)
+
+
+def _bounded(point: Point, construction: str, base: Frontier, floor: LowerBound) -> Point:
+    """Return `point` with the greatest bound of `base`, or its own where that is greater."""
+    fresh = bounded_point(point.schedule, construction, base, floor)
+    if point.bound.scope == "any-chunks" and point.bound.value > fresh.bound.value:
+        status = "optimal" if point.bound.value == point.rounds_per_chunk else "best-known"
+        fresh = replace(fresh, bound=point.bound, status=status)
+    return replace(fresh, seconds=point.seconds)
