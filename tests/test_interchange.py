@@ -542,7 +542,11 @@ NCCL_LOG = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
         ("<algo name='x'></algo>", ("topo import", "tune --log nccl"), "is MSCCL-IR: `synth lint`, `synth import`"),
         (NCCL_LOG, ("lint", "import", "topo import"), "is nccl-tests' output: `synth tune --log nccl=FILE` reads it"),
         ({"args": ["all_reduce_perf"], "results": []}, ("lint", "topo import"), "is nccl-tests' JSON"),
-        ({"TopologyParams": {}}, ("lint", "import"), "is TE-CCL's input: `synth topo import` reads its machine"),
+        (
+            {"TopologyParams": {}},
+            ("lint", "import"),
+            "is TE-CCL's input, which names a machine: `synth list topologies` has NDv2 (dgx1-v100), DGX-2 and MI250",
+        ),
         ("<graphs version='1'></graphs>", ("topo import",), "is NCCL's graph file (NCCL_GRAPH_DUMP_FILE)"),
     ],
 )
