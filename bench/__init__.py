@@ -13,8 +13,6 @@ python -m bench.forge         nearly right documents of every schema: refused by
                               with a mend undone)
 python -m bench.gpu_checks    on a GPU: is every element right (make test-gpu; --executor host rehearses it)
 python -m bench.gpu           on a GPU: times against its own memory copy, and the targets (make bench-gpu)
-python -m bench.emulated      the DGX-1's allgather and allreduce, 1 KiB .. 1 GiB: predicted beside emulated, regret,
-                              negative controls
 python -m bench.notebooks     the notebooks of examples/, run and stored
 python -m bench.pictures      the pictures of the README
 python -m bench.readme        the figures of the README, from the JSON

@@ -23,9 +23,9 @@ from synth import api
 from synth.errors import SynthError, UsageError
 from synth.model.schedule import Schedule
 from synth.pareto.log import default_directory
-from synth.runtime.benchmark import emulation
+from synth.runtime import run_result
 
-SAYS = emulation.SAYS.format(network="{network}")
+SAYS = run_result.SAYS.format(network="{network}")
 KNOWN = {
     "dgx1-v100": ("ring", "tree"),
     "dgx2": ("ring", "direct"),

@@ -98,16 +98,11 @@ def both(first: Check, second: Check) -> Check:
     return lambda doc: first(doc) or second(doc)
 
 
-def total_rounds(doc: dict) -> Fraction:
-    """R of a schedule's document."""
-    return sum((Fraction(step["rounds"]) for step in doc["steps"]), Fraction(0))
-
-
 def scheduled(chunks: int, steps: int, rounds: int) -> Check:
     """A schedule with these C, S and R."""
 
     def check(doc: dict) -> str:
-        found = (doc["chunks"], len(doc["steps"]), total_rounds(doc))
+        found = (doc["chunks"], len(doc["steps"]), sum(step["rounds"] for step in doc["steps"]))
         return "" if found == (chunks, steps, rounds) else f"(C, S, R) = {found}"
 
     return check
@@ -279,7 +274,7 @@ def certificates(doc: dict) -> list[dict]:
 def answer(doc: dict) -> str:
     """``2: 3/2, 3: 7/6; complete``; a best-known point carries its bound."""
     if "points" not in doc:
-        return f"C={doc['chunks']}, S={len(doc['steps'])}, R={total_rounds(doc)}"
+        return f"C={doc['chunks']}, S={len(doc['steps'])}, R={sum(step['rounds'] for step in doc['steps'])}"
     said = [
         f"{p['steps']}: {p['bandwidth']}" + ("" if p["status"] == "optimal" else f" (≥ {p['bound']['value']})")
         for p in doc["points"]

@@ -4,7 +4,7 @@ python -m bench.gpu [--executor cuda|host] [--small] [--only WORD] [-o FILE.json
 
 Direct allgather and ring allreduce, as bytes that must move / time, against a device-to-device copy; time per dependent
 hop with packets and through FIFOs; every point of the DGX-1's frontiers at 1 KiB .. 1 GiB with the ring and the copy
-beside; emulation with the kernel's clock against the reference executor's, and paced. All ranks share one GPU's memory:
+beside. All ranks share one GPU's memory:
 none of these times says anything about links. `--executor host` rehearses it on CPU threads at small sizes; its figures
 mean nothing.
 """
@@ -32,7 +32,7 @@ CHECKED = 64 * MIB  # sizes up to which every element of what is timed is compar
 INSTANCES = (1, 4, 16)
 CHAINS = (2, 4, 8, 16, 32)
 STRETCHES = (4, 8, 16, 32)
-GOALS = {"allgather": 0.85, "allreduce": 0.70, "LL": 2.0, "FIFO": 4.0, "paced": 0.05}
+GOALS = {"allgather": 0.85, "allreduce": 0.70, "LL": 2.0, "FIFO": 4.0}
 
 
 def mandatory(schedule: Schedule, size: int, in_place: bool) -> int:
@@ -189,40 +189,6 @@ def plans(suite: Suite, name: str) -> None:
             )
 
 
-def emulation(suite: Suite, name: str) -> None:
-    """The kernel's clock against the reference executor's, the regret of the prediction, and paced runs."""
-    found, sizes = frontier(name), (64 * KIB,) if suite.small else tuple(64 * KIB * 4**k for k in range(7))
-    model = api.emulate(found, sizes)
-    kernel = api.emulate(
-        found, sizes, suite.executor, stretches=STRETCHES[:2] if suite.small else STRETCHES, timeout=30
-    )
-    same = [s.emulated for s in model.sizes] == [s.emulated for s in kernel.sizes] and model.controls == kernel.controls
-    suite.row(
-        f"emulated DGX-1 {name}: kernel against reference", f"{len(sizes)} sizes x {len(model.entries)} programs", same
-    )
-    suite.more.setdefault("emulated", []).append(kernel.to_json())
-    for at in kernel.sizes:
-        labels = [entry.label for entry in kernel.entries]
-        said = f"predicted {labels[at.chosen]}, best {labels[at.best]}, regret {100 * float(at.regret):.2f}%"
-        suite.row(f"emulated DGX-1 {name} {at.size} B (a model)", said, None)
-    for change in kernel.controls:
-        suite.row(f"control: {change.change}", f"{change.before} ps before, {change.after} after", change.heard)
-    valid = [run for run in kernel.paced if run.valid]
-    for run in kernel.paced:
-        said = (
-            f"real / {run.stretch} = {100 * run.ratio:.1f}% of the "
-            f"model{'' if run.valid else '; not valid: it is slower by itself'}"
-        )
-        suite.row(f"paced DGX-1 {name} {run.size} B", said, None)
-    worst = max((abs(run.ratio - 1) for run in valid if run.stretch >= 16), default=None)
-    said = (
-        "no valid run"
-        if worst is None
-        else f"at most {100 * worst:.1f}% apart in valid runs from 16 times on; the goal is 5%"
-    )
-    suite.row(f"GOAL: paced {name}", said, None if suite.small else worst is not None and worst <= GOALS["paced"])
-
-
 def _median(seconds: Sequence[float]) -> float:
     return sorted(seconds)[len(seconds) // 2]
 
@@ -237,8 +203,6 @@ def main(arguments: Sequence[str]) -> int:
         "copy allgather": partial(against_copy, suite, "direct", "allgather"),
         "copy allreduce": partial(against_copy, suite, "ring", "allreduce"),
         "hops": partial(hops, suite),
-        "emulation allgather": partial(emulation, suite, "allgather"),
-        "emulation allreduce": partial(emulation, suite, "allreduce"),
         "plans allgather": partial(plans, suite, "allgather"),
         "plans allreduce": partial(plans, suite, "allreduce"),
         "points allgather": partial(points, suite, "allgather"),

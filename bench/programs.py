@@ -31,7 +31,6 @@ from bench import measure, roundtrip
 from synth import api
 from synth.errors import SynthError
 from synth.model.frontier import Frontier
-from synth.model.rational import number_or_text
 from synth.pareto.log import default_directory
 from synth.program import analysis
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
@@ -96,8 +95,7 @@ def judged(case: Case, folder: Path) -> dict:
     """A row: what became of one case."""
     name, number, runtime, protocol, instances = case
     point = frontier(name, folder, 0).points[number]
-    size = [point.steps, number_or_text(point.rounds), point.chunks]
-    row = {"collective": name, "point": size, "runtime": runtime}
+    row = {"collective": name, "point": [point.steps, point.schedule.rounds, point.schedule.chunks], "runtime": runtime}
     row |= {"protocol": protocol, "instances": instances}
     return row | roundtrip.attempt(point.schedule, runtime, protocol, instances, TOPOLOGY, f"{SEED} {case}")
 

@@ -103,14 +103,10 @@ class Machine:
 
     def rounds(self, ways: Iterable[Way]) -> int:
         """The fewest rounds in which all these sends are carried, at least one."""
-        return max(1, math.ceil(self.least_rounds(ways)))
-
-    def least_rounds(self, ways: Iterable[Way]) -> Fraction:
-        """The least time in rounds, whole or not, in which all these sends are carried."""
         load: Counter[int] = Counter()
         for way in ways:
             load.update(self.crossings(way))
-        return max((Fraction(n, self.capacities[k]) for k, n in load.items()), default=Fraction(0))
+        return max([1, *(-(-n // self.capacities[k]) for k, n in load.items())])
 
     def way(self, src: int, dst: int, via: Sequence[str]) -> Way:
         """The links from `src` to `dst` through the named switches. Raises Wrong where there is none."""
@@ -143,9 +139,7 @@ def combining(name: str) -> bool:
     return name in ("reduce", "reduce-scatter", "allreduce")
 
 
-def replay(
-    machine: Machine, name: str, root: int, chunks: int, steps: Sequence[tuple[int | Fraction, Sequence[Move]]]
-) -> None:
+def replay(machine: Machine, name: str, root: int, chunks: int, steps: Sequence[tuple[int, Sequence[Move]]]) -> None:
     """Carry ``[(rounds, sends), ...]`` out. Raises Wrong for the first thing that does not hold."""
     task = units(name, machine.ranks, root)
     sums = combining(name)
@@ -156,8 +150,8 @@ def replay(
                 held[chunk, rank] = frozenset((rank,)) if sums else frozenset()
     start = dict(held)
     for t, (rounds, moves) in enumerate(steps):
-        needed = machine.least_rounds(way for _, way, _ in moves if way)
-        if rounds <= 0 or rounds < needed:
+        needed = machine.rounds(way for _, way, _ in moves if way)
+        if rounds < needed:
             raise Wrong(f"step {t} has {rounds} rounds and needs {needed}")
         after = dict(held)
         arriving: list[tuple[str, tuple[int, int], frozenset[int]]] = []

@@ -76,6 +76,8 @@ def known(large=False):
     for n in (4, 6):
         yield "broadcast", "chain", f"line:{n}", n + 6, Fraction(n + 6, 8), {}
         yield "broadcast", "chain", f"line:{n}", n + 1, Fraction(n + 1, 3), {"pieces": 3}
+        yield "scan", "chain", f"line:{n}", n + 6, Fraction(n + 6, 8), {}
+        yield "scan", "chain", f"line:{n}", n + 1, Fraction(n + 1, 3), {"pieces": 3}
     for n, steps in ((9, 2), (5, 2), (27, 3)):
         yield "broadcast", "binomial", f"fully-connected:{n}", steps, steps, {"radix": 3}
     for n in (5, 7, 11):

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from synth import api
 from synth.cli import root
 from synth.cli.framework.sizes import Sizes
-from synth.errors import InfeasibleError, UsageError, unknown
+from synth.errors import InfeasibleError, unknown
 from synth.model.rational import counted
 
 
@@ -25,16 +25,8 @@ def test_sizes_step_as_nccl_tests_does_and_the_help_says_so():
     sizes = Sizes()
     assert sizes.convert("1KiB:8KiB:x8", None, None) == (1024, 8192)
     assert sizes.convert("1KiB:9KiB:x8", None, None) == (1024, 8192)  # for (size = b; size <= e; size *= f)
-    for command in ("tune", "bench", "emulate"):
+    for command in ("tune", "bench"):
         assert "uptoHIGH,asnccl-testscounts" in "".join(said(f"{command} -h").output.split())
-
-
-@pytest.mark.parametrize("executor", ["host"])
-@pytest.mark.parametrize("clock", [None, "logical"])
-def test_a_stretch_needs_the_paced_clock(executor, clock):
-    made = api.baseline("ring", "ring:4", "allgather")
-    with pytest.raises(UsageError, match="--clock paced"):
-        api.run(made, topology="ring:4", size=4096, executor=executor, stretch=4, **({"clock": clock} if clock else {}))
 
 
 @pytest.mark.parametrize(
@@ -87,13 +79,6 @@ def test_what_is_counted_agrees_with_its_number(count, what, message):
 def test_roots_that_are_no_ranks(coll, roots, message):
     found = said(f"pareto --topo ring:4 --coll {coll} --root {roots}")
     assert found.exit_code == 2 and message in found.stderr, found.stderr
-
-
-def test_one_group_is_one_group(tmp_path):
-    (tmp_path / "g.yaml").write_text("groups: [{ranks: [0, 1], collective: allgather, bytes: 1}]")
-    found = said(f"groups --topo ring:4 --file {tmp_path}/g.yaml -o {tmp_path}/g.json")
-    assert found.stdout.startswith("1 group at once on ring:4: 4 ranks"), found.output
-    assert said(f"verify {tmp_path}/g.json").stdout.startswith("1 group at once on ring:4: at least")
 
 
 def test_one_step_and_one_class():
@@ -220,7 +205,7 @@ def test_a_machine_may_be_a_file(tmp_path):
     assert said(f"bound --topo-file {file} --coll allgather").stdout.startswith("allgather on ring:3")
 
 
-@pytest.mark.parametrize("command", ["run --size", "bench --sizes", "emulate --sizes"])
+@pytest.mark.parametrize("command", ["run --size", "bench --sizes"])
 def test_a_size_that_does_not_divide_is_rounded_and_padded_alike(command, frontier):
     name, option = command.split()
     found = said(f"{name} {frontier} {option} 1000003")

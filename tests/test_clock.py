@@ -1,4 +1,4 @@
-"""One clock: pareto, tune, run, emulate and bench print the same time for the same program, size and protocol."""
+"""One clock: pareto, tune, run and bench print the same time for the same program, size and protocol."""
 
 import json
 from fractions import Fraction
@@ -44,9 +44,8 @@ def test_all_commands_print_the_same_time(tmp_path, monkeypatch, machine, size, 
     how = f"--sizes {size} --protocol {protocol}"
     (pareto,) = documents(f"pareto {on} --size {size}")
     last = len(pareto["points"])
-    run, emulate, bench, plan = documents(
+    run, bench, plan = documents(
         f"run f.json --point {last} --size {size} --protocol {protocol}",
-        f"emulate f.json {how}",
         f"bench f.json --point {last} {how}",
         f"tune --from f.json {how} --no-dividing",
     )
@@ -54,13 +53,7 @@ def test_all_commands_print_the_same_time(tmp_path, monkeypatch, machine, size, 
     name = f"S{point['steps']}-R{point['rounds']}-C{point['chunks']}"
     (candidate,) = (r for r in pareto["candidates"] if (r["label"], r["protocol"]) == (name, protocol))
     assert candidate["seconds"] == pytest.approx(time * 1e-12, rel=1e-12)
-    (alone,) = documents(f"emulate f.json {how} --step {point['steps']} --baseline direct")
-    assert ([entry["label"] for entry in alone["entries"]], alone["sizes"][0]["emulated"][0]) == (
-        [f"point {last}", "direct"],
-        time,
-    )
-    assert candidate["model"] == run["model"] == emulate["model"] == label(NCCL, protocol)
-    assert emulate["sizes"][0]["emulated"][last - 1] == time
+    assert candidate["model"] == run["model"] == label(NCCL, protocol)
     if bench["rows"][0]["size"] == size:  # it rounds down to whole elements of each chunk
         assert bench["rows"][0]["seconds"] == pytest.approx(time * 1e-12, rel=1e-12)
     table = plan["tables"][0]
@@ -151,16 +144,13 @@ def test_overheads_in_words_and_on_links():
     assert label(NCCL, "Simple", event_driven=False) == "predicted, synchronous steps, Simple, launch 8.4 µs included"
 
 
-def test_the_cost_of_a_message_is_said_beside_every_time_that_has_it(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "f.json").write_text(json.dumps(api.frontier("ring:4", "allgather").to_json()))
+def test_the_cost_of_a_message_is_said_beside_every_time_that_has_it():
     cost = MessageCost.parse("LL=0.25us")
     assert label(NO_OVERHEADS, "LL", per_send=cost).endswith("without a launch, a message costs 0.25 µs at either end")
     assert label(NCCL, "Simple", per_send=cost) == label(NCCL, "Simple")
     for command in (
         "run --baseline ring --topo ring:4 --coll allgather --size 64KB --no-data",
         "pareto --topo ring:4 --coll allgather --size 64KB",
-        "emulate f.json --sizes 64KB",
     ):
         shown = [CliRunner().invoke(root, f"{command} {more}".split()).stdout for more in ("", "--per-send 0.3us")]
         assert ["a message costs 0.3 µs at either end" in text for text in shown] == [False, True], command

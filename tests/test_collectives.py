@@ -8,7 +8,6 @@ from synth.catalog.jobs.job_file_reader import load as read_job
 from synth.errors import FormatError, SynthError, UsageError
 from synth.model.collective import COLLECTIVES, Collective, canonical_name, collective
 from synth.model.collective_files import load
-from synth.topologies.process_group_files import load as load_groups
 
 SIZES = {"allgatherv": [1, 2, 0, 3], "reduce-scatterv": [1, 2, 0, 3], "alltoallv": [[0, 1, 2, 0]] * 4}
 
@@ -84,9 +83,6 @@ def test_a_name_is_taken_in_every_usual_spelling(written, name):
 
 
 def test_files_take_the_spellings_of_the_command_line(tmp_path):
-    groups = tmp_path / "groups.yaml"
-    groups.write_text("groups: [{size: 4, collective: all_reduce}]\n")
-    assert {group.collective for group in load_groups(groups, 4)} == {"allreduce"}
     job = tmp_path / "job.yaml"
     job.write_text("topologies: [ring:3]\ncollectives: [all_gather, {name: Reduce_Scatter}]\n")
     assert [row.name for row in read_job(job).collectives] == ["allgather", "reduce-scatter"]

@@ -10,10 +10,9 @@ import multicast_schedules
 import pytest
 import randoms
 
+from synth.algorithms import ring
 from synth.checker.schedule import column_replay, machine, replay
 from synth.errors import VerificationError
-from synth.frontiers.pipelined_scans import chain_ways, pipelined_scans
-from synth.model.collective import collective
 from synth.model.schedule import Send, Step
 from synth.topologies import topology
 
@@ -26,9 +25,9 @@ def by_document(schedule):
 
 
 def chain_scans(network):
-    """Yield the schedules of the scan along a chain."""
-    for _, schedule in pipelined_scans(network, collective("scan", network.ranks), chain_ways(network)):
-        yield schedule
+    """Yield schedules of the scan along a chain."""
+    for pieces in (1, 400):
+        yield ring.scan.schedule(network, pieces=pieces)
 
 
 def changed(schedule, rng):
@@ -116,7 +115,7 @@ def test_what_is_no_send_is_not_accepted():
 
 def test_the_machine_of_a_network_is_read_once_and_no_longer_than_the_network_is_there():
     network = topology("ring:5").network()
-    schedule = next(chain_scans(network))
+    schedule = replace(next(chain_scans(topology("ring:5").network())), network=network)
     replay.schedule(schedule)
     place = id(network)
     read = machine._machines[place]

@@ -1,8 +1,7 @@
-"""False documents at scale do not verify: frontiers, bounds, groups, and proofs that nothing arrives."""
+"""False documents at scale do not verify: frontiers, bounds, and proofs that nothing arrives."""
 
 from __future__ import annotations
 
-import copy
 import json
 from fractions import Fraction
 from functools import cache
@@ -12,15 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from synth import api
-from synth.checker.certificates import partition, path_lengths, process_groups, throughput_cuts, unreachable
+from synth.checker.certificates import partition, path_lengths, throughput_cuts, unreachable
 from synth.checker.documents import link_columns as linkread
 from synth.checker.documents import scale_frontier
 from synth.cli import root
 from synth.errors import VerificationError
 from synth.model.documents import link_columns
-from synth.model.process_groups import Group
-from synth.model.topology import Limit, Link, Network, Topology
-from synth.view import groups as view
+from synth.model.topology import Limit, Link, Topology
 
 
 def verified(doc: dict, tmp_path) -> tuple[int, str]:
@@ -339,133 +336,6 @@ def test_a_proof_for_no_root_names_none():
     with pytest.raises(VerificationError, match="rooted"):
         unreachable.check(certificate, machine)
     assert unreachable.check(certificate | {"root": None}, machine) == (0, 2)
-
-
-@cache
-def groups(search: bool = True) -> str:
-    """Two pairs on a ring of four."""
-    pairs = [Group((0, 1), "allreduce", Fraction(1)), Group((2, 3), "allreduce", Fraction(1))]
-    return json.dumps(view.document(api.groups("ring:4", pairs, chunks=1, search=search)))
-
-
-def test_every_chunk_of_every_unit_is_compared_with_what_the_groups_ask_for(tmp_path):
-    """The first chunk of each unit moves as it should; the others are said to be where they are wanted."""
-    doc = json.loads(groups())
-    assert verified(doc, tmp_path)[0] in (0, 4)
-    inner, many = doc["schedule"], 8
-    for key in ("pre", "post"):
-        first = [[many * row[0], *row[1:]] for row in inner["collective"][key]]
-        rest = [[many * u + c, 0] for u in range(inner["collective"]["chunks"]) for c in range(1, many)]
-        inner["collective"][key] = sorted(first + rest)
-    for step in inner["steps"]:
-        for send in step["sends"]:
-            send[0] *= many
-    inner["collective"]["chunks"] *= many
-    inner["chunks"] *= many
-    del inner["fingerprint"]
-    seconds = Fraction(doc["seconds"]) / many
-    doc["bound"]["seconds"] = str(seconds)
-    for row in doc["groups"]:
-        row["slowdown"] = str(seconds / Fraction(row["alone_seconds"]))
-    code, said = verified(doc | {"seconds": str(seconds), "gap": "0"}, tmp_path)
-    assert code == 5 and "pre and post are not the same for all 8 chunks of a unit" in said
-
-
-@pytest.mark.parametrize("search", [True, False])
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("topology.links.0", [0, 1, -7]),
-        ("topology.links.0", [0, 1, 0]),
-        ("topology.links.0", [0, 1, True]),
-        ("topology.links.0", [0, 4, 1]),
-        ("topology.links.0", [0, 0, 1]),
-        ("topology.links.0", [-1, 0, 1]),
-        ("topology.links.0", [0, 1, 1.0]),
-        ("topology.links.0", [0, 1]),
-        ("topology.links.1", [0, 1, 1]),
-        ("topology.limits", [{"links": [[0, 2]], "units": 1}]),
-        ("topology.more", 1),
-        ("topology.limits", [{"links": [[0, 1]], "units": -1}]),
-        ("topology.limits", [{"links": [[0, 1]], "units": 1, "more": 1}]),
-        ("topology.unit_gbps", "0"),
-        ("topology.unit_gbps", "-1"),
-        ("topology.unit_gbps", 1),
-        ("topology.latency_us", ["-1"] * 8),
-        ("topology.latency_us", ["1"]),
-        ("topology.name", 4),
-        ("topology.ranks", True),
-        ("topology.wires", [[0, 1, 1]]),
-        ("bound.seconds", "0"),
-        ("bound.seconds", "-1"),
-        ("bound.seconds", "1000000"),
-        ("bound.more", 1),
-        ("bound.certificate", None),
-        ("groups", []),
-        ("groups.0.ranks", []),
-        ("groups.0.ranks", [0, 0]),
-        ("groups.0.ranks", [False, True]),
-        ("groups.0.root", False),
-        ("groups.0.root", 0),
-        ("groups.0.bytes", "0"),
-        ("groups.0.bytes", "-1"),
-        ("groups.0.bytes", 1),
-        ("groups.0.collective", "scan"),
-        ("groups.0.collective", ["allreduce"]),
-        ("groups.0.name", 3),
-        ("groups.0.alone_seconds", "0"),
-        ("groups.0.alone_seconds", None),
-        ("unit_bytes", "0"),
-        ("unit_bytes", 1),
-        ("seconds", "-1"),
-        ("gap", "-1"),
-        ("more", 1),
-    ],
-)
-def test_altered_groups_are_refused_with_a_schedule_or_without(path, value, search, tmp_path):
-    doc = json.loads(groups(search))
-    *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
-    inner = doc
-    for key in way:
-        inner = inner[key]
-    inner[last] = value
-    doc["bound"]["certificate"] = doc["bound"]["certificate"] and _again(doc)
-    assert verified(doc, tmp_path)[0] == 5
-
-
-def _again(doc: dict) -> dict:
-    """The certificate, as if it had been made for the altered document, where there is one at all."""
-    certificate = copy.deepcopy(doc["bound"]["certificate"])
-    try:
-        rows = tuple(
-            Group(tuple(g["ranks"]), g["collective"], Fraction(g["bytes"]), g.get("root")) for g in doc["groups"]
-        )
-        certificate["problem"] = process_groups.digest(Network.from_json(doc["topology"]), rows)
-    except (LookupError, ValueError, TypeError):
-        pass
-    return certificate
-
-
-@pytest.mark.parametrize("key", ["routes", "packings"])
-def test_prices_of_groups_are_added_up_without_wrapping(key):
-    network = api.topology("ring:4").network()
-    pair = [Group((0, 1), "allreduce", Fraction(1))]
-    huge = str((1 << 59) + 1)
-    certificate = {
-        "kind": "groups-prices",
-        "problem": process_groups.digest(network, pair),
-        "caps": [],
-        "routes": [[i, huge] for i in range(8)],
-        "packings": [
-            {"groups": [0], "families": [[huge, "leaving", [0, -1, -1, -1]]] * (16 if key == "packings" else 1)}
-        ],
-    }
-    with pytest.raises(VerificationError, match=r"add up to|is not a number"):
-        process_groups.check(certificate, network, pair)
-    certificate["routes"] = [[i, str(1 << 53)] for i in range(8)]
-    certificate["packings"] = [{"groups": [0], "families": [[str((1 << 53) + 1), "leaving", [0, -1, -1, -1]]]}]
-    with pytest.raises(VerificationError, match="weighs more than a route's price"):
-        process_groups.check(certificate, network, pair)
 
 
 def test_all_files_are_checked_where_one_is_wrong(tmp_path, monkeypatch):

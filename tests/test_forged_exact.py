@@ -302,7 +302,7 @@ def test_a_rank_that_cannot_be_reached_refutes_any_number_of_rounds(tmp_path):
     task = collective("allgather", 2)
     certificate = {"kind": "unreachable", "problem": problem_fingerprint(apart, task), "pair": [1, 0], "closed": [1]}
     file = refutation.write(Problem(apart, task, 1, 1, 1), certificate, tmp_path)
-    assert api.verify(file)[0] == "C=1 S=1 R=1 in whole rounds: no schedule, unit 1 cannot reach rank 0"
+    assert api.verify(file)[0] == "C=1 S=1 R=1: no schedule, unit 1 cannot reach rank 0"
 
 
 def test_a_formula_is_of_the_whole_problem_or_of_its_reversal(tmp_path):

@@ -1,4 +1,4 @@
-"""A frontier at scale goes wherever an exact one goes: run, timed, emulated, exported, shown, linted and tuned; what is
+"""A frontier at scale goes wherever an exact one goes: run, timed, exported, shown, linted and tuned; what is
 too large says so, and which point is not."""
 
 import json
@@ -53,7 +53,6 @@ def sends(path, k):
 
 COMMANDS = {
     "run": (), "show": (), "lint": (), "export": ("--to", "msccl-xml"), "bench": ("--sizes", "1KB"),
-    "emulate": ("--sizes", "1KB"),
 }  # fmt: skip
 
 
@@ -95,9 +94,8 @@ def test_one_that_no_point_is_small_enough_for(big, monkeypatch):
 
 def test_of_all_points_those_that_fit_are_taken(big, low_limit, tmp_path):
     left_out = f"left out, of more than {SMALL} sends each: point 2, point 3"
-    for command in ("bench", "emulate"):
-        done = cli(command, big, "--sizes", "1MB", "--baseline", "ring", "-o", tmp_path / "out.json")
-        assert done.exit_code == 0 and left_out in done.stderr, done.output
+    done = cli("bench", big, "--sizes", "1MB", "--baseline", "ring", "-o", tmp_path / "out.json")
+    assert done.exit_code == 0 and left_out in done.stderr, done.output
     done = cli("export", big, "--all", "--runtime", "msccl-executor", "-o", tmp_path / "folder")
     assert done.exit_code == 0, done.output
     assert [p.name for p in (tmp_path / "folder").iterdir()] == ["01-allgather-S1-R8-C1.xml"]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from standin import Cupy
 
-from bench import emulated, gpu, gpu_arrays, gpu_checks, gpu_common
+from bench import gpu, gpu_arrays, gpu_checks, gpu_common
 from synth import api
 from synth.errors import VerificationError
 from synth.runtime import reference_data
@@ -69,9 +69,7 @@ def test_the_bench_on_cpu_threads_and_on_the_stand_in(tmp_path, words, section, 
     assert all(row["good"] is None for row in found["rows"] if row["name"].startswith("GOAL"))
     names = " ".join(row["name"] for row in found["rows"])
     for part in (
-        ("per hop, LL", "per hop, FIFO")
-        if section == "hops"
-        else ("direct allgather", "DGX-1 allgather", "emulated", "paced", "GOAL")
+        ("per hop, LL", "per hop, FIFO") if section == "hops" else ("direct allgather", "DGX-1 allgather", "GOAL")
     ):
         assert part in names
 
@@ -117,14 +115,3 @@ def test_bytes_that_must_move():
     assert gpu.mandatory(direct, 4000, False) == 2 * 4 * 4 * 1000
     # of each chunk: three sums (two operands and a result), three copies
     assert gpu.mandatory(ring, 4800, False) == gpu.mandatory(ring, 4800, True) == (3 * 3 + 3 * 2) * 4800
-
-
-@pytest.mark.slow
-def test_the_bench_of_emulation_writes_its_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(emulated, "RESULTS", tmp_path)
-    monkeypatch.setattr(emulated, "COLLECTIVES", ("allgather",))
-    assert emulated.main(["--sizes", "1KiB,1MiB", "--host-sizes", "1KiB"]) == 0
-    doc = json.loads((tmp_path / "emulated.json").read_text())
-    assert (doc["runs"][0]["kernel_same"], doc["runs"][0]["kernel_times"]) == (3, 3)
-    table = (tmp_path / "emulated.md").read_text()
-    assert "not a measurement" in table and "| point 2 | point 2 | 0.00% |" in table

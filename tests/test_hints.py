@@ -176,23 +176,6 @@ def test_hints_that_make_no_sense_name_the_line(hint, message):
         chain.compile("line:3", None, synth.language.CompileOptions(parameters={"hint": hint}))
 
 
-def test_symmetric_programs_have_no_hints():
-    @algorithm("allgather")
-    def inside(a):
-        a.symmetric()
-        with a.hints(pieces=2):
-            pass
-
-    @algorithm("allgather")
-    def around(a):
-        with a.hints(pieces=2):
-            a.symmetric()
-
-    for program in (inside, around):
-        with pytest.raises(UsageError, match="write all ranks without"):
-            program.compile("ring:4")
-
-
 def test_a_channel_beyond_the_runtime_is_refused():
     with pytest.raises(SynthError, match=r"rccl has at most 128 channels.* needs 201.*, or without its hints"):
         lowered(chain, "line:3", "rccl", hint={"channel": 200})

@@ -208,16 +208,6 @@ def test_groups_and_data_of_another_kind():
             compiled(algorithm("allgather")(program), "fully-connected:3", directly)
 
 
-def test_symmetric_programs_have_no_holes():
-    @algorithm("allgather")
-    def symmetric(a):
-        a.symmetric()
-        a.solve("allgather")
-
-    with pytest.raises(UsageError, match=r"a\.solve in a symmetric program: .*write all ranks without a.symmetric"):
-        symmetric.schedule("ring:4")
-
-
 def test_unknown_is_not_infeasible(monkeypatch):
     @algorithm("allgather")
     def found(a):

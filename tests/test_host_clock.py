@@ -1,5 +1,4 @@
-"""Logical time kept by the kernel on CPU threads: the reference executor's to the picosecond; paced, real time follows
-it."""
+"""Logical time kept by the kernel on CPU threads: the reference executor's to the picosecond."""
 
 import json
 from dataclasses import replace
@@ -10,8 +9,6 @@ from click.testing import CliRunner
 from host_runs import KNOWN, fifo_options, needs_compiler
 from programs import (
     all_send_first,
-    broadcast_chain,
-    recursive_doubling_allreduce,
     ring_allgather,
     ring_allreduce,
 )
@@ -100,21 +97,6 @@ def test_one_machine_launch_after_launch():
         assert machine.timed is not None and machine.timed.picoseconds == wanted
 
 
-@pytest.mark.parametrize(
-    "program", [broadcast_chain(3, 2), recursive_doubling_allreduce(4)], ids=lambda program: program.name
-)
-def test_paced_real_time_is_no_shorter_than_it_must_be(program):
-    """Held to k times the logical time, also where it holds longer than the timeout: it moves, and only the clock is
-    waited for."""
-    links = network(f"fully-connected:{program.ranks}")
-    free = both(program, links, 10_000)
-    stretch = -(-3_000_000_000_000 // free.picoseconds)  # 3 s
-    # On a busy machine a thread may not run for several tenths of a second.
-    paced = both(program, links, 10_000, clock="paced", stretch=stretch, timeout=1.5)
-    assert paced.nanoseconds * 1000 >= stretch * paced.picoseconds
-    assert free.nanoseconds < paced.nanoseconds
-
-
 def test_a_deadlock_is_named_by_the_model_that_gives_the_order():
     with pytest.raises(DeadlockError, match="room to rank"):
         Host(network=network("ring:3"), clock="logical").time(all_send_first(3, 4), 7)
@@ -136,15 +118,12 @@ def test_the_command_says_that_it_is_a_model():
         "--threads",
         "1",
     ]
-    said = CliRunner().invoke(root, [*given, "--clock", "paced", "--stretch", "3"], catch_exceptions=False)
+    said = CliRunner().invoke(root, [*given, "--clock", "logical"], catch_exceptions=False)
     assert said.exit_code == 0, said.output
     assert (
         "an execution-driven model of ring:3, not a measurement" in said.output
         and "real time of the launch" in said.output
     )
-    assert "NOT paced" in said.output  # no CPU keeps up with three times a GPU
-    slow = CliRunner().invoke(root, [*given, "--clock", "paced", "--stretch", "60000"], catch_exceptions=False)
-    assert "held to 60000 times that" in slow.output and "NOT paced" not in slow.output
     plain, doc = (
         json.loads(CliRunner().invoke(root, [*given, *more, "--format", "json"]).stdout)
         for more in ([], ["--clock", "logical"])
@@ -157,9 +136,8 @@ def test_the_command_says_that_it_is_a_model():
 def test_what_is_refused():
     program, links = ring_allgather(3), network("ring:3")
     for options, why in (
-        ({"clock": "logical"}, "name the machine"), ({"clock": "atomic", "network": links}, "logical or paced"),
+        ({"clock": "logical"}, "name the machine"), ({"clock": "atomic", "network": links}, "logical exists"),
         ({"clock": "logical", "network": links, "ranks_on": (0, 0, 0)}, "one launch"), ({}, "knows no times"),
-        ({"clock": "paced", "stretch": -1, "network": links}, "logical or paced"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=why):
             Host(**options).time(program, 5)

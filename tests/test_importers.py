@@ -27,8 +27,6 @@ TABLE = [
     ("nccl-pci-devices.xml", "nccl-xml", 8, {300: 56}, 0, 16),
     ("rccl-pairs.xml", "nccl-xml", 4, {48: 4}, 8, 10),
     ("rocm-smi-pairs.txt", "rocm-smi", 4, {50: 4}, 8, 10),
-    ("teccl-dgx2.json", "teccl", 16, {125: 240}, 0, 32),
-    ("astra-sim-dims.yml", "astra-sim", 12, {50: 24, Fraction(25, 2): 24}, 0, 24),
 ]
 
 
@@ -71,7 +69,6 @@ def test_assumptions_are_notes():
     assert any("24 GB/s each way" in n and "908" in n for n in load(FIXTURES / "rccl-pairs.xml").notes)
     assert any("NVLS" in n for n in load(FIXTURES / "nccl-hidden-switch.xml").notes)
     assert any("mlx5_0 100000 Mbit/s" in n for n in load(FIXTURES / "nccl-ring.xml").notes)
-    assert any("those of dgx1-v100" in n for n in load(FIXTURES / "taccl-ndv2.json").notes)
 
 
 def test_bandwidths_can_be_given():
@@ -101,13 +98,6 @@ def test_the_tree_of_xml_gives_the_slowest_port_on_the_way():
     made = load(FIXTURES / "rccl-pairs.xml")
     assert {k.bandwidth for k in made.links if k.kind == "pcie"} == {16}
     assert {m.bandwidth for m in made.limits} == {16, 24}
-
-
-def test_taccl_values_are_unscaled():
-    made = load(FIXTURES / "taccl-ndv2.json")
-    # 46 and 23 µs for 2^20 bytes, 0.3 µs.
-    assert {k.bandwidth for k in made.links} == {Fraction(1 << 20, 46_000), Fraction(1 << 20, 23_000)}
-    assert {k.latency for k in made.links} == {Fraction(3, 10)}
 
 
 def matrix(cells, tail=()):
@@ -179,18 +169,6 @@ REFUSED = [
     ("=== ROCm System Management Interface ===\n", "lacks the tables"),
     ("Weight between two GPUs\n     GPU0 GPU1\nGPU0 0 15\n", "cut off"),
     ("Weight between two GPUs\n     GPU0 GPU1\nGPU0 0 15\nGPU1 40 0\n", "back it is"),
-    ('{"name": "Mine_1MB", "gpus_per_node": 8, "alpha": 0.3, "node_betas_list": [23, 46]}', "lacks the links"),
-    ('{"name": "NDv2_1MB", "gpus_per_node": 4, "alpha": 0.3, "node_betas_list": [23, 46]}', "8 GPUs"),
-    ('{"name": "NDv2_1MB", "gpus_per_node": 8, "alpha": 0.3, "node_betas_list": [23]}', "expected 2 values"),
-    ('{"name": "NDv2_1MB", "gpus_per_node": 8, "alpha": -1, "node_betas_list": [23, 46]}', "positive"),
-    ('{"name": "NDv2_1MB", "gpus_per_node": 8, "alpha": NaN, "node_betas_list": [23, 46]}', "number"),
-    ('{"TopologyParams": {"name": "Internal1", "chassis": 1}}', "lacks the links"),
-    ('{"TopologyParams": {"name": "NDv2", "chassis": 1000}}', "from 1 to 64"),
-    ('{"TopologyParams": 3}', "mapping"),
-    ("topology: [ Mesh ]\nnpus_count: [ 4 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "Ring, FullyConnected"),
-    ("topology: [ Ring ]\nnpus_count: [ 4, 4 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "expected 1 items"),
-    ("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 0 ]\nlatency: [ 1 ]\n", "positive"),
-    ("topology: [ Ring ]\nnpus_count: [ 1 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "NPUs in all"),
 ]
 
 
@@ -252,8 +230,6 @@ def test_switches_of_another_size_a_gpu(tmp_path):
 def test_files_without_links_say_what_they_lack():
     with pytest.raises(FormatError, match="no <gpu>"):
         load(FIXTURES / "nccl-bare.xml")
-    with pytest.raises(FormatError, match="without NPUs"):
-        load(FIXTURES / "astra-sim-tiers.topo")
 
 
 def devices(ids, order=range(8), extra=""):
@@ -333,9 +309,8 @@ def test_pci_devices_of_unknown_boards_are_refused(tmp_path, text, what):
 
 
 def test_a_dump_has_the_latency_of_the_machine_that_it_is():
-    for file in ("nvidia-smi-hybrid-cube-mesh.txt", "teccl-dgx2.json"):
-        made = load(FIXTURES / file)
-        assert {k.latency for k in made.links} == {k.latency for k in named(match(made).machine).links}
+    made = load(FIXTURES / "nvidia-smi-hybrid-cube-mesh.txt")
+    assert {k.latency for k in made.links} == {k.latency for k in named(match(made).machine).links}
 
 
 def test_a_topology_file_is_read_as_one(tmp_path):
@@ -374,8 +349,9 @@ def test_torn_files_are_read_or_refused(tmp_path_factory, data):
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of real machines are not beside the checkout")
 def test_every_sample_is_read_or_refused_in_one_line():
-    lacking = {"h200-baremetal-fragment.xml", "astra-sim+astra-sim__8nodes.topo"}
-    files = [p for p in SAMPLES.rglob("*") if p.is_file() and p.suffix != ".md"]
+    lacking = {"h200-baremetal-fragment.xml"}
+    others = {"taccl", "teccl", "astra-sim"}
+    files = [p for p in SAMPLES.rglob("*") if p.is_file() and p.suffix != ".md" and p.parent.name not in others]
     assert files
     for path in files:
         if path.name in lacking:
@@ -399,8 +375,6 @@ def test_every_sample_is_read_or_refused_in_one_line():
         ("nccl-xml/rccl-4p3l_2h.xml", "mi100-4p3l"),
         ("nccl-xml/aws-p4d.xml", "dgx-a100"),
         ("nccl-xml/azure-ndv2.xml", "dgx1-v100"),
-        ("taccl/topo-dgx2-1KB.json", "dgx2"),
-        ("teccl/ndv2_input.json", "dgx1-v100*2"),
     ],
 )
 def test_samples_are_the_machines_they_are(file, machine):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +13,6 @@ from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay as verify
 from synth.errors import UncheckedError
 from synth.frontiers import engine_choice, incumbents
-from synth.frontiers.balanced_paths import balanced_schedules
 from synth.frontiers.direct_sends import direct_schedule
 from synth.model import scale_collectives
 from synth.model.collective import collective
@@ -102,27 +100,19 @@ def test_direct_sends_take_the_fewest_steps(name, coll, steps, rounds):
 SEVEN = Topology("seven", 7, tuple(Link(i, (i + k) % 7, Fraction(25)) for i in range(7) for k in (1, 2)))
 
 
-def test_a_scan_has_recursive_doubling_after_the_one_of_fewest_sends():
-    machine = topology("switch:20")
-    found = incumbents.find_incumbents(machine.network(), collective("scan", 20), None, machine=machine)
-    early = next(rows for rows in found if any(method == "recursive doubling" for method, _ in rows.schedules))
-    schedule = early.schedules[-1][1]
-    assert (len(schedule.steps), schedule.rounds_per_chunk) == (5, 5)
-    assert [method for method, _ in early.schedules][1:] == ["recursive doubling"]
-
-
-@pytest.mark.parametrize("name", ["mi300x*4", "mi250*2"])
-def test_the_second_scan_over_boxes_is_within_twice_the_bound(name):
-    """No links join ten of the pairs of neighbours of mi250*2: their sums pass ranks that hold others."""
+@pytest.mark.parametrize(
+    ("name", "rows"), [("switch:20", ["chain", "recursive-doubling"]), ("ring:16", ["chain"]), ("torus:4x5", [])]
+)
+def test_every_program_of_the_library_that_fits_is_a_row_of_a_scan(name, rows):
     machine = topology(name)
     network, task = machine.network(), collective("scan", machine.ranks)
-    bound = single_cut_bound(network, task).value
-    (_, least), (_, good) = islice(incumbents._scans(machine, network, task, 2 * bound, []), 2)
-    assert least.sends < good.sends and least.rounds_per_chunk > 2 * bound
-    assert bound <= verify.schedule(good).rounds_per_chunk == good.rounds_per_chunk <= 2 * bound
+    *_, found = incumbents.find_incumbents(network, task, None, machine=machine)
+    assert [method for method, _ in found.schedules] == rows
+    for _, schedule in found.schedules:
+        assert verify.schedule(schedule).rounds_per_chunk == schedule.rounds_per_chunk >= found.bound.value
 
 
-@pytest.mark.parametrize("coll", ["allgather", "reduce", "allreduce", "alltoall", "scatter", "sendrecv", "scan"])
+@pytest.mark.parametrize("coll", ["allgather", "reduce", "allreduce", "alltoall", "scatter", "sendrecv"])
 @pytest.mark.parametrize(
     "machine", ["dgx1", SEVEN, pytest.param("dgx-a100*2", marks=pytest.mark.slow), "random-regular:12"]
 )
@@ -159,13 +149,13 @@ def test_quick_stages_leave_time_to_write_out_their_points(monkeypatch):
 
 
 def test_no_schedule_is_begun_when_the_time_is_over_but_the_first():
-    """Scans were all written out, for a minute under a limit of a second."""
-    machine = topology("torus:4x5")
+    """All were written out, for a minute under a limit of a second."""
+    machine = topology("switch:20")
     network, task = machine.network(), collective("scan", 20)
     *_, whole = incumbents.find_incumbents(network, task, None, True, machine)
     with time_limited(Deadline(0.0)):
         *_, cut_short = incumbents.find_incumbents(network, task, None, True, machine)
-    assert len(whole.schedules) > 2
+    assert len(whole.schedules) == 2
     assert [name for name, _ in cut_short.schedules] == [whole.schedules[0][0]]
 
 
@@ -217,20 +207,6 @@ def test_ctrl_c_in_exact_synthesis_keeps_the_rows_before_it(monkeypatch):
         )
     assert sum(rows) >= len(stop.value.frontier.points) > 1
     api.verify(stop.value.frontier)
-
-
-@pytest.mark.parametrize(
-    ("name", "coll"), [("dgx-a100*2", "alltonext"), ("dgx-a100*4", "scatter"), ("dgx2*2", "gather")]
-)
-def test_balanced_paths_use_all_nics(name, coll):
-    """Direct sends between boxes load one NIC of many; balanced paths come within twice the bound."""
-    network = topology(name).network()
-    task = collective(coll, network.ranks)
-    direct, bound = direct_schedule(network, task), single_cut_bound(network, task).value
-    found = list(balanced_schedules(network, task, (direct,), bound))
-    assert min(schedule.rounds_per_chunk for schedule in found) <= 2 * bound < direct.rounds_per_chunk
-    for schedule in found:
-        assert verify.schedule(schedule).rounds_per_chunk == schedule.rounds_per_chunk
 
 
 def test_a_seed_that_meets_the_bound_asks_no_solver(monkeypatch):

@@ -2,12 +2,8 @@
 
 import json
 import re
-from ast import literal_eval
-from collections import Counter
-from fractions import Fraction
 from itertools import product
 from pathlib import Path
-from xml.etree import ElementTree
 
 import foreign_schedules
 import pytest
@@ -20,9 +16,7 @@ from synth import api
 from synth.algorithms import LIBRARY
 from synth.cli import root
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
-from synth.export.forestcoll import document
 from synth.interchange import teccl
-from synth.model.schedule import Schedule, Step, SwitchSend
 
 RING = synth.topology("ring:4")
 
@@ -158,7 +152,7 @@ def test_a_schedule_comes_back_from_teccl(one):
     assert len(sends(found)) * schedule.chunks == len(sends(schedule)) * found.chunks
 
 
-def relayed(found: Schedule) -> int:
+def relayed(found) -> int:
     """Return how many chunks of rank 0 for rank 2 go by rank 1."""
     unit = 0 * 3 + 2
     return len({s.chunk for step in found.steps for s in step.sends if s.chunk // found.chunks == unit and s.dst == 1})
@@ -403,149 +397,6 @@ def test_malformed_trees_are_refused_with_the_line(old, new, error, text):
         api.import_schedule(written(whole.replace(old, new, 1), "f.xml"), "fully-connected:4")
 
 
-MACHINES = ("ring:4", "fully-connected:4", "switch:5", "fat-tree:4", "mesh:2x3")
-
-
-def shares(schedule):
-    """Return the share of each root's data along each tree of links, from the root, and of each way through switches.
-
-    Steps are of no account. Of an allreduce that along which it sums, which must be that along which it spreads.
-    """
-    task, chunks = schedule.collective, schedule.chunks
-    spread = [set() for _ in range(chunks * len(task.pre))]
-    summed = [set() for _ in spread]
-    for step in schedule.steps:
-        for one in step.sends:
-            if one.kind.startswith("copy"):
-                spread[one.chunk].add((one.src, one.dst))
-            else:
-                summed[one.chunk].add((one.dst, one.src))
-    found = Counter()
-    for up, down in zip(summed, spread, strict=True):
-        assert task.name != "allreduce" or up == down
-        tree = up or down
-        (source,) = set(range(task.ranks)) - {dst for _, dst in tree}
-        found[source, frozenset(tree)] += Fraction(task.ranks if task.name == "allreduce" else 1, chunks)
-    return found
-
-
-def strict_trees(text):
-    """Return the share of each root's data along each tree of a file, which is read strictly, and its switches."""
-    whole = ElementTree.fromstring(text)
-    assert whole.tag == "Algo" and set(whole.attrib) == {"nchunkspernode"}
-    names = sorted({one.get(end) for tree in whole for one in tree for end in ("src", "dst")}, key=literal_eval)
-    rank, total = {name: number for number, name in enumerate(names)}, int(whole.get("nchunkspernode"))
-    trees, switches, sums = Counter(), {}, Counter()
-    for tree in whole:
-        assert tree.tag == "tree" and set(tree.attrib) == {"root", "index", "nchunks", "height"}
-        depth = {rank[tree.get("root")]: 0}
-        for one in tree:
-            src, dst = rank[one.get("src")], rank[one.get("dst")]
-            path = literal_eval(f"[{one.get('path')}]")
-            assert (path[0], path[-1]) == (literal_eval(one.get("src")), literal_eval(one.get("dst")))
-            assert all(kind != "GPU" for _, kind, _ in path[1:-1]) and dst not in depth
-            depth[dst] = depth[src] + 1
-            switches[src, dst, len(path) - 2] = path[1:-1]
-        assert len(depth) == len(rank) and max(depth.values()) == int(tree.get("height"))
-        assert int(tree.get("index")) == sums[tree.get("root"), "trees"]
-        sums[tree.get("root"), "trees"] += 1
-        sums[tree.get("root")] += int(tree.get("nchunks"))
-        edges = frozenset((rank[one.get("src")], rank[one.get("dst")]) for one in tree)
-        trees[rank[tree.get("root")], edges] += Fraction(int(tree.get("nchunks")), total)
-    assert all(sums[name] == total for name in names)
-    return trees, switches
-
-
-@settings(max_examples=8, deadline=None)
-@given(st.data())
-def test_forests_come_back(data):
-    come_back(data, MACHINES)
-
-
-@pytest.mark.slow
-@settings(max_examples=10, deadline=None)
-@given(st.data())
-def test_larger_forests_come_back(data):
-    come_back(data, ("pcie-4x2", "fat-tree:8", "dgx1", "switch:8"))
-
-
-def come_back(data, machines):
-    """Equal are, for each root, the trees from rank to rank and the share of its data along each; steps are not."""
-    machine = synth.topology(data.draw(st.sampled_from(machines)))
-    name = data.draw(st.sampled_from(["allgather", "reduce-scatter", "allreduce"]))
-    routes = {(route.src, route.dst) for route in machine.network().routes}
-    random, parents = data.draw(st.randoms(use_true_random=False)), []
-    for source in range(machine.ranks):
-        reached, parent = [source], {}
-        while len(reached) < machine.ranks:
-            src, dst = random.choice(sorted((a, b) for a, b in routes if a in reached and b not in reached))
-            parent[dst] = src
-            reached.append(dst)
-        parents.append(parent)
-    first = written(foreign_schedules.forest(parents, data.draw(st.integers(1, 2))), "first.xml")
-    schedule = api.import_schedule(first, machine, collective=name).schedule
-    assert schedule.collective.name == name
-    text = api.forest_xml(schedule, topology=machine).files[0][1]
-    trees, switches = strict_trees(text)
-    assert trees == shares(schedule)
-    used = {(one.src, one.dst): len(one.via) for step in schedule.steps for one in step.sends}
-    for (src, dst), count in used.items():
-        known = (dst, src, count) if name == "reduce-scatter" else (src, dst, count)
-        assert known in switches or name == "allreduce"  # whose sums may take other switches than its copies
-    again = api.import_schedule(written(text, "again.xml"), machine, collective=name).schedule
-    assert shares(again) == trees
-
-
-def test_switches_of_a_path_keep_their_names_and_boxes():
-    star = [{rank: r for rank in range(8) if rank != r} for r in range(8)]
-    schedule = api.import_schedule(written(foreign_schedules.forest(star), "f.xml"), "pcie-4x2").schedule
-    text = api.forest_xml(schedule).files[0][1]
-    assert "path=\"(0, 'GPU', 0),(0, 'half', 0),(0, 'half', 1),(0, 'GPU', 4)\"" in text
-
-
-def test_boxes_are_those_of_the_machine():
-    text = api.forest_xml(api.baseline("ring", "dgx1*2", "allgather")).files[0][1]
-    assert "(1, 'GPU', 7)" in text and "(0, 'GPU', 8)" not in text
-    mixed = synth.topology("dgx-a100*2", ranks=[0, 8, 1, 9])
-    assert mixed.nodes == (0, 1, 0, 1)
-    first = written(foreign_schedules.forest([CHAIN[0], *STAR[1:]]), "f.xml")
-    ours = api.import_schedule(first, mixed).schedule
-    trees, _ = strict_trees(api.forest_xml(ours, topology=mixed).files[0][1])
-    order = [0, 2, 1, 3]  # the file numbers box by box
-    renumbered = Counter()
-    for (source, edges), share in shares(ours).items():
-        turned = frozenset((order[src], order[dst]) for src, dst in edges)
-        renumbered[order[source], turned] = share
-    assert trees == renumbered
-
-
-@pytest.mark.parametrize(
-    ("machine", "collective", "algorithm", "text"),
-    [
-        ("fully-connected:4", "allreduce", "one-shot", "rank . sends chunk 0 3 times"),
-        ("fully-connected:4", "allreduce", "recursive-doubling", "rank . sends chunk 0 2 times"),
-        ("ring:4", "allreduce", "ring", "chunk 0 is spread along another tree than that along which it is summed"),
-        ("fully-connected:4", "alltoall", "direct", "this is a schedule of alltoall"),
-    ],
-)
-def test_other_schedules_are_no_forests(machine, collective, algorithm, text):
-    rows = api.library_on(machine, collective, bounds=False)
-    schedule = next(row.schedule for row in rows if row.algorithm.name == algorithm)
-    with pytest.raises(SynthError, match=text):
-        api.forest_xml(schedule)
-
-
-def test_multicasts_are_no_trees_of_sends():
-    multicast = SwitchSend(0, 0, (0, 1, 2), "multicast", "nvswitch")
-    others = [multicast._replace(chunk=rank, rank=rank) for rank in (1, 2)]
-    network = synth.topology("dgx-h100", ranks=[0, 1, 2]).multicast_network()
-    switch = network.multicast[0].switch
-    sends = tuple(one._replace(switch=switch) for one in (multicast, *others))
-    schedule = Schedule(network, synth.collective("allgather", 3), 1, (Step(1, (), sends),))
-    with pytest.raises(SynthError, match="switches that multicast"):
-        document(schedule, [(0, rank) for rank in range(3)])
-
-
 @pytest.mark.parametrize("name", ["broadcast", "alltoall"])
 def test_trees_are_read_as_nothing_else(name):
     path = written(foreign_schedules.forest(CHAIN), "f.xml")
@@ -560,19 +411,6 @@ def command(*words: str, code: int = 0):
     outcome = CliRunner().invoke(root, list(words))
     assert outcome.exit_code == code, (outcome.stdout, outcome.stderr, outcome.exception)
     return outcome
-
-
-def test_a_forest_goes_out_and_in():
-    ring = api.baseline("ring", "ring:4", "allgather")
-    path = written(ring.to_json())
-    command("export", str(path), "--to", "forestcoll", "-o", "f.xml")
-    assert command("export", str(path), "--to", "forestcoll").stdout == Path("f.xml").read_text()
-    out = command("import", "f.xml", "--topo", "ring:4", "-o", "ours.json").stdout
-    assert out.startswith("ForestColl's trees: allgather on ring:4: C=")
-    said = command("import", "f.xml", "--topo", "ring:4", "--coll", "reduce-scatter").stdout
-    assert said.startswith("ForestColl's trees: reduce-scatter on ring:4: C=")
-    refused = command("export", str(path), "--to", "forestcoll", "--runtime", "msccl", code=2)
-    assert "means nothing for trees" in refused.stderr
 
 
 def test_an_imported_schedule_is_verified():
@@ -704,7 +542,11 @@ NCCL_LOG = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
         ("<algo name='x'></algo>", ("topo import", "tune --log nccl"), "is MSCCL-IR: `synth lint`, `synth import`"),
         (NCCL_LOG, ("lint", "import", "topo import"), "is nccl-tests' output: `synth tune --log nccl=FILE` reads it"),
         ({"args": ["all_reduce_perf"], "results": []}, ("lint", "topo import"), "is nccl-tests' JSON"),
-        ({"TopologyParams": {}}, ("lint", "import"), "is TE-CCL's input: `synth topo import` reads its machine"),
+        (
+            {"TopologyParams": {}},
+            ("lint", "import"),
+            "is TE-CCL's input, which names a machine: `synth list topologies` has NDv2 (dgx1-v100), DGX-2 and MI250",
+        ),
         ("<graphs version='1'></graphs>", ("topo import",), "is NCCL's graph file (NCCL_GRAPH_DUMP_FILE)"),
     ],
 )

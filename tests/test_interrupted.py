@@ -9,11 +9,8 @@ from synth.api import synthesis
 from synth.cli import root
 from synth.scale.baselines import comparison
 from synth.scale.baselines.rings import search
-from synth.scale.groups import joint
 from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import NEVER, Deadline, current_deadline, give_up, given_up, time_limited
-
-GROUPS = "groups:\n  - {size: 4, collective: allreduce, bytes: 10}\n  - {stride: 4, collective: allgather, bytes: 1}\n"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -51,19 +48,6 @@ def test_bounds_that_there_are_are_printed(monkeypatch):
     assert (
         "3/2" in done.output and "7/6" in done.output and "Ctrl-C came before the bounds at more steps" in done.output
     )
-
-
-def test_bounds_of_groups_are_printed_without_a_schedule(monkeypatch, tmp_path):
-    (tmp_path / "groups.yaml").write_text(GROUPS)
-    words = ("groups", "--topo", "fully-connected:4*2", "--file", str(tmp_path / "groups.yaml"))
-    whole = run(*words, "--format", "json", "--bound-only")
-    monkeypatch.setattr(joint, "pack_trees", interrupt)
-    done = run(*words, "--format", "json")
-    assert whole.exit_code == 0 and done.exit_code == 130, done.output
-    assert "a schedule" in done.output
-    monkeypatch.setattr(joint, "pack_trees", lambda *_: pytest.fail("was begun after Ctrl-C"))
-    monkeypatch.setattr(joint, "_bounds_alone", lambda network, nodes, some: give_up() or (None,) * len(some))
-    assert run(*words).exit_code == 130
 
 
 @pytest.mark.parametrize(

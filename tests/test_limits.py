@@ -18,7 +18,6 @@ from synth.bounds.trees.tree_bound import tree_bound
 from synth.catalog import relabelling as relabel
 from synth.catalog.isomorphism import invariant, relabelling
 from synth.checker.certificates.cuts import check
-from synth.checker.certificates.process_groups import check as check_groups
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
 from synth.encodings.step import StepEncoding
@@ -28,14 +27,10 @@ from synth.model import symmetry
 from synth.model.collective import collective
 from synth.model.dead_sends import rounds_for
 from synth.model.outcome import Sat, Unsat
-from synth.model.process_groups import Group
 from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerprint
 from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
-from synth.runtime.kernel import build_host
 from synth.runtime.link_schedule import LinkSchedule
 from synth.scale.baselines.rings import ring_network, search
-from synth.scale.groups.joint import synthesize_jointly
-from synth.scale.groups.joint_bound import joint_bound as group_bound
 from synth.scale.search import bound as flow_bound
 from synth.solvers.cadical import Cadical
 from synth.topologies import topology
@@ -270,7 +265,7 @@ def _decided(problem):
     return answer.status == "sat"
 
 
-# ---------------------------------------------------------------- catalog, emulation, rings, groups, drawing
+# ---------------------------------------------------------------- catalog, rings, drawing
 
 
 def test_a_renumbered_machine_is_the_same_problem():
@@ -301,17 +296,6 @@ def test_a_transfer_is_served_once_for_each_crossing():
     assert links.send(0, 1000, 0)[:2] == (1_000_000, 2_000_000)
 
 
-@pytest.mark.parametrize("executor", ["reference", "host"])
-def test_emulation_counts_every_crossing(executor):
-    """8 MB at 2 GB/s take as long as 16 MB, for they cross the limit twice; and a limit that holds a link up is no deaf
-    control."""
-    if executor == "host" and build_host.compiler() is None:
-        pytest.skip("no C++ compiler here: apt install g++")
-    found = api.emulate(frontier(ONE_WAY, "broadcast"), [8 << 20], executor, overheads=False)
-    assert found.sizes[0].emulated[0] == (16 << 20) * 500 + 2 * 10**6  # ps: 2 bytes a ns, and 2 µs
-    assert all(control.heard for control in found.controls)
-
-
 def test_rings_take_a_limit_once_for_each_crossing():
     for doc, units in ((BOTH, 1), (PCIE, 0)):
         machine = read(doc)
@@ -321,19 +305,6 @@ def test_rings_take_a_limit_once_for_each_crossing():
     for row in wide["limits"]:
         row["bandwidth"] = 5  # 2 within a switch and 2 between: a ring crosses each root 4 times
     assert search.disjoint_rings(read(wide)).units == 1
-
-
-def test_groups_count_every_crossing():
-    for doc, ranks, name, seconds in (
-        (BOTH, (0, 1), "allgather", Fraction(1, 2)),
-        (PCIE, (0, 1, 2, 3), "alltoall", Fraction(3, 2)),
-    ):
-        machine = read(doc)
-        network, groups = machine.network(), [Group(ranks, name, Fraction(1))]
-        found = group_bound(network, machine.nodes, groups)
-        assert check_groups(found.certificate, network, groups) == found.seconds == seconds
-        made = synthesize_jointly(machine, groups)
-        assert made.seconds >= found.seconds
 
 
 def test_the_drawing_counts_every_crossing():

@@ -54,7 +54,6 @@ def files(tmp_path):
         "run frontier.json --point 2",
         "lint schedule.json",
         "bench schedule.json --executor reference",
-        "emulate schedule.json",
     ],
 )
 def test_a_wrong_schedule_ends_in_one_line(files, words):

@@ -1,32 +1,28 @@
-"""synth bench, synth emulate, synth devices: figures against those worked out by hand, documents, errors."""
+"""synth bench, synth devices: figures against those worked out by hand, documents, errors."""
 
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from needs import need
-from programs import put_allgather, ring_allgather
+from programs import ring_allgather
 
 from synth import api
 from synth.cli import root
 from synth.cli.framework.sizes import Sizes
 from synth.errors import UsageError, VerificationError
-from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.program.overheads import NCCL
 from synth.runtime import devices
-from synth.runtime.benchmark import emulation
 from synth.runtime.cuda import gpu_status
 from synth.runtime.dtypes import dtype
 from synth.runtime.mpi import environment
 from synth.runtime.reference.executor import Reference
 from synth.runtime.slicing import padding
-from synth.scale.baselines import algorithms
 
 
 @pytest.fixture
@@ -123,66 +119,8 @@ def test_bench_refuses_what_has_no_times(frontier, monkeypatch):
         api.bench("f.json", (4096,), "mpi")
 
 
-def test_predictions_and_emulations_are_those_of_the_models(frontier):
-    found = api.emulate("f.json", (1 << 10, 1 << 20), baselines=("direct",))
-    assert [entry.label for entry in found.entries] == ["point 1", "point 2", "direct"]
-    assert [entry.choice for entry in found.entries] == [True, True, False]
-    for at in found.sizes:
-        for k, entry in enumerate(found.entries):
-            point = frontier.points[k % 2]
-            assert float(at.predicted[k]) == pytest.approx(frontier.seconds_at(point, at.size) * 1e12)
-            assert (
-                at.emulated[k]
-                == api.run(entry.program, size=at.size, topology=_machine(), data=False).execution.picoseconds
-            )
-        assert at.regret == Fraction(at.emulated[at.chosen], min(at.emulated[:2])) - 1 >= 0
-        assert at.chosen == min((0, 1), key=lambda k: at.predicted[k])
-
-
 def _machine():
     return api.topology("full:4")
-
-
-def test_the_control_hears_a_slower_link_and_a_longer_way(frontier):
-    found = api.emulate("f.json", (1 << 10, 1 << 22), overheads=False)
-    slow, late = found.controls
-    assert slow.heard
-    assert late.heard
-    assert slow.change.startswith("half the bandwidth from rank")
-    assert slow.after > slow.before
-    best = found.sizes[-1].best
-    link = tuple(int(word) for word in slow.change.split() if word.isdecimal())
-    changed = emulation.with_half_bandwidth(found.network, (*link, ()))
-    rates = {(r.src, r.dst): r.units * changed.unit for r in changed.routes}
-    plain = {(r.src, r.dst): r.units * found.network.unit for r in found.network.routes}
-    assert {pair for pair in plain if rates[pair] != plain[pair]} == {link}
-    assert rates[link] == plain[link] / 2
-    done = Reference(changed).time(
-        found.entries[best].program, slow.size // 4 // found.entries[best].program.loop_chunks
-    )
-    assert slow.after == done.picoseconds
-    assert late.after > 5 * late.before  # 1 KB is all latency
-    assert "not a measurement" in synth("emulate f.json --sizes 1KB").stdout
-
-
-def test_an_executor_that_does_not_hear_the_links_is_noted(frontier, monkeypatch):
-    deaf = Reference.time
-
-    def time(self, program, elements, **how):
-        return deaf(replace(self, network=frontier.network), program, elements, **how)
-
-    monkeypatch.setattr(Reference, "time", time)
-    said = synth("emulate f.json --sizes 1KB:4MB:x64", code=5)
-    assert "does not hear a change of the links: half the bandwidth" in said.stderr
-    assert "10 times every latency" in said.stderr
-
-
-def test_the_ring_or_else_direct_stands_beside_the_points(frontier):
-    assert api.emulate("f.json", (1024,)).entries[-1].label == "ring"
-    alltoall = algorithms.direct(frontier.network, collective("alltoall", 4))
-    assert api.emulate(alltoall, (1024,)).entries[-1].label == "direct"
-    with pytest.raises(UsageError, match="no prediction"):
-        api.emulate(put_allgather(4), (1024,))
 
 
 def test_devices_says_what_runs_and_what_is_missing(monkeypatch):
@@ -241,33 +179,8 @@ def test_gpus_and_their_peers_are_listed(monkeypatch):
 
 def test_the_command_line_starts_quickly_and_without_cupy():
     code = (
-        "import sys; from synth.cli import devices, bench, emulate; print(sorted({'cupy', 'mpi4py', 'scipy', "
+        "import sys; from synth.cli import devices, bench; print(sorted({'cupy', 'mpi4py', 'scipy', "
         "'z3'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_kernel_keeps_the_same_time_as_the_reference_and_can_be_held_to_it(frontier):
-    need("g++")
-    sizes = (1 << 10, 1 << 14)
-    model, kernel = api.emulate("f.json", sizes), api.emulate("f.json", sizes, "host", stretches=(50,), threads=2)
-    assert [(s.emulated, s.chosen, s.best) for s in kernel.sizes] == [
-        (s.emulated, s.chosen, s.best) for s in model.sizes
-    ]
-    assert kernel.controls == model.controls
-    assert [(run.size, run.entry, run.stretch) for run in kernel.paced] == [(s.size, s.best, 50) for s in kernel.sizes]
-    for run, at in zip(kernel.paced, kernel.sizes, strict=True):
-        assert run.picoseconds == at.emulated[at.best] - NCCL.launch("Simple")  # nothing is held during the launch
-        assert run.ratio >= 1
-        assert run.valid == (2 * run.unshaped < run.nanoseconds)
-    table = synth("emulate f.json --sizes 1KB --executor host --paced 2,9 -o e.json").stdout
-    assert "paced runs" in table
-    assert "model" in table
-    assert [run["stretch"] for run in json.loads(Path("e.json").read_text())["paced"]] == [2, 9]
-    for words, why in (
-        ("--executor mpi", "keeps no logical time"),
-        ("--paced 4", "has no real time to hold"),
-        ("--paced 0,4", "4,8,16,32"),
-    ):
-        assert why in synth(f"emulate f.json --sizes 1KB {words}", code=2).stderr

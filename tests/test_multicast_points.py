@@ -39,7 +39,7 @@ def frontier(tmp_path_factory) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize("command", ["run --size 96KB", "bench --sizes 96KB", "emulate --sizes 96KB"])
+@pytest.mark.parametrize("command", ["run --size 96KB", "bench --sizes 96KB"])
 def test_commands_that_run_take_points_with_multicast(frontier: str, command: str) -> None:
     plain, multicast = (said(f"{command} {frontier} {word}") for word in ("--no-multicast", "--multicast"))
     assert plain.exit_code == multicast.exit_code == 0, multicast.stderr

@@ -14,7 +14,7 @@ from synth.checker.documents import exact_frontier
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "proofs.md"
 # Kinds that a checker of their own reads.
-OTHERS = ("lrat", "allreduce-parts", "alltoall-lengths", "groups-prices", *time_bounds.KEYS)
+OTHERS = ("lrat", "allreduce-parts", "alltoall-lengths", *time_bounds.KEYS)
 
 
 def rows() -> list[list[str]]:

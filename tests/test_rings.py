@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from synth import api
 from synth.cli import root
-from synth.errors import UndecidedError, UsageError, VerificationError
+from synth.errors import UsageError, VerificationError
 from synth.model.topology import Limit, Link, Network, Route, Topology
 from synth.scale.baselines import double_binary_tree
 from synth.scale.baselines.comparison import runs
@@ -194,26 +193,6 @@ def test_a_time_limit_leaves_what_was_found():
 def test_one_rank_is_refused():
     with pytest.raises(UsageError, match="one rank"):
         api.explain(modify.apply(topology("dgx1"), ranks="3"), "allgather")
-
-
-def test_groups_under_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = tmp_path / "groups.yaml"
-    path.write_text("groups:\n  - {size: 2, collective: allreduce, bytes: 1}\n")
-    with pytest.raises(UndecidedError, match="all groups together"):
-        api.groups("ring:4", path, time_limit=0)
-    shown = CliRunner().invoke(root, ["groups", "--topo", "ring:4", "--file", str(path), "--time-limit", "0.0001"])
-    assert shown.exit_code == 4
-    from synth.scale.groups import joint as flows
-    from synth.solvers.processes.deadline import TimeUp
-
-    def late(*given: object) -> None:
-        raise TimeUp
-
-    monkeypatch.setattr(flows, "pack_trees", late)
-    found = api.groups("ring:4", path)
-    assert found.schedule is None and found.open == ("a schedule",)
-    shown = CliRunner().invoke(root, ["groups", "--topo", "ring:4", "--file", str(path)])
-    assert shown.exit_code == 4 and "left open: a schedule" in shown.output
 
 
 def test_parallel_links_that_were_left_out_leave_no_proof() -> None:

@@ -92,7 +92,6 @@ def test_the_file_of_a_choice_by_size_is_its_chosen_schedule(tmp_path):
     assert f"S{len(chosen.steps)}" in synth("run choice.json --size 64KB").stdout
     assert "safe at any size" in synth("lint choice.json").stdout
     assert synth("export --to msccl choice.json -o -").stdout.startswith("<algo")
-    synth("emulate choice.json --sizes 64KB")
     said = synth("verify choice.json", code=1).stderr
     assert "a choice by size has no certificates; `synth pareto -o FILE` without --size writes them" in said
     save(tmp_path, "none.json", {"schema": "synth.choice/1", "schedule": None})

@@ -20,7 +20,7 @@ VALUES = {
     "synth.model.compressed_schedule", "synth.model.documents", "synth.model.documents.json_diff",
     "synth.model.documents.json_reader", "synth.model.documents.text_file", "synth.model.documents.whole_file",
     "synth.model.gc_pause", "synth.model.link_table",
-    "synth.model.process_groups", "synth.model.rational", "synth.model.scale_collectives", "synth.model.schedule",
+    "synth.model.rational", "synth.model.scale_collectives", "synth.model.schedule",
     "synth.model.send_rules", "synth.model.topology",
     "synth.model.registry",  # names of drawings, loaded when a notebook shows a value and never by verification
 }  # fmt: skip

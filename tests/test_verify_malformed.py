@@ -14,8 +14,10 @@ import pytest
 
 from synth import api
 from synth.checker.documents import exact_frontier, refutation
-from synth.errors import FormatError, InfeasibleError, SynthError, UndecidedError, malformed
+from synth.checker.schedule import replay
+from synth.errors import FormatError, InfeasibleError, SynthError, UndecidedError, VerificationError, malformed
 from synth.model.outcome import Sat
+from synth.model.schedule import Schedule
 from synth.scale.search import bound
 from synth.topologies import modify, topology
 
@@ -145,3 +147,15 @@ def test_a_file_nested_without_end_is_one_line(tmp_path):
     (tmp_path / "a.json").write_text("[" * 100_000)
     with pytest.raises(FormatError, match=r"a\.json: is nested too deeply$"):
         api.verify(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("rounds", ["1/2", "1", 1.0, True, None, 0, -1])
+def test_a_step_has_a_whole_number_of_rounds(rounds):
+    document = api.baseline("ring", "ring:3", "allgather").to_json()
+    del document["fingerprint"]
+    document["steps"][0]["rounds"] = rounds
+    with pytest.raises(VerificationError, match=r"steps\[0\].rounds: expected"):
+        replay.schedule(document)
+    if type(rounds) is not int:
+        with pytest.raises(ValueError, match="no whole number of rounds"):
+            Schedule.from_json(document)

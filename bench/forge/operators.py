@@ -410,16 +410,6 @@ def overflow(case: Case, random: Random, _: Sequence[Case]) -> bool:
 def condition(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """Other data before, or wanted after, said alike wherever it stands in the document."""
     task = case.doc.get("collective")
-    if isinstance(case.doc.get("groups"), list) and case.doc["groups"]:
-        row = random.choice(case.doc["groups"])
-        key = random.choice(("collective", "bytes", "ranks", "root"))
-        names = ("allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce")
-        row[key] = {
-            "collective": random.choice(names), "bytes": random.choice(("1/2", "2", "1/3", "7")),
-            "root": random.choice(row["ranks"] or [0]),
-            "ranks": random.sample(range(4), random.choice((1, 2, 3, 4))),
-        }[key]  # fmt: skip
-        return True
     if not isinstance(task, dict):
         names = ("allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce")
         name, root = random.choice(names), random.choice((None, 0, 1))
@@ -456,7 +446,7 @@ def condition(case: Case, random: Random, _: Sequence[Case]) -> bool:
         task["combining"] = not task.get("combining")
     task[side] = rows
     for inner in schedules(case):
-        if inner is not case.doc and case.doc.get("schema") != "synth.groups/1":
+        if inner is not case.doc:
             c = inner.get("chunks", 1)
             inner["collective"] = task | {"chunks": units * c} | {
                 key: [[row[0] * c + k, *row[1:]] for row in task[key] for k in range(c)] for key in ("pre", "post")
@@ -530,7 +520,7 @@ def machine(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 def moved(case: Case, random: Random, seeds: Sequence[Case]) -> bool:
     """A field of another valid document of the schema in the place of its own; or two fields of this one exchanged."""
-    rows = [row for key in ("points", "bounds", "open", "groups") for row in _dicts(case.doc.get(key))]
+    rows = [row for key in ("points", "bounds", "open") for row in _dicts(case.doc.get(key))]
     if len(rows) > 1 and random.random() < 0.5:
         a, b = random.sample(rows, 2)
         keys = sorted(a.keys() & b.keys())
@@ -592,7 +582,7 @@ def chunks(case: Case, random: Random, _: Sequence[Case]) -> bool:
         if isinstance(task, dict):
             task["post"] = [row for row in task["post"] if row[0] == 0]
         else:
-            for row in _dicts(case.doc.get("points")) or _dicts(case.doc.get("groups")) or [case.doc]:
+            for row in _dicts(case.doc.get("points")) or [case.doc]:
                 row["chunks"] = 2 * row["chunks"] if type(row.get("chunks")) is int else 2
     return True
 
@@ -616,8 +606,7 @@ def sends(case: Case, random: Random, _: Sequence[Case]) -> bool:
     step = random.choice(steps) if steps else {"rounds": 1, "sends": []}
     what = random.choice(("rounds", "send", "kind", "order", "merge"))
     if what == "rounds" and type(step["rounds"]) is int:
-        half = f"{2 * step['rounds'] - 1}/2"
-        step["rounds"] = random.choice((0, 1, step["rounds"] - 1, step["rounds"] + 1, half))
+        step["rounds"] = random.choice((0, 1, step["rounds"] - 1, step["rounds"] + 1))
     elif what == "send" and step["sends"]:
         row = random.choice(step["sends"])
         row[random.randrange(3)] = random.randrange(4)
@@ -658,9 +647,6 @@ def claim(case: Case, random: Random, _: Sequence[Case]) -> bool:
             doc["bound"]["value"] = _counted(
                 doc["bound"]["value"], lambda x: x + random.choice((1, -1, Fraction(1, 2)))
             )
-    elif "groups" in doc:
-        doc["bound"]["seconds"] = _counted(doc["bound"]["seconds"], lambda x: x * random.choice((2, Fraction(1, 2))))
-        doc["open"] = []
     elif schedules(case):
         schedules(case)[0]["steps"].pop()
     else:
@@ -694,11 +680,9 @@ def raised(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 
 def entries(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """A point, bound, group, step or open interval less, once more, or elsewhere."""
+    """A point, bound, step or open interval less, once more, or elsewhere."""
     lists = [
-        case.doc[key]
-        for key in ("points", "bounds", "groups", "open", "steps", "notes")
-        if isinstance(case.doc.get(key), list)
+        case.doc[key] for key in ("points", "bounds", "open", "steps", "notes") if isinstance(case.doc.get(key), list)
     ]
     lists = (
         [rows for rows in lists if rows]

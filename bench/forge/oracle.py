@@ -8,11 +8,11 @@ A verdict is ``true`` (what the document says holds), ``false`` (a hole) or ``un
 program
   proves it or the search ends without one;
 - a frontier is complete where no schedule with C ≤ 4 lies below it; what is impossible is looked for, too;
-- bounds on rates (large, groups) are compared with the optimum: trees and ways packed by a linear program;
+- bounds on rates (large) are compared with the optimum: trees and ways packed by a linear program;
 - bounds in time are false where an asynchronous schedule is faster (bench/asynchronous_search.py).
 
 Not judged: names of constructions, seconds of a search, notes, labels, whether sums have the same bits, and what `synth
-verify` says that it did not check (bounds of groups alone, points without a file).
+verify` says that it did not check (points without a file).
 """
 
 from __future__ import annotations
@@ -161,16 +161,16 @@ def _split(given: Task, chunks: int) -> Task:
 # ---------------------------------------------------------------- replay
 
 
-def replay(machine: Machine, given: Task, steps: Sequence[tuple[int | Fraction, list[tuple]]]) -> int | Fraction:
+def replay(machine: Machine, given: Task, steps: Sequence[tuple[int, list[tuple]]]) -> int:
     """R of a schedule of ``(rounds, [(chunk, src, dst, kind, via)])``, or False_ where it is none for the task."""
     route = {key: i for i, key in enumerate(machine.routes)}
     held: dict[tuple[int, int], frozenset[int]] = {}
     for c, ranks in enumerate(given.pre):
         for r in ranks:
             held[c, r] = frozenset([r]) if given.combining else frozenset(ranks)
-    total: int | Fraction = 0
+    total = 0
     for rounds, sends in steps:
-        total += rounds
+        total += _int(rounds, 1, "rounds")
         load: Counter[int] = Counter()
         copies: dict[tuple[int, int], frozenset[int]] = {}
         adds: list[tuple[tuple[int, int], frozenset[int]]] = []
@@ -210,13 +210,13 @@ def replay(machine: Machine, given: Task, steps: Sequence[tuple[int | Fraction, 
     return total
 
 
-def _replayed(doc: dict, place: str = "") -> tuple[Machine, Task, int, int, int | Fraction]:
+def _replayed(doc: dict, place: str = "") -> tuple[Machine, Task, int, int, int]:
     """The machine, the task, C, S and R of a schedule's document."""
     machine, chunks = network(doc["topology"]), _int(doc["chunks"], 1, "C")
     given = task(doc["collective"], chunks)
     _say(machine.ranks == given.ranks, f"{place} ranks differ")
     steps = [
-        (_rounds(s["rounds"]), [(c, u, v, k, tuple(via[0]) if via else ()) for c, u, v, k, *via in s["sends"]])
+        (s["rounds"], [(c, u, v, k, tuple(via[0]) if via else ()) for c, u, v, k, *via in s["sends"]])
         for s in doc["steps"]
     ]
     return machine, given, chunks, len(steps), replay(machine, given, steps)
@@ -258,15 +258,6 @@ def _fraction(value: Any) -> Fraction:
     return Fraction(value)
 
 
-def _rounds(value: Any) -> int | Fraction:
-    """The rounds of a step or schedule: a number, or a fraction in lowest terms as text."""
-    if type(value) is int:
-        return _int(value, 1, "rounds")
-    found = _fraction(value)
-    _say(found > 0 and found.denominator > 1 and str(found) == value, f"rounds are {value!r}"[:80])
-    return found
-
-
 def _problem(doc: dict) -> tuple[Machine, Task]:
     machine, given = network(doc["topology"]), task(doc["collective"], 1)
     _say(machine.ranks == given.ranks, "ranks differ")
@@ -295,7 +286,7 @@ def _frontier(doc: dict, _: dict, lines: list[str]) -> None:
         _say(on == machine, f"points[{i}] runs on another machine")
         _say(of == _split(given, chunks), f"points[{i}] answers another collective")
         _say(
-            (row["steps"], _rounds(row["rounds"]), row["chunks"]) == (steps, rounds, chunks),
+            (row["steps"], row["rounds"], row["chunks"]) == (steps, rounds, chunks),
             f"points[{i}] says other numbers than its schedule has",
         )
         rate = Fraction(rounds, chunks)
@@ -538,7 +529,7 @@ def archived(doc: dict) -> tuple[Physical, str, int | None, int, int, int]:
             _say((a, b) not in link_of, "generators need single links")
             link_of[a, b] = i
     per = chunks // n
-    steps: list[tuple[int | Fraction, list[tuple]]] = [(_int(r, 1, "rounds"), []) for r in arrays["rounds"]]
+    steps: list[tuple[int, list[tuple]]] = [(r, []) for r in arrays["rounds"]]
     rows = zip(arrays["step"], arrays["chunk"], arrays["path"], arrays["kind"], strict=True)
     for t, c, p, kind in rows:
         _say(all(type(x) is int and x >= 0 for x in (t, c, p)) and kind in (0, 1), "a send of no step, chunk or path")
@@ -557,7 +548,7 @@ def archived(doc: dict) -> tuple[Physical, str, int | None, int, int, int]:
                 unit = pi[unit // n] * n + pi[unit % n] if collective == "alltoall" else pi[unit]
             ends_ = physical.links[way[0]][0], physical.links[way[-1]][1]
             steps[t][1].append((unit * chunks + k, *ends_, "reduce" if kind else "copy", tuple(map(str, way))))
-    rounds = int(replay(machine, given, steps))
+    rounds = replay(machine, given, steps)
     return physical, collective, root, chunks, len(steps), rounds
 
 
@@ -578,58 +569,6 @@ def _bulk(doc: dict, files: dict, lines: list[str]) -> None:
         f": S={steps}, R/C={Fraction(rounds, chunks)}, " in lines[0],
         f"is S={steps} R={rounds} C={chunks}, said is: {lines[0]}"[:200],
     )
-
-
-# ---------------------------------------------------------------- groups
-
-
-def _groups(doc: dict, _: dict, lines: list[str]) -> None:
-    machine, gbps = network(doc["topology"]), Fraction(doc["topology"]["unit_gbps"])
-    _say(gbps > 0, f"a unit of {gbps} GB/s")
-    parts: list[search.Part] = []
-    for i, row in enumerate(doc["groups"]):
-        first = len(parts)
-        members, size, root = row["ranks"], Fraction(row["bytes"]), row.get("root")
-        _say(len(set(members)) == len(members) >= 2 and size > 0, "no group")
-        _say(all(0 <= _int(r, 0, "a rank") < machine.ranks for r in members), "no ranks")
-        rooted = row["collective"] in ("broadcast", "reduce")
-        _say((root in members) if rooted else root is None, "a root where there is none, or none")
-        for kind, have, want, _amount in _parts(
-            row["collective"], len(members), members.index(root) if rooted else None
-        ):
-            share = size if rooted or kind == "allreduce" else size / len(members)
-            parts.append((kind, frozenset(members[k] for k in have), frozenset(members[k] for k in want), share))
-        if "alone_certificate" in row or "alone_as" in row:
-            alone = search.rate(machine, parts[first:])
-            _say(
-                alone is None or _fraction(row["alone_seconds"]) <= alone / gbps,
-                f"group {i} alone takes less than {row['alone_seconds']} s",
-            )
-    stated = _fraction(doc["bound"]["seconds"])
-    best = search.rate(machine, parts)
-    seconds = None if best is None else best / gbps
-    _say(seconds is None or stated <= seconds, f"at least {stated} s, {float(seconds or 0)} s are enough")
-    common = lcm(*(share.denominator for *_, share in parts))
-    unit = Fraction(gcd(*(int(share * common) for *_, share in parts)), common)
-    _say(Fraction(doc["unit_bytes"]) == unit, f"the unit is {unit}")
-    if doc["schedule"] is None:
-        return
-    on, of, chunks, _steps, rounds = _replayed(doc["schedule"])
-    _say(
-        on == machine and Fraction(doc["schedule"]["topology"]["unit_gbps"]) == gbps,
-        "the schedule is for another machine",
-    )
-    units = [(have, want) for _kind, have, want, share in parts for _ in range(int(share / unit))]
-    combining = any(kind != "copy" for kind, *_ in parts)
-    wanted = Task(
-        machine.ranks, combining, tuple(a for a, _ in units), tuple(frozenset((d, a) for d in b) for a, b in units)
-    )
-    _say(of == _split(wanted, chunks), "the schedule moves other data than the groups ask for")
-    took = Fraction(rounds, chunks) * unit / gbps
-    _say(
-        _fraction(doc["seconds"]) == took and _fraction(doc["gap"]) == took / stated - 1, f"the schedule takes {took} s"
-    )
-    _say(took == stated or not any(line.endswith("optimal") for line in lines), "is not optimal")
 
 
 # ---------------------------------------------------------------- bounds in time
@@ -671,7 +610,6 @@ JUDGES = {
     "synth.infeasible/1": _infeasible,
     "synth.refutation/1": _refutation,
     "synth.large/1": _large,
-    "synth.groups/1": _groups,
     "synth.bulk/1": _bulk,
     "synth.time-bounds/1": _times,
 }

@@ -31,13 +31,11 @@ from synth.checker.documents import time_bounds as time_documents
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import LowerBound
-from synth.model.process_groups import Group
 from synth.model.rational import show
 from synth.model.schedule import Problem, problem_fingerprint
 from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
 from synth.scale.time_bound import time_bound
 from synth.topologies import modify, topology
-from synth.view import groups as groups_view
 
 
 @dataclass(frozen=True)
@@ -423,21 +421,6 @@ def scale() -> Iterator[Case]:
         yield Case(f"large with schedules {name}", doc["bound"]["certificate"]["kind"], doc, beside)
 
 
-def groups() -> Iterator[Case]:
-    """Process groups, with a schedule and without."""
-    pairs = [Group((0, 1), "allreduce", Fraction(1)), Group((2, 3), "allreduce", Fraction(1))]
-    mixed = [Group((0, 1, 2), "broadcast", Fraction(1), 1), Group((1, 2, 3), "allgather", Fraction(3, 2))]
-    asked = [Group((0, 1, 2, 3), "alltoall", Fraction(1)), Group((1, 3), "reduce-scatter", Fraction(1, 2))]
-    for name, rows in (("pairs", pairs), ("mixed", mixed), ("alltoall", asked)):
-        for search in (False, True):
-            found = api.groups(topology("ring:4"), rows, search=search, chunks=2 if search else None)
-            yield Case(
-                f"groups {name}{', a schedule' if search else ''}",
-                "prices, replay" if search else "prices",
-                _json(groups_view.document(found)),
-            )
-
-
 def times() -> Iterator[Case]:
     """Lower bounds in time: far ranks, shared limits, switches, rates; named collectives and ones written out."""
     late = topology("ring:4")
@@ -474,8 +457,7 @@ def task_of(task: str | Collective, machine: Topology) -> Collective:
 
 
 KINDS: dict[str, Callable[[], Iterator[Case]]] = {
-    "frontiers": frontiers, "limits": limits, "refusals": refusals, "scale": scale, "groups": groups,
-    "times": times,
+    "frontiers": frontiers, "limits": limits, "refusals": refusals, "scale": scale, "times": times,
 }  # fmt: skip
 
 

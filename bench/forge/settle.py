@@ -14,9 +14,9 @@ from fractions import Fraction
 from typing import Any
 
 from bench.forge.check import closed, packed
-from bench.forge.operators import certificates, schedules
+from bench.forge.operators import certificates
 from bench.forge.seeds import Case
-from synth.checker.certificates import cuts, path_lengths, process_groups, throughput_cuts, time_bounds
+from synth.checker.certificates import cuts, path_lengths, throughput_cuts, time_bounds
 from synth.checker.certificates.step_formula import dimacs_hash
 from synth.checker.documents import link_columns, scale_frontier
 from synth.checker.documents import time_bounds as time_documents
@@ -26,9 +26,7 @@ from synth.errors import VerificationError
 from synth.model.bitwise_equality import same_bits
 from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
-from synth.model.process_groups import Group
-from synth.model.process_groups import units as units_of
-from synth.model.rational import number_or_text, rational, show
+from synth.model.rational import show
 from synth.model.schedule import Problem, Schedule
 from synth.model.topology import Network
 
@@ -45,7 +43,6 @@ def settle(case: Case) -> None:
             "infeasible/1": _infeasible,
             "refutation/1": _refutation,
             "large/1": _large,
-            "groups/1": _groups,
             "time-bounds/1": _times,
             "schedule/1": lambda case: case.doc.pop("fingerprint", None),
         }[case.schema](case)
@@ -144,7 +141,7 @@ def _frontier(case: Case) -> None:
             replay = verify.schedule(row["schedule"])
             row |= {
                 "steps": replay.steps,
-                "rounds": number_or_text(replay.rounds),
+                "rounds": replay.rounds,
                 "chunks": replay.chunks,
                 "bandwidth": show(replay.rounds_per_chunk),
             }
@@ -203,30 +200,3 @@ def _large(case: Case) -> None:
             }
         row["bandwidth"] = show(Fraction(row["rounds"], row["chunks"]))
         row["gap"] = show(Fraction(row["rounds"], row["chunks"]) / proved - 1)
-
-
-def _groups(case: Case) -> None:
-    doc = case.doc
-    network = Network.from_json(doc["topology"])
-    rows = tuple(
-        Group(tuple(r["ranks"]), r["collective"], rational(r["bytes"]), r.get("root"), r.get("name", ""))
-        for r in doc["groups"]
-    )
-    doc["bound"]["certificate"]["problem"] = process_groups.digest(network, rows)
-    with suppress(*HARMLESS):
-        proved = process_groups.check(doc["bound"]["certificate"], network, rows)
-        doc["bound"]["seconds"] = show(proved)
-    stated = rational(doc["bound"]["seconds"])
-    for row, group in zip(doc["groups"], rows, strict=True):
-        with suppress(*HARMLESS):
-            if "alone_certificate" in row:
-                row["alone_certificate"]["problem"] = process_groups.digest(network, (group,))
-                row["alone_seconds"] = show(process_groups.check(row["alone_certificate"], network, (group,)))
-        with suppress(*HARMLESS):
-            row["slowdown"] = show(stated / rational(row["alone_seconds"]))
-    unit = units_of(rows, network.ranks).unit
-    doc["unit_bytes"] = show(unit)
-    for inner in schedules(case):
-        inner.pop("fingerprint", None)
-        seconds = verify.schedule(inner).rounds_per_chunk * unit / network.unit
-        doc["seconds"], doc["gap"] = show(seconds), show(seconds / stated - 1)

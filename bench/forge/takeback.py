@@ -6,7 +6,6 @@ V2  of each unit the first chunk alone is compared with the collective asked for
 V3  rounds of compact schedules are added modulo 2^64
 V4  lengths are added modulo 2^64
 V5  certificates of the reversed problem count units that no rank wants
-V6  the network of process groups is not read strictly
 V7  an open interval without a certificate takes any lower end
 """
 
@@ -20,19 +19,13 @@ from typing import Any
 import numpy as np
 
 from synth.checker.certificates import cuts, path_lengths
-from synth.checker.certificates import process_groups as groupcheck
 from synth.checker.certificates.instance import Instance
-from synth.checker.documents import exact_frontier, process_groups
+from synth.checker.documents import exact_frontier
 from synth.checker.schedule import collective as tasks
 from synth.checker.schedule import compressed_replay
-from synth.checker.schedule import replay as verify
-from synth.errors import VerificationError
 from synth.model import compressed_schedule
 from synth.model.documents import json_reader
-from synth.model.process_groups import Group, units
 from synth.model.rational import show
-from synth.model.schedule import Schedule
-from synth.model.topology import Network
 
 Patch = tuple[Any, str, Any]  # module or class, name, what stands there instead
 
@@ -47,19 +40,7 @@ def _v2() -> list[Patch]:
     def as_defined(task: tasks.ReplayCollective, roots: list[int], c: int, place: str) -> bool:
         return task.name not in (*tasks.ROOTED, *tasks.UNROOTED) or defined(task, roots, c, place)
 
-    def schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fraction) -> list[str]:
-        task = units(groups, network.ranks)
-        if doc["schedule"] is None:
-            return []
-        replay = verify.schedule(doc["schedule"], "$.schedule")
-        made, wanted = Schedule.from_json(doc["schedule"]).collective, task.collective
-        if (made.pre, made.post, made.combining) != (wanted.pre, wanted.post, wanted.combining):
-            raise VerificationError("moves other data than the groups ask for", "$.schedule.collective")
-        seconds = replay.rounds_per_chunk * task.unit / network.unit
-        how = "optimal" if seconds == bound else f"{float(seconds / bound - 1):.2%} above the bound"
-        return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {show(seconds)} s, {how}"]
-
-    return [(tasks, "_as_defined", as_defined), (process_groups, "_schedule", schedule)]
+    return [(tasks, "_as_defined", as_defined)]
 
 
 def _fits(most: int, what: str, place: str) -> None:
@@ -97,15 +78,6 @@ def _v5() -> list[Patch]:
     return [(Instance, "__init__", init), (cuts.PricedCuts, "separates", separates)]
 
 
-def _v6() -> list[Patch]:
-    mended = groupcheck.need
-
-    def need(truth: object, message: str, place: str) -> None:
-        mended(truth or message == "has links or limits of no units", message, place)
-
-    return [(process_groups, "_network", Network.from_json), (groupcheck, "need", need)]
-
-
 def _v7() -> list[Patch]:
     mended = exact_frontier._open
 
@@ -128,7 +100,6 @@ MENDS: dict[str, Callable[[], list[Patch]]] = {
     "V3": _v3,
     "V4": _v4,
     "V5": _v5,
-    "V6": _v6,
     "V7": _v7,
 }
 

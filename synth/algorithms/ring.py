@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synth.algorithms.trees import Held, gathered
+from synth.algorithms.trees import Held, gathered, joined
 from synth.language import Data, RankGroup, algorithm
 
 PAPER = "Patarasuk and Yuan, J. Parallel Distrib. Comput. 69, 2009"
@@ -79,3 +79,18 @@ def reduce_scatter(group: RankGroup, held: Held) -> Held:
 def allreduce(group: RankGroup, held: Held) -> Held:
     """Sum each rank's part round the ring, then pass the sums on, half of the data in each direction."""
     return allgather(group, reduce_scatter(group, held))
+
+
+@algorithm("scan", name="chain", formula="C pieces: S = n-2+C, R/C = (n-2+C)/C", steps="paced", home="line:8")
+def scan(group: RankGroup, held: Held, pieces: int = 8) -> Held:
+    """Each rank adds its data to the sum of the rank before and passes it on, piece after piece."""
+    first, *rest = group.ranks
+    sums = {rank: [] for rank in group.ranks}
+    rows = {rank: held[rank].split(pieces) for rank in group.ranks}
+    for i in range(pieces):
+        total = rows[first][i]
+        sums[first].append(total)
+        for rank in rest:
+            total = rows[rank][i].add(total)
+            sums[rank].append(total)
+    return {rank: joined(parts) for rank, parts in sums.items()}

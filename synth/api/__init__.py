@@ -24,18 +24,14 @@ _HOME = {
     "catalog_table": "synth.api.catalog_jobs",
     "collective": "synth.api.inputs",
     "distance": "synth.api.algorithms",
-    "emulate": "synth.api.running",
     "explain": "synth.api.scale",
     "export_plan": "synth.api.plan_export",
     "export_program": "synth.api.programs",
-    "forest_xml": "synth.api.interchange",
     "frontier": "synth.api.synthesis",
     "frontier_document": "synth.api.frontier_files",
-    "groups": "synth.api.scale",
     "hole_synthesizer": "synth.api.algorithms",
     "import_plan": "synth.api.tuning",
     "import_schedule": "synth.api.interchange",
-    "improve": "synth.api.mends",
     "infeasible_document": "synth.api.proofs",
     "library": "synth.api.algorithms",
     "library_on": "synth.api.algorithms",
@@ -48,7 +44,6 @@ _HOME = {
     "plan_catalog": "synth.api.catalog_jobs",
     "plans": "synth.api.plan_sets",
     "prepare": "synth.api.running",
-    "python_source": "synth.api.interchange",
     "report": "synth.api.report_pages",
     "run": "synth.api.running",
     "scale_bound": "synth.api.scale",
@@ -70,16 +65,15 @@ if TYPE_CHECKING:
     from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
     from synth.api.frontier_files import frontier_document, verify
     from synth.api.inputs import collective, topology
-    from synth.api.interchange import astra_sim, audit, forest_xml, import_schedule, python_source
-    from synth.api.mends import improve
+    from synth.api.interchange import astra_sim, audit, import_schedule
     from synth.api.multicast import multicast_bounds
     from synth.api.plan_export import export_plan, load_plan
     from synth.api.plan_sets import plans
     from synth.api.programs import export_program, lint, load_program, lower
     from synth.api.proofs import infeasible_document
     from synth.api.report_pages import report
-    from synth.api.running import bench, emulate, prepare, run, trace
-    from synth.api.scale import allocations, explain, groups, scale_bound, time_bound, unreachable
+    from synth.api.running import bench, prepare, run, trace
+    from synth.api.scale import allocations, explain, scale_bound, time_bound, unreachable
     from synth.api.sketches import sketched_frontier
     from synth.api.synthesis import bound, frontier, solve
     from synth.api.tuning import import_plan, tune
@@ -99,18 +93,14 @@ __all__ = [
     "catalog_table",
     "collective",
     "distance",
-    "emulate",
     "explain",
     "export_plan",
     "export_program",
-    "forest_xml",
     "frontier",
     "frontier_document",
-    "groups",
     "hole_synthesizer",
     "import_plan",
     "import_schedule",
-    "improve",
     "infeasible_document",
     "library",
     "library_on",
@@ -123,7 +113,6 @@ __all__ = [
     "plan_catalog",
     "plans",
     "prepare",
-    "python_source",
     "report",
     "run",
     "scale_bound",

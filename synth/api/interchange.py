@@ -18,12 +18,10 @@ from synth.errors import FormatError, SynthError, UncheckedError, UsageError, Ve
 from synth.model.documents.text_file import files_of
 from synth.model.frontier import ParetoFrontier, StepCount
 from synth.model.number_text import size_text
-from synth.model.rational import number_or_text
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from synth.export.chakra.astra_sim import AstraFolder
-    from synth.export.exported_files import ExportResult
     from synth.interchange.read import Imported
 
 # Characters of the reason in a row.
@@ -122,7 +120,7 @@ class AuditRow:
             row |= {
                 "topology": schedule.network.name, "collective": schedule.collective.name,
                 "ranks": schedule.collective.ranks, "chunks": schedule.chunks, "steps": schedule.step_count,
-                "rounds": number_or_text(schedule.rounds), "busiest": str(self.busiest),
+                "rounds": schedule.rounds, "busiest": str(self.busiest),
             }  # fmt: skip
         return row | {"distance": None if self.distance is None else self.distance.to_json()}
 
@@ -244,75 +242,6 @@ def astra_sim(
         return files(schedule, 1 << 20, folder)
     made = files(schedule, chosen.size, folder)
     return made._replace(remarks=(f"of a call of {size_text(chosen.size)}, as in the file", *made.remarks))
-
-
-@keywords_checked
-def python_source(
-    source: Schedule | str | Path, *, point: int | StepCount | None = None, topology: TopologyLike | None = None
-) -> str:
-    """Return a program of the chunk language that compiles to a schedule, with loops over its symmetries.
-
-    Parameters
-    ----------
-    source, point, topology : as in `astra_sim`.
-
-    Examples
-    --------
-    >>> import synth
-    >>> text = synth.api.python_source(synth.api.baseline("ring", "ring:4", "allgather"))
-    >>> text.count("with a.step():")
-    3
-    """
-    from synth.language.source import python_source
-
-    return python_source(source if isinstance(source, Schedule) else _schedule_of(Path(source), point, topology))
-
-
-@keywords_checked
-def forest_xml(
-    source: Schedule | str | Path, *, point: int | StepCount | None = None, topology: TopologyLike | None = None
-) -> ExportResult:
-    """Return a schedule of an allgather, reduce-scatter or allreduce along spanning trees as ForestColl's XML.
-
-    Parameters
-    ----------
-    source, point : as in `astra_sim`.
-    topology : the machine, whose boxes and numbers of GPUs the file has. None: the one that the schedule names.
-
-    Raises
-    ------
-    SynthError for a schedule that is not a forest, with the reason.
-
-    Examples
-    --------
-    >>> import synth
-    >>> made = synth.api.forest_xml(synth.api.baseline("ring", "ring:4", "allgather"))
-    >>> made.files[0][1].splitlines()[1]
-    '  <tree root="(0, \'GPU\', 0)" index="0" nchunks="1" height="3">'
-    """
-    from synth.api.programs import placed
-    from synth.checker.schedule import replay
-    from synth.export.exported_files import ExportResult
-    from synth.export.forestcoll import document
-
-    schedule = source if isinstance(source, Schedule) else _schedule_of(Path(source), point, topology)
-    replay.schedule(schedule)
-    machine = None if topology is None else named_topology(topology)
-    ranks, facts, remarks = placed(schedule.network, (), machine, None)
-    nodes = () if facts is None else facts.nodes
-    nodes = nodes or (0,) * len(ranks)
-    boxes = [nodes[rank] for rank in ranks]
-    number, count = {}, Counter[int]()
-    for rank, box in sorted(zip(ranks, boxes, strict=True)):
-        number[rank] = count[box]
-        count[box] += 1
-    text = document(schedule, [(box, number[rank]) for rank, box in zip(ranks, boxes, strict=True)])
-    name = schedule.collective.name
-    if name != "allgather":
-        remarks.append(
-            f"the file does not say that its trees are of {name}: `synth import --topo T --coll {name}` reads them so"
-        )
-    return ExportResult((("", text),), ".xml", tuple(remarks))
 
 
 def _schedule_of(path: Path, point: int | StepCount | None, topology: TopologyLike | None) -> Schedule:

@@ -12,7 +12,6 @@ from synth.api.tuning_inputs import SearchOptions
 from synth.model.frontier import ParetoFrontier, Point
 from synth.model.number_text import number as number_text
 from synth.model.number_text import size_text
-from synth.model.rational import name_text
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Algorithm
 from synth.program.message_cost import NO_COST, MessageCost
@@ -138,4 +137,4 @@ def fastest(
 
 
 def _name(point: Point) -> str:
-    return f"S{point.steps}-R{name_text(point.rounds)}-C{point.chunks}"
+    return f"S{point.steps}-R{point.rounds}-C{point.chunks}"

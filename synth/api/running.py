@@ -1,4 +1,4 @@
-"""Programs that run: on an executor, timed over sizes, or emulated on a machine's links."""
+"""Programs that run: on an executor, or timed over sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from synth.export.program_reader import SizeChoice
     from synth.program.program import Program
     from synth.runtime.benchmark.document import BenchmarkProgram, Measured
-    from synth.runtime.benchmark.emulation import EmulationResult
     from synth.runtime.call import Call
     from synth.runtime.prepared_launch import Prepared
     from synth.runtime.run_result import RunResult
@@ -336,63 +335,6 @@ def bench(
     done = measure.bench(programs, sizes, machine or network, how, beside, **given)
     parts = programs[0].program.loop_chunks // programs[0].program.chunks
     return replace(done, left_out=(*left_out, *rounding_text(parts, sizes, dtype_of(how.dtype))))
-
-
-def emulate(
-    frontier: ParetoFrontier | Schedule | str | Path,
-    sizes: int | str | Iterable[int | str],
-    executor: str = "reference",
-    *,
-    point: int | StepCount | None = None,
-    baselines: Sequence[str] = (),
-    protocol: str = "Simple",
-    instances: int = 1,
-    stretches: Sequence[int] = (),
-    overheads: bool = True,
-    **options: object,
-) -> EmulationResult:
-    """Return the predicted and the emulated time of each point of a frontier at each size, and the negative control.
-
-    The emulated time is that of the point's program over FIFOs and links with the α and β of the prediction: a model,
-    not a measurement.
-
-    Parameters
-    ----------
-    frontier : a frontier or a schedule, or a file of one.
-    sizes : bytes as nccl-tests counts them, or texts such as "1MB", one or several.
-    executor : reference; or host or cuda, whose kernel keeps the time while it moves the data.
-    point : the number of the only point, from 1, or its `StepCount`. None: all.
-    baselines : known algorithms beside the points. (): the ring, or direct where there is none.
-    protocol, instances : with which schedules are lowered.
-    stretches : for host and cuda: the best of each size runs also in real time so many times longer than the model's.
-    overheads : times include a launch and the protocol's costs.
-    options : the executor's.
-
-    Raises
-    ------
-    UsageError for a program, which has no prediction.
-    """
-    from synth.runtime.benchmark import emulation
-    from synth.runtime.dtypes import dtype as dtype_of
-    from synth.runtime.slicing import rounding_text
-
-    sizes = sizes_in_bytes(sizes)
-    found = _opened(frontier, None, None, ())
-    if not isinstance(found, ParetoFrontier | Schedule):
-        raise UsageError("a program has no prediction; emulate a frontier or a schedule")
-    candidates, network, left_out = _candidates(
-        found, point, baselines or None, LoweringOptions("synth", protocol, instances)
-    )
-    entries = []
-    for candidate, schedule in candidates:
-        if schedule is not None:
-            choice = candidate.point is not None or candidate.label == "schedule"
-            entries.append(emulation.EmulatedSchedule(candidate.label, schedule, candidate.program, choice))
-    request = RunRequest(executor.lower(), bound=False, overheads=overheads, options=options)
-    result = emulation.emulate(network or found.network, entries, sizes, request, stretches)
-    parts = entries[0].program.loop_chunks // entries[0].program.chunks
-    rounded = rounding_text(parts, sizes, dtype_of("float32"))
-    return replace(result, left_out=(*left_out, *rounded))
 
 
 def _has_ring(found: ParetoFrontier | Schedule) -> bool:

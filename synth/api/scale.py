@@ -1,11 +1,9 @@
-"""Machines of any size by flow methods: bounds, frontiers, allocations, process groups, and NCCL-like algorithms beside
-them."""
+"""Machines of any size by flow methods: bounds, frontiers, allocations, and NCCL-like algorithms beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.api.arguments import keywords_checked
@@ -27,13 +25,11 @@ from synth.model.rational import counted
 from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
-    from synth.model.process_groups import Group
     from synth.model.scale_frontier import ScaleFrontier
     from synth.model.time_bound import TimeBound
     from synth.scale.baselines.allocations import Allocation, Rates
     from synth.scale.baselines.comparison import Explanation
     from synth.scale.fabric.fabric import Fabric
-    from synth.scale.groups.joint import JointSynthesis
 
 
 # Ranks up to which rings are looked for.
@@ -240,35 +236,4 @@ def allocations(
                 progress(f"{counted(len(found), 'class')}, the last of {len(made.ranks)} GPUs")
         except TimeUp:
             raise FewerAllocations(found, len(found[-1][0].ranks) if found else min(sizes or (3,))) from None
-    return found
-
-
-def groups(
-    topology: TopologyLike,
-    given: str | Path | Sequence[Group],
-    *,
-    chunks: int | None = None,
-    search: bool = True,
-    time_limit: float | None = None,
-    progress: Callable[[str], None] = lambda text: None,
-) -> JointSynthesis:
-    """Bound and schedule several process groups, of a file or as `Group`s, that use the machine at once.
-
-    Returns the joint bound, the bound of each group alone, and one replayed schedule of all. `chunks`: chunks of each
-    unit of data. `search=False`: no schedule. After `time_limit` seconds the results so far are returned, and
-    `JointSynthesis.open` names the missing ones. Raises UndecidedError where there is no joint bound yet.
-    """
-    from synth.checker.certificates import process_groups
-    from synth.checker.schedule import replay
-    from synth.scale.groups.joint import synthesize_jointly
-    from synth.solvers.processes.deadline import Deadline, time_limited
-    from synth.topologies.process_group_files import load
-
-    machine = named_topology(topology)
-    rows = load(Path(given), machine.ranks) if isinstance(given, str | Path) else given
-    with time_limited(Deadline.after(time_limit)):
-        found = synthesize_jointly(machine, rows, chunks=chunks, search=search, progress=progress)
-    process_groups.check(found.bound.certificate, found.network, found.groups)
-    if found.schedule is not None:
-        replay.schedule(found.schedule)
     return found

@@ -396,9 +396,9 @@ def bound(
     from synth import bounds
     from synth.bounds import single_chunk
     from synth.bounds.single_cut import single_cut_bound
-    from synth.encodings.prefix_planning import chunk_assembly
     from synth.frontiers.engine_choice import with_machine_names
     from synth.frontiers.incumbents import allreduce_parts_bound, few_direct_sends
+    from synth.pareto.combining.combining_sweep import has_no_end
     from synth.pareto.events import Event
     from synth.pareto.sweep import SETTINGS
     from synth.solvers.processes.deadline import TimeUp, time_limited
@@ -408,7 +408,7 @@ def bound(
     machine = named_topology(topology)
     network = machine.network()
     task = task_of(collective, network.ranks, roots, sizes)
-    long = network.ranks > EFFORT_RANKS or chunk_assembly.applies(network, task)
+    long = network.ranks > EFFORT_RANKS or has_no_end(network, task)
     seconds = BOUND_EFFORT if time_limit is None and long else time_limit
     at_once = seconds is None and network.ranks <= MAX_RANKS_IN_PROCESS
     try:

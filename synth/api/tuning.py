@@ -33,7 +33,6 @@ from synth.encodings.multicast_pipelining import MulticastPipelining, whole_swit
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.number_text import size_text
-from synth.model.rational import name_text
 from synth.model.schedule import Schedule
 from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.model.tuning_plan import OURS, Plan
@@ -335,7 +334,7 @@ def _offers(
     if request.plans:
         schedules, refused = _held_by_plans(schedules, facts)
     for schedule in inputs.through_switches:
-        label = f"switch-S{len(schedule.steps)}-R{name_text(schedule.rounds)}-C{schedule.chunks}"
+        label = f"switch-S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
         schedules.append(candidates.NamedSchedule(label, schedule, True, protocols=SWITCH_PROTOCOLS))
     found = candidates.candidates(schedules, (), request.variants, prefix, facts, times)
     offered = [*found.candidates]
@@ -518,7 +517,7 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     made = []
     for schedule in points:
         predicted = shape(schedule) if timed and (search.left or few) else None
-        label = f"S{len(schedule.steps)}-R{name_text(schedule.rounds)}-C{schedule.chunks}"
+        label = f"S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
         made.append(NamedSchedule(label, schedule, shape=predicted))
     if inputs.network is None or not inputs.frontiers:
         if request.baselines:

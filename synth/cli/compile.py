@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from synth.cli.framework.completion import names_of
-from synth.cli.framework.distance_report import distance_document, print_distance, print_mends
+from synth.cli.framework.distance_report import distance_document, print_distance
 from synth.cli.framework.options import (
     chosen_machine,
     coll_option,
@@ -20,7 +20,7 @@ from synth.cli.framework.options import (
     runtime_option,
     time_limit_option,
 )
-from synth.cli.framework.output import check_writable, emit, note, save, wrote
+from synth.cli.framework.output import check_writable, emit, note, save
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Duration, Positive, Ranks
 from synth.cli.root import CONTEXT
@@ -29,7 +29,6 @@ from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from synth.language.algorithm import ChunkAlgorithm
-    from synth.model.compressed_schedule import CompressedSchedule
     from synth.program.send_hints import SendHints
 
 
@@ -63,8 +62,7 @@ if TYPE_CHECKING:
     "--to",
     metavar="FORMAT",
     shell_complete=names_of("formats"),
-    help="The form of -o: msccl-xml, mscclpp, ... (`synth list exporters`), or python: a program of the chunk "
-    "language; by default the schedule as JSON.",
+    help="The form of -o: msccl-xml, mscclpp, ... (`synth list exporters`); by default the schedule as JSON.",
 )
 @runtime_option("The runtime of --to.")
 @protocol_option("Of --to: Simple, LL or LL128.")
@@ -72,10 +70,6 @@ if TYPE_CHECKING:
 @onesided_options
 @click.option("--lanes", type=Positive(), metavar="N", help="Of --to: the most connections of a route; by default its "
               "units. 1 makes the fewest thread blocks and instructions.")  # fmt: skip
-@click.option("--improve", is_flag=True, help="Mend it: relay hops for missing links, images under symmetries side by "
-              "side, new trees, pacing; print the gain of each, and write the result with -o.")  # fmt: skip
-@click.option("--most-steps", type=Positive(), metavar="S", help="Of --improve: mends may take so many steps; by "
-              "default those of the program.")  # fmt: skip
 @click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bounds.")
 @time_limit_option("Wall time for the bounds; by default 20s.", "20s")
 @click.option("--solve-limit", type=Duration(), metavar="20s", help="Wall time for each `a.solve` of the program; by "
@@ -110,11 +104,9 @@ def compile_(source: str, **flags: Any) -> None:
 
     check_writable(flags["output"])
     for name in ("runtime", "protocol", "instances", "lanes", "blocks", "reads"):
-        if flags[name] is not None and (flags["to"] or "python").lower() == "python":
+        if flags[name] is not None and flags["to"] is None:
             formats = "--to mscclpp" if name in ("blocks", "reads") else "--to msccl-xml or --to mscclpp"
             raise UsageError(f"--{name} is of a file for a runtime; write {formats}")
-    if flags["most_steps"] is not None and not flags["improve"]:
-        raise UsageError("--most-steps is of mends; add --improve")
     if flags["to"] is not None and flags["output"] is None:
         raise UsageError("--to needs the name of its file: -o FILE, or -o - for stdout")
     machine = chosen_machine(flags)
@@ -132,66 +124,37 @@ def compile_(source: str, **flags: Any) -> None:
         flags["steps"], flags["chunks"], dict(map(algorithms.parameter, flags["parameters"])),
         synthesizer=algorithms.hole_synthesizer(flags["solve_limit"] or algorithms.HOLE_SECONDS),
     )  # fmt: skip
-    improved, distance, blame = None, None, None
+    distance, blame = None, None
     with waiting(f"{program.collective} on {machine.name}", flags["time_limit"]):
-        if flags["improve"]:
-            improved = api.improve(
-                program, machine, collective=task, options=options, most_steps=flags["most_steps"],
-                bounds=flags["bounds"], time_limit=flags["time_limit"],
-            )  # fmt: skip
-            compiled, distance = improved.improvement.written, improved.distance
-        else:
-            compiled = program.compile(machine, task, options)
-            if flags["bounds"]:
-                distance = algorithms.distance(compiled.schedule, machine, time_limit=flags["time_limit"])
+        compiled = program.compile(machine, task, options)
         schedule = compiled.schedule
-        if distance is not None and distance.bound is not None and isinstance(schedule, Schedule):
+        if flags["bounds"]:
+            distance = algorithms.distance(schedule, machine, time_limit=flags["time_limit"])
+        if distance is not None and distance.bound is not None:
             blame = algorithms.blame(schedule, distance.bound, places=compiled.places)
-    if (flags["most_steps"] or schedule.step_count) < schedule.step_count:
-        note(f"--most-steps {flags['most_steps']}: the program has {schedule.step_count} steps; mends take none away")
     for place, count in compiled.unused:
         note(f"{place} used by nobody ({count} chunk send{'' if count == 1 else 's'}): left out")
     if flags["output"] != "-":
         unused = [{"place": str(place), "sends": count} for place, count in compiled.unused]
         document = distance_document(program.name, schedule, distance, blame) | {"unused": unused}
-        if improved is not None:
-            document["mends"] = improved.to_json()
-
-        def table() -> None:
-            print_distance(program.name, schedule, distance, blame)
-            if improved is not None:
-                print_mends(improved)
-
-        emit(lambda: document, table, None, flags["form"])
+        emit(lambda: document, lambda: print_distance(program.name, schedule, distance, blame), None, flags["form"])
     if distance is not None and distance.unfinished:
         note("the time limit came before all bounds; --time-limit allows more")
     if flags["output"] is not None:
-        made = schedule if improved is None else improved.schedule
-        hints = compiled.hints if made is schedule else {}
-        if compiled.hints and (not hints or (flags["to"] or "python").lower() in ("python", "mscclpp")):
+        hints = compiled.hints
+        if hints and (flags["to"] is None or flags["to"].lower() == "mscclpp"):
             note("hints are left out: only --to a two-sided program of the schedule as written has them")
             hints = {}
-        _write(program, made, machine, hints, flags)
+        _write(program, schedule, machine, hints, flags)
 
 
-def _write(
-    program: ChunkAlgorithm, made: Schedule | CompressedSchedule, machine: Any, hints: SendHints, flags: dict[str, Any]
-) -> None:
+def _write(program: ChunkAlgorithm, schedule: Schedule, machine: Any, hints: SendHints, flags: dict[str, Any]) -> None:
     import json
 
     from synth import api
 
-    if flags["to"] is None and not isinstance(made, Schedule):
-        if flags["output"] == "-":
-            raise UsageError("the schedule of a symmetric program on so many ranks is binary: name a file, -o FILE.npz")
-        made.save(Path(flags["output"]))
-        wrote(flags["output"], "the sends of one rank of each orbit, and the symmetries")
-        return
-    schedule = made.written_out()
     if flags["to"] is None:
         text, what = json.dumps(schedule.to_json()) + "\n", ""
-    elif flags["to"].lower() == "python":
-        text, what = api.python_source(schedule), ""
     else:
         try:
             written = api.export_program(

@@ -175,9 +175,8 @@ def export(file: Path | None, **flags: Any) -> None:
         raise UsageError(f"{to} is no longer written: {plan_export.NCCLX}")
     if to in plan_export.FORMATS:
         raise UsageError(f"{to} is made of a tuner's plan: `synth tune -o plan.json`, then --plan plan.json --to {to}")
-    written = {"chakra": _chakra, "python": _python, "forestcoll": _forestcoll}.get(to)
-    if written is not None:
-        written(file, flags)
+    if to == "chakra":
+        _chakra(file, flags)
         return
 
     export_source(programs.multicast_frontier(file) if flags["multicast"] else file, file.name, flags)
@@ -226,38 +225,6 @@ def _chakra(file: Path, flags: dict[str, Any]) -> None:
     for name, content in made.files:
         write(folder / name, content)
     wrote(folder, f"{len(made.files)} files")
-    for line in made.remarks:
-        note(line)
-
-
-def _python(file: Path, flags: dict[str, Any]) -> None:
-    """Write a program of the chunk language."""
-    from synth import api
-
-    for option in given_options((*NOT_OF_TRACES, "size")):
-        raise UsageError(f"{option} means nothing for a program of the chunk language; leave it out with --to python")
-    output = flags["output"]
-    check_writable(output)
-    machine = one_of("topo", "topo_file")
-    with waiting(f"exporting {file}"):
-        text = api.python_source(file, point=flags["point"], topology=machine[0] or machine[1])
-    if output in (None, "-"):
-        click.echo(text, nl=False)
-    else:
-        save(output, text)
-
-
-def _forestcoll(file: Path, flags: dict[str, Any]) -> None:
-    """Write the trees of a forest."""
-    from synth import api
-
-    for option in given_options((*NOT_OF_TRACES, "size")):
-        raise UsageError(f"{option} means nothing for trees; leave it out with --to forestcoll")
-    check_writable(flags["output"])
-    machine = one_of("topo", "topo_file")
-    with waiting(f"exporting {file}"):
-        made = api.forest_xml(file, point=flags["point"], topology=machine[0] or machine[1])
-    _write(flags["output"], made)
     for line in made.remarks:
         note(line)
 

@@ -202,12 +202,10 @@ COMMANDS = {  # the main job first
     "run": ("synth.cli.run:run", "Run a program, compare its outputs, print its time."),
     "show": ("synth.cli.show:show", "Print a program, or draw it."),
     "bench": ("synth.cli.bench:bench", "Time programs over sizes, with nccl-tests' columns."),
-    "emulate": ("synth.cli.emulate:emulate", "Compare predicted and emulated times of a frontier's points."),
     "tune": ("synth.cli.tune:tune", "Choose an algorithm for each message size: a plan."),
     "devices": ("synth.cli.devices:devices", "List GPUs, the executors that run here, and missing libraries."),
     "explain": ("synth.cli.explain:explain", "Explain the optimal rate, or why a schedule is slower."),
     "allocations": ("synth.cli.allocations:allocations", "List the optimal rates of every allocation of a machine."),
-    "groups": ("synth.cli.groups:groups", "Bound and schedule several process groups at once."),
     "catalog": (
         "synth.cli.catalog.group:catalog",
         "Keep algorithms of all machines in one database.",

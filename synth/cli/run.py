@@ -46,7 +46,7 @@ from synth.model.topology import Topology
 SAME = (
     "executor", "size", "dtype", "op", "in_place", "point", "runtime", "protocol", "instances", "seed",
 )  # fmt: skip
-EXECUTOR = ("depth", "part", "delays", "processes", "threads", "timeout", "clock", "stretch", "ranks_on", "per_send")
+EXECUTOR = ("depth", "part", "delays", "processes", "threads", "timeout", "clock", "ranks_on", "per_send")
 
 
 class AnySize(Size):
@@ -116,9 +116,8 @@ class AnySize(Size):
 @click.option(
     "--clock",
     metavar="NAME",
-    help="For host and cuda: logical, the kernel computes the model's time; paced, it also waits for it.",
+    help="For host and cuda: logical, the kernel computes the model's time.",
 )
-@click.option("--stretch", type=Positive(), metavar="K", help="For --clock paced: real time is K times the model's.")
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Seed of the random data."
 )

@@ -77,5 +77,5 @@ def _with_chunks(schedule: Schedule, taken: list[int], chunks: int) -> Schedule:
     steps = []
     for step in schedule.steps:
         sends = tuple(send._replace(chunk=number[send.chunk]) for send in step.sends if send.chunk in number)
-        steps.append(Step(step.rounds, sends))
+        steps.append(Step(1, sends))
     return with_fewest_rounds(Schedule(schedule.network, schedule.collective, chunks, tuple(steps)))

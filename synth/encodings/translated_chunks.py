@@ -132,7 +132,7 @@ class TranslatedChunks:
         A route -1 - n stands for rank n itself, which adds its input to the sum that it holds.
         """
         schedule = self._all_images(steps)
-        factor = math.gcd(self.copies, *(int(step.rounds) for step in schedule.steps))
+        factor = math.gcd(self.copies, *(step.rounds for step in schedule.steps))
         if factor == 1:
             return schedule
         return replace(self, chunks=self.chunks // factor, copies=self.copies // factor)._all_images(steps)

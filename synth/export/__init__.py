@@ -26,6 +26,4 @@ SUMMARIES: Mapping[str, str] = {
 # Formats of `synth export --to` that are made of a schedule, not of a Program.
 OF_SCHEDULES: Mapping[str, str] = {
     "chakra": "folder of Chakra execution traces with ASTRA-sim's files (of a schedule)",
-    "forestcoll": "ForestColl's tree XML (of an allgather, reduce-scatter or allreduce along spanning trees)",
-    "python": "program of the chunk language (of a schedule)",
 }

@@ -18,7 +18,7 @@ from synth.export.point_choice import PointProgram
 from synth.export.request import ExportRequest, Target
 from synth.model.documents import whole_file
 from synth.model.frontier import Frontier, ParetoFrontier, Point
-from synth.model.rational import counted, name_text
+from synth.model.rational import counted
 from synth.model.registry import find
 from synth.model.schedule import Schedule
 from synth.program import checked_lowering, plan_limits
@@ -145,7 +145,7 @@ def export_frontier(frontier: ParetoFrontier, target: Target) -> ExportResult:
         names = []
         for suffix, program in program_variants(item.program, target):
             point = item.candidate.point
-            stem = f"{frontier.collective.name}-S{point.steps}-R{name_text(point.rounds)}-C{point.chunks}"
+            stem = f"{frontier.collective.name}-S{point.steps}-R{point.rounds}-C{point.chunks}"
             names.append(f"{len(files) + 1:02d}-{stem}{suffix}{exporter.suffix}")
             files.append((names[-1], exporter.emit(program, placed_target)))
         rows.append((item, names))

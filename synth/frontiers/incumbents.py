@@ -1,9 +1,9 @@
 """The first rows of a frontier, by methods without a solver: a bound by cuts beside replayed schedules.
 
 Machines of several boxes have schedules composed of phases over the boxes. Greedy methods and breadth-first trees make
-schedules of machines of any size. List scheduling superposes schedules of
-single chunks. Every schedule is replayed, so it proves an upper bound on R/C at its number of steps. Where it meets the
-lower bound no solver runs. Elsewhere solvers search for better schedules only.
+schedules of machines of any size. Of collectives that these do not know, such as scans, all programs of the library
+that fit the machine are rows. Every schedule is replayed, so it proves an upper bound on R/C at its number of steps.
+Where it meets the lower bound no solver runs. Elsewhere solvers search for better schedules only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from synth.bounds import steps
@@ -25,6 +24,7 @@ from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.rational import show
+from synth.model.scale_collectives import COLLECTIVES as SCALE_COLLECTIVES
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.pareto.combining import unvisited_steps
@@ -33,6 +33,8 @@ from synth.solvers.processes.deadline import check_deadline, current_deadline, t
 
 if TYPE_CHECKING:
     from synth.scale.search import ScaleSearch
+
+SINGLE = ("multi-broadcast", "multi-reduce")  # a broadcast, or a reduce, from each of several roots
 
 
 @dataclass(frozen=True)
@@ -109,10 +111,9 @@ def scale_search(
 
     They know the named collectives of equal sizes with one root at most, on machines whose capacities fit 64 bits.
     """
-    from synth.model.scale_collectives import COLLECTIVES
     from synth.scale.fabric.fabric import fabric
 
-    if task.name not in COLLECTIVES or len(task.roots) > 1:
+    if task.name not in SCALE_COLLECTIVES or len(task.roots) > 1:
         return None
     if task != named_collective(task.name, machine.ranks, task.roots):
         return None
@@ -239,86 +240,36 @@ def _schedules(
         known.append(direct)
         yield "direct sends", direct
     if machine is not None:
-        for method, schedule in _over_boxes_or_roots(machine, network, task, known, bound.value, few):
-            known.append(schedule)
-            yield method, schedule
-    if few and network.ranks > SETTINGS.few_ranks:
-        from synth.frontiers.balanced_paths import balanced_schedules
-
-        for schedule in balanced_schedules(network, task, known, bound.value):
-            yield "balanced paths", schedule
-    if machine is not None and task.name == "scan":
-        yield from _scans(machine, network, task, bound.value * SETTINGS.goal, known)
-    if task.combining and not task.reversible:
-        from synth.encodings.prefix_planning import chunk_assembly
-
-        if chunk_assembly.applies(network, task):
-            yield from chunk_assembly.schedules(network, task, whole=deterministic)
-
-
-def _scans(
-    machine: Topology, network: Network, task: Collective, goal: Fraction, known: Sequence[Schedule]
-) -> Iterator[tuple[str, Schedule]]:
-    """Yield (method, replayed schedule) of scans. One with at most `goal` rounds per chunk comes early.
-
-    `known`: the schedules before.
-    """
-    from synth.encodings.prefix_planning import chunk_assembly
-    from synth.frontiers.pipelined_scans import box_ways, chain_ways, hub_ways, pipelined_scans, planned_ways
-
-    rates = [schedule.rounds_per_chunk for schedule in known]
-
-    def offered(found: Iterator[tuple[str, Schedule]]) -> Iterator[tuple[str, Schedule]]:
-        for method, schedule in found:
-            rates.append(schedule.rounds_per_chunk)
-            yield method, schedule
-
-    nodes = machine.nodes or (0,) * network.ranks
-    ways = [*hub_ways(network, nodes), *box_ways(nodes), *chain_ways(network, nodes)]
-    scans = pipelined_scans(network, task, ways, goal, rates)
-    # those that come before recursive doubling, which boxes seldom need early, and then the others
-    yield from offered(islice(scans, 2 if has_boxes(machine) else 1))
-    yield from offered(_doubling_scans(machine, network, task))
-    yield from offered(scans)
-    if chunk_assembly.applies(network, task):
-        for rule, plan in chunk_assembly.quick_plans(network, task):
-            yield from offered(pipelined_scans(network, task, planned_ways(plan, rule), goal, rates))
+        messages = not task.combining and all(
+            len(post - pre) < 2 for pre, post in zip(task.pre, task.post, strict=True)
+        )
+        if few and has_boxes(machine) and (messages or task.name in SINGLE) and task.name != "alltoall":
+            good, enough = bound.value * SETTINGS.goal, bound.value / (1 - SETTINGS.message_worth)
+            before = len(known)
+            for method, schedule in _composed(machine, network, task, known, good, within=good):
+                known.append(schedule)
+                yield method, schedule
+            # none within twice the bound, and one before these: all numbers of steps were tried
+            if len(known) == before or any(schedule.rounds_per_chunk <= good for schedule in known):
+                yield from _composed(machine, network, task, known, enough)
+    if machine is not None and task.name not in SCALE_COLLECTIVES:
+        yield from _library_schedules(machine, network, task)
 
 
-def _doubling_scans(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
-    """Yield (method, replayed schedule) of recursive doubling, in the least steps, where its ranks have links."""
-    from synth.algorithms.recursive_doubling import scan
+def _library_schedules(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
+    """Yield (name, replayed schedule) of every program of the library for `task` that fits the machine."""
+    from synth.algorithms import LIBRARY
     from synth.checker.schedule import column_replay
 
-    with suppress(UsageError):
-        found = scan.schedule(machine)
-        schedule = Schedule(network, task, found.chunks, found.steps)
-        column_replay.schedule(schedule)
-        yield "recursive doubling", schedule
-
-
-def _over_boxes_or_roots(
-    machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], bound: Fraction, few: bool
-) -> Iterator[tuple[str, Schedule]]:
-    """Yield (method, replayed schedule) of two methods: phases over the boxes, and the trees of several roots together.
-
-    Phases over the boxes are for collectives that only copy messages, and for those of several roots. Where they can
-    come within twice the bound they are the first, until one of them does. Their other schedules are the last. `known`:
-    the schedules before, to which the caller adds each. `few`: so few sends are needed that phases are written out.
-    """
-    from synth.frontiers.superposed_roots import SINGLE, superposed_schedules
-
-    messages = not task.combining and all(len(post - pre) < 2 for pre, post in zip(task.pre, task.post, strict=True))
-    composed = few and has_boxes(machine) and (messages or task.name in SINGLE) and task.name != "alltoall"
-    good = bound * SETTINGS.goal
-    before = len(known)
-    if composed:
-        yield from _composed(machine, network, task, known, good, within=good)
-    none = len(known) == before
-    if network.ranks > SETTINGS.few_ranks and len(task.roots) > 1:
-        yield from superposed_schedules(machine, network, task)
-    if composed and (none or any(schedule.rounds_per_chunk <= good for schedule in known)):  # else all were tried
-        yield from _composed(machine, network, task, known, bound / (1 - SETTINGS.message_worth))
+    for program in LIBRARY:
+        if program.collective != task.name:
+            continue
+        with suppress(UsageError, VerificationError):  # no link or another shape, or other data than those of the name
+            found = program.schedule(machine, task)
+            schedule = Schedule(network, task, found.chunks, found.steps)
+            column_replay.schedule(schedule)
+            yield program.name, schedule
+        check_deadline()
 
 
 def _composed(
@@ -331,7 +282,6 @@ def _composed(
     Each has fewer than those of `known` and earlier ones with no more steps.
     """
     from synth.checker.schedule import column_replay
-    from synth.frontiers.superposed_roots import SINGLE
     from synth.scale.composition.compose import composed_messages, composed_roots
 
     rates = [(len(schedule.steps), schedule.rounds_per_chunk) for schedule in known]

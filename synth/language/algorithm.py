@@ -6,7 +6,7 @@ import functools
 import inspect
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from synth.language.groups import RankGroup
 from synth.language.hints import check_hints
 from synth.language.holes import Synthesizer
 from synth.language.place import SourceLine, error_at, short_path
-from synth.language.settings import SETTINGS
 from synth.language.step_assignment import MODES
 from synth.language.step_plan import StepPlan, best_multiple, levelled, planned, routed
 from synth.language.trace import MAX_CHUNKS, AlgorithmTrace, LazyCollective
@@ -28,7 +27,7 @@ from synth.model.topology import Network, Topology
 from synth.program.send_hints import SendHints
 
 if TYPE_CHECKING:
-    from synth.model.compressed_schedule import CompressedSchedule
+    pass
 
 
 @dataclass(frozen=True)
@@ -43,14 +42,12 @@ class CompileOptions:
     multiple : the chunks of a unit, as a multiple of the fewest that the program's fractions need. None: the least
         multiple at which no step wastes a part of a round, so far as there is one.
     parameters : values for the keywords of the function.
-    relays : copies over a missing link go through the ranks of a shortest path; else they are refused.
     synthesizer : answers what the program leaves to `a.solve`; `synth.api.hole_synthesizer` makes one.
     """
 
     steps: str | None = None
     multiple: int | None = None
     parameters: Mapping[str, Any] | None = None
-    relays: bool = False
     synthesizer: Synthesizer | None = None
 
 
@@ -61,13 +58,11 @@ class Compiled:
     Attributes
     ----------
     plan, multiple : the steps of the operations, and the chunks into which the schedule cuts each chunk of these.
-    relayed : with `CompileOptions.relays` the number of copies and sums that took a way through others, by place.
     """
 
-    schedule: Schedule | CompressedSchedule
+    schedule: Schedule
     plan: StepPlan
     multiple: int = 1
-    relayed: Mapping[SourceLine, int] = field(default_factory=dict)
 
     @property
     def unused(self) -> tuple[tuple[SourceLine | None, int], ...]:
@@ -76,11 +71,8 @@ class Compiled:
 
     @functools.cached_property
     def places(self) -> dict[tuple[int, int, int, int], SourceLine]:
-        """The line of each send between ranks, by (step from 1, chunk, source, destination).
-
-        None for a symmetric program, whose lines make sends of several ranks.
-        """
-        return {} if self.plan.symmetry is not None else self.plan.places(self.multiple)
+        """The line of each send between ranks, by (step from 1, chunk, source, destination)."""
+        return self.plan.places(self.multiple)
 
     @functools.cached_property
     def hints(self) -> SendHints:
@@ -162,7 +154,7 @@ class ChunkAlgorithm:
             if key not in known:
                 names = ", ".join(list(known)[2 if self._takes_held else 1 :]) or "none"
                 raise UsageError(f"{self.name} has no parameter {key!r}; it has {names}")
-        trace = AlgorithmTrace(task, machine, _call.__code__, options.relays)
+        trace = AlgorithmTrace(task, machine, _call.__code__)
         trace.synthesizer = options.synthesizer
         _call(self, RankGroup(tuple(range(task.ranks)), trace), parameters)
         trace.begin()
@@ -192,11 +184,8 @@ class ChunkAlgorithm:
     def schedule(
         self, topology: Topology | Network | str, collective: Collective | None = None, steps: str | None = None,
         chunks: int | None = None, **parameters: Any,
-    ) -> Any:  # fmt: skip
-        """Return the `Schedule` on a machine, by its name or as a value. `chunks`: `CompileOptions.multiple`.
-
-        Of a symmetric program on more than 64 ranks it is a `CompressedSchedule`.
-        """
+    ) -> Schedule:  # fmt: skip
+        """Return the `Schedule` on a machine, by its name or as a value. `chunks`: `CompileOptions.multiple`."""
         return self.compile(topology, collective, CompileOptions(steps, chunks, parameters)).schedule
 
 
@@ -255,10 +244,10 @@ def compiled(trace: AlgorithmTrace, steps: str, chunks: int, file: str, multiple
     if multiple is None and mode != "paced":
         plan = levelled(trace, plan, mode, file)
         further = best_multiple(plan.loads, plan.ops.chunks, sum(map(len, plan.sends)))
-    schedule = _schedule(plan, further)
-    if isinstance(schedule, Schedule):
-        replay.schedule(schedule)
-    return Compiled(schedule, plan, further, trace.relayed)
+    made = routed(plan.network, plan.sends, further)
+    schedule = Schedule(plan.network, plan.ops.collective, plan.ops.chunks * further, made)
+    replay.schedule(schedule)
+    return Compiled(schedule, plan, further)
 
 
 def _call(algorithm: ChunkAlgorithm, handle: RankGroup, parameters: Mapping[str, Any]) -> None:
@@ -292,24 +281,8 @@ def _mode(text: str) -> tuple[str, int]:
 
 def _fewest_chunks(trace: AlgorithmTrace) -> int:
     denominators: set[int] = set()
-    if trace.symmetry is not None and trace.collective.name == "allreduce":
-        denominators.add(trace.ranks)  # symmetries move the part of each rank
     for value in trace.values:
         denominators |= {value.lo.denominator, value.hi.denominator}
         if value.hint is not None and value.hint.pieces:
             denominators.add(((value.hi - value.lo) / value.hint.pieces).denominator)
     return lcm(*denominators)
-
-
-def _schedule(plan: StepPlan, multiple: int) -> Schedule | CompressedSchedule:
-    """Return the schedule with each chunk cut into `multiple` chunks, of a large symmetric program by its orbits."""
-    if plan.symmetry is not None:
-        from synth.checker.schedule import compressed_replay
-
-        compressed = plan.symmetry.compressed(plan.ops.collective.name, plan.sends, plan.ops.chunks, multiple)
-        compressed_replay.replay(compressed)
-        listed = compressed.sends <= SETTINGS.maximum_sends and plan.symmetry.topology.ranks <= SETTINGS.listed_ranks
-        return compressed.written_out() if listed else compressed
-    assert plan.network is not None
-    steps = routed(plan.network, plan.sends, multiple)
-    return Schedule(plan.network, plan.ops.collective, plan.ops.chunks * multiple, steps)

@@ -79,7 +79,7 @@ def operations(trace: AlgorithmTrace, chunks: int, file: str) -> Operations:
     """
     ops = Operations(trace.collective, chunks, [])
     _add_rows(ops, trace)
-    candidates = _candidates(ops, lambda unit: _written(trace, chunks, unit))
+    candidates = _candidates(ops, lambda unit: range(unit * chunks, (unit + 1) * chunks))
     _check_outputs(ops, candidates, trace, file)
     ops.outputs = {key: made[0] for key, made in candidates.items()}
     needed = _needed(ops)
@@ -138,14 +138,6 @@ def _candidates(ops: Operations, written: Callable[[int], Iterable[int]]) -> dic
         if wanted.get(key) == row.contents:
             made[key].append(i)
     return made
-
-
-def _written(trace: AlgorithmTrace, chunks: int, unit: int) -> Iterable[int]:
-    """Return the chunks of a unit that the program writes: all, or in a symmetric allreduce the representatives'."""
-    if trace.symmetry is None or trace.collective.name != "allreduce":
-        return range(unit * chunks, (unit + 1) * chunks)
-    part = chunks // trace.ranks
-    return [rank * part + i for rank in trace.symmetry.representatives for i in range(part)]
 
 
 def _needed(ops: Operations) -> set[int]:

@@ -126,52 +126,9 @@ class RankGroup:
 
         `block`: the thread block of this name on both ranks. `channel`: this channel. `lanes`: the most connections of
         a route. `pieces`: the messages into which each is cut. Of contexts inside others the inner one counts first.
-        Raises UsageError for values that make no sense, and in a symmetric program.
+        Raises UsageError for values that make no sense.
         """
-        trace = self.trace
-        hint = hint_at(trace.place(), SendHint(block, channel, lanes, pieces))
-        if trace.symmetry is not None:
-            raise error_at(trace.place(), "a.hints: a symmetric program has none; write all ranks without a.symmetric")
-        return trace.hints(hint)
-
-    def symmetric(self, *turns: int | Sequence[int]) -> tuple[int, ...]:
-        """Let symmetries of the machine write the program of most ranks; return the ranks whose data the function is
-        to write.
-
-        What it does with the data of these ranks (their units; in an allreduce their parts of `size`) is done with
-        those of every image of them. `turns`: permutations of the ranks by their images, or k for rank r to
-        (r + k) % size. By default boxes are turned, and ranks within boxes; the sides of a torus; or all ranks.
-        Raises UsageError where they are no symmetries of the machine, or one of their products fixes some ranks only.
-        """
-        trace = self.trace
-        if self.ranks != tuple(range(trace.ranks)):
-            raise error_at(trace.place(), "a.symmetric is for the first handle, not for a group")
-        generators = []
-        for turn in turns or self._default_turns():
-            if isinstance(turn, int):
-                image = tuple((rank + turn) % self.size for rank in self.ranks)
-            else:
-                image = tuple(map(trace.rank, turn))
-            if sorted(image) != list(self.ranks):
-                raise error_at(trace.place(), f"a symmetry of {self.size} ranks has each of them once as an image")
-            generators.append(image)
-        trace.set_symmetry(generators)
-        assert trace.symmetry is not None
-        return trace.symmetry.representatives
-
-    def _default_turns(self) -> list[list[int]]:
-        if len(self.boxes) == 1:
-            groups = [self.torus(dimension) for dimension in range(len(self.sides))]
-        else:
-            groups = [self.rails, self.boxes]
-        turns = []
-        for cycles in groups:
-            image = list(self.ranks)
-            for cycle in (group.ranks for group in cycles):
-                for i, rank in enumerate(cycle):
-                    image[rank] = cycle[(i + 1) % len(cycle)]
-            turns.append(image)
-        return turns
+        return self.trace.hints(hint_at(self.trace.place(), SendHint(block, channel, lanes, pieces)))
 
     def apply(self, schedule: Schedule, held: Mapping[int, Data] | None = None) -> dict[int, Data]:
         """Do what a schedule does, its rank i on the i-th rank of the group; return what each rank ends with.
@@ -228,11 +185,7 @@ class RankGroup:
             if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
                 raise error_at(place, f"a.solve: {name}={most!r} is no number of {name}")
         if self.trace.network is None:
-            symmetric = (
-                "a.solve in a symmetric program: the images of some ranks' part of an answer are another schedule, of "
-                "other loads; write all ranks without a.symmetric, or search all of it by `symmetric` of a sketch"
-            )
-            raise error_at(place, symmetric if self.trace.symmetry is not None else "a.solve needs a machine")
+            raise error_at(place, "a.solve needs a machine")
         if sketch is not None and not isinstance(sketch, Sketch):
             raise error_at(place, f"a.solve: sketch={sketch!r} is no synth.Sketch")
         try:

@@ -11,8 +11,6 @@ class LanguageSettings:
 
     Attributes:
         maximum_sends: Maximum number of sends of a schedule whose number of chunks is chosen automatically.
-        listed_ranks: Maximum number of ranks of a symmetric program whose schedule lists the sends of all ranks, as
-            bounds and exporters of small machines want it.
         level_multiples: Chunks of a plan by list scheduling, as multiples of the fewest. More let steps share the data
             more evenly.
         maximum_levelled: Maximum number of operations that are list scheduled to find a plan with fewer rounds; 4000
@@ -22,7 +20,6 @@ class LanguageSettings:
     """
 
     maximum_sends: int = 200_000
-    listed_ranks: int = 64
     level_multiples: tuple[int, ...] = (1, 2, 3)
     maximum_levelled: int = 4000
     sweeps_before_cycle_search: int = 16

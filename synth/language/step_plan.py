@@ -9,12 +9,10 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil, lcm
 
-from synth.errors import UsageError
 from synth.language.chunk_operations import Operation, Operations, operations
 from synth.language.place import SourceLine
 from synth.language.settings import SETTINGS
 from synth.language.step_assignment import ListScheduling, earliest_steps, latest_steps, sends_by_step
-from synth.language.symmetry import ProgramSymmetry
 from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
 from synth.model.schedule import Send, Step
 from synth.model.step_routes import routes_by_pair, step_of_sends
@@ -26,15 +24,13 @@ from synth.program.send_hints import SendHints
 class StepPlan:
     """Operations with the step of each.
 
-    `has_slack`: an operation may have several steps in a schedule with as few steps. `symmetry`: the group of a
-    symmetric program, whose operations are of the units of its representatives; then there is no `network`.
+    `has_slack`: an operation may have several steps in a schedule with as few steps.
     """
 
-    network: Network | None
+    network: Network
     ops: Operations
     step_of: dict[int, int]
     has_slack: bool = False
-    symmetry: ProgramSymmetry | None = None
 
     @cached_property
     def sends(self) -> list[list[Send]]:
@@ -69,9 +65,6 @@ class StepPlan:
     @cached_property
     def loads(self) -> list[Fraction]:
         """The rounds of each step, as exact fractions, not rounded up."""
-        if self.symmetry is not None:
-            return self.symmetry.loads(self.sends)
-        assert self.network is not None
         return [exact_rounds(self.network, row) for row in self.sends]
 
     @property
@@ -82,17 +75,16 @@ class StepPlan:
 
 def planned(trace: AlgorithmTrace, ops: Operations, mode: str, rounds: int) -> StepPlan:
     """Return the steps of a mode: the earliest or the latest ones, whichever cost fewer rounds; or paced ones."""
+    assert trace.network is not None  # a program is compiled for a machine
     if mode == "paced":
-        if trace.network is None:
-            raise UsageError("--steps paced: a symmetric program has no list of all sends; use asap or written")
         return StepPlan(trace.network, ops, ListScheduling(ops, trace.network).steps(rounds))
     blocks = trace.steps if mode == "written" else ()
     earliest, latest = earliest_steps(ops, blocks), latest_steps(ops, blocks)
     slack = earliest != latest
-    early = StepPlan(trace.network, ops, earliest, slack, trace.symmetry)
+    early = StepPlan(trace.network, ops, earliest, slack)
     if not slack:
         return early
-    late = StepPlan(trace.network, ops, latest, slack, trace.symmetry)
+    late = StepPlan(trace.network, ops, latest, slack)
     return min(early, late, key=lambda plan: plan.rounds_per_chunk)
 
 
@@ -101,7 +93,7 @@ def levelled(trace: AlgorithmTrace, plan: StepPlan, mode: str, file: str) -> Ste
 
     Each step gets at most as many rounds as let the fewest steps suffice. A program with blocks keeps its plan.
     """
-    if not plan.has_slack or plan.network is None or (mode == "written" and trace.steps):
+    if not plan.has_slack or (mode == "written" and trace.steps):
         return plan
     best = plan
     steps = len(plan.sends)

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from synth.errors import UsageError
 from synth.language.holes import HoleQuery, Synthesizer, answer
 from synth.language.place import SourceLine, SourceLines, error_at
-from synth.language.symmetry import ProgramSymmetry
 from synth.model.collective import Collective
 from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule
@@ -95,24 +94,18 @@ class AlgorithmTrace:
     ----------
     ranks, topology : of the call. Without a topology every rank may send to every other. A network that is given
         as the machine is the one of the schedule.
-    symmetry : the group that makes the operations of other ranks from those of the trace; None without `a.symmetric`.
     synthesizer : answers the holes of the program; None for none.
     input_data : of each rank the data that its handle returned, which are made once.
     values : all values, the inputs first.
     merged : numbers of copies that are added where they arrive; the sum takes the value from its source instead.
     steps : for each `with a.step()` block the ranks of its handle; blocks of one handle follow each other.
-    relays : True: copies and sums over a missing link go through the ranks of a shortest path, by steps of their own.
-    relayed : the number of copies or sums that did, by place.
     """
 
     def __init__(
-        self, collective: Collective | LazyCollective, machine: Topology | Network | None, root: CodeType,
-        relays: bool = False,
-    ) -> None:  # fmt: skip
+        self, collective: Collective | LazyCollective, machine: Topology | Network | None, root: CodeType
+    ) -> None:
         self._machine = machine
         self.ranks, self.topology = collective.ranks, machine.as_topology() if isinstance(machine, Network) else machine
-        self.relays, self.relayed = relays, Counter[SourceLine]()
-        self.symmetry: ProgramSymmetry | None = None
         self._collective = collective
         self.values: list[TracedValue] = []
         self.merged: set[int] = set()
@@ -132,23 +125,19 @@ class AlgorithmTrace:
 
     @cached_property
     def collective(self) -> Collective:
-        """The collective of the call; with symmetries the units of their representatives alone."""
+        """The collective of the call."""
         given = self._collective
-        if self.symmetry is not None:
-            return self.symmetry.units(given.name)
         return given if isinstance(given, Collective) else given.made()
 
     @cached_property
     def network(self) -> Network | None:
-        """The machine's routes. None without a machine, or with symmetries, which take its links."""
-        if self._machine is None or self.symmetry is not None:
+        """The machine's routes. None without a machine."""
+        if self._machine is None:
             return None
         return self._machine if isinstance(self._machine, Network) else self._machine.network()
 
     @cached_property
     def _linked(self) -> set[tuple[int, int]]:
-        if self.symmetry is not None:
-            return self.symmetry.linked
         if self.network is None:
             return set()
         return {(route.src, route.dst) for route in self.network.routes}
@@ -164,23 +153,6 @@ class AlgorithmTrace:
                 whole = Fraction(0), Fraction(1)
                 segment = self._append(TracedValue("input", rank, unit, *whole, -1, -1, bits, None, -1))
                 self._inputs.setdefault(rank, []).append(segment)
-
-    def set_symmetry(self, generators: Sequence[tuple[int, ...]]) -> None:
-        """Let permutations of the ranks make the operations of other ranks. Raises UsageError."""
-        try:
-            if self._begun or self.symmetry is not None:
-                raise UsageError("a.symmetric comes once, and before any data")
-            if self._hint is not None:
-                raise UsageError("a symmetric program has no hints; write all ranks without a.symmetric")
-            if self.topology is None:
-                raise UsageError("a.symmetric needs a machine")
-            symmetry = ProgramSymmetry.of(self.topology, generators)
-            symmetry.units(self._collective.name)
-        except UsageError as error:
-            raise error_at(self.place(), str(error)) from None
-        self.symmetry = symmetry
-        for name in ("collective", "network", "_linked"):
-            self.__dict__.pop(name, None)
 
     def answered(self, query: HoleQuery, place: SourceLine, ranks: Sequence[int]) -> Schedule:
         """Return the schedule that fills a hole on these ranks at `place`; equal queries are asked once. Raises as
@@ -232,26 +204,18 @@ class AlgorithmTrace:
     def copy(self, segments: Segments, src: int, dst: int) -> Segments:
         """Record copies of the segments of rank `src` to rank `dst`."""
         place = self.place()
-        segments, _ = self._at_link(segments, src, dst, place)
-        return tuple(self._copied(part, dst, place, self._step) for part in segments)
+        self._check_link(src, dst, place)
+        copies = []
+        for part in segments:
+            bits = self.values[part.value].contents
+            value = TracedValue("copy", dst, *part[:3], part.value, -1, bits, place, self._step, self._hint)
+            copies.append(self._append(value))
+        return tuple(copies)
 
-    def _copied(self, part: Segment, dst: int, place: SourceLine, step: int) -> Segment:
-        bits = self.values[part.value].contents
-        return self._append(TracedValue("copy", dst, *part[:3], part.value, -1, bits, place, step, self._hint))
-
-    def _at_link(self, segments: Segments, src: int, dst: int, place: SourceLine) -> tuple[Segments, int]:
-        """Return the segments on a rank with a link to `dst`, and this rank: `src`, or with `relays` behind copies.
-
-        Raises UsageError with ways over two hops where there is no link otherwise.
-        """
-        if self.topology is None or (src, dst) in self._linked:
-            return segments, src
-        if not self.relays:
+    def _check_link(self, src: int, dst: int, place: SourceLine) -> None:
+        """Raise UsageError with ways over two hops where there is no link."""
+        if self.topology is not None and (src, dst) not in self._linked:
             raise self._no_link(src, dst, place)
-        self.relayed[place] += 1
-        for hop in self.shortest_path(src, dst)[:-1]:
-            segments, src = tuple(self._copied(part, hop, place, -1) for part in segments), hop
-        return segments, src
 
     def add(self, rank: int, held: Segments, src: int, added: Segments) -> Segments:
         """Record sums on `rank` of the segments that it holds and those of rank `src`, which cover the same pieces."""
@@ -259,7 +223,7 @@ class AlgorithmTrace:
         if not self.collective.combining:
             raise error_at(place, f"{self.collective.name} sums nothing; data are copied with .to(rank)")
         if src != rank:
-            added, src = self._at_link(added, src, rank, place)
+            self._check_link(src, rank, place)
         sums = []
         for base, source in _refined(held, added, place):
             sums.append(self._sum(rank, base, source, src, place))
@@ -308,10 +272,8 @@ class AlgorithmTrace:
 
         Raises UsageError where there is none.
         """
-        if self.topology is None or (src, dst) in self._linked:
+        if self.network is None or (src, dst) in self._linked:
             return [dst]
-        if self.network is None:
-            raise error_at(self.place(), f"no link {src} -> {dst}: in a symmetric program name the ranks of the path")
         distance = self.network.reversed().distances_from([dst])
         length = distance[src]
         if length is None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
 
-from synth.model.rational import whole
 from synth.model.schedule import Schedule, Send, Step
 
 ALIKE = 2  # A sum of up to two contributions has the same bits in whichever order they were added.
@@ -17,15 +15,15 @@ def prune(schedule: Schedule) -> Schedule:
 
     A combined value is needed whole: if an address is read, everything that was added into it since it was last
     replaced is needed. A copy of a value onto the same value, bit for bit, is dead too (a rank's own input over that
-    input, say). Steps stay even when they are empty, so S does not change. A schedule with switch sends is returned as
-    it is. Rounds are as in `with_fewest_rounds`.
+    input, say). Steps stay even when they are empty, with one round, so S does not change. A schedule with switch sends
+    is returned as it is.
     """
     if schedule.uses_multicast:
         return schedule
     steps = _needed(schedule, [step.sends for step in schedule.steps])
     while schedule.collective.combining and (fewer := _changing(schedule, steps)) != steps:
         steps = _needed(schedule, fewer)
-    pruned = tuple(Step(step.rounds, sends) for step, sends in zip(schedule.steps, steps, strict=True))
+    pruned = tuple(Step(1, sends) for sends in steps)
     return with_fewest_rounds(Schedule(schedule.network, schedule.collective, schedule.chunks, pruned))
 
 
@@ -84,28 +82,24 @@ def _alike(value: int, other: int | None) -> bool:
 
 
 def with_fewest_rounds(schedule: Schedule) -> Schedule:
-    """Return `schedule`, which has no switch sends, each step with the fewest rounds that carry its sends.
-
-    They are whole, at least 1. Where steps of `schedule` last parts of a round, they are whole numbers of these parts.
-    """
-    parts = schedule.parts_of_round
-    steps = tuple(Step(rounds_for(schedule, step.sends, parts), step.sends) for step in schedule.steps)
+    """Return `schedule`, which has no switch sends, each step with the fewest rounds that carry its sends."""
+    steps = tuple(Step(rounds_for(schedule, step.sends), step.sends) for step in schedule.steps)
     return Schedule(schedule.network, schedule.collective, schedule.chunks, steps)
 
 
-def rounds_for(schedule: Schedule, sends: tuple, parts: int = 1) -> int | Fraction:
-    """Return the fewest rounds in which the network of `schedule` carries `sends`: n / `parts`, n whole and above 0."""
+def rounds_for(schedule: Schedule, sends: tuple) -> int:
+    """Return the fewest rounds, at least one, in which the network carries `sends`."""
     network = schedule.network
     load: Counter[int] = Counter()
     for send in sends:
         if not send.local:
             load[network.route_index[send.src, send.dst, send.via]] += 1
     against: Counter[int] = Counter()  # by limit
-    least = 1
+    rounds = 1
     for i, count in load.items():
-        least = max(least, -(-count * parts // network.routes[i].units))
+        rounds = max(rounds, -(-count // network.routes[i].units))
         for k in network.caps_of[i]:
             against[k] += count
     for k, count in against.items():
-        least = max(least, -(-count * parts // network.caps[k].units))
-    return whole(Fraction(least, parts))
+        rounds = max(rounds, -(-count // network.caps[k].units))
+    return rounds

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from synth.errors import SynthError, TooManySendsError, UsageError
 from synth.model.collective import Collective
-from synth.model.rational import counted, number_or_text, rational, show, size_bytes
+from synth.model.rational import counted, rational, show, size_bytes
 from synth.model.registry import NOTEBOOK, load
 from synth.model.schedule import Schedule, SynchronousSchedule
 from synth.model.topology import Network, Topology
@@ -58,7 +58,7 @@ class Point(Generic[S]):
 
     Attributes
     ----------
-    steps, rounds, chunks : S, R (an int where it is whole), and C of each unit of data.
+    steps, rounds, chunks : S, R, and C of each unit of data.
     bound : the lower bound with its certificate.
     status : "optimal" (the bound meets R/C) or "best-known".
     construction : the method that found the schedule.
@@ -78,7 +78,7 @@ class Point(Generic[S]):
     """
 
     steps: int
-    rounds: int | Fraction
+    rounds: int
     chunks: int
     bound: LowerBound
     status: str
@@ -124,10 +124,9 @@ class Point(Generic[S]):
 
     def _document(self, schedule: dict) -> dict:
         return {
-            "steps": self.steps, "rounds": number_or_text(self.rounds), "chunks": self.chunks,
-            "bandwidth": show(self.rounds_per_chunk), "status": self.status, "construction": self.construction,
-            "same_bits": self.same_bits, "bound": self.bound.to_json(), "schedule": schedule,
-            "seconds": round(self.seconds, 3),
+            "steps": self.steps, "rounds": self.rounds, "chunks": self.chunks, "bandwidth": show(self.rounds_per_chunk),
+            "status": self.status, "construction": self.construction, "same_bits": self.same_bits,
+            "bound": self.bound.to_json(), "schedule": schedule, "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
     @staticmethod
@@ -176,7 +175,6 @@ class Open:
 class QueryRecord:
     """A record of one query: is there a schedule with C `chunks`, S `steps` and R `rounds`? It proves nothing.
 
-    Each step has whole rounds.
     `verdict` is "schedule", "infeasible" or "undecided"; `solver` the encoding and the solver, or a construction
     without one.
     """

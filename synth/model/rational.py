@@ -84,29 +84,13 @@ def show(value: Fraction | int) -> str:
     return str(Fraction(value))
 
 
-def whole(value: Fraction | int) -> Fraction | int:
-    """Return `value`, as an int where it is whole."""
-    return value.numerator if isinstance(value, Fraction) and value.denominator == 1 else value
-
-
-def number_or_text(value: Fraction | int) -> int | str:
-    """Return a whole number as itself, and ``7/2`` as text, as they stand in JSON documents."""
-    value = whole(value)
-    return show(value) if isinstance(value, Fraction) else value
-
-
-def name_text(value: Fraction | int) -> str:
-    """Return ``3``, or ``7_2`` for 7/2, as they stand in names of files and programs."""
-    return show(value).replace("/", "_")
-
-
 def factor_text(value: Fraction | int | None, bound: Fraction | int | None) -> str:
     """Return `value` / `bound` with two digits; "" where either is not known, or the bound is 0."""
     return "" if value is None or not bound else f"{float(value / bound):.2f}"
 
 
-def counted(count: Fraction | int, what: str) -> str:
-    """``1 rank``, ``2 ranks``, ``3 classes``, ``0 latencies``, ``7/2 rounds``."""
+def counted(count: int, what: str) -> str:
+    """``1 rank``, ``2 ranks``, ``3 classes``, ``0 latencies``."""
     if count == 1:
         return f"1 {what}"
     if what.endswith(("s", "x", "ch")):

@@ -21,19 +21,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from math import lcm
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from synth.model.canonical_json import canonical, object_digest
 from synth.model.collective import Collective
 from synth.model.documents.whole_file import whole_file
-from synth.model.rational import number_or_text, rational, show, whole
 from synth.model.registry import NOTEBOOK, load
 from synth.model.topology import Network
 
 SCHEMA = "synth.schedule/1"
-MOST_PARTS = 1 << 31  # greatest `Schedule.parts_of_round` of a document
 SEND_KINDS = ("copy", "reduce", "copy-input", "reduce-input")
 SWITCH_KINDS = ("multicast", "multicast-reduce", "fetch-reduce")
 
@@ -89,17 +86,16 @@ class SwitchSend(NamedTuple):
 class Step(NamedTuple):
     """A step of `rounds` rounds: a route of b units carries at most b * rounds of its sends.
 
-    Rounds are above 0, an int where they are whole: in 1/2 round a route of 7 units carries 3 sends. A port of a
-    switch counts `switch_sends` and sends together (docs/model.md).
+    A port of a switch counts `switch_sends` and sends together (docs/model.md).
     """
 
-    rounds: int | Fraction
+    rounds: int
     sends: tuple[Send, ...]
     switch_sends: tuple[SwitchSend, ...] = ()
 
     @staticmethod
     def of_columns(
-        rounds: int | Fraction, chunk: Iterable[int], src: Iterable[int], dst: Iterable[int], kind: Iterable[str],
+        rounds: int, chunk: Iterable[int], src: Iterable[int], dst: Iterable[int], kind: Iterable[str],
         via: Iterable[tuple[str, ...]],
     ) -> Step:  # fmt: skip
         """Return the step whose sends are given column by column, which are of one length."""
@@ -136,7 +132,7 @@ class Problem:
     Attributes
     ----------
     network, collective : the machine and the collective.
-    chunks, steps, rounds : C of each unit of data, S, and R of all steps together. Each step has whole rounds.
+    chunks, steps, rounds : C of each unit of data, S, and R of all steps together.
 
     Examples
     --------
@@ -191,7 +187,7 @@ class SynchronousSchedule(ABC):
 
     @property
     @abstractmethod
-    def rounds(self) -> int | Fraction:
+    def rounds(self) -> int:
         """R: the rounds of all steps together."""
 
     @property
@@ -261,19 +257,9 @@ class Schedule(SynchronousSchedule):
         return len(self.steps)
 
     @property
-    def rounds(self) -> int | Fraction:
+    def rounds(self) -> int:
         """R: the rounds of all steps together."""
-        return whole(sum(step.rounds for step in self.steps))
-
-    @property
-    def parts_of_round(self) -> int:
-        """The least p of which each step lasts a whole number of 1/p rounds; 1 where all have whole rounds."""
-        return lcm(*(step.rounds.denominator for step in self.steps))
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of `problem`, as in the document."""
-        return self.problem.fingerprint
+        return sum(step.rounds for step in self.steps)
 
     @property
     def uses_multicast(self) -> bool:
@@ -314,12 +300,8 @@ class Schedule(SynchronousSchedule):
 
     @property
     def problem(self) -> Problem:
-        """The problem that this schedule answers, in whole rounds.
-
-        Where steps last parts of a round, each chunk counts as `parts_of_round` chunks that travel together.
-        """
-        parts = self.parts_of_round
-        return Problem(self.network, self.collective, self.chunks * parts, len(self.steps), int(self.rounds * parts))
+        """The problem that this schedule answers."""
+        return Problem(self.network, self.collective, self.chunks, len(self.steps), self.rounds)
 
     def reversed(self) -> Schedule:
         """Return the time reversal of a non-combining schedule: copies become reductions, the last step is first."""
@@ -364,12 +346,12 @@ class Schedule(SynchronousSchedule):
                 sends.append([send.chunk, send.src, send.dst, send.kind])
                 if send.via:
                     sends[-1].append(list(send.via))
-            rows.append({"rounds": number_or_text(step.rounds), "sends": sends})
+            rows.append({"rounds": step.rounds, "sends": sends})
             if step.switch_sends:
                 rows[-1]["switch_sends"] = [[*send[:2], list(send.group), *send[3:]] for send in step.switch_sends]
         timed = {"timed": True} if self.timed else {}
         return {
-            "schema": SCHEMA, "fingerprint": self.fingerprint, **problem,
+            "schema": SCHEMA, "fingerprint": self.problem.fingerprint, **problem,
             "chunks": self.chunks, **timed, "steps": rows,
         }  # fmt: skip
 
@@ -381,39 +363,28 @@ class Schedule(SynchronousSchedule):
         """
         if doc["schema"] != SCHEMA:
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
-        steps, parts = [], 1
+        steps = []
         for row in doc["steps"]:
-            rounds = _rounds(row["rounds"])
-            parts = lcm(parts, rounds.denominator)
-            if parts > MOST_PARTS:
-                raise ValueError(f"the steps have no common part 1/p of a round with p at most {MOST_PARTS}")
+            if type(row["rounds"]) is not int:
+                raise ValueError(f"{row['rounds']!r:.40} is no whole number of rounds")
             sends = []
             for chunk, src, dst, kind, *via in row["sends"]:
                 sends.append(Send(chunk, src, dst, kind, tuple(via[0]) if via else ()))
             switch_sends = []
             for chunk, rank, group, kind, switch in row.get("switch_sends", []):
                 switch_sends.append(SwitchSend(chunk, rank, tuple(group), kind, switch))
-            steps.append(Step(rounds, tuple(sends), tuple(switch_sends)))
+            steps.append(Step(row["rounds"], tuple(sends), tuple(switch_sends)))
         if problem is None:
             problem = Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], doc["chunks"])
         network, collective = problem
         return Schedule(network, collective, doc["chunks"], tuple(steps), doc.get("timed", False))
 
 
-def _rounds(value: int | str) -> int | Fraction:
-    """Return the rounds of a step of a document, whole numbers as they are. Raises ValueError for what is no number."""
-    if type(value) is int:
-        return value
-    if isinstance(value, str) and rational(value) > 0 and value == show(rational(value)):
-        return rational(value)
-    raise ValueError(f'{value!r:.40} is no number of rounds such as 3 or "7/2"')
-
-
 def _from_columns(
     network: Network,
     collective: Collective,
     chunks: int,
-    columns: list[tuple[int | Fraction, list[tuple], tuple]],
+    columns: list[tuple[int, list[tuple], tuple]],
     timed: bool,
 ) -> Schedule:
     """The schedule whose steps are given as their rounds and the columns of their sends."""

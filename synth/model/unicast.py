@@ -14,7 +14,7 @@ def unicast(schedule: Schedule) -> Schedule:
 
     After each step every rank holds the same data as in the given schedule. A switch send becomes sends over the
     first route of each pair of ranks through that switch, or without one where the switch is described by links. Each
-    step has the fewest rounds that carry its sends, in the parts of a round of the given schedule.
+    step has the fewest rounds that carry its sends.
     """
     network = replace(schedule.network, multicast=())
     routes = switch_routes(network)
@@ -31,7 +31,7 @@ def unicast(schedule: Schedule) -> Schedule:
             for send in switch_send.expanded():
                 sends.append(routed(send, switch_send.switch))
         row = tuple(sorted(sends))
-        steps.append(Step(rounds_for(plain, row, schedule.parts_of_round), row))
+        steps.append(Step(rounds_for(plain, row), row))
     return replace(plain, steps=tuple(steps))
 
 

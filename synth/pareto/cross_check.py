@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from synth.errors import VerificationError
-from synth.model.frontier import Frontier, QueryRecord
+from synth.model.frontier import Frontier, Point, QueryRecord
 from synth.model.outcome import Sat, Unknown, Unsat, Verdict
 from synth.model.rational import counted
 from synth.model.schedule import Problem
@@ -26,8 +26,7 @@ LEAST_SECONDS = 0.1
 def cross_check(frontier: Frontier, budget: Budget, tell: Callable[[str], None] = lambda text: None) -> Frontier:
     """Return `frontier` with z3's answers to its deciding queries, and a note on how many z3 decided.
 
-    Each point's (C, S, R) must have a schedule. Where the point is optimal, (C, S, R - 1) must have none. A schedule
-    whose steps last parts of a round counts as that of more chunks in whole rounds (`Schedule.problem`).
+    Each point's (C, S, R) must have a schedule. Where the point is optimal, (C, S, R - 1) must have none.
     The deadline of `budget` is for all queries together. Those that z3 does not decide in time are noted as
     undecided. Raises VerificationError where z3 contradicts the frontier.
     """
@@ -56,10 +55,13 @@ def cross_check(frontier: Frontier, budget: Budget, tell: Callable[[str], None] 
 def _queries(frontier: Frontier) -> Iterator[tuple[Problem, str]]:
     """Yield (problem, expected answer) for the queries that each point of the frontier decides."""
     for point in frontier.points:
-        problem = replace(point.schedule.problem, network=frontier.network, collective=frontier.collective)
-        yield problem, "schedule"
-        if point.status == "optimal" and problem.rounds > problem.steps:
-            yield replace(problem, rounds=problem.rounds - 1), "infeasible"
+        yield _problem(frontier, point, point.rounds), "schedule"
+        if point.status == "optimal" and point.rounds > point.steps:
+            yield _problem(frontier, point, point.rounds - 1), "infeasible"
+
+
+def _problem(frontier: Frontier, point: Point, rounds: int) -> Problem:
+    return Problem(frontier.network, frontier.collective, point.chunks, point.steps, rounds)
 
 
 def _ask(problem: Problem, budget: Budget) -> Verdict:

@@ -74,7 +74,7 @@ class Options:
         """Return the maximum number of rounds of schedules with `steps` steps."""
         return inf if self.max_extra_rounds is None else steps + self.max_extra_rounds
 
-    def allows(self, steps: int, rounds: int | Fraction, chunks: int) -> bool:
+    def allows(self, steps: int, rounds: int, chunks: int) -> bool:
         """Return True where schedules may have these steps, rounds and chunks per unit."""
         if self.max_steps is not None and steps > self.max_steps:
             return False

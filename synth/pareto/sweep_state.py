@@ -197,8 +197,7 @@ class SweepState:
 
         Raises VerificationError where its bound is not proved.
 
-        A schedule whose steps last parts of a round answers no query. After the time limit seeds are not logged: a
-        record of many sends takes as long as a replay.
+        After the time limit seeds are not logged: a record of many sends takes as long as a replay.
         """
         try:
             replay = column_replay.schedule(point.schedule)
@@ -211,9 +210,7 @@ class SweepState:
         ] + [trusted]
         if not (self.out_of_time and self.is_seed(point)):  # which the same command finds again without a search
             self.log.append(point_record(point))
-        problem = point.schedule.problem
-        if problem.chunks == point.chunks:
-            self.answered(QueryRecord(problem.chunks, problem.steps, problem.rounds, "schedule", point.construction))
+        self.answered(QueryRecord(point.chunks, point.steps, point.rounds, "schedule", point.construction))
         text = (
             f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk (C={point.chunks}, R={point.rounds}), "
             f"{point.status}"

@@ -27,8 +27,8 @@ class Execution:
 
     `outputs[rank]`: rows are chunks, or units of data in a call whose chunks were padded; None in a run for its time
     alone. `picoseconds`: the makespan; None without a network. `links`: by falling use. `events`: None unless
-    requested. `nanoseconds`: real time, where a kernel kept a logical clock. `stretch`: real time was held to so many
-    times logical time; 0: it was not held. `launch`: the ps of a launch before all events, a part of the makespan.
+    requested. `nanoseconds`: real time, where a kernel kept a logical clock. `launch`: the ps of a launch before all
+    events, a part of the makespan.
     """
 
     outputs: tuple[np.ndarray, ...] | None
@@ -36,7 +36,6 @@ class Execution:
     links: tuple[Usage, ...] = ()
     events: tuple[OpEvent, ...] | None = None
     nanoseconds: int | None = None
-    stretch: int = 0
     launch: int = 0
 
     def after(self, launch: int) -> Execution:
@@ -47,16 +46,6 @@ class Execution:
         if self.events is None:
             return done
         return replace(done, events=tuple(event.later(launch) for event in self.events))
-
-    @property
-    def behind(self) -> float | None:
-        """Real time over `stretch` times logical time after the launch; None unless the run was paced.
-
-        Well above 1, the executor could not keep up.
-        """
-        if not self.stretch or self.nanoseconds is None or not self.picoseconds:
-            return None
-        return self.nanoseconds * 1000 / (self.stretch * (self.picoseconds - self.launch))
 
 
 class Repetitions(NamedTuple):

@@ -107,7 +107,6 @@ class RunResult:
         says = {}
         if done.nanoseconds is not None and self.network is not None:  # a kernel kept the clock
             says = {"says": SAYS.format(network=self.network.name), "nanoseconds": done.nanoseconds}
-            says |= {"stretch": done.stretch, "behind": done.behind} if done.stretch else {}
         return {
             "schema": "synth.run/1",
             "program": self.program.name,

@@ -25,7 +25,6 @@ import numpy as np
 from synth.checker.certificates.path_lengths import check as check_lengths
 from synth.errors import InfeasibleError, UndecidedError, UsageError
 from synth.model.compressed_schedule import CompressedSchedule
-from synth.model.frontier import LowerBound, Point
 from synth.model.scale_collectives import COLLECTIVES
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.spanning_forest import ROOTED
@@ -259,25 +258,6 @@ def _least_steps(graph: Fabric, collective: str, root: int, group: Group, hurry:
 def _part() -> AbstractContextManager[None]:
     """Return the deadline of the search for the bound."""
     return time_limited(current_deadline().share(SETTINGS.bound_share))
-
-
-def packed_points(topology: Topology, collective: str, root: int) -> list[Point[CompressedSchedule]]:
-    """Return the points of packed trees, pipelined to growing depths, of a broadcast or reduce; none where no trees are
-    found.
-
-    It is the quickest of the methods that come near the bound. Raises InfeasibleError where a rank cannot be reached,
-    TimeUp at the ambient deadline.
-    """
-    graph = fabric(topology)
-    try:
-        built = build(graph, collective, root, methods=("packing",), bound=throughput(graph, collective, root))
-    except TimeUp:
-        raise
-    except UndecidedError:
-        return []
-    bound, line = LowerBound(built.bound.time, built.bound.certificate), Pipeline(built.forest)
-    candidates = frontier_points.pipelined_points(line, f"{built.forest.method} forest", bound.value)
-    return [candidate.point(bound) for candidate in candidates]
 
 
 def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throughput:

@@ -45,7 +45,7 @@ def report(rows: Sequence[AlgorithmTime], size: int) -> Report:
     if late := [row.label for row in fastest.values() if row.late]:
         lines.append(f"{', '.join(late)}: far behind, or too long or too late to run; predicted by synchronous steps")
     lines.append(
-        f"times of programs, by the clock of `synth tune`, `emulate` and `run` (here: --protocol {best.protocol}); "
+        f"times of programs, by the clock of `synth tune` and `run` (here: --protocol {best.protocol}); "
         f"`synth tune -o plan.json`, then `synth export --plan plan.json` write the fastest"
     )
     return Report("", columns, tuple(table), tuple(lines))

@@ -20,7 +20,7 @@ def reports(found: Blame) -> tuple[Report, ...]:
         return ()
     scope = "any number of steps" if found.any_steps else counted(len(found.steps), "step")
     title = (
-        f"why {counted(total.rounds, 'round')} and not {_number(total.needed)}, by the bound {show(found.bound)} "
+        f"why {counted(int(total.rounds), 'round')} and not {_number(total.needed)}, by the bound {show(found.bound)} "
         f"in {scope} ({found.kind})"
     )
     order = sorted(range(len(found.steps)), key=lambda i: (-found.steps[i].lost, i))[:MAX_ROWS]

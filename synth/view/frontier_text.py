@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, Open, Point
 from synth.model.number_text import GB, KB, MB, number, size_text
-from synth.model.rational import counted, name_text, show
+from synth.model.rational import counted, show
 from synth.model.time_bound import ClockBoundRow, SizeBound
 from synth.model.topology import Network, Topology
 
@@ -215,7 +215,7 @@ def point_times(found: Frontier, times: Sequence[AlgorithmTime]) -> dict[int, Al
         fastest.setdefault(row.label, row)
     programs = {}
     for point in found.points:
-        label = f"S{point.steps}-R{name_text(point.rounds)}-C{point.chunks}"
+        label = f"S{point.steps}-R{point.rounds}-C{point.chunks}"
         if label in fastest:
             programs[id(point)] = fastest[label]
     return programs

@@ -8,7 +8,6 @@ from synth.model.number_text import bytes_text, size_text
 from synth.view.frontier_text import Report
 
 SHOWN = 3  # maximum number of busiest links in the table
-BEHIND = 1.05  # real time over the time to which a run was held, above which it counts as not paced
 
 
 def execution(doc: dict) -> Report:
@@ -18,12 +17,7 @@ def execution(doc: dict) -> Report:
     if time is not None:
         rows.append(("time", f"{_microseconds(time)} µs ({doc['model']})"))
     if doc.get("nanoseconds") is not None:
-        held = (
-            f", held to {doc['stretch']} times that; it is {doc['behind']:.2f} times as long"
-            if doc.get("behind")
-            else ""
-        )
-        rows.append(("real time of the launch", f"{_microseconds(doc['nanoseconds'] * 1000)} µs{held}"))
+        rows.append(("real time of the launch", f"{_microseconds(doc['nanoseconds'] * 1000)} µs"))
     if doc["gbps"] is not None:
         rows.append(("algorithmic bandwidth", f"{doc['gbps']:.3f} GB/s"))
     if doc["bus_gbps"] is not None:
@@ -38,11 +32,6 @@ def execution(doc: dict) -> Report:
         rows.append(("busiest links", f"{busiest} of {len(doc['links'])} in use"))
     untimed = not doc["topology"] and doc["executor"] == "reference"
     sentences = ("no times: a program has no network of its own, --topo gives it one",) if untimed else ()
-    if (doc.get("behind") or 0) > BEHIND:
-        sentences = (
-            *sentences,
-            f"NOT paced: the executor is slower than {doc['stretch']} times the model; ask for more with --stretch",
-        )
     if "says" in doc:
         sentences = (*sentences, doc["says"])
     return Report(_title(doc), (("", "left"), ("", "left")), tuple(rows), sentences)

@@ -12,7 +12,7 @@ from typing import Any
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, ParetoFrontier
 from synth.model.outcome import Cost
-from synth.model.rational import counted, number_or_text, show
+from synth.model.rational import counted, show
 from synth.model.schedule import Schedule, SwitchSend
 from synth.model.time_bound import ClockBoundRow, SizeBound
 from synth.model.topology import Network, Topology
@@ -94,7 +94,7 @@ def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime
         points.append(
             {
                 "steps": point.steps,
-                "rounds": number_or_text(point.rounds),
+                "rounds": point.rounds,
                 "chunks": point.chunks,
                 "bandwidth": show(point.rounds_per_chunk),
                 "status": point.status,

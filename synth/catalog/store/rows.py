@@ -13,7 +13,7 @@ from synth.catalog.store import exact_frontiers, scale_frontiers
 from synth.catalog.store.blobs import Blob, pack, unpack
 from synth.errors import FormatError, SynthError
 from synth.model.frontier import ParetoFrontier
-from synth.model.rational import number_or_text, show
+from synth.model.rational import show
 
 EXACT, FLOW = "exact", "flow"
 # How the frontiers of each engine are stored, checked and named.
@@ -58,15 +58,12 @@ class EntryRow(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """One point of an entry, counted from 1. `seconds`: the predicted time, None where the query has no size.
-
-    `rounds`: text such as 7/2 where they are not whole.
-    """
+    """One point of an entry, counted from 1. `seconds`: the predicted time, None where the query has no size."""
 
     fingerprint: str
     point: int
     steps: int
-    rounds: int | str
+    rounds: int
     chunks: int
     rounds_per_chunk: str
     status: str
@@ -131,7 +128,7 @@ def packed(entry: Entry) -> Packed:
     if frontier is not None:
         for p in frontier.points:
             value = show(p.rounds_per_chunk), float(p.rounds_per_chunk)
-            rows.append((p.steps, number_or_text(p.rounds), p.chunks, *value, p.status, p.construction))
+            rows.append((p.steps, p.rounds, p.chunks, *value, p.status, p.construction))
         blobs = CODECS[frontier.engine].packed(frontier)
     if entry.exact is not None:
         columns["invariant"] = invariant(entry.exact.network, entry.exact.collective, entry.options)

@@ -4,7 +4,6 @@ synth.schedule/1, synth.frontier/1, synth.bounds/1     `synth.checker.documents.
 synth.infeasible/1                                     the same; of a machine of any size `scale_frontier`
 synth.refutation/1                                     `synth.checker.documents.refutation`
 synth.large/1                                          `synth.checker.documents.scale_frontier`
-synth.groups/1                                         `synth.checker.documents.process_groups`
 synth.time-bounds/1                                    `synth.checker.documents.time_bounds`
 synth.bulk/1 (.npz)                                    `schedule_archive`, then `scale_frontier`
 """
@@ -70,9 +69,7 @@ def check_document(
 def _subject_of(doc: dict, differs: str) -> str:
     """Return the subject of a document that was checked, whose machine may differ from the one of its name."""
     machine = doc["topology"]
-    if "groups" in doc:
-        task = counted(len(doc["groups"]), "group")
-    elif isinstance(doc["collective"], str):
+    if isinstance(doc["collective"], str):
         task = doc["collective"]
     else:
         task = doc["collective"]["name"]
@@ -95,10 +92,6 @@ def _check(doc: dict, folder: Path, proof: Path, named_machine: Callable[[str], 
             from synth.checker.documents import scale_frontier
 
             return [scale_frontier.infeasible(doc), json_reader.assumed(bool(doc["topology"]["limits"]))]
-        case "synth.groups/1":
-            from synth.checker.documents import process_groups
-
-            return process_groups.document(doc)
         case "synth.time-bounds/1":
             from synth.checker.documents import time_bounds
 

@@ -16,7 +16,7 @@ from synth.errors import FormatError, VerificationError, json_kind, malformed
 from synth.model.bitwise_equality import same_bits
 from synth.model.documents import json_diff, json_reader
 from synth.model.documents.text_file import text_of
-from synth.model.rational import counted, number_or_text, show
+from synth.model.rational import counted, show
 from synth.model.schedule import Schedule
 
 MAX_BYTES = 1 << 30  # of a document that is read: its values take several times as much memory
@@ -38,7 +38,6 @@ SCHEMAS = (
     "synth.infeasible/1",
     "synth.refutation/1",
     "synth.large/1",
-    "synth.groups/1",
     "synth.time-bounds/1",
 )
 
@@ -301,20 +300,17 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
             f"answers another collective than the frontier's: {differs}", f"{place}.schedule.collective"
         )
     for key, value in (("steps", replay.steps), ("rounds", replay.rounds), ("chunks", replay.chunks)):
-        stated = number_or_text(value)
-        if type(entry[key]) is not type(stated) or entry[key] != stated:
-            raise VerificationError(f"says {entry[key]}, the schedule has {value}"[:120], f"{place}.{key}")
-    rate = json_reader.fraction(entry["bandwidth"], f"{place}.bandwidth")
-    if rate != replay.rounds_per_chunk:
+        if type(entry[key]) is not int or entry[key] != value:
+            raise VerificationError(f"says {entry[key]}, the schedule has {value}", f"{place}.{key}")
+    stated = json_reader.fraction(entry["bandwidth"], f"{place}.bandwidth")
+    if stated != replay.rounds_per_chunk:
         raise VerificationError(
-            f"says {show(rate)}, the schedule has {show(replay.rounds_per_chunk)}", f"{place}.bandwidth"
+            f"says {show(stated)}, the schedule has {show(replay.rounds_per_chunk)}", f"{place}.bandwidth"
         )
     json_reader.seconds(entry["seconds"], f"{place}.seconds")
-    bound = json_reader.fields(entry["bound"], f"{place}.bound", BOUND)
-    in_whole_rounds = all(type(step["rounds"]) is int for step in inner["steps"])
-    # A bound at one number of chunks is about schedules in whole rounds.
-    chunks = replay.chunks if in_whole_rounds else None
-    value = _certificate(doc, bound, f"{place}.bound", replay.steps, chunks)
+    value = _certificate(
+        doc, json_reader.fields(entry["bound"], f"{place}.bound", BOUND), f"{place}.bound", replay.steps, replay.chunks
+    )
     if value > replay.rounds_per_chunk:
         raise VerificationError(
             f"a bound of {show(value)} above the schedule's {show(replay.rounds_per_chunk)}", f"{place}.bound"

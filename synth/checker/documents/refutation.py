@@ -59,7 +59,7 @@ def check(doc: dict, folder: Path) -> list[str]:
         reason = _reason(doc, folder, size)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise VerificationError(malformed(error), "$") from None
-    claim = f"C={chunks} S={steps} R={rounds} in whole rounds: no schedule, {reason}"
+    claim = f"C={chunks} S={steps} R={rounds}: no schedule, {reason}"
     return [claim, *rules_stated(doc["topology"]), exact_frontier.assumed(doc)]
 
 

@@ -8,9 +8,7 @@ words is their union exactly if no bit is in two of them, and no sum of fewer th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import chain
-from math import lcm
 from operator import itemgetter
 from weakref import finalize
 
@@ -88,20 +86,13 @@ def sends_if_right(schedule: Schedule, machine: ReplayMachine, task: ReplayColle
     strictly. None for a wrong schedule, and for one with sends of switches.
     """
     rounds = [step.rounds for step in schedule.steps]
-    if any(type(r) not in (int, Fraction) or not 0 < r < MOST_NUMBER for r in rounds):
-        return None
-    parts = 1  # of a round, of which each step has a whole number
-    for denominator in {r.denominator for r in rounds}:
-        parts = lcm(parts, denominator)
-        if parts >= MOST_NUMBER:
-            return None
-    numbers = [schedule.chunks, parts, *(int(r * parts) for r in rounds)]
+    numbers = [schedule.chunks, *rounds]
     if any(type(number) is not int or not 1 <= number < MOST_NUMBER for number in numbers):
         return None
     if type(schedule.timed) is not bool or any(step.switch_sends for step in schedule.steps):
         return None
     columns = _columns(schedule, machine.ranks, task.chunks * schedule.chunks)
-    if columns is None or not _keeps_capacities(columns, np.array(numbers[2:], np.int64), parts, machine):
+    if columns is None or not _keeps_capacities(columns, np.array(rounds, np.int64), machine):
         return None
     keeps = _sums if task.combining else _copies
     return int((columns.src != columns.dst).sum()) if keeps(columns, task, schedule.chunks) else None
@@ -139,12 +130,9 @@ def _columns(schedule: Schedule, ranks: int, chunks: int) -> _Columns | None:
     return _Columns(ends, chunk, src, dst, np.array(list(map(kind_of.__getitem__, kinds)), np.int64), pair, pairs)
 
 
-def _keeps_capacities(columns: _Columns, rounds: np.ndarray, parts: int, machine: ReplayMachine) -> bool:
+def _keeps_capacities(columns: _Columns, rounds: np.ndarray, machine: ReplayMachine) -> bool:
     """Return True if each send has a link, or is of a rank's own input, and none carries too much in a step, nor does a
-    limit or a wire.
-
-    `rounds`: of each step, in `parts` of a round.
-    """
+    limit or a wire."""
     used: list[int] = []  # resources of each pair: its link, limits and wires, as often as a send counts there
     starts = [0]
     units: dict[object, int] = {}
@@ -169,10 +157,7 @@ def _keeps_capacities(columns: _Columns, rounds: np.ndarray, parts: int, machine
     if (local[columns.pair] & ~inputs).any():
         return False
     capacities = [units[name] for name in number]
-    if (
-        max(capacities, default=0) >= MOST_NUMBER
-        or len(columns.chunk) * max(1, len(used)) * parts >= MOST_NUMBER**2 // 2
-    ):
+    if max(capacities, default=0) >= MOST_NUMBER or len(columns.chunk) * max(1, len(used)) >= MOST_NUMBER**2 // 2:
         return False
     step = np.repeat(np.arange(len(rounds)), np.diff(columns.ends, prepend=0))
     cells, times = np.unique(step * len(columns.pairs) + columns.pair, return_counts=True)
@@ -184,7 +169,7 @@ def _keeps_capacities(columns: _Columns, rounds: np.ndarray, parts: int, machine
     load = np.zeros(len(loaded), np.int64)
     np.add.at(load, place, np.repeat(times, counts))
     step, resource = loaded // max(1, len(number)), loaded % max(1, len(number))
-    return bool((load * parts <= rounds[step] * np.array(capacities, np.int64)[resource]).all())
+    return bool((load <= rounds[step] * np.array(capacities, np.int64)[resource]).all())
 
 
 def _addresses(held: list[int], ranks: int, chunks: int) -> np.ndarray:

@@ -280,27 +280,22 @@ class ReplayMachine:
         ends = [key[0], *key[2], key[1]]
         return list(pairwise(ends))
 
-    def check_loads(
-        self, load: dict[LinkKey, int], ports: Counter[int | Wire], rounds: int | Fraction, place: str
-    ) -> None:
+    def check_loads(self, load: dict[LinkKey, int], ports: Counter[int | Wire], rounds: int, place: str) -> None:
         """Raise VerificationError where a link, limit or wire carries more than its units times `rounds` in a step.
 
         `load`: number of sends over each link in the step. `ports`: what switch sends count against limits and wires.
         """
-        whole, parts = rounds.numerator, rounds.denominator  # products of integers: fractions are slow
         for (src, dst, via), n in load.items():
-            units = self.units[self.links[src, dst, via]]
-            if n * parts > units * whole:
-                raise VerificationError(
-                    f"link {src} -> {dst} carries {n} chunks, {rounds} rounds allow {units * rounds}", place
-                )
+            room = self.units[self.links[src, dst, via]] * rounds
+            if n > room:
+                raise VerificationError(f"link {src} -> {dst} carries {n} chunks, {rounds} rounds allow {room}", place)
         against = [0] * len(self.limits)
         for key, n in load.items():
             for k in self.limits_of[self.links[key]]:
                 against[k] += n
         for i, (_, units) in enumerate(self.limits):
             n = against[i] + ports[i]
-            if n * parts > units * whole:
+            if n > units * rounds:
                 raise VerificationError(f"limit {i} carries {n} chunks, {rounds} rounds allow {units * rounds}", place)
         if self.wires:
             physical: Counter[Wire] = Counter()
@@ -311,7 +306,7 @@ class ReplayMachine:
                 for hop in self.hops(key):
                     physical[hop] += n
             for (a, b), n in physical.items():
-                if n * parts > self.wires[a, b] * whole:
+                if n > self.wires[a, b] * rounds:
                     raise VerificationError(
                         f"wire {a} -> {b} carries {n} chunks, {rounds} rounds allow {self.wires[a, b] * rounds}", place
                     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
 
 from synth.checker.fingerprints import size_fingerprint, with_one_chunk
 from synth.checker.schedule.collective import ReplayCollective
@@ -20,8 +19,7 @@ from synth.checker.schedule.state import HeldChunks, HeldSums
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
 from synth.model.gc_pause import collector_off
-from synth.model.rational import whole
-from synth.model.schedule import MOST_PARTS, Schedule
+from synth.model.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Replay:
 
     chunks: int
     steps: int
-    rounds: int | Fraction
+    rounds: int
     sends: int
 
     @property
@@ -62,17 +60,11 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     task = ReplayCollective.read(fields["collective"], chunks, machine.ranks, f"{place}.collective")
     kept = None if machine.rules is None else KeptRules(machine.rules, task, chunks, f"{place}.topology.rules")
     state = HeldSums(task, place) if task.combining else HeldChunks(task, place)
-    rounds: int | Fraction = 0
-    sends, parts = 0, 1
+    rounds = sends = 0
     for t, row in enumerate(json_reader.items(fields["steps"], f"{place}.steps")):
         here = f"{place}.steps[{t}]"
         step = json_reader.fields(row, here, {"rounds", "sends"}, {"switch_sends"})
-        r = json_reader.rounds(step["rounds"], f"{here}.rounds")
-        parts = lcm(parts, r.denominator)
-        if parts > MOST_PARTS:
-            raise VerificationError(
-                f"the steps up to here have no common part 1/p with p ≤ {MOST_PARTS}", f"{here}.rounds"
-            )
+        r = json_reader.number(step["rounds"], f"{here}.rounds", 1)
         moves = json_reader.items(step["sends"], f"{here}.sends")
         groups = json_reader.items(step.get("switch_sends", []), f"{here}.switch_sends")
         more, ports = switch_sends(groups, task.chunks, machine, f"{here}.switch_sends")
@@ -86,8 +78,8 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     if kept is not None:
         kept.finish()
     if "fingerprint" in fields:
-        _check_fingerprint(fields, machine, (chunks, int(rounds * parts), parts), place)
-    return Replay(chunks, len(fields["steps"]), whole(rounds), sends)
+        _check_fingerprint(fields, machine, chunks, rounds, place)
+    return Replay(chunks, len(fields["steps"]), rounds, sends)
 
 
 def problem(topology: object, collective: object, place: str = "$") -> None:
@@ -100,13 +92,8 @@ def problem(topology: object, collective: object, place: str = "$") -> None:
     ReplayCollective.read(collective, 1, machine.ranks, f"{place}.collective")
 
 
-def _check_fingerprint(doc: dict, machine: ReplayMachine, size: tuple[int, int, int], place: str) -> None:
-    """Check that a schedule's fingerprint is that of its own topology, collective, C, S and R.
-
-    `size`: C, the parts of a round that all steps last, and how many parts a round has. In whole rounds each chunk
-    counts as so many chunks that travel together.
-    """
-    chunks, rounds, parts = size
+def _check_fingerprint(doc: dict, machine: ReplayMachine, chunks: int, rounds: int, place: str) -> None:
+    """Check that a schedule's fingerprint is that of its own topology, collective, C, S and R."""
     problem = machine.problem_fingerprint(with_one_chunk(doc["collective"], chunks))
-    if doc["fingerprint"] != size_fingerprint(problem, chunks * parts, len(doc["steps"]), rounds):
+    if doc["fingerprint"] != size_fingerprint(problem, chunks, len(doc["steps"]), rounds):
         raise VerificationError("does not belong to this topology, collective, C, S and R", f"{place}.fingerprint")

@@ -8,7 +8,6 @@ from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from synth.api.algorithms import Distance
-    from synth.api.mends import Improved
     from synth.model.blame import Blame
     from synth.model.compressed_schedule import CompressedSchedule
 
@@ -63,46 +62,12 @@ def distance_document(
     name: str, schedule: Schedule | CompressedSchedule, distance: Distance | None, blame: Blame | None
 ) -> dict[str, Any]:  # fmt: skip
     """Return the content of `print_distance`."""
-    from synth.model.rational import number_or_text
-
     collective, topology = _problem(schedule)
     rules = _rules(schedule)
     under = {"rules": rules} if rules else {}
     return under | {
         "algorithm": name, "collective": collective, "topology": topology,
-        "steps": schedule.step_count, "rounds": number_or_text(schedule.rounds), "chunks": schedule.chunks,
-        "sends": schedule.sends,
+        "steps": schedule.step_count, "rounds": schedule.rounds, "chunks": schedule.chunks, "sends": schedule.sends,
         "distance": None if distance is None else distance.to_json(),
         "blame": None if blame is None else blame.to_json(),
     }  # fmt: skip
-
-
-def print_mends(improved: Improved) -> None:
-    """Print what each mend of a program gains, and the schedule after those that were taken."""
-    from synth.model.rational import counted, factor_text, show
-    from synth.view.frontier_text import Report
-    from synth.view.tables import print_report
-
-    def row(name: str, schedule: Schedule, note: str) -> tuple[str, ...]:
-        least = improved.at_least.get(schedule.step_count)
-        rate = schedule.rounds_per_chunk
-        shown = "" if least is None else show(least)
-        return name, str(schedule.step_count), show(rate), shown, factor_text(rate, least), note
-
-    columns = [("", "left")]
-    columns += [(name, "right") for name in ("steps", "rounds/chunk", "at least", "factor")] + [("", "left")]
-    start, mends = improved.improvement.start, improved.improvement.mends
-    rows = []
-    if not (mends and mends[0].schedule is start):
-        rows.append(row("as written", start, ""))
-    for mend in mends:
-        if mend.schedule is None:
-            rows.append((mend.name, "", "", "", "", mend.note))
-        else:
-            rows.append(row(mend.name, mend.schedule, ("taken: " if mend.taken else "not taken: ") + mend.note))
-    made = improved.schedule
-    end = f"mended: {counted(made.step_count, 'step')}, {counted(made.rounds, 'round')}, C={made.chunks} (replayed)"
-    if made is start:
-        end = "no mend takes fewer rounds in as many steps; `synth pareto` searches for schedules"
-    print()
-    print_report(Report("mends", tuple(columns), tuple(rows), (end,)))

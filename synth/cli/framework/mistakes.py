@@ -38,7 +38,6 @@ COMMANDS: Mapping[str, str] = {
     "library": "algorithms",
     "distance": "explain",
     "blame": "explain",
-    "decompile": "export --to python",
     "gpus": "devices",
     "topologies": "list topologies",
     "machines": "list topologies",

@@ -96,21 +96,6 @@ class Places(click.ParamType):
         return tuple(int(part) for part in parts)
 
 
-class Stretches(click.ParamType):
-    """Factors by which real time is stretched: ``4,8,16,32``."""
-
-    name = "factors"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """As a tuple of whole numbers >= 1, rising."""
-        if isinstance(value, tuple):
-            return value
-        parts = list(map(str, value)) if isinstance(value, list) else str(value).split(",")
-        if not all(part.strip().isdecimal() and int(part) for part in parts):
-            self.fail(f"{value!r} is not a list of whole numbers such as 4,8,16,32", param, ctx)
-        return tuple(sorted({int(part) for part in parts}))
-
-
 class Counts(click.ParamType):
     """Chunk counts: ``2,1,0,3`` per rank; rows split by ``;`` per pair; or a file with one row a line."""
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from synth.export.folder_notes import CAVEATS, SEEN, divisor, span
 from synth.export.plans.size_ranges import ServedSize, SizeShare, SizeShares, served_spans, times_at_judged_sizes
 from synth.model.number_text import number, size_text
-from synth.model.rational import name_text
 from synth.model.served_sizes import SizeSpan, left_text, served_between
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Table
 from synth.program.program import Program
@@ -43,7 +42,7 @@ def serves(row: ServedShare) -> str:
 def stem(number: int, table: Table, algorithm: Algorithm) -> str:
     """Return the name of a file without its suffix; files are numbered in the order of the sizes."""
     schedule = algorithm.schedule
-    shape = "" if schedule is None else f"-S{len(schedule.steps)}-R{name_text(schedule.rounds)}-C{schedule.chunks}"
+    shape = "" if schedule is None else f"-S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
     protocol = "" if algorithm.protocol == "Simple" else f"-{algorithm.protocol}"
     copies = "" if algorithm.instances == 1 else f"-x{algorithm.instances}"
     return f"{number:02d}-{table.collective}{shape}{protocol}{copies}"

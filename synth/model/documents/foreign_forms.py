@@ -50,9 +50,9 @@ def named_form(doc: object) -> str:
     if any(re.fullmatch(r"\d+-flows", str(key).lower()) for key in doc):
         return "is TE-CCL's schedule: `synth import` reads it"
     if "TopologyParams" in doc:
-        return "is TE-CCL's input: `synth topo import` reads its machine"
+        return "is TE-CCL's input, which names a machine: `synth list topologies` has NDv2 (dgx1-v100), DGX-2 and MI250"
     if "gpus_per_node" in doc:
-        return "is TACCL's topology: `synth topo import` reads it"
+        return "is TACCL's topology, which names a machine: `synth list topologies` has NDv2 (dgx1-v100) and DGX-2"
     if isinstance(doc.get("results"), list) and "args" in doc:
         return "is nccl-tests' JSON: `synth tune --log nccl=FILE` reads it"
     if str(doc.get("schema", "")).startswith("synth."):

@@ -100,18 +100,6 @@ def number(value: object, place: str, low: int, below: int = BIG) -> int:
     return value
 
 
-def rounds(value: object, place: str) -> int | Fraction:
-    """Return the rounds of a step or schedule, above 0: a whole number, or "7/2" in lowest terms."""
-    if type(value) is int:
-        return number(value, place, 1)
-    found = fraction(value, place) if isinstance(value, str) else Fraction(0)
-    if found <= 0 or found.denominator == 1 or str(found) != value:
-        raise VerificationError(
-            f'expected a whole number above 0, or a fraction in lowest terms as "1/2", found {value!r}'[:140], place
-        )
-    return found
-
-
 def text(value: object, place: str) -> str:
     """Return `value` if it is one line of printable text."""
     if not isinstance(value, str) or not value.isprintable():

@@ -6,7 +6,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from synth.model.bitwise_equality import same_bits
+from synth.model.collective import Collective
 from synth.model.frontier import LowerBound, Open, Point
+from synth.model.topology import Network
 from synth.pareto import notes
 from synth.pareto.combining.bounds_over_steps import LIMITED
 from synth.pareto.sweep_state import SweepState
@@ -14,7 +16,16 @@ from synth.pareto.sweep_state import SweepState
 # Wall seconds of bounds and searches without a time limit, where there are so many ranks that neither ends by itself.
 DEFAULT_SECONDS = 25.0
 SPENT = "the default effort ended its search"
+# Ranks up to which the search for a collective that no construction serves ends by itself.
+FEW_RANKS = 16
 SECONDS_PER_SEND = 4e-6  # about, to enter one send of a known point; 1e-6 on an idle machine
+
+
+def has_no_end(network: Network, collective: Collective) -> bool:
+    """Return True for many ranks and sums that are no reversal of a copying collective and differ from rank to rank."""
+    everyone = frozenset(range(network.ranks))
+    alike = collective.wants is None and all(x == everyone for x in (*collective.pre, *collective.post))
+    return collective.combining and not collective.reversible and not alike and network.ranks > FEW_RANKS
 
 
 def sweep(state: SweepState) -> None:
@@ -22,7 +33,6 @@ def sweep(state: SweepState) -> None:
 
     At the end `state.complete` and `state.last` are set.
     """
-    from synth.encodings.prefix_planning import chunk_assembly
     from synth.pareto.combining import combining_frontier
 
     options = state.options
@@ -31,7 +41,7 @@ def sweep(state: SweepState) -> None:
     remaining_seconds = budget.deadline.remaining()
     if budget.deadline.limited:  # known points are replayed within the time limit
         remaining_seconds -= min(remaining_seconds / 2, _replay_seconds(known))
-    elif chunk_assembly.applies(state.network, state.collective) and not budget.deterministic:
+    elif has_no_end(state.network, state.collective) and not budget.deterministic:
         remaining_seconds = DEFAULT_SECONDS
     budget = replace(budget, deadline=budget.deadline.within(remaining_seconds))
     items = combining_frontier.points(

@@ -12,14 +12,12 @@ import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from synth.encodings.prefix_planning import chunk_assembly
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
-from synth.model.rational import whole
 from synth.model.schedule import Problem, Schedule, Send, Step
 from synth.pareto.combining.attempts import Attempt, AttemptPool
 from synth.pareto.combining.candidates import Candidates, CombiningCandidate
 from synth.pareto.combining.constructions import Constructions
-from synth.solvers.processes.deadline import Budget, Deadline, time_limited
+from synth.solvers.processes.deadline import Budget
 
 
 @dataclass(frozen=True)
@@ -27,12 +25,10 @@ class PointQuerySettings:
     """Efforts for one C, S and R of a combining collective.
 
     Attributes:
-        planning_share: Share of the time limit that planning without a solver may take.
         few: Number of candidates that are tried before the complete one at the same conflict limit.
         conflicts: Conflict limit of each attempt, round by round. The last round has none.
     """
 
-    planning_share: float = 0.5
     few: int = 16
     conflicts: tuple[int | None, ...] = (2_000, 40_000, 400_000, None)
 
@@ -51,8 +47,6 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
     def cost(engine: str = "") -> Cost:
         return Cost(engine, pool.cpu, pool.cpu, time.monotonic() - began)
 
-    if (planned := _planned(problem, budget.deadline)) is not None:
-        return Sat(planned, cost("planned chunks"))
     candidates = Candidates(problem.network, problem.collective)
     constructions = Constructions(problem.network, problem.collective, budget)
     try:
@@ -94,30 +88,14 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
         constructions.close()
 
 
-def _planned(problem: Problem, deadline: Deadline) -> Schedule | None:
-    """Return a schedule that is planned without a solver, or None with few ranks or where none fits."""
-    if not chunk_assembly.applies(problem.network, problem.collective):
-        return None
-    assembly = chunk_assembly.ChunkAssembly(problem.network, problem.collective)
-    with time_limited(deadline.share(SETTINGS.planning_share)):
-        for single_chunk in assembly.single_chunk_plans:
-            if (fitting := fit_to_query(single_chunk.schedule, problem)) is not None:
-                return fitting
-        superposed = assembly.superpose(problem.steps, problem.chunks)
-    return None if superposed is None else fit_to_query(superposed[1], problem)
-
-
 def fit_to_query(schedule: Schedule, problem: Problem) -> Schedule | None:
-    """Return `schedule` repeated and padded to the C and R of `problem`, or None where it does not fit.
-
-    Nor does one whose steps would last parts of a round.
-    """
+    """Return `schedule` repeated and padded to the C and R of `problem`, or None where it does not fit."""
     times, rest = divmod(problem.chunks, schedule.chunks)
     spare = problem.rounds - schedule.rounds * times
-    if rest or spare < 0 or len(schedule.steps) != problem.steps or times % schedule.parts_of_round:
+    if rest or spare < 0 or len(schedule.steps) != problem.steps:
         return None
-    steps = [Step(whole(step.rounds * times), tuple(sorted(_copies(step.sends, times)))) for step in schedule.steps]
-    steps[-1] = Step(whole(steps[-1].rounds + spare), steps[-1].sends)
+    steps = [Step(step.rounds * times, tuple(sorted(_copies(step.sends, times)))) for step in schedule.steps]
+    steps[-1] = Step(steps[-1].rounds + spare, steps[-1].sends)
     return replace(schedule, chunks=problem.chunks, steps=tuple(steps))
 
 

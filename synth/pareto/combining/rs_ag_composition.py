@@ -12,7 +12,6 @@ from math import lcm
 from synth.errors import SynthError
 from synth.model.collective import Collective
 from synth.model.dead_sends import prune
-from synth.model.rational import whole
 from synth.model.schedule import Schedule, Send, Step
 
 
@@ -43,5 +42,5 @@ def _steps(part: Schedule, chunks: int) -> list[Step]:
     steps = []
     for step in part.steps:
         sends = tuple(Send(c, s.src, s.dst, s.kind, s.via) for s in step.sends for c in ids(s.chunk))
-        steps.append(Step(whole(step.rounds * times), sends))
+        steps.append(Step(step.rounds * times, sends))
     return steps

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from synth.errors import SynthError, UsageError, unknown
-from synth.model.rational import name_text
 from synth.model.schedule import Schedule
 from synth.program.buffer_layout import Layout
 from synth.program.lowering import runtime_limits
@@ -68,7 +67,7 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
         title = (
             options.name
             or f"{schedule.collective.name}-{schedule.network.name}"
-            f"-C{schedule.chunks}-S{len(schedule.steps)}-R{name_text(schedule.rounds)}"
+            f"-C{schedule.chunks}-S{len(schedule.steps)}-R{schedule.rounds}"
         )
         return Program(title, schedule.collective, schedule.chunks * instances, replicas, options.protocol, in_place)
     if error is not None and options.hints:

@@ -18,7 +18,6 @@ from dataclasses import replace
 from synth.errors import SynthError, UsageError
 from synth.model.collective import Collective
 from synth.model.dead_sends import prune
-from synth.model.rational import name_text
 from synth.model.schedule import Schedule
 from synth.program import plan_limits as limits
 from synth.program.buffer_layout import Layout
@@ -63,9 +62,7 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
         drafts = _fitting(shares, lambda share: SimpleWriter(share, memory, boxes, reads).write())
     name = options.name
     if not name:
-        name = (
-            f"{schedule.collective.name}-n{n}-c{schedule.chunks}-s{len(schedule.steps)}-r{name_text(schedule.rounds)}"
-        )
+        name = f"{schedule.collective.name}-n{n}-c{schedule.chunks}-s{len(schedule.steps)}-r{schedule.rounds}"
         name += f"-i{instances}" * (instances > 1)
     program = _assemble(name, drafts, layout, protocol, in_place)
     return replace(program, max_bytes=limits.largest_size(program))

@@ -131,9 +131,8 @@ class Cuda(FifoOptions):
     resident at once. `slot`: maximum bytes of a FIFO slot; by default 512 KiB, which stays in the cache, or 2 MiB for
     direct puts. `timeout`: seconds without any progress until a run is given up. `direct`: put messages directly into
     the receiver's buffer where that is proved safe. `clock`: logical (the time of an execution-driven model over the
-    links of `network`, computed by the kernel as it moves the data) or paced (real time too is held to `stretch` times
-    that, by default 16). `graphs`: time launches in replays of CUDA graphs. `fetch`: fetch and compare their outputs.
-    Without a clock, `network` is only named in the report.
+    links of `network`, computed by the kernel as it moves the data). `graphs`: time launches in replays of CUDA graphs.
+    `fetch`: fetch and compare their outputs. Without a clock, `network` is only named in the report.
     """
 
     network: Network | None = None
@@ -143,7 +142,6 @@ class Cuda(FifoOptions):
     ranks_on: tuple[int, ...] | None = None
     direct: bool = True
     clock: str | None = None
-    stretch: int = 0
     graphs: bool = True
     fetch: bool = True
 
@@ -277,4 +275,4 @@ def _execution(machine: CudaMachine, outputs: tuple[np.ndarray, ...] | None) -> 
     timed = machine.timed
     if timed is None:
         return Execution(outputs, None)
-    return Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds, stretch=timed.stretch)
+    return Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 # Maximum bytes of a FIFO slot, by default and by kernel feature. Small FIFOs stay in the L2 cache; a direct put passes
 # through no FIFO, so its slices may be larger.
 SLOT, SLOTS = 512 << 10, {sources.DIRECT: 2 << 20}
-PACED = 16  # default stretch of a paced run: real time over logical time
 
 
 class LoadedCall(NamedTuple):
@@ -105,7 +104,7 @@ class CudaMachine(Buffers):
         if self.clock is not None:
             self._hands = devices.zeros(cupy, self.devices[0], self.clock.size)
             state.progs[0]["clock"] = self._hands.data.ptr
-            self._size, self._stretch = instance.size, (options.stretch or PACED) if options.clock == "paced" else 0
+            self._size = instance.size
         on = options.ranks_on or (self.devices[0],) * program.ranks
         super().__init__(cupy, program, arena, state, ArrayLayout(layout, padding, kind, on, in_place))
         self._sides: list[tuple[Any, Any]] = []  # stream and end event of each launch, where there are several
@@ -156,7 +155,7 @@ class CudaMachine(Buffers):
             self.use_own_buffers()
         if self.clock is not None:  # this waits: such a launch measures logical time and is captured in no graph
             with self.cupy.cuda.Device(self.devices[0]):
-                self._hands.set(self.clock.image(self._hands.data.ptr, self._size, self._stretch))
+                self._hands.set(self.clock.image(self._hands.data.ptr, self._size))
                 self.state.synchronize()
         cuda, current = self.cupy.cuda, self.cupy.cuda.Device().id
         if isinstance(stream, list | tuple):
@@ -230,4 +229,4 @@ class CudaMachine(Buffers):
             raise diagnose(halted_state(self.code, self.cut, waits(self.tables, status)))
         if self.clock is not None:
             with self.cupy.cuda.Device(self.devices[0]):
-                self.timed = self.clock.read(self._hands.get())._replace(stretch=self._stretch)
+                self.timed = self.clock.read(self._hands.get())

@@ -32,7 +32,6 @@ from synth.runtime.slicing import FifoOptions, cut
 
 MAX_THREADS = 4096  # maximum CPU threads of all blocks of a program together
 THREADS = 4  # default threads of a block, fewer where all blocks together would have more than the maximum
-PACED = 1000  # default stretch of a paced run: large, because CPU threads wake slowly
 LINE = 16  # u64 between counters, so that two blocks do not write one cache line
 
 
@@ -122,12 +121,12 @@ class HostProgram:
         instance = sources.instance(self.code.program, kind, op, self.feature)
         return getattr(build_host.library(instance.group), instance.symbol), kind.size // instance.size
 
-    def launch(self, function: Any, threads: int, scale: int = 1, times: int = 1, stretch: int = 0) -> None:
+    def launch(self, function: Any, threads: int, scale: int = 1, times: int = 1) -> None:
         """Run the compiled `function` `times` times, back to back, with `threads` threads a block.
 
         `scale`: elements of the function in one element, where it moves bytes. With a clock there is one run, and
-        `timed` receives its result; `stretch` above 0 holds real time to so many times logical time. Raises
-        DeadlockError with the blocks that wait for each other, SynthError where the system gives no more threads.
+        `timed` receives its result. Raises DeadlockError with the blocks that wait for each other, SynthError where the
+        system gives no more threads.
         """
         prog = self.prog.copy()
         prog["elements"] *= scale
@@ -135,7 +134,7 @@ class HostProgram:
         image = np.zeros(0, np.uint8)
         if self.clock is not None:
             times, image = 1, np.zeros(self.clock.size, np.uint8)
-            image[:] = self.clock.image(_at(image), self.size // scale, stretch)
+            image[:] = self.clock.image(_at(image), self.size // scale)
             prog["clock"] = _at(image)
         progs = [prog]  # one launch of all ranks
         if not any(launch.rank is None for launch in self.launches):
@@ -158,7 +157,7 @@ class HostProgram:
         if stopped:
             raise diagnose(halted_state(self.code, self.cut, waits(self.tables, self.status)))
         if self.clock is not None:
-            self.timed = self.clock.read(image)._replace(stretch=stretch)
+            self.timed = self.clock.read(image)
 
 
 def _at(array: np.ndarray) -> int:
@@ -173,8 +172,8 @@ class Host(FifoOptions):
     as many as 4096 threads in all allow). `timeout`: seconds without any progress until the run is given up.
     `ranks_on`: a device for each rank; here all are this machine, and each rank is a launch of its own. `direct`: put
     messages directly into the receiver's buffer where that is proved safe. `clock`: logical (the time of an execution-
-    driven model over the links of `network`, computed by the kernel as it moves the data) or paced (real time too is
-    held to `stretch` times that). Without a clock, `network` is only named in the report.
+    driven model over the links of `network`, computed by the kernel as it moves the data). Without a clock, `network`
+    is only named in the report.
     """
 
     network: Network | None = None
@@ -183,7 +182,6 @@ class Host(FifoOptions):
     ranks_on: tuple[int, ...] | None = None
     direct: bool = True
     clock: str | None = None
-    stretch: int = 0
 
     def available(self) -> str | None:
         """Return None where a C++ compiler is installed, else a message that asks for one."""
@@ -214,7 +212,7 @@ class Host(FifoOptions):
     def _launch(self, machine: HostProgram, kind: Dtype, op: str) -> None:
         function, scale = machine.function(kind, op)
         threads = self.block_threads(machine.code)
-        machine.launch(function, threads, scale, stretch=(self.stretch or PACED) if self.clock == "paced" else 0)
+        machine.launch(function, threads, scale)
 
     def load(self, program: Program, elements: int, kind: Dtype, *, in_place: bool) -> tuple[HostProgram, Arena]:
         """Return `program`, ready to launch with `elements` elements a chunk, and its buffers, filled with poison."""
@@ -254,7 +252,7 @@ def _execution(machine: HostProgram, outputs: tuple[np.ndarray, ...] | None) -> 
     timed = machine.timed
     if timed is None:
         return Execution(outputs, None)
-    return Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds, stretch=timed.stretch)
+    return Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds)
 
 
 def collect_outputs(arena: Arena, layout: Layout, kind: Dtype, op: str) -> tuple[np.ndarray, ...]:

@@ -1,7 +1,7 @@
 // Logical time, carried along with the messages: what a block does cannot begin before what it waits for has ended, a
 // transfer takes its route, and each limit that it shares, for bytes / rate, and arrives alpha later. Transfers of one line
 // (routes that share limits) begin in the order of their tickets, that of the reference executor; the times are the kernel's
-// own. Paced, the block also holds until start + stretch * logical time. By the first thread of a block.
+// own. By the first thread of a block.
 #pragma once
 #include "wait.cuh"
 
@@ -20,18 +20,8 @@ DEV Hand take_hand(const Prog& p, int me, u64 sent) {
   return Hand{0, 0, glance(clock.start), sent};
 }
 
-DEV void hold(const Prog& p, const Hand& hand, int me, u64& beat) {
-  if (!p.clock->stretch) return;
-  const u64 due = hand.start + hand.now * p.clock->stretch / 1000;
-  for (u32 naps = 1; clock_ns() < due && !glance(p.abort); ++naps) {
-    if (naps % 1024 == 0) note(p.beat + me, ++beat);  // it waits for the time, which moves
-    nap();
-  }
-}
-
 // What begins now may begin at hand.now. 0, or why it may not.
-APART int keep_time(const Prog& p, Hand& hand, const Block& block, const Op& op, int slice, int part, u64 taken, u64 sent, i64 elements,
-                    int me, u64& beat) {
+APART int keep_time(const Prog& p, Hand& hand, const Block& block, const Op& op, int slice, int part, u64 taken, u64 sent, i64 elements) {
   const Clock& clock = *p.clock;
   if (part == 0)
     for (int d = op.dep0; d < op.dep0 + op.ndep; ++d) {
@@ -39,12 +29,8 @@ APART int keep_time(const Prog& p, Hand& hand, const Block& block, const Op& op,
       hand.now = later(hand.now, clock.ends[slice * clock.nops + p.blocks[dep.block].op0 + dep.op]);
     }
   if (op.flags & RECEIVES) hand.now = later(hand.now, clock.sent_at[(i64)block.into * p.nslots + taken % p.nslots]);
-  if (!(op.flags & SENDS)) {
-    hold(p, hand, me, beat);
-    return 0;
-  }
+  if (!(op.flags & SENDS)) return 0;
   hand.now = later(hand.now, clock.freed_at[(i64)block.out * p.nslots + sent % p.nslots]);
-  hold(p, hand, me, beat);
   Route& route = clock.routes[clock.route_of[block.out]];
   const u64 ticket = clock.tickets[clock.ticket0[block.out] + (i64)(sent - hand.sent0)];
   if (!await(p, clock.turns + route.line, ticket)) return WAITS_TURN;

@@ -80,7 +80,7 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
             entered = await(p, p.conns[block.out].entry, run + 1);
             why = entered ? 0 : WAITS_ENTRY;
           }
-          if (F & CLOCK && !why) why = keep_time(p, hand, block, op, slice, part, taken, sent, chunks * n, me, beat);
+          if (F & CLOCK && !why) why = keep_time(p, hand, block, op, slice, part, taken, sent, chunks * n);
           if (why) p.status[me] = Status{why, o, slice, part, what, 0};
         }
         if (block_any(team, why)) return;
@@ -127,7 +127,6 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
   block_sync(team);
   if (leads) {
     if (F & CLOCK) {
-      hold(p, hand, me, beat);
       p.clock->clocks[me] = hand.now;
       p.clock->walls[me] = clock_ns() - hand.start;
     }

@@ -57,7 +57,7 @@ POINTERS = (
     "walls",
     "start",
 )
-CLOCK = np.dtype([*((name, "u8") for name in POINTERS), ("stretch", "u8"), ("nops", "i8"), ("bytes", "i8")])
+CLOCK = np.dtype([*((name, "u8") for name in POINTERS), ("nops", "i8"), ("bytes", "i8")])
 RECORDS = (ROUTE, LIMIT, CLOCK)
 ALIGNED = 64  # bytes: the alignment of every array within the clock's memory
 
@@ -77,15 +77,11 @@ class Timetable(NamedTuple):
 
 
 class ClockTimes(NamedTuple):
-    """The times of a launch: logical makespan in ps, use of links, and the ns until the last block had ended.
-
-    `stretch`: real time was held to so many times logical time; 0: it was not held.
-    """
+    """The times of a launch: logical makespan in ps, use of links, and the ns until the last block had ended."""
 
     picoseconds: int
     links: tuple[Usage, ...]
     nanoseconds: int
-    stretch: int = 0
 
 
 def timetable(code: CompiledProgram, cut: Slicing, size: int, network: Network, *, in_place: bool) -> Timetable:
@@ -182,16 +178,15 @@ class ClockMemory:
             self._image[self.at[name] : self.at[name] + array.nbytes] = array.view(np.uint8).reshape(-1)
         self._blocks = len(code.place)
 
-    def image(self, base: int, size: int, stretch: int = 0) -> np.ndarray:
+    def image(self, base: int, size: int) -> np.ndarray:
         """Return the bytes that must lie at address `base` before each launch.
 
-        `size`: bytes of an element of the instantiation. `stretch`: real time is held to so many times logical time; 0:
-        it is not held.
+        `size`: bytes of an element of the instantiation.
         """
         head = np.zeros((), CLOCK)
         for name in POINTERS:
             head[name] = base + self.at[name]
-        head["stretch"], head["nops"], head["bytes"] = stretch, self.nops, size
+        head["nops"], head["bytes"] = self.nops, size
         image = self._image.copy()
         image[: CLOCK.itemsize] = np.frombuffer(head.tobytes(), np.uint8)
         return image
@@ -214,17 +209,12 @@ class ClockMemory:
 
 
 class ClockOptions(Protocol):
-    """The options of an executor that can keep logical time.
-
-    `clock`: None, logical, or paced (real time is held to `stretch` times logical time).
-    """
+    """The options of an executor that can keep logical time. `clock`: None or logical."""
 
     @property
     def network(self) -> Network | None: ...  # noqa: D102
     @property
     def clock(self) -> str | None: ...  # noqa: D102
-    @property
-    def stretch(self) -> int: ...  # noqa: D102
     @property
     def ranks_on(self) -> tuple[int, ...] | None: ...  # noqa: D102
 
@@ -236,16 +226,10 @@ def make_clock(
 
     Raises UsageError for options that contradict each other, and whatever `timetable` raises.
     """
-    if options.stretch and options.clock != "paced":
-        raise UsageError(
-            f"a stretch of {options.stretch} holds a paced run's real time; add --clock paced, or leave out --stretch"
-        )
     if options.clock is None:
         return None
-    if options.clock not in ("logical", "paced") or options.stretch < 0:
-        raise UsageError(
-            f"a clock is logical or paced, and paced at least 1 time slower; got {options.clock} and {options.stretch}"
-        )
+    if options.clock != "logical":
+        raise UsageError(f"unknown clock {options.clock!r}; logical exists")
     if options.network is None:
         raise UsageError("logical time needs the α and β of links: name the machine (--topo)")
     if options.ranks_on is not None:

@@ -62,7 +62,7 @@ static void* run(void* argument) {
   for (int n = 0; n < self.launches && !glance(self.prog.abort); ++n) {
     if (self.clock_bytes) {
       __builtin_memcpy((void*)self.prog.clock, self.image, self.clock_bytes);
-      for (u64* at = (u64*)self.prog.clock; at < (u64*)&self.prog.clock->stretch; ++at) *at += (u64)self.prog.clock;
+      for (u64* at = (u64*)self.prog.clock; at < (u64*)&self.prog.clock->nops; ++at) *at += (u64)self.prog.clock;
     }
     for (i64 r = 0; r < self.ranks; ++r) provide(self.data[r], 2 * n + 1);
     if (synth_race(&self.prog, self.threads)) self.failed = 1;

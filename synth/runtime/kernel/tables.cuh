@@ -53,7 +53,6 @@ struct Clock {
   u64* ends;             // by slice and op: when it ended
   u64 *clocks, *walls;   // by block: its logical time at the end; ns after the start
   u64* start;            // ns at which all began, by block 0
-  u64 stretch;           // paced: real time per logical time; 0: not paced
   i64 nops, bytes;       // of the launch, of an element
 };
 

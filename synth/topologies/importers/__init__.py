@@ -1,9 +1,8 @@
 """Importers of what real machines and other tools print: the content decides what a file is, never its name.
 
     nvidia-smi   text of `nvidia-smi topo -m`              nccl-xml   NCCL_TOPO_DUMP_FILE of NCCL and RCCL
-    rocm-smi     `rocm-smi --showtopo`, `amd-smi topology` taccl      TACCL's topology JSON
-    astra-sim    analytical network YAML                   teccl      TE-CCL's input JSON
-    sccl         topology JSON of SCCL (msccl-tools)       topology   a user's file, node-link JSON or GraphML
+    rocm-smi     `rocm-smi --showtopo`, `amd-smi topology` sccl       topology JSON of SCCL (msccl-tools)
+    topology     a user's file, node-link JSON or GraphML
 
 Each format has a module with `read(text, file, name, assumed)`: the topology of the dump `text`. `file` is its path in
 errors, `name` the name that the topology gets.
@@ -44,15 +43,9 @@ def sniff(text: str) -> str:
     if AMD_JSON.search(text):
         return "rocm-smi"
     if start.startswith("{"):
-        if '"TopologyParams"' in text:
-            return "teccl"
-        if re.search(r'"s?msccl_type"|"sccl_type"', text):
-            return "sccl"
-        return "taccl" if '"gpus_per_node"' in text else "topology"
+        return "sccl" if re.search(r'"s?msccl_type"|"sccl_type"', text) else "topology"
     if re.search(r"(?mi)(between two GPUs|ROCm System Management|(?:WEIGHT|LINK TYPE) TABLE:)", text):
         return "rocm-smi"
-    if re.search(r"(?m)^\s*npus_count\s*:", text) or re.match(r"Nodes\s+\d+\s+Tiers\s+\d+", start):
-        return "astra-sim"
     return "nvidia-smi" if is_table(text) else "topology"
 
 
@@ -74,22 +67,16 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
         from synth.topologies.importers.nvidia_smi import read
     elif form == "rocm-smi":
         from synth.topologies.importers.rocm_smi import read
-    elif form == "taccl":
-        from synth.topologies.importers.taccl import read
-    elif form == "teccl":
-        from synth.topologies.importers.teccl import read
     elif form == "sccl":
         from synth.topologies.importers.sccl import read
-    elif form == "astra-sim":
-        from synth.topologies.importers.astra_sim import read
     elif re.search(r"NVIDIA-SMI|^GPU \d+: .*\(UUID", text, re.M):
         raise FormatError("lists GPUs, not their links; those are printed by `nvidia-smi topo -m`", file)
     elif not _is_topology_file(path, text):
         first = text.strip().split("\n")[0].strip()
         raise FormatError(
             form_of(text)
-            or f"is neither a dump (nvidia-smi, rocm-smi, amd-smi, NCCL, TACCL, TE-CCL, SCCL, astra-sim) nor a "
-            f"topology file, which has links; it begins with {first[:40]!r}",
+            or f"is neither a dump (nvidia-smi, rocm-smi, amd-smi, NCCL, SCCL) nor a topology file, which "
+            f"has links; it begins with {first[:40]!r}",
             file,
         )
     else:

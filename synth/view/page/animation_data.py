@@ -7,8 +7,7 @@ The packed document is ``{"name", "root", "fingerprint", "timed", "chunks", "com
 "rounds", "sends"}``, of which the page can make the schedule's document again. `from` and `to` hold for each unit a
 rank, a list of ranks, or -1 for all of them; ``sends[t]`` is [routes, chunks, kinds], three columns with an entry for
 each send of step t, ordered by route and chunk, routes as differences; kinds is 0 where all are copies. A send of
-rank n to itself, which adds its own contribution, has the n-th number after those of the routes. ``rounds[t]`` is as in
-the schedule's document: a number, or text such as "7/2".
+rank n to itself, which adds its own contribution, has the n-th number after those of the routes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from synth.model.collective import Collective
-from synth.model.rational import number_or_text, show
+from synth.model.rational import show
 from synth.model.schedule import SEND_KINDS, Schedule
 from synth.model.topology import Network
 from synth.view.machine_layout import layout
@@ -170,14 +169,14 @@ def pack_schedule(schedule: Schedule) -> PackedSchedule:
     doc = {
         "name": collective.name,
         "root": collective.document["root"],
-        "fingerprint": schedule.fingerprint,
+        "fingerprint": schedule.problem.fingerprint,
         "timed": schedule.timed,
         "chunks": schedule.chunks,
         "combining": collective.combining,
         "from": [_side(ranks_of_unit, ranks) for ranks_of_unit in collective.pre],
         "to": [_side(ranks_of_unit, ranks) for ranks_of_unit in collective.post],
         "wants": _wants(collective),
-        "rounds": [number_or_text(step.rounds) for step in schedule.steps],
+        "rounds": [step.rounds for step in schedule.steps],
         "sends": steps,
     }
     return PackedSchedule(_deflated(doc), sum(not send.local for step in schedule.steps for send in step.sends))

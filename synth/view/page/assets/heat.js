@@ -32,7 +32,7 @@ function heatGrid(machine, schedule, tell, go) {
   const left = Math.min(110, 14 + 6 * Math.max(...rows.map((k) => linkName(machine, k).length), 5)), cell = Math.max(10, Math.min(44, Math.floor(480 / steps))), tall = 13;
   const width = left + cell * steps + 8 + 34, height = 18 + tall * rows.length;
   const said = (k, t) => `${linkName(machine, k)}: ${t === null ? `all steps, ${plural(schedule.totals[k], "send")}` : `step ${t + 1}, ${plural(schedule.counts[t][k], "send")}`}`
-    + ` of ${number(capacity(machine, k) * (t === null ? schedule.rounds : schedule.steps[t].rounds))}, ${percent((t === null ? schedule.total : schedule.loads[t])[k])}`;
+    + ` of ${capacity(machine, k) * (t === null ? schedule.rounds : schedule.steps[t].rounds)}, ${percent((t === null ? schedule.total : schedule.loads[t])[k])}`;
   const box = (k, i, t) => draw("rect", { class: heatClass((t === null ? schedule.total : schedule.loads[t])[k]) || null, y: 18 + tall * i, height: tall - 1,
     x: t === null ? left + cell * steps + 8 : left + cell * t, width: t === null ? 30 : cell - 1, "data-cell": `${k} ${t ?? "all"}` }, draw("title", {}, said(k, t)));
   const now = draw("rect", { class: "now", y: 16, height: tall * rows.length + 3, width: cell + 1, visibility: "hidden" });

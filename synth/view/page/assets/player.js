@@ -43,7 +43,7 @@ function playerOf(machine, schedule) {
     const where = route === undefined ? "" : machine.routes[route][2].length > 1 ? ` through ${machine.routes[route][2].slice(1).map((k) => machine.ends[machine.links[k][0]][2]).join(", ")}` : "";
     const what_ = riders.map(([r, sends]) => `${riders.length > 1 ? `${machine.routes[r][0]} → ${machine.routes[r][1]} ` : ""}${chunksText(schedule, sends)}`).slice(0, 4).join("; ");
     const when = state.total || state.at === 0 ? "all steps" : `step ${state.at}`;
-    info.textContent = `${name}${where} (${machine.links[link][3]} GB/s), ${when}: ${count} of ${number(room)} sends, ${percent(load)}${shared}${what_ ? ` — ${what_}` : ""}`;
+    info.textContent = `${name}${where} (${machine.links[link][3]} GB/s), ${when}: ${count} of ${room} sends, ${percent(load)}${shared}${what_ ? ` — ${what_}` : ""}`;
     view.light(route === undefined ? [link] : machine.routes[route][2]);
     mark(riders.map(([r]) => r));
   }
@@ -77,7 +77,7 @@ function playerOf(machine, schedule) {
   function show() {
     state.stuck = null;
     const step = schedule.steps[state.at - 1];
-    position.textContent = step ? `step ${state.at} of ${steps}: ${plural(step.text, "round")}, ${plural(step.sends.length, "send")}` : `before step 1 of ${steps}`;
+    position.textContent = step ? `step ${state.at} of ${steps}: ${plural(step.rounds, "round")}, ${plural(step.sends.length, "send")}` : `before step 1 of ${steps}`;
     slider.value = state.at;
     slider.setAttribute("aria-valuetext", position.textContent);
     back.disabled = first.disabled = state.at === 0;

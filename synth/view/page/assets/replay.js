@@ -16,28 +16,22 @@ function sendsOf([routes, chunks, kinds]) {
   return routes.map((more, i) => ({ route: (route += more), chunk: chunks[i], kind: KINDS[kinds ? kinds[i] : 0] }));
 }
 
-/** A step's rounds as a number: they may be text such as "7/2". */
-function roundsOf(given) {
-  const [above, below] = String(given).split("/").map(Number);
-  return above / (below ?? 1);
-}
-
-/** A schedule ready to be shown: `steps[t]` = {rounds, text, sends, own}, text: the rounds as they are written, own: what ranks put or add of their own, in `route` as the rank; `loads[t]` and `total` are shares of what links and limits can carry. */
+/** A schedule ready to be shown: `steps[t]` = {rounds, sends, own}, own: what ranks put or add of their own, in `route` as the rank; `loads[t]` and `total` are shares of what links and limits can carry. */
 async function replayOf(packed, machine) {
   const doc = await unpack(packed.data);
   const far = machine.routes.length;
   const steps = doc.sends.map((columns, t) => {
     const all = sendsOf(columns);
     const own = all.filter(({ route }) => route >= far).map((send) => ({ ...send, route: send.route - far }));
-    return { rounds: roundsOf(doc.rounds[t]), text: doc.rounds[t], sends: all.filter(({ route }) => route < far), own };
+    return { rounds: doc.rounds[t], sends: all.filter(({ route }) => route < far), own };
   });
   const ranks = machine.ends.filter((end) => !end[3]).length;
   const counts = steps.map((step) => countLoads(machine, step.sends));
-  const rounds = Number(steps.reduce((sum, step) => sum + step.rounds, 0).toFixed(6));
+  const rounds = doc.rounds.reduce((a, b) => a + b, 0);
   const units = [...machine.links.map((link) => link[2]), ...machine.caps.map((cap) => cap[1])];
   const share = (carried, r) => carried.map((n, k) => n / (units[k] * r));
   const total = units.map((_, k) => counts.reduce((sum, step) => sum + step[k], 0));
-  const made = { ...doc, steps, ranks, rounds, counts, totals: total, loads: counts.map((c, t) => share(c, steps[t].rounds)), total: share(total, rounds) };
+  const made = { ...doc, steps, ranks, rounds, counts, totals: total, loads: counts.map((c, t) => share(c, doc.rounds[t])), total: share(total, rounds) };
   made.held = holdings(made, machine);
   return made;
 }

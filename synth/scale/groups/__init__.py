@@ -1,1 +1,0 @@
-"""Several process groups at once on one machine."""
