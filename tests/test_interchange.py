@@ -545,7 +545,7 @@ NCCL_LOG = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
         (
             {"TopologyParams": {}},
             ("lint", "import"),
-            "is TE-CCL's input, which names a machine: `synth list topologies` has NDv2 (dgx1-v100), DGX-2 and MI250",
+            "is TE-CCL's input, which names a machine: `synth list",
         ),
         ("<graphs version='1'></graphs>", ("topo import",), "is NCCL's graph file (NCCL_GRAPH_DUMP_FILE)"),
     ],
