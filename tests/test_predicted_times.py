@@ -22,7 +22,7 @@ from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL
 from synth.program.runtimes import RUNTIMES
 from synth.runtime.reference.executor import Reference
-from synth.scale.clock_bound import clock_bound
+from synth.scale.time_bound import time_bound
 from synth.view import algorithm_times
 from synth.view import plans as view
 
@@ -243,7 +243,7 @@ def test_a_least_time_is_no_less_than_the_certified_bound(monkeypatch):
     size = 1 << 26
     times = PredictedTimes(ring.network, judged=[size])
     least = times.add(Variant(ring, shape(ring), "Simple"), compared=True)(size)
-    (row,) = clock_bound(ring.network, ring.collective, [size], NCCL).rows
+    (row,) = time_bound(ring.network, ring.collective, [size], overheads=NCCL).rows
     assert least is not None and least >= float(row.microseconds) * 1e-6
 
 

@@ -488,8 +488,6 @@ def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], boun
         row = BuildRow(
             served.size, "", "", (), served.seconds, served.schedule, tuple(libraries), bounds.get(served.size)
         )
-        if algorithm is not None and algorithm.through_switches:
-            row = row._replace(bound=None)
         if algorithm is not None and algorithm.backend == OURS:
             label = algorithm.label.removeprefix(f"{found.table.collective}-").removesuffix(f"-{algorithm.protocol}")
             share = found.at(served.size)

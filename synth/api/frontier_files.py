@@ -12,7 +12,6 @@ from synth.api.inputs import path_or_none
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier
 from synth.model.schedule import Schedule, SynchronousSchedule
-from synth.model.time_bound import TimeBound
 from synth.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -73,14 +72,12 @@ def save_schedules(
 
 
 @keywords_checked
-def verify(
-    given: str | Path | dict | ParetoFrontier | SynchronousSchedule | TimeBound, proof: str | Path | None = None
-) -> Claims:
+def verify(given: str | Path | dict | ParetoFrontier | SynchronousSchedule, proof: str | Path | None = None) -> Claims:
     """Replay the schedules and re-check the certificates of a value or a file.
 
     Parameters
     ----------
-    given : a schedule, a frontier, a bound in time, the document of one of these or of a refutation, or its file.
+    given : a schedule, a frontier, the document of one of these or of a refutation, or its file.
     proof : the folder of proof files. None: the folder of the file.
 
     Returns
@@ -106,12 +103,10 @@ def verify(
     proof = path_or_none(proof)
     if isinstance(given, str | Path | dict):
         return check_document(given, proof, _named_machine)
-    if isinstance(given, Schedule | TimeBound):
+    if isinstance(given, Schedule):
         return check_document(given.to_json(), proof, _named_machine)
     if not isinstance(given, ParetoFrontier | SynchronousSchedule):
-        raise UsageError(
-            f"a {type(given).__name__} is not verified; give a frontier, a schedule, a TimeBound, a document or a file"
-        )
+        raise UsageError(f"a {type(given).__name__} is not verified; give a frontier, a schedule, a document or a file")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if isinstance(given, SynchronousSchedule):

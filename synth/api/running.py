@@ -173,7 +173,12 @@ def _call(program: object, request: RunRequest, choose: bool = False, open_size:
     found, network = lowered(found, request.point, request.size, request.lowering)
     if machine is not None:
         network = machine.multicast_network() if found.through_switches else machine.network()
-    return Call(found, network, request, switch_sends, says)
+    from synth.topologies import rank_placement
+
+    if machine is None and network is not None:
+        machine = rank_placement.known(network)
+    with_switches = machine if machine is not None and machine.multicast else None
+    return Call(found, network, request, switch_sends, says, with_switches)
 
 
 def _as_chosen(request: RunRequest, chosen: SizeChoice, open_size: bool) -> tuple[RunRequest, str]:

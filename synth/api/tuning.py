@@ -34,7 +34,7 @@ from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.number_text import size_text
 from synth.model.rational import name_text
 from synth.model.schedule import Schedule
-from synth.model.topology import MULTICAST_NOTE, Topology
+from synth.model.topology import MULTICAST_NOTE, Network, Topology
 from synth.model.tuning_plan import OURS, Plan
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import selected
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
     from synth.catalog.tuner.tune import TunedTable, TunerCandidate
     from synth.export.request import Machine
-    from synth.model.time_bound import ClockBoundRow
+    from synth.model.time_bound import TimeBound
     from synth.pareto.events import Listener
     from synth.view.algorithm_times import AlgorithmTime
 
@@ -191,7 +191,7 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     notes = () if machine is None else machine.notes
     if any(inputs.through_switches for inputs in all_inputs):
         notes = tuple(note for note in notes if note != MULTICAST_NOTE)
-    return replace(plan, notes=(*notes, *plan.notes))
+    return replace(plan, topology=_with_ports(plan.topology, machine), notes=(*notes, *plan.notes))
 
 
 def times_at(
@@ -217,14 +217,15 @@ def times_at(
     return rows_of(offers.candidates, offers.times, size) if offers.times else []
 
 
-def clock_bound_at(frontier: Frontier, size: int, overheads: bool = True) -> ClockBoundRow:
-    """Return a certified lower bound on the times that `times_at` predicts at `size` bytes, whatever the protocol.
+def clock_bound_at(frontier: Frontier, size: int, overheads: bool = True, machine: Topology | None = None) -> TimeBound:
+    """Return a lower bound on the times that `times_at` predicts at `size` bytes, whatever the protocol.
 
-    It holds for schedules without multicast and reduction in switches.
+    `machine`: the one with the switches that multicast. It then holds for programs that use them, too.
     """
-    from synth.scale.clock_bound import clock_bound
+    from synth.scale.time_bound import time_bound
 
-    return clock_bound(frontier.network, frontier.collective, [size], selected(overheads)).rows[0]
+    links = machine if machine is not None and machine.multicast else frontier.network
+    return time_bound(links, frontier.collective, [size], overheads=selected(overheads))
 
 
 def _facts(inputs: CollectiveInputs, machine: Topology | None) -> Machine | None:
@@ -260,6 +261,23 @@ def _with_dividing(
         return inputs._replace(dividing=tuple(made))
     note = f"{search.limit} ended the search for schedules that divide every size, at {', '.join(map(str, late))} steps"
     return inputs._replace(dividing=tuple(made), notes=(*inputs.notes, note))
+
+
+def _with_ports(network: Network | None, machine: Topology | None) -> Network | None:
+    """Return the network of a plan with the switches of its machine that multicast, which bounds in time count.
+
+    `machine` None: the known one that has these links.
+    """
+    from synth.topologies.rank_placement import known
+
+    machine = known(network) if machine is None and network is not None else machine
+    if network is None or machine is None or not machine.multicast:
+        return network
+    links = machine.network()
+    if (links.routes, links.caps) != (network.routes, network.caps):
+        return network
+    ports = machine.multicast_network()
+    return replace(network, caps=ports.caps, multicast=ports.multicast)
 
 
 def _with_switches(inputs: CollectiveInputs, machine: Topology, request: TuningRequest) -> CollectiveInputs:

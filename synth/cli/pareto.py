@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from synth.model.frontier import Frontier, ParetoFrontier
     from synth.model.sketch import Sketch
     from synth.model.sketched_frontier import SketchedFrontier
-    from synth.model.time_bound import ClockBoundRow, SizeBound
+    from synth.model.time_bound import TimeBound
     from synth.view.algorithm_times import AlgorithmTime
 
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
@@ -206,7 +206,7 @@ class _TimesAt(NamedTuple):
 
     candidates: Sequence[AlgorithmTime] = ()
     switches: Sequence[AlgorithmTime] = ()
-    bound: ClockBoundRow | SizeBound | None = None
+    bound: TimeBound | None = None
     per_send: bool = False
 
 
@@ -225,9 +225,9 @@ def _times_at(frontier: ParetoFrontier, flags: dict[str, Any], topology: Topolog
         switches = point_times_at(frontier.multicast, size, per_send, overheads=overheads, machine=topology)
     if isinstance(frontier, Frontier):
         candidates = times_at(frontier, size, per_send, overheads=overheads, machine=topology)
-        return _TimesAt(candidates, switches, clock_bound_at(frontier, size, overheads), bool(per_send))
+        return _TimesAt(candidates, switches, clock_bound_at(frontier, size, overheads, topology), bool(per_send))
     points = point_times_at(frontier, size, per_send, overheads=overheads, machine=topology)
-    return _TimesAt(points, switches, api.time_bound(topology, collective, size, rates=None).rows[0], bool(per_send))
+    return _TimesAt(points, switches, api.time_bound(topology, collective, size), bool(per_send))
 
 
 def _choice_document(frontier: Frontier, size: int, times: _TimesAt) -> dict:

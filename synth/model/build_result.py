@@ -31,8 +31,7 @@ class BuildRow(NamedTuple):
 
     `algorithm`: the schedule that a file runs there, "" where the size is left to the library. `seconds`: the time of
     what runs. `schedule`: that of the best schedule that the runtime takes. `libraries`: those of the library's own
-    algorithms. `bound`: the certified least time of messages between ranks, None where the schedule's sends pass
-    switches that multicast.
+    algorithms. `bound`: the lower bound of the clock, with the switches of the machine; None where none is known.
     """
 
     size: int

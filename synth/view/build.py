@@ -8,17 +8,19 @@ from synth.model.build_result import BuildResult, BuildRow, BuiltTable
 from synth.model.number_text import number, size_text
 from synth.model.rational import counted
 from synth.model.served_sizes import SizeSpan, left_text, served_between, served_text, span_text
+from synth.model.time_bound import holds_for
 from synth.view.frontier_text import Report
 
 
 def reports(result: BuildResult) -> list[Report]:
     """Return a table for each collective; sentences about the times, the machine and the files follow the last."""
     tables = [_table(result, table) for table in result.tables]
+    switches = result.plan.topology is not None and bool(result.plan.topology.multicast)
     lines = [
         "µs and GB/s (size / time) are predicted for the greatest size of a row, not measured; "
         "ring, tree: NCCL's own, by the same clock",
         f"the clock: {result.plan.says}",
-        "x bound: the time over the least time of any program of messages between ranks, by the same clock",
+        f"x bound: the time over a lower bound by the same clock, for {holds_for(switches)}",
     ]
     if result.match:
         lines.append(f"the links are those of {result.match}")

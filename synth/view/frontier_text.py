@@ -12,7 +12,7 @@ from synth.model.collective import Collective
 from synth.model.frontier import Frontier, Open, Point
 from synth.model.number_text import GB, KB, MB, number, size_text
 from synth.model.rational import counted, name_text, show
-from synth.model.time_bound import ClockBoundRow, SizeBound
+from synth.model.time_bound import TimeBound
 from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def sentences(found: Frontier) -> list[str]:
 def choice(
     found: Frontier,
     size: int,
-    bound: ClockBoundRow | None = None,
+    bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
     per_send: bool = False,
 ) -> Report:
@@ -241,16 +241,16 @@ def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) 
     )
 
 
-def _clock_bound(bound: ClockBoundRow | None, time: AlgorithmTime | None) -> list[str]:
-    """Return a sentence on the lower bound of the clock, with the factor of the predicted `time` over it."""
-    if bound is None or time is None or not bound.microseconds:
+def _clock_bound(bound: TimeBound | None, time: AlgorithmTime | None) -> list[str]:
+    """Return sentences on the lower bound of the clock, with the factor of the predicted `time` over it."""
+    if bound is None or time is None or not bound.rows[0].microseconds:
         return []
-    launch = f"{number(bound.launch)} µs launch in {bound.protocol}, " if bound.launch else ""
-    factor = _times_as_much(time.seconds, bound.microseconds)
+    row = bound.rows[0]
+    launch = f"{number(row.launch)} µs launch in {row.protocol}, " if row.launch else ""
+    factor = _times_as_much(time.seconds, row.microseconds)
     return [
-        f"no program of messages between ranks takes less than {number(bound.microseconds)} µs by this clock ({launch}"
-        f"{bound.reason}): the prediction is {factor}; `synth bound --sizes --protocol {bound.protocol}` has the "
-        "certificate"
+        f"no program takes less than {number(row.microseconds)} µs by this clock ({launch}{row.reason}): the "
+        f"prediction is {factor}; the bound holds for {bound.holds_for}"
     ]
 
 
@@ -259,14 +259,14 @@ def _times_as_much(seconds: float, microseconds: Fraction) -> str:
     return "as much" if factor == "1" else f"{factor} times as much"
 
 
-def in_time(bound: SizeBound | None, seconds: float) -> list[str]:
-    """Return a sentence on the lower bound in time, with the factor of the predicted `seconds` over it."""
-    if bound is None or not bound.microseconds:
+def in_time(bound: TimeBound | None, seconds: float) -> list[str]:
+    """Return sentences on the lower bound in time, with the factor of the predicted `seconds` over it."""
+    if bound is None or not bound.rows[0].microseconds:
         return []
+    row = bound.rows[0]
     return [
-        f"no program of messages between ranks takes less than {number(bound.microseconds)} µs on bare links "
-        f"({bound.reason}): the prediction, of synchronous steps, is {_times_as_much(seconds, bound.microseconds)}; "
-        "`synth bound --sizes` has the certificate"
+        f"no program takes less than {number(row.microseconds)} µs on bare links ({row.reason}): the prediction, of "
+        f"synchronous steps, is {_times_as_much(seconds, row.microseconds)}; the bound holds for {bound.holds_for}"
     ]
 
 

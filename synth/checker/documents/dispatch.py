@@ -5,7 +5,6 @@ synth.infeasible/1                                     the same; of a machine of
 synth.refutation/1                                     `synth.checker.documents.refutation`
 synth.large/1                                          `synth.checker.documents.scale_frontier`
 synth.groups/1                                         `synth.checker.documents.process_groups`
-synth.time-bounds/1                                    `synth.checker.documents.time_bounds`
 synth.bulk/1 (.npz)                                    `schedule_archive`, then `scale_frontier`
 """
 
@@ -90,10 +89,6 @@ def _check(doc: dict, folder: Path, proof: Path, named_machine: Callable[[str], 
             from synth.checker.documents import process_groups
 
             return process_groups.document(doc)
-        case "synth.time-bounds/1":
-            from synth.checker.documents import time_bounds
-
-            return time_bounds.document(doc)
         case "synth.refutation/1":
             return refutation.check(doc, proof)
         case _:

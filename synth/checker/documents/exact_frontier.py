@@ -46,7 +46,6 @@ SCHEMAS = (
     "synth.refutation/1",
     "synth.large/1",
     "synth.groups/1",
-    "synth.time-bounds/1",
 )
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 
 from synth.model import number_text
 from synth.model.rational import show
-from synth.model.time_bound import ClockBound
+from synth.model.time_bound import TimeBound
 from synth.model.topology import Network
 from synth.model.tuning_plan import Algorithm, Plan, Range, Table
 from synth.view.page import animation_data, time_chart
@@ -25,7 +25,7 @@ COLUMNS = (
 )
 
 
-def of_plan(plan: Plan, abouts: Sequence[EntryContext], bounds: Sequence[ClockBound | None]) -> list[Sheet]:
+def of_plan(plan: Plan, abouts: Sequence[EntryContext], bounds: Sequence[TimeBound | None]) -> list[Sheet]:
     """Return a sheet for each table of `plan`, with the `EntryContext` and the bounds in time at the same index."""
     sheets = []
     for table, about, bound in zip(plan.tables, abouts, bounds, strict=True):
@@ -33,7 +33,7 @@ def of_plan(plan: Plan, abouts: Sequence[EntryContext], bounds: Sequence[ClockBo
     return sheets
 
 
-def _of_table(plan: Plan, table: Table, about: EntryContext, bound: ClockBound | None) -> Sheet:
+def _of_table(plan: Plan, table: Table, about: EntryContext, bound: TimeBound | None) -> Sheet:
     used = sorted(set(chain.from_iterable(span.order for span in table.ranges)))
     place = {number: k for k, number in enumerate(used)}
     chosen = [plan.algorithms[i] for i in used]
@@ -126,7 +126,8 @@ def _algorithm(chosen: Algorithm, network: Network | None) -> AlgorithmRow:
         return AlgorithmRow(chosen.label, row, "", 0, None, f"{chosen.backend}'s own: its schedule is not known here")
     lack = animation_data.reason_not_drawn(schedule)
     links = schedule.network.routes, schedule.network.caps
-    if not lack and network is not None and links != (network.routes, network.caps):
+    # the plan's network may have more limits: those of ports of switches that multicast
+    if not lack and network is not None and links != (network.routes, network.caps[: len(links[1])]):
         lack = "it is for a network of other links than the plan's"
     move = None if lack else animation_data.pack_schedule(schedule)
     return AlgorithmRow(chosen.label, row, "", len(schedule.steps), move, lack)
@@ -141,7 +142,7 @@ def _ranges(plan: Plan, table: Table) -> dict:
     }
 
 
-def _bounds(table: Table, bound: ClockBound | None) -> tuple[dict, ...]:
+def _bounds(table: Table, bound: TimeBound | None) -> tuple[dict, ...]:
     """Return the table of the expected times beside the certified bounds, () without bounds."""
     if bound is None:
         return ()
