@@ -45,6 +45,14 @@ class Call(NamedTuple):
     machine: Topology | None = None
 
 
+def timed_links(machine: Topology | Network | None, program: Program) -> Network | None:
+    """Return the links of `machine` by which every command times `program`: with the ports of switches that multicast
+    where it sends through them."""
+    if not isinstance(machine, Topology):
+        return machine
+    return machine.multicast_network() if program.through_switches else machine.network()
+
+
 def run(call: Call, arrays: Sequence | None = None) -> RunResult:
     """Run `call` by the executor of its request on `arrays`, or on random data where they are None.
 
