@@ -143,7 +143,7 @@ def test_notes_name_what_was_not_run_and_say_what_its_times_are(monkeypatch):
     assert plan.tables[0].losses == (None,) and Plan.from_json(plan.to_json()).tables == plan.tables
     _, sizes = view.reports(plan)
     assert "not known" in sizes.rows[0]
-    assert sum(line.startswith("loss not known: what is chosen was not run") for line in sizes.sentences) == 1
+    assert sum(line.startswith("~: an estimate, for this program was not run") for line in sizes.sentences) == 1
     assert not any(line.startswith("loss: ") for line in sizes.sentences)
     monkeypatch.undo()
     plan = api.tune("full:4", "allgather", [4096], frontiers=[of_direct("full:4", "allgather")], dividing=False)

@@ -35,11 +35,11 @@ from synth.model.number_text import size_text
 from synth.model.rational import name_text
 from synth.model.schedule import Schedule
 from synth.model.topology import MULTICAST_NOTE, Network, Topology
-from synth.model.tuning_plan import OURS, Plan
+from synth.model.tuning_plan import OURS, Plan, Table
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import selected
 from synth.program.plan_limits import ALIGNMENT, BLOCK_CHANNELS, holds_all_pairs
-from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
+from synth.solvers.processes.deadline import Deadline, TimeUp, no_time_limit, time_limited
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
@@ -186,7 +186,8 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     answers = []
     for place, (inputs, known) in enumerate(zip(all_inputs, facts, strict=True)):
         share = timing.share(len(all_inputs) - place)
-        answers.append(_answer(inputs, known, several, request, share))
+        with time_limited(Deadline.after(share.left)):
+            answers.append(_answer(inputs, known, several, request, share))
     plan = _plan(all_inputs, answers, next((known for known in facts if known), None))
     notes = () if machine is None else machine.notes
     if any(inputs.through_switches for inputs in all_inputs):
@@ -327,7 +328,10 @@ def _offers(
     measured = tuple(tune_measured.merge_measurements(inputs.measured))
     if not measured and not inputs.frontiers:
         raise UsageError(f"nothing to choose from for {inputs.name}: give a topology, frontiers, measurements or logs")
-    schedules = _schedules(inputs, request, search)
+    # Rings are searched for in a part of the time, so that there are some however late it is.
+    seconds = None if search.left is None else max(SETTINGS.least_for_rings, search.left * SETTINGS.for_list_schedules)
+    with no_time_limit(), time_limited(Deadline.after(seconds)):
+        schedules = _schedules(inputs, request, search)
     if measured or inputs.network is None:
         found = candidates.candidates(schedules, measured, request.variants, prefix, facts)
         says = "; ".join(dict.fromkeys(m.says for m in measured))
@@ -386,24 +390,32 @@ def _answer(
     notes = (*inputs.notes, *offers.notes, *answer.notes)
     if offers.times:
         chosen: dict[str, list[int]] = {}  # the sizes at which an algorithm is chosen
-        estimated, by_label = [], {one.algorithm.label: one for one in offers.candidates}
-        for i, (size, place) in enumerate(zip(answer.table.sizes, answer.table.chosen, strict=True)):
+        for size, place in zip(answer.table.sizes, answer.table.chosen, strict=True):
             if place is not None:
                 algorithm = answer.algorithms[place]
-                padded = algorithm.padded(size, request.element)
-                chosen.setdefault(algorithm.label, []).append(padded)
-                if not _is_run(by_label[algorithm.label], offers.times, padded):
-                    estimated.append(i)
-        answer = answer._replace(table=replace(answer.table, estimated=tuple(estimated)))
+                chosen.setdefault(algorithm.label, []).append(algorithm.padded(size, request.element))
+        answer = answer._replace(table=_with_estimates(answer.table, offers.candidates, offers.times))
         notes += _not_run_notes(offers.candidates, offers.times, chosen)
+    notes = (*notes, *tune.left_to_library(answer.table, answer.algorithms))
     return answer._replace(notes=notes), offers.model, offers.measured
 
 
-def _is_run(candidate: TunerCandidate, times: PredictedTimes, size: int) -> bool:
-    """Return True if the predicted time of the candidate at `size` bytes is that of a run."""
+def _with_estimates(table: Table, candidates: Sequence[TunerCandidate], times: PredictedTimes) -> Table:
+    """Return `table` with those of its times marked that are not of a run of a candidate's program."""
     from synth.catalog.tuner.predicted_times import Prediction
 
-    return isinstance(candidate.predicted, Prediction) and times.ran(candidate.predicted.variant, size)
+    estimated = []
+    for place, size in enumerate(table.sizes):
+        shown = {table.seconds[place], table.best[place], table.ours[place], table.library[place], *table.times[place]}
+        shown.update(library.seconds[place] for library in table.libraries)
+        for one in candidates:
+            if isinstance(one.predicted, Prediction):
+                own = one.algorithm.backend == OURS
+                padded = one.algorithm.padded(size, table.element) if own else size
+                if times.ran(one.predicted.variant, padded):
+                    shown.discard(one.predicted(padded))
+        estimated.append(tuple(sorted(time for time in shown if time is not None)))
+    return replace(table, estimated=tuple(estimated) if any(estimated) else ())
 
 
 def _run_what_decides(times: PredictedTimes, candidates: Sequence[TunerCandidate], request: TuningRequest) -> None:

@@ -61,17 +61,17 @@ class Log:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if _is_device(path):
-                self.trouble = f"cannot write the sweep's log {path}: is not a file"
+                self.trouble = f"cannot write the sweep's log {path.name}: is not a file"
                 return
             file = path.open("a", encoding="utf-8")
         except OSError as error:
             self.trouble = (
-                f"cannot write the sweep's log {path}: {error.strerror}; set SYNTH_CACHE to a writable directory"
+                f"cannot write the sweep's log {path.name}: {error.strerror}; set SYNTH_CACHE to a writable directory"
             )
             return
         if not _locked(file):
             file.close()
-            self.trouble = f"another run of the same question writes the log {path}"
+            self.trouble = f"another run of the same question writes the log {path.name}"
             return
         self.path, self._file = path, file
         earlier: list[dict] = []

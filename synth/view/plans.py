@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from synth.model.number_text import number, size_text
+from synth.model.number_text import microseconds, number, size_text
 from synth.model.time_bound import TimeBound
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
 from synth.view.frontier_text import Report
 from synth.view.html import report_html
 
+ESTIMATE = "~: an estimate, for this program was not run"
 SHOWN = 2  # maximum alternatives shown for a runtime that does not take the first choice; the document has all
 RANGES = (
     ("from", "right"),
@@ -105,14 +106,17 @@ def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
         time, loss = table.seconds[i], table.losses[i]
         ours = table.ours[i] if table.ours else None
         library = table.library[i] if table.library else None
-        rate = "" if not time else number(size / time / 1e9)
+        estimates = table.estimates(i)
+        about = "~" if time in estimates else ""
+        rate = "" if not time else about + number(size / time / 1e9)
         share = "" if loss is None else f"{100 * loss:.2f}%"
-        if i in table.estimated:
+        if about:
             share = "not known"
-        row = [size_text(size), label, *settings, _micro(time), rate, _micro(ours), _micro(library), share]
+        times = [microseconds(one, estimates) for one in (time, ours, library)]
+        row = [size_text(size), label, *settings, times[0], rate, *times[1:], share]
         if bound is not None:
             least = float(bound.rows[i].microseconds)
-            factor = number(time * 1e6 / least) if time and least else ""
+            factor = about + number(time * 1e6 / least) if time and least else ""
             row += [number(least), factor]
         rows.append(tuple(row))
     lines = []
@@ -123,7 +127,7 @@ def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
         lines.append(f"loss: what is chosen takes so much longer than the best of all candidates{most}")
         lines.append("best of library: the fastest of other libraries' own algorithms")
     if table.estimated:
-        lines.append("loss not known: what is chosen was not run, a note below says why; its time is an estimate")
+        lines.append(f"{ESTIMATE}, a note below says why; its loss is not known")
     if bound is None:
         return Report("", SIZES, tuple(rows), tuple(lines), OPTIONAL)
     where = "on bare links"
@@ -133,7 +137,3 @@ def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
     if any(k is not None and plan.algorithms[k].through_switches for k in table.chosen):
         lines.append("switch: multicasts and fetched sums (NVLS), which MSCCL++ plans run")
     return Report("", (*SIZES, *BOUNDS), tuple(rows), tuple(lines), OPTIONAL)
-
-
-def _micro(seconds: float | None) -> str:
-    return "" if seconds is None else number(seconds * 1e6)

@@ -13,6 +13,7 @@ from synth.model.tuning_plan import Algorithm, Plan, Range, Table
 from synth.view.page import animation_data, time_chart
 from synth.view.page.frontier_section import GOOD, AlgorithmRow, Mark, Sheet, Times
 from synth.view.page.sections import EntryContext
+from synth.view.plans import ESTIMATE
 
 COLUMNS = (
     ("algorithm", "left"),
@@ -89,6 +90,8 @@ def _says(plan: Plan, table: Table) -> tuple[str, ...]:
     losses = [loss for loss in table.losses if loss is not None]
     if losses:
         sentences.append(f"what is taken is at most {100 * max(losses):.2f}% slower than the best of all candidates")
+    if table.estimated:
+        sentences.append(f"{ESTIMATE}; estimates are not drawn")
     others = {other.collective for other in plan.tables} - {table.collective}
     for note in plan.notes:
         if note.partition(":")[0] not in others:  # the notes of a build begin with their collective
@@ -112,9 +115,12 @@ def _marks(plan: Plan, table: Table) -> tuple[Mark, ...]:
     names = {library.name for library in table.libraries}
     marks = []
     for label, values in rows:
-        points = tuple(time_chart.measurement(size, t, t, t) for size, t in zip(table.sizes, values, strict=False) if t)
+        points = []
+        for place, (size, time) in enumerate(zip(table.sizes, values, strict=False)):
+            if time and time not in table.estimates(place):  # an estimate is not drawn as a time
+                points.append(time_chart.measurement(size, time, time, time))
         if points:
-            marks.append(Mark(label, points, plan.says, modelled, library=label in names))
+            marks.append(Mark(label, tuple(points), plan.says, modelled, library=label in names))
     return tuple(marks)
 
 
@@ -147,10 +153,12 @@ def _bounds(table: Table, bound: TimeBound | None) -> tuple[dict, ...]:
     if bound is None:
         return ()
     rows = []
-    for size, seconds in zip(table.sizes, table.seconds, strict=False):
+    for place, (size, seconds) in enumerate(zip(table.sizes, table.seconds, strict=False)):
         least = bound.microseconds(size)
-        time = "" if seconds is None else number_text.number(seconds * 1e6)
+        time = number_text.microseconds(seconds, table.estimates(place))
         factor = number_text.number(seconds * 1e6 / float(least)) if seconds and least else ""
+        if time.startswith("~"):
+            factor = f"~{factor}"
         rows.append([number_text.size_text(size), time, number_text.number(least), factor])
     columns = [["size", "right"], ["µs expected", "right"], ["µs at least", "right"], ["factor", "right"]]
     return ({"title": "Times and certified lower bounds", "columns": columns, "rows": rows},)
