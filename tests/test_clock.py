@@ -16,7 +16,10 @@ from synth.errors import UsageError
 from synth.program.message_cost import MessageCost
 from synth.program.overheads import NCCL, NO_OVERHEADS, describe, label
 from synth.program.program import PROTOCOLS
+from synth.runtime.reference import event_loop
+from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale.time_bound import time_bound
+from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 from synth.view import frontier_text
 
 
@@ -219,3 +222,16 @@ def test_pareto_and_run_know_the_kinds_of_links_of_the_machine_as_tune_does(tmp_
         assert "not offered" not in done.stderr
     done = CliRunner().invoke(root, f"run {file} --size 4MB --point 1 --no-data".split())
     assert "LL128 is not offered, for the kinds of links are not known: name the machine (--topo)" in done.stderr
+
+
+def test_after_the_deadline_no_program_is_run_and_its_time_is_marked_as_an_estimate(monkeypatch):
+    monkeypatch.setattr(event_loop, "CHECKED", 1)  # a short run looks at the deadline, too
+    frontier = api.frontier("ring:4", "allgather", max_steps=3)
+    with time_limited(Deadline(-1.0)):
+        with pytest.raises(TimeUp):
+            ProgramTimes(api.lower(frontier.points[0].schedule), frontier.network).computed(1 << 22)
+        rows = times_at(frontier, 1 << 20)
+    assert rows and all(row.late for row in rows)
+    report = frontier_text.choice(frontier, 1 << 20, None, rows)
+    assert all(row[2].startswith("~") for row in report.rows)
+    assert not any(row.late for row in times_at(frontier, 1 << 20) if row.label == rows[0].label)
