@@ -21,7 +21,6 @@ from typing import Any
 
 from bench import measure
 from synth import api
-from synth.checker.documents.dispatch import check_document
 from synth.errors import SynthError, UsageError
 from synth.model.collective import collective
 from synth.model.frontier import ParetoFrontier
@@ -54,7 +53,6 @@ def measured(machine: str, task: str, time_limit: float) -> dict:
     topology = api.topology(path)
     frontier = api.frontier(topology, task, engine="flow", time_limit=time_limit)
     bounds = api.time_bound(topology, task, SIZES)
-    check_document(json.loads(json.dumps(bounds.to_json())), None, lambda name: None)
     cells: list[dict] = [{"size": size, "bound_us": show(bounds.microseconds(size))} for size in SIZES]
     for name, schedule in schedules(topology, task, frontier):
         for protocol, lanes in (("Simple", None), ("LL", None), ("LL", 4)):

@@ -22,9 +22,8 @@ from synth.export import program_reader
 from synth.export.job_files import JobShape, readme, run_script
 from synth.export.request import Machine
 from synth.model.send_rules import SendRules
-from synth.model.time_bound import TimeBound
 from synth.model.topology import Multicast, Topology
-from synth.scale import clock_bound
+from synth.scale import time_bound
 from synth.topologies.topology_files import dump as document
 
 # Seconds: more than any build here takes on a busy machine. Each ends by itself, with all that its effort can find.
@@ -158,18 +157,18 @@ def test_bounds_are_found_once_and_each_file_is_read_once(tmp_path, monkeypatch)
     bounded: list[str] = []
     opened: list[str] = []
 
-    bound, load = clock_bound.time_bound, program_reader.load
+    bound, load = time_bound._bound, program_reader.load
 
-    def time_bound(links: Topology, *rest: Any, **options: Any) -> TimeBound:
-        bounded.append(repr(links.links))
-        return bound(links, *rest, **options)
+    def counted(links: Any, *rest: Any) -> Any:
+        bounded.append(repr(links.routes))
+        return bound(links, *rest)
 
     def load_file(path: Path, *rest: Any) -> Any:
         opened.append(path.name)
         return load(path, *rest)
 
-    clock_bound._kept.cache_clear()
-    monkeypatch.setattr(clock_bound, "time_bound", time_bound)
+    time_bound._kept.cache_clear()
+    monkeypatch.setattr(time_bound, "_bound", counted)
     monkeypatch.setattr(program_reader, "load", load_file)
     made = synth.build("ring:4", "allgather", tmp_path / "out", sizes=["64KB"], time_limit=2)
     assert bounded and len(set(bounded)) == len(bounded)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from bench import asynchronous_search
 from bench.forge import __main__ as forge
 from bench.forge import campaign, check, operators, oracle, search, seeds, takeback
 from bench.forge.search import Machine, Task
@@ -54,8 +53,6 @@ def test_every_kind_of_certificate_is_attacked(made: list[seeds.Case]) -> None:
         "throughput-cuts",
         "alltoall-lengths",
         "allreduce-parts",
-        "time-cut",
-        "time-rate",
     }
     fields = {key for case in made for certificate in operators.certificates(case.doc) for key in certificate}
     assert {"covers", "count", "reversed", "numbering", "generators"} <= fields
@@ -119,8 +116,8 @@ def edited(case: seeds.Case, *steps: tuple[list, object]) -> seeds.Case:
 
 
 def test_it_shares_no_code_with_what_it_judges() -> None:
-    own = ("bench.forge", "bench.asynchronous_search")
-    for module in (oracle, search, asynchronous_search):
+    own = ("bench.forge",)
+    for module in (oracle, search):
         names = list[str]()
         for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):

@@ -63,7 +63,7 @@ def test_every_schedule_is_right_and_no_faster_than_the_bound(network, name, chu
     replay.schedule(made.schedule)
     whole = size - size % (4 * chunks * task.buffer_units)
     if whole:
-        bound = api.time_bound(network.as_topology(), name, [whole], rates=False).rows[0].microseconds
+        bound = api.time_bound(network.as_topology(), name, [whole]).rows[0].microseconds
         assert executed(made.schedule, whole) >= float(bound) * (1 - 1e-9)
 
 

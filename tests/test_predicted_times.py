@@ -22,7 +22,7 @@ from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL
 from synth.program.runtimes import RUNTIMES
 from synth.runtime.reference.executor import Reference
-from synth.scale.clock_bound import clock_bound
+from synth.scale.time_bound import time_bound
 from synth.view import algorithm_times
 from synth.view import plans as view
 
@@ -143,7 +143,7 @@ def test_notes_name_what_was_not_run_and_say_what_its_times_are(monkeypatch):
     assert plan.tables[0].losses == (None,) and Plan.from_json(plan.to_json()).tables == plan.tables
     _, sizes = view.reports(plan)
     assert "not known" in sizes.rows[0]
-    assert sum(line.startswith("loss not known: what is chosen was not run") for line in sizes.sentences) == 1
+    assert sum(line.startswith("~: an estimate, for this program was not run") for line in sizes.sentences) == 1
     assert not any(line.startswith("loss: ") for line in sizes.sentences)
     monkeypatch.undo()
     plan = api.tune("full:4", "allgather", [4096], frontiers=[of_direct("full:4", "allgather")], dividing=False)
@@ -243,7 +243,7 @@ def test_a_least_time_is_no_less_than_the_certified_bound(monkeypatch):
     size = 1 << 26
     times = PredictedTimes(ring.network, judged=[size])
     least = times.add(Variant(ring, shape(ring), "Simple"), compared=True)(size)
-    (row,) = clock_bound(ring.network, ring.collective, [size], NCCL).rows
+    (row,) = time_bound(ring.network, ring.collective, [size], overheads=NCCL).rows
     assert least is not None and least >= float(row.microseconds) * 1e-6
 
 

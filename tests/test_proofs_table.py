@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from synth.checker.certificates import cuts, throughput_cuts, time_bounds
+from synth.checker.certificates import cuts, throughput_cuts
 from synth.checker.documents import exact_frontier
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "proofs.md"
 # Kinds that a checker of their own reads.
-OTHERS = ("lrat", "allreduce-parts", "alltoall-lengths", *time_bounds.KEYS)
+OTHERS = ("lrat", "allreduce-parts", "alltoall-lengths")
 
 
 def rows() -> list[list[str]]:

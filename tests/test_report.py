@@ -660,3 +660,19 @@ def test_the_head_of_a_sheet_fits_its_columns(dgx1):
     assert sections.of_frontier(dgx1, sections.EntryContext("x", measured=(emulated,))).head()["measured"] == 0
     assert head["least"] == pytest.approx(2 * 0.7e-6) and head["rate"] == pytest.approx(171.43, abs=0.01)
     assert isinstance(Sheet("i", "t", "c", 1, "s", "good", "title").head()["rate"], type(None))
+
+
+def test_no_page_or_frontier_names_a_folder_of_its_writer(tmp_path, monkeypatch):
+    """The note on a log that could not be written had the path of the cache folder."""
+    private = tmp_path / "private-folder"
+    private.mkdir()
+    (private / "file").touch()
+    monkeypatch.setenv("SYNTH_CACHE", str(private / "file" / "cache"))
+    found = api.frontier("ring:4", "allgather", max_steps=2)
+    assert any(note.startswith("no log: cannot write") for note in found.notes)
+    (private / "f.json").write_text(json.dumps(api.frontier_document(found)))
+    made = api.build("ring:4", "allgather", private / "built", sizes=["64KB"], time_limit=2)
+    page = api.report([private / "f.json", private / "built" / "plan.json"])
+    texts = [page.html, (private / "f.json").read_text(), json.dumps(made.plan.to_json())]
+    texts += [(private / "built" / name).read_text() for name in ("report.html", "README.txt", *made.files)]
+    assert not [text for text in texts if "private-folder" in text]

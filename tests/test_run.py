@@ -303,10 +303,10 @@ def test_a_program_that_does_not_say_what_it_computes():
 @pytest.mark.parametrize(
     ("topology", "task", "size", "picoseconds"),
     [
-        # unit 1 GB/s and 1 µs in generic families: R/C · unit bytes and one latency, or a path and the bytes at its end
+        # unit 1 GB/s and 1 µs in generic families: R/C · unit bytes and one latency, or the latencies of a path
         ("ring:4", "allgather", 4000, Fraction(3, 2) * 10**6 + 10**6),
-        ("line:4", "broadcast", 8, 3 * 10**6 + 8000),
-        ("line:3", "broadcast", 10**6, 10**9 + 2 * 10**6),
+        ("line:4", "broadcast", 8, 3 * 10**6),
+        ("line:3", "broadcast", 10**6, 10**9 + 10**6),
         ("fully-connected:4", "alltoall", 4000, 2 * 10**6),
         ("ring:4", "allreduce", 0, 0),
     ],

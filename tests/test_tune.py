@@ -27,10 +27,9 @@ from synth.model.outcome import Unknown
 from synth.model.topology import MULTICAST_NOTE
 from synth.model.tuning_plan import Plan
 from synth.program.overheads import NCCL as NCCL_OVERHEADS
-from synth.program.overheads import NO_OVERHEADS
 from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale import list_schedules
-from synth.scale.clock_bound import clock_bound
+from synth.scale.time_bound import time_bound
 from synth.solvers.processes.deadline import TimeUp, current_deadline
 from synth.view import plans
 
@@ -253,7 +252,7 @@ def test_logs_give_the_winners_that_they_contain(folder, seed):
 def test_times_below_what_the_links_take_are_refused(folder):
     """They are of another machine or collective; a time in the fourth digit below the bound is one that was rounded."""
     size = 1 << 22
-    least = float(clock_bound(FRONTIER.network, FRONTIER.collective, [size], NO_OVERHEADS).microseconds(size))
+    least = float(time_bound(FRONTIER.network, FRONTIER.collective, [size]).microseconds(size))
     doc = api.bench(FRONTIER, [size], point=1).to_json() | {"modelled": False}
     for share, taken in ((0.5, False), (0.99, False), (0.999, True), (1.5, True)):
         write_logs({size: share * least}, {})
@@ -630,7 +629,7 @@ def test_no_size_is_without_a_time_and_no_time_below_the_bound_after_the_end_of_
     plan = api.tune("full:4", ["allgather"], SIZES, protocols=["Simple", "LL"], dividing=False, time_limit=60)
     (table,) = plan.tables
     assert table.sizes == SIZES and all(table.seconds) and all(table.library)
-    bound = clock_bound(frontier.network, frontier.collective, SIZES, NCCL_OVERHEADS)
+    bound = time_bound(frontier.network, frontier.collective, SIZES, overheads=NCCL_OVERHEADS)
     for row, seconds, library in zip(bound.rows, table.seconds, table.library, strict=True):
         assert min(seconds, library) >= float(row.microseconds) * 1e-6 * (1 - 1e-9)
     assert any(
@@ -671,7 +670,7 @@ def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts(no
     assert table.seconds[1] == pytest.approx(1.25 * 2**20 / 1e9, rel=0.02)
     assert MULTICAST_NOTE not in plan.notes
     last = plans.reports(plan, api.plan_bounds(plan))[1].rows[-1]
-    assert last[-1] == "" and last[-2] != ""  # the bound is not one of switches
+    assert 1 <= float(last[-1]) < 1.1  # the bound holds for the sums of switches
     # a runtime of messages has the next best
     assert any(not plan.algorithms[k].through_switches for k in table.at(1 << 20).order)
     restored = Plan.from_json(json.loads(json.dumps(plan.to_json())))

@@ -21,6 +21,7 @@ from synth.model.number_text import bytes_text, number, size_text
 from synth.model.plan_set import PlanSet, PlanSetPart
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.served_sizes import SizeSpan
+from synth.model.time_bound import SizeBound, TimeBound
 from synth.program.analysis.report import size_text as lint_size_text
 from synth.view import bench_tables, build, frontier_text, plan_set, plot, tables
 from synth.view.frontier_text import Report
@@ -32,7 +33,7 @@ def test_sizes_left_to_the_library_are_ranges_with_both_times():
     rows = []
     for size, name in ((1024, "S2"), (2048, ""), (4096, ""), (8192, ""), (16384, "S3"), (32768, "")):
         rows.append(BuildRow(size, name, "LL", (), 2e-6, size * 1e-9, ring, None))
-    plan = SimpleNamespace(says="a clock")
+    plan = SimpleNamespace(says="a clock", topology=None)
     tables = (BuiltTable("allreduce", 4, None, tuple(rows)),)
     (report,) = build.reports(BuildResult("ring:4", "", "msccl", "out", tables, (), plan, ()))
     assert report.sentences[:2] == (
@@ -63,7 +64,7 @@ def test_ranges_between_the_rows_that_files_serve_are_named():
         spans = tuple(sorted([*own, *further]))
         table = BuiltTable("allreduce", 4, None, tuple(rows), spans)
         assert BuiltTable.from_json(json.loads(json.dumps(table.to_json()))) == table
-        plan = SimpleNamespace(says="a clock")
+        plan = SimpleNamespace(says="a clock", topology=None)
         (report,) = build.reports(BuildResult("ring:4", "", "msccl", "out", (table,), (), plan, ()))
         assert report.sentences[0] == f"files serve {served}"
         assert report.sentences[1].startswith(f"left to the library: {left} (2 KB: 3 µs by nccl-ring")
@@ -309,7 +310,8 @@ def test_tables_break_no_word_and_have_no_rule_without_a_header(monkeypatch, cap
 
 @pytest.mark.parametrize(("seconds", "said"), [(4e-6, "is as much;"), (6e-6, "is 1.5 times as much;")])
 def test_a_prediction_that_meets_the_bound_in_time_has_no_factor(seconds, said):
-    bound = SimpleNamespace(microseconds=Fraction(4), reason="a path")
+    row = SizeBound(1024, Fraction(4), Fraction(0), "Simple", "a path")
+    bound = TimeBound("ring:4", "allgather", None, False, Fraction(0), None, (row,))
     assert said in frontier_text.in_time(bound, seconds)[0]
 
 

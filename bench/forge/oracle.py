@@ -8,8 +8,7 @@ A verdict is ``true`` (what the document says holds), ``false`` (a hole) or ``un
 program
   proves it or the search ends without one;
 - a frontier is complete where no schedule with C ≤ 4 lies below it; what is impossible is looked for, too;
-- bounds on rates (large) are compared with the optimum: trees and ways packed by a linear program;
-- bounds in time are false where an asynchronous schedule is faster (bench/asynchronous_search.py).
+- bounds on rates (large) are compared with the optimum: trees and ways packed by a linear program.
 
 Not judged: names of constructions, seconds of a search, notes, labels, whether sums have the same bits, and what `synth
 verify` says that it did not check (points without a file).
@@ -23,15 +22,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import gcd, lcm
-from random import Random
 from typing import Any
 
-from bench import asynchronous_search
 from bench.forge import search
 from bench.forge.search import Machine, Task
 
 MANY = 10_000  # links
-TIMED_STATES = 200  # of a search for the fastest asynchronous schedule
 Verdict = tuple[str, str]
 
 
@@ -571,38 +567,6 @@ def _bulk(doc: dict, files: dict, lines: list[str]) -> None:
     )
 
 
-# ---------------------------------------------------------------- bounds in time
-
-
-def _times(doc: dict, _: dict, __: list[str]) -> None:
-    physical = Physical(doc["topology"])
-    late = [Fraction(row[1]) for row in doc["topology"]["sorts"]]
-    sorts = _unpacked(doc["topology"]["links"]["sort"])
-    down = {i for i, (_, _, width) in enumerate(physical.links) if not width}
-    for members, width in physical.limits:
-        down |= set() if width else set(members)
-    live = {i: k for k, i in enumerate(i for i in range(len(physical.links)) if i not in down)}
-    links = tuple((*physical.links[i], late[sorts[i]]) for i in live)
-    limits = [(tuple(live[i] for i in members if i in live), width) for members, width in physical.limits if width]
-    machine = asynchronous_search.Machine(physical.ranks, links, tuple(limits))
-    named = isinstance(doc["collective"], str)
-    given = _defined(doc["collective"], physical.ranks, doc["root"]) if named else task(doc["collective"], 1)
-    _say(given is not None and given.ranks == physical.ranks, "no such collective, or for other ranks")
-    assert given is not None
-    amount = Counter((0, r) for held in given.pre for r in held) + Counter((1, r) for row in given.post for r, _ in row)
-    for row in doc["bounds"]:
-        share = Fraction(_int(row["size"], 1, "a size"), max(amount.values(), default=1))
-        units = []
-        for held, wanted in zip(given.pre, given.post, strict=True):
-            targets = tuple(sorted(wanted))
-            parts = tuple(tuple(sorted(part)) for _, part in targets)
-            units.append(asynchronous_search.Unit(tuple(sorted(held)), tuple(r for r, _ in targets), share, parts))
-        found = asynchronous_search.Search(machine, units, given.combining, 1, TIMED_STATES).run()
-        greedy = asynchronous_search.Search(machine, units, given.combining, 2, 0).greedy(Random(0), 1)
-        for time in (found.time, greedy):
-            _say(time is None or _fraction(row["time_us"]) <= time, f"{row['size']} bytes are moved in {time} µs")
-
-
 JUDGES = {
     "synth.schedule/1": _schedule,
     "synth.frontier/1": _frontier,
@@ -611,5 +575,4 @@ JUDGES = {
     "synth.refutation/1": _refutation,
     "synth.large/1": _large,
     "synth.bulk/1": _bulk,
-    "synth.time-bounds/1": _times,
 }

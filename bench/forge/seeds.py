@@ -24,17 +24,14 @@ import numpy as np
 
 from synth import api, bounds
 from synth.bounds import single_chunk
-from synth.checker.certificates import time_bounds
 from synth.checker.certificates.renumbering import renumbered
 from synth.checker.documents import refutation
-from synth.checker.documents import time_bounds as time_documents
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import LowerBound
 from synth.model.rational import show
 from synth.model.schedule import Problem, problem_fingerprint
 from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
-from synth.scale.time_bound import time_bound
 from synth.topologies import modify, topology
 
 
@@ -421,43 +418,13 @@ def scale() -> Iterator[Case]:
         yield Case(f"large with schedules {name}", doc["bound"]["certificate"]["kind"], doc, beside)
 
 
-def times() -> Iterator[Case]:
-    """Lower bounds in time: far ranks, shared limits, switches, rates; named collectives and ones written out."""
-    late = topology("ring:4")
-    uneven = replace(late, links=tuple(replace(k, latency=Fraction(1 + 2 * (k.dst == 2))) for k in late.links))
-    hub = replace(NIC, links=tuple(replace(k, latency=Fraction(1, 2)) for k in NIC.links))
-    for name, machine, task, sizes in (
-        ("ring", uneven, "allgather", (2000, 40)), ("root", uneven, "broadcast", (3000,)),
-        ("pairs", late, "alltoall", (8000,)), ("nic", hub, "reduce-scatter", (4000, 100)),
-        ("port", HOST, "scatter", (900,)), ("messages", NIC, HALO, (600,)), ("sums", hub, "reduce", (2000,)),
-    ):  # fmt: skip
-        found = time_bound(machine, task_of(task, machine), sizes, rates=False)
-        yield Case(f"times {name}", "time-cut", _json(found.to_json()))
-    for name, machine, task in (("sums", late, "allreduce"), ("pairs", hub, "alltoall"), ("shards", hub, "allgather")):
-        large = api.scale_bound(machine, task)
-        assert large is not None
-        yield _of_rate(f"times {name}, a rate", machine, task_of(task, machine), large.certificate)
-    scatter = task_of("scatter", uneven)
-    rate = bounds.flow(uneven.network(), scatter, None).certificate
-    yield _of_rate("times scatter, a rate", uneven, scatter, rate)
-
-
-def _of_rate(name: str, machine: Topology, task: Collective, rate: dict) -> Case:
-    """Return the document of the bound in time that the certificate `rate` gives."""
-    doc = time_bound(machine, task, (10**6,), rates=False).to_json()
-    certificate = {"kind": "time-rate", "rate": rate}
-    time = time_bounds.check(certificate, machine, time_documents.demand(doc, machine.ranks), 10**6)
-    doc["bounds"][0] |= {"certificate": certificate, "time_us": show(time)}
-    return Case(name, "time-rate", _json(doc))
-
-
 def task_of(task: str | Collective, machine: Topology) -> Collective:
     """Return the collective of that name over the ranks of `machine`, or `task` itself."""
     return collective(task, machine.ranks) if isinstance(task, str) else task
 
 
 KINDS: dict[str, Callable[[], Iterator[Case]]] = {
-    "frontiers": frontiers, "limits": limits, "refusals": refusals, "scale": scale, "times": times,
+    "frontiers": frontiers, "limits": limits, "refusals": refusals, "scale": scale,
 }  # fmt: skip
 
 

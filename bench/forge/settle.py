@@ -16,10 +16,9 @@ from typing import Any
 from bench.forge.check import closed, packed
 from bench.forge.operators import certificates
 from bench.forge.seeds import Case
-from synth.checker.certificates import cuts, path_lengths, throughput_cuts, time_bounds
+from synth.checker.certificates import cuts, path_lengths, throughput_cuts
 from synth.checker.certificates.step_formula import dimacs_hash
 from synth.checker.documents import link_columns, scale_frontier
-from synth.checker.documents import time_bounds as time_documents
 from synth.checker.schedule import replay as verify
 from synth.encodings import lrat_proofs
 from synth.errors import VerificationError
@@ -43,7 +42,6 @@ def settle(case: Case) -> None:
             "infeasible/1": _infeasible,
             "refutation/1": _refutation,
             "large/1": _large,
-            "time-bounds/1": _times,
             "schedule/1": lambda case: case.doc.pop("fingerprint", None),
         }[case.schema](case)
 
@@ -82,24 +80,6 @@ def _bound_rows(doc: dict) -> None:
 def _bounds(case: Case) -> None:
     _digests(case.doc)
     _bound_rows(case.doc)
-
-
-def _times(case: Case) -> None:
-    doc = case.doc
-    machine = link_columns.read(doc["topology"])
-    for certificate in certificates(doc):
-        if "topology" in certificate:
-            alltoall = certificate["kind"] == "alltoall-lengths"
-            digest = path_lengths.alltoall_digest if alltoall else throughput_cuts.digest
-            certificate["topology"] = digest(machine)
-        elif "problem" in certificate:
-            problem = {**machine.network().to_json(), **doc["collective"]}
-            keys = ("links", "limits", "pre", "post", "combining")
-            certificate["problem"] = hashlib.sha256(canonical({key: problem[key] for key in keys})).hexdigest()
-    demand = time_documents.demand(doc, machine.ranks)
-    for row in doc["bounds"]:
-        with suppress(*HARMLESS):
-            row["time_us"] = show(time_bounds.check(row["certificate"], machine, demand, row["size"]))
 
 
 def _infeasible(case: Case) -> None:

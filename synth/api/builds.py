@@ -34,6 +34,7 @@ from synth.program import plan_limits
 from synth.program.checked_lowering import too_many_ranks_for_plan
 from synth.program.overheads import NCCL, describe
 from synth.program.plan_limits import ALIGNMENT, NEWEST
+from synth.solvers.processes.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.export.plans.plan_export import PlanExport
@@ -59,10 +60,11 @@ SUMMARY = "build.json"
 @dataclass(frozen=True)
 class BuildSettings:
     """`time_limit`: wall seconds of all searches of a build by default. `for_frontiers`: their part for the frontiers;
-    the rest is for schedules of one size and for predicted times."""
+    the rest is for schedules of one size and for predicted times. `for_report`: seconds of the report at least."""
 
     time_limit: float = 30.0
     for_frontiers: float = 0.4
+    for_report: float = 0.3
 
 
 SETTINGS = BuildSettings()
@@ -160,7 +162,7 @@ def build(
     end = time.monotonic() + time_limit
     plans, frontiers, rounded = [], [], []
     for place, task in enumerate(tasks):
-        seconds = max(1.0, (end - time.monotonic()) / (len(tasks) - place))
+        seconds = max(0.5, (end - time.monotonic()) / (len(tasks) - place))
         whole, said = _whole_elements(task, request, runtime)
         rounded += [f"{task.name}: {text}" for text in said]
         kept = _kept_search(machine, task, whole, time_limit / len(tasks))
@@ -187,7 +189,8 @@ def build(
     )
     job = JobShape.of(Machine.of(machine))
     job = job if box_is_host else replace(job, per_host=0)
-    _write_pages(result, plan, job if files else None, frontiers, folder)
+    with time_limited(Deadline(end).at_least(SETTINGS.for_report)):  # a page is drawn with the rings so far
+        _write_pages(result, plan, job if files else None, frontiers, folder)
     return result
 
 
@@ -345,7 +348,7 @@ def _planned(
         multicast=False,
     )  # fmt: skip
     _save_frontier(found, folder / "frontiers" / f"{task.name}.json")
-    left = max(1.0, seconds - (time.monotonic() - began))
+    left = max(0.3, seconds - (time.monotonic() - began))
     tell(on_event, f"{task.name}: predicted times")
     try:
         return tune_request(replace(request, collective=task.name, frontiers=(found,), time_limit=left), on_event)
@@ -488,10 +491,9 @@ def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], boun
             libraries.append(LibraryTime(library.name, library.seconds[place]))
         algorithm = None if served.choice is None else plan.algorithms[served.choice]
         row = BuildRow(
-            served.size, "", "", (), served.seconds, served.schedule, tuple(libraries), bounds.get(served.size)
-        )
-        if algorithm is not None and algorithm.through_switches:
-            row = row._replace(bound=None)
+            served.size, "", "", (), served.seconds, served.schedule, tuple(libraries), bounds.get(served.size),
+            found.table.estimates(place),
+        )  # fmt: skip
         if algorithm is not None and algorithm.backend == OURS:
             label = algorithm.label.removeprefix(f"{found.table.collective}-").removesuffix(f"-{algorithm.protocol}")
             share = found.at(served.size)

@@ -13,7 +13,6 @@ from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier
 from synth.model.schedule import Schedule, SynchronousSchedule
 from synth.model.sketched_frontier import SketchedFrontier
-from synth.model.time_bound import TimeBound
 from synth.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -77,14 +76,14 @@ def save_schedules(
 
 @keywords_checked
 def verify(
-    given: str | Path | dict | ParetoFrontier | SketchedFrontier | SynchronousSchedule | TimeBound,
+    given: str | Path | dict | ParetoFrontier | SketchedFrontier | SynchronousSchedule,
     proof: str | Path | None = None,
 ) -> Claims:
     """Replay the schedules and re-check the certificates of a value or a file.
 
     Parameters
     ----------
-    given : a schedule, a frontier, a bound in time, the document of one of these or of a refutation, or its file.
+    given : a schedule, a frontier, the document of one of these or of a refutation, or its file.
     proof : the folder of proof files. None: the folder of the file.
 
     Returns
@@ -110,12 +109,10 @@ def verify(
     proof = path_or_none(proof)
     if isinstance(given, str | Path | dict):
         return check_document(given, proof, _named_machine)
-    if isinstance(given, Schedule | TimeBound | SketchedFrontier):
+    if isinstance(given, Schedule | SketchedFrontier):
         return check_document(given.to_json(), proof, _named_machine)
     if not isinstance(given, ParetoFrontier | SynchronousSchedule):
-        raise UsageError(
-            f"a {type(given).__name__} is not verified; give a frontier, a schedule, a TimeBound, a document or a file"
-        )
+        raise UsageError(f"a {type(given).__name__} is not verified; give a frontier, a schedule, a document or a file")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if isinstance(given, SynchronousSchedule):

@@ -158,7 +158,9 @@ def audit(
     folder = given[0] if len(given) == 1 and given[0].is_dir() else None
     rows = []
     for path in files_of(given, below=True):
-        name = str(path) if folder is None else path.relative_to(folder).as_posix()
+        name = path.relative_to(folder).as_posix() if folder is not None else str(path)
+        if path.is_absolute() and folder is None:  # a document names no folder of its writer
+            name = path.name
         rows.append(_row(path, name, machine, collective))
     if not bounds:
         return tuple(rows)

@@ -11,7 +11,7 @@ from synth.api.inputs import collective as task_of
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.scale_frontier import ScaleFrontier
-from synth.model.topology import MULTICAST_NOTE, Network, Topology
+from synth.model.topology import MULTICAST_NOTE, Network
 
 # The note of a bound at scale that holds where the machine's switches multicast and reduce, too.
 HOLDS_NOTE = "its switches multicast and reduce (NVLS); the bound on rounds/chunk holds for schedules with that, too"
@@ -58,33 +58,13 @@ def with_multicast_note(found: ScaleFrontier) -> ScaleFrontier:
     """Return bounds at scale whose notes say whether the bound for any number of steps holds with multicast, too."""
     if MULTICAST_NOTE not in found.notes:
         return found
+    from synth.scale.bounds.switches import holds_with_multicast
+
     bounds = [bound for steps, bound in found.bounds if steps is None]
-    if not bounds or not all(_holds(found.topology, bound.certificate) for bound in bounds):
+    groups = [switch.ranks for switch in found.topology.multicast]
+    ranks = found.topology.ranks
+    if not bounds or not all(holds_with_multicast(ranks, groups, bound.certificate) for bound in bounds):
         return found
     notes = list(found.notes)
     notes[notes.index(MULTICAST_NOTE)] = HOLDS_NOTE
     return replace(found, notes=tuple(notes))
-
-
-def _holds(machine: Topology, certificate: dict) -> bool:
-    """Return True if the certificate counts what crosses a cut, or leaves regions, that no switch multicasts across.
-
-    Sends of such a switch stay on one side, so that as many others cross.
-    """
-    if certificate["kind"] == "throughput-cut":
-        regions = [set[int]()]
-        for first, last in certificate["inside"]:
-            regions[0].update(range(first, last + 1))
-    elif certificate["kind"] == "allreduce-parts":
-        regions = [set(region) for region in certificate["regions"]]
-    else:
-        return False
-    part = [0] * machine.ranks
-    for number, region in enumerate(regions, 1):
-        for rank in region.intersection(range(machine.ranks)):
-            part[rank] = number
-    for switch in machine.multicast:
-        parts = {part[rank] for rank in switch.ranks}  # none are listed where the switch has links
-        if len(parts) != 1:
-            return False
-    return True

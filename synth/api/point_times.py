@@ -123,17 +123,21 @@ def fastest(
         return None
     best = rows[0]
     others = {row.protocol: row for row in reversed(rows) if row.label == best.label and row is not best}
-    times = [f"{row.protocol} {number_text(row.seconds * 1e6)}" for row in others.values()]
+    times = [f"{row.protocol} {_text(row)}" for row in others.values()]
     beside = f" ({', '.join(times)})" if times else ""
     chosen = f"point {points[best.label]} in {best.protocol} is predicted to be the fastest"
     options = "--point and --protocol choose"
     if number is not None:
         chosen = f"{best.protocol} is predicted to be the fastest protocol for point {number}"
         options = "--protocol chooses"
-    says = f"{chosen} at {size_text(size)}: {number_text(best.seconds * 1e6)} µs{beside}; {options}"
+    says = f"{chosen} at {size_text(size)}: {_text(best)} µs{beside}; {options}"
     if machine is None and protocol is None and rank_placement.known(replace(frontier.network, multicast=())) is None:
         says += "; LL128 is not offered, for the kinds of links are not known: name the machine (--topo)"
     return Fastest(points[best.label], best.protocol, says)
+
+
+def _text(row: AlgorithmTime) -> str:
+    return ("~" if row.late else "") + number_text(row.seconds * 1e6)
 
 
 def _name(point: Point) -> str:

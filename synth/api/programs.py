@@ -391,6 +391,7 @@ def export_request(source: str | Path | ParetoFrontier | Schedule | Program, req
     from synth.export import exported_files
     from synth.export.request import Machine, Target
     from synth.model.registry import find
+    from synth.runtime.call import timed_links
 
     find("exporters", request.to, exported_files.EXPORTERS, exported_files.OF_SCHEDULES)  # a wrong name comes first
     found = _source(source, request)
@@ -407,10 +408,13 @@ def export_request(source: str | Path | ParetoFrontier | Schedule | Program, req
     if chosen is not None:
         request, text = _as_chosen(request, chosen)
         said += [text]
+    links = None if machine is None else machine.network()
+    if not isinstance(found, ParetoFrontier | Schedule):
+        links = timed_links(machine, found)
     target = Target(
         request,
         ranks=None if ranks is None else tuple(ranks),
-        links=None if machine is None else machine.network(),
+        links=links,
         machine=facts,
         timeline=_timeline,
     )

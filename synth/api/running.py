@@ -157,7 +157,7 @@ def _call(program: object, request: RunRequest, choose: bool = False, open_size:
     `choose`: take the fastest point and protocol of a frontier at the size, where none is asked for. `open_size`: no
     arrays give the size. Size and protocol of a choice by size count where none is asked for.
     """
-    from synth.runtime.call import Call
+    from synth.runtime.call import Call, timed_links
 
     machine = None if request.topology is None else named_topology(request.topology)
     found = _opened(program, request.runtime, request.collective, request.roots)
@@ -171,8 +171,13 @@ def _call(program: object, request: RunRequest, choose: bool = False, open_size:
     switch_sends = _has_switch_sends(found, request)
     found, network = lowered(found, request.point, request.size, request.lowering)
     if machine is not None:
-        network = machine.multicast_network() if found.through_switches else machine.network()
-    return Call(found, network, request, switch_sends, says)
+        network = timed_links(machine, found)
+    from synth.topologies import rank_placement
+
+    if machine is None and network is not None:
+        machine = rank_placement.known(network)
+    with_switches = machine if machine is not None and machine.multicast else None
+    return Call(found, network, request, switch_sends, says, with_switches)
 
 
 def _as_chosen(request: RunRequest, chosen: SizeChoice, open_size: bool) -> tuple[RunRequest, str]:
@@ -325,7 +330,7 @@ def bench(
 
     sizes = sizes_in_bytes(sizes)
     found = _opened(source, None, collective, roots)
-    machine = None if topology is None else named_topology(topology).network()
+    machine = None if topology is None else named_topology(topology)
     beside = [name.lower() for name in baselines if name.lower() in measure.BESIDE]
     baselines = [name for name in baselines if name.lower() not in beside]
     candidates, network, left_out = _candidates(found, point, baselines, LoweringOptions("synth", protocol, instances))

@@ -23,6 +23,8 @@ from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.rational import counted
 from synth.model.topology import Network, Topology
+from synth.program.lowering_options import LoweringOptions
+from synth.program.overheads import NCCL
 
 if TYPE_CHECKING:
     from synth.model.scale_frontier import ScaleFrontier
@@ -73,22 +75,24 @@ def time_bound(
     *,
     roots: int | Iterable[int] = (),
     sizes: Sequence | None = None,
-    rates: bool | None = True,
+    protocol: str | None = None,
     time_limit: float | None = None,
 ) -> TimeBound:
-    """Return certified lower bounds in time: no program on the machine, with whatever messages, is faster.
+    """Return lower bounds in time: no program on the machine, with whatever messages, is faster.
+
+    A bound is the greater of the latency of the farthest pair, and of one latency and the time that the bytes take by
+    the certified bound on rounds per chunk. It holds with multicasts and sums in switches, where the machine has those.
 
     Parameters
     ----------
     topology, collective, roots, sizes : as in `synth.frontier`.
     size : bytes, or a text such as "1MB", or several of them; nccl-tests' size, 1 KB = 1024 bytes.
-    rates : use the greatest rate of the machine. False: single cuts alone, in less time. None: rates up to 64 ranks,
-        single cuts above.
+    protocol : by the clock of predicted times in this protocol, launch included. None: on bare links.
     time_limit : wall seconds of the search for the greatest rate of a large machine. None: no limit.
 
     Returns
     -------
-    For each size the µs that no program can beat, the reason in words, and the certificate.
+    For each size the µs that no program can beat, and the reason in words; the certificate of rounds per chunk.
 
     Raises
     ------
@@ -99,10 +103,11 @@ def time_bound(
     >>> import synth
     >>> for row in synth.time_bound("dgx1", "allgather", ["1KB", "1MB"]).rows:
     ...     print(row.size, float(row.microseconds))
-    1024 1.40256
+    1024 1.4
     1048576 6.816693333333333
     """
     from synth.scale.time_bound import time_bound as bound_of
+    from synth.solvers.processes.deadline import Deadline, time_limited
 
     machine = named_topology(topology)
     roots, collective = integers(roots, "roots"), collective_or_name(collective, machine.ranks)
@@ -114,7 +119,11 @@ def time_bound(
     else:
         task, root = task_of(collective, machine.ranks, roots, sizes), 0
     try:
-        return bound_of(machine, task, in_bytes, root=root, rates=rates, time_limit=time_limit)
+        with time_limited(Deadline.after(time_limit)):
+            if protocol is None:
+                return bound_of(machine, task, in_bytes, root=root)
+            protocols = (LoweringOptions(protocol=protocol).protocol,)
+            return bound_of(machine, task, in_bytes, root=root, overheads=NCCL, protocols=protocols)
     except InfeasibleError as error:
         raise with_machine_names(error, machine) from None
 

@@ -164,7 +164,8 @@ def frontier(
                 f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out"
             )
         name, root = engine_choice.flow_collective(machine, collective, roots, sizes)
-        large = _flow(machine, (name, root), on_event, time_limit, max_steps, max_chunks)
+        first = _before_multicast(machine, multicast, time_limit)
+        large = _flow(machine, (name, root), on_event, first, max_steps, max_chunks)
         if chosen != by_ranks:
             large = replace(large, notes=(*large.notes, engine_choice.FINE_GRAINED))
         limits = Options(max_steps, max_chunks, time_limit=time_limit, same_bits=same_bits)
@@ -187,7 +188,8 @@ def frontier(
         max_steps, max_chunks, max_extra_rounds, extra_memory, encoding, solver, sweep, time_limit, jobs=workers(jobs),
         seed=seed, deterministic=deterministic, same_bits=same_bits, proof=proof,
     )  # fmt: skip
-    query = engine_choice.Query(machine, task, options, engine, log, fresh, cross_check=cross_check)
+    first = replace(options, time_limit=_before_multicast(machine, multicast, time_limit))
+    query = engine_choice.Query(machine, task, first, engine, log, fresh, cross_check=cross_check)
     found = engine_choice.synthesize(query, on_event)
     if isinstance(found, Frontier) and not found.complete and engine == "auto" and not wrong and not fresh:
         from synth.catalog import shipped
@@ -209,6 +211,15 @@ def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
     if entry is None or entry.exact is None or not entry.exact.complete:
         return None
     return shipped.marked(entry.exact, entry)
+
+
+def _before_multicast(machine: Topology, multicast: bool, time_limit: float | None) -> float | None:
+    """Return the part of a time limit for the frontier without multicasts, where one with them comes after it."""
+    from synth.frontiers.multicast import MOST_RANKS, SETTINGS
+
+    if time_limit is None or not multicast or not machine.multicast or machine.ranks > MOST_RANKS:
+        return time_limit
+    return time_limit * (1 - SETTINGS.share)
 
 
 def _flow(

@@ -34,12 +34,12 @@ from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.number_text import size_text
 from synth.model.schedule import Schedule
-from synth.model.topology import MULTICAST_NOTE, Topology
-from synth.model.tuning_plan import OURS, Plan
+from synth.model.topology import MULTICAST_NOTE, Network, Topology
+from synth.model.tuning_plan import OURS, Plan, Table
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import selected
 from synth.program.plan_limits import ALIGNMENT, BLOCK_CHANNELS, holds_all_pairs
-from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
+from synth.solvers.processes.deadline import Deadline, TimeUp, no_time_limit, time_limited
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from synth.catalog.tuner.predicted_times import PredictedTimes, Variant
     from synth.catalog.tuner.tune import TunedTable, TunerCandidate
     from synth.export.request import Machine
-    from synth.model.time_bound import ClockBoundRow
+    from synth.model.time_bound import TimeBound
     from synth.pareto.events import Listener
     from synth.view.algorithm_times import AlgorithmTime
 
@@ -193,12 +193,13 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     answers = []
     for place, (inputs, known) in enumerate(zip(all_inputs, facts, strict=True)):
         share = timing.share(len(all_inputs) - place)
-        answers.append(_answer(inputs, known, several, request, share))
+        with time_limited(Deadline.after(share.left)):
+            answers.append(_answer(inputs, known, several, request, share))
     plan = _plan(all_inputs, answers, next((known for known in facts if known), None))
     notes = () if machine is None else machine.notes
     if any(inputs.through_switches for inputs in all_inputs):
         notes = tuple(note for note in notes if note != MULTICAST_NOTE)
-    return replace(plan, notes=(*notes, *plan.notes))
+    return replace(plan, topology=_with_ports(plan.topology, machine), notes=(*notes, *plan.notes))
 
 
 def times_at(
@@ -224,14 +225,15 @@ def times_at(
     return rows_of(offers.candidates, offers.times, size) if offers.times else []
 
 
-def clock_bound_at(frontier: Frontier, size: int, overheads: bool = True) -> ClockBoundRow:
-    """Return a certified lower bound on the times that `times_at` predicts at `size` bytes, whatever the protocol.
+def clock_bound_at(frontier: Frontier, size: int, overheads: bool = True, machine: Topology | None = None) -> TimeBound:
+    """Return a lower bound on the times that `times_at` predicts at `size` bytes, whatever the protocol.
 
-    It holds for schedules without multicast and reduction in switches.
+    `machine`: the one with the switches that multicast. It then holds for programs that use them, too.
     """
-    from synth.scale.clock_bound import clock_bound
+    from synth.scale.time_bound import time_bound
 
-    return clock_bound(frontier.network, frontier.collective, [size], selected(overheads)).rows[0]
+    links = machine if machine is not None and machine.multicast else frontier.network
+    return time_bound(links, frontier.collective, [size], overheads=selected(overheads))
 
 
 def _facts(inputs: CollectiveInputs, machine: Topology | None) -> Machine | None:
@@ -267,6 +269,23 @@ def _with_dividing(
         return inputs._replace(dividing=tuple(made))
     note = f"{search.limit} ended the search for schedules that divide every size, at {', '.join(map(str, late))} steps"
     return inputs._replace(dividing=tuple(made), notes=(*inputs.notes, note))
+
+
+def _with_ports(network: Network | None, machine: Topology | None) -> Network | None:
+    """Return the network of a plan with the switches of its machine that multicast, which bounds in time count.
+
+    `machine` None: the known one that has these links.
+    """
+    from synth.topologies.rank_placement import known
+
+    machine = known(network) if machine is None and network is not None else machine
+    if network is None or machine is None or not machine.multicast:
+        return network
+    links = machine.network()
+    if (links.routes, links.caps) != (network.routes, network.caps):
+        return network
+    ports = machine.multicast_network()
+    return replace(network, caps=ports.caps, multicast=ports.multicast)
 
 
 def _with_switches(inputs: CollectiveInputs, machine: Topology, request: TuningRequest) -> CollectiveInputs:
@@ -316,7 +335,10 @@ def _offers(
     measured = tuple(tune_measured.merge_measurements(inputs.measured))
     if not measured and not inputs.frontiers:
         raise UsageError(f"nothing to choose from for {inputs.name}: give a topology, frontiers, measurements or logs")
-    schedules = _schedules(inputs, request, search)
+    # Rings are searched for in a part of the time, so that there are some however late it is.
+    seconds = None if search.left is None else max(SETTINGS.least_for_rings, search.left * SETTINGS.for_list_schedules)
+    with no_time_limit(), time_limited(Deadline.after(seconds)):
+        schedules = _schedules(inputs, request, search)
     if measured or inputs.network is None:
         found = candidates.candidates(schedules, measured, request.variants, prefix, facts)
         says = "; ".join(dict.fromkeys(m.says for m in measured))
@@ -375,24 +397,32 @@ def _answer(
     notes = (*inputs.notes, *offers.notes, *answer.notes)
     if offers.times:
         chosen: dict[str, list[int]] = {}  # the sizes at which an algorithm is chosen
-        estimated, by_label = [], {one.algorithm.label: one for one in offers.candidates}
-        for i, (size, place) in enumerate(zip(answer.table.sizes, answer.table.chosen, strict=True)):
+        for size, place in zip(answer.table.sizes, answer.table.chosen, strict=True):
             if place is not None:
                 algorithm = answer.algorithms[place]
-                padded = algorithm.padded(size, request.element)
-                chosen.setdefault(algorithm.label, []).append(padded)
-                if not _is_run(by_label[algorithm.label], offers.times, padded):
-                    estimated.append(i)
-        answer = answer._replace(table=replace(answer.table, estimated=tuple(estimated)))
+                chosen.setdefault(algorithm.label, []).append(algorithm.padded(size, request.element))
+        answer = answer._replace(table=_with_estimates(answer.table, offers.candidates, offers.times))
         notes += _not_run_notes(offers.candidates, offers.times, chosen)
+    notes = (*notes, *tune.left_to_library(answer.table, answer.algorithms))
     return answer._replace(notes=notes), offers.model, offers.measured
 
 
-def _is_run(candidate: TunerCandidate, times: PredictedTimes, size: int) -> bool:
-    """Return True if the predicted time of the candidate at `size` bytes is that of a run."""
+def _with_estimates(table: Table, candidates: Sequence[TunerCandidate], times: PredictedTimes) -> Table:
+    """Return `table` with those of its times marked that are not of a run of a candidate's program."""
     from synth.catalog.tuner.predicted_times import Prediction
 
-    return isinstance(candidate.predicted, Prediction) and times.ran(candidate.predicted.variant, size)
+    estimated = []
+    for place, size in enumerate(table.sizes):
+        shown = {table.seconds[place], table.best[place], table.ours[place], table.library[place], *table.times[place]}
+        shown.update(library.seconds[place] for library in table.libraries)
+        for one in candidates:
+            if isinstance(one.predicted, Prediction):
+                own = one.algorithm.backend == OURS
+                padded = one.algorithm.padded(size, table.element) if own else size
+                if times.ran(one.predicted.variant, padded):
+                    shown.discard(one.predicted(padded))
+        estimated.append(tuple(sorted(time for time in shown if time is not None)))
+    return replace(table, estimated=tuple(estimated) if any(estimated) else ())
 
 
 def _run_what_decides(times: PredictedTimes, candidates: Sequence[TunerCandidate], request: TuningRequest) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, gcd
+from math import ceil, gcd, inf
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +22,7 @@ from synth.model.number_text import number, size_text
 from synth.model.outcome import Sat
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
+from synth.solvers.processes.deadline import current_deadline
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.measurements import Measurement
@@ -40,7 +41,8 @@ class TuningInputSettings:
         dividing_seconds: Wall seconds for all such schedules, where there is no time limit: every run on a machine
             looks for them.
         for_times: Fraction of a time limit for the predicted times of candidates, which come after all frontiers.
-        for_list_schedules: Fraction of that which list schedules may take.
+        for_list_schedules: Fraction of that which list schedules may take, and the search for rings before them.
+        least_for_rings: Seconds for rings at least.
         for_frontiers: Fraction of the rest for frontiers, where dividing schedules are looked for too.
         flows_add: Fraction that flow methods add, about, to the time of a frontier.
         tree_ranks: Maximum number of ranks for which spanning trees are packed: within a second or two.
@@ -57,6 +59,7 @@ class TuningInputSettings:
     dividing_seconds: float = 20.0
     for_times: float = 0.35
     for_list_schedules: float = 0.3
+    least_for_rings: float = 0.3
     for_frontiers: float = 0.6
     flows_add: float = 0.1
     tree_ranks: int = 16
@@ -85,8 +88,11 @@ class SearchOptions:
 
     @property
     def left(self) -> float | None:
-        """Seconds until the end, none below 0; None without one."""
-        return None if self.end is None else max(0.0, self.end - self.clock())
+        """Seconds until the end or the ambient deadline, none below 0; None without either."""
+        ambient = current_deadline().remaining()
+        if self.end is None:
+            return None if ambient == inf else ambient
+        return min(ambient, max(0.0, self.end - self.clock()))
 
     def share(self, to_come: int) -> SearchOptions:
         """Return the options of one of `to_come` parts that share what is left."""
@@ -372,6 +378,9 @@ def dividing(
     for place, point in enumerate(found.points):
         if point.chunks in able:
             best = point.rounds_per_chunk
+            continue
+        if search.left == 0:
+            late.append(point.steps)
             continue
         for schedule in fewer_chunks(point, max(sizes), element, best):
             made.append(schedule)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,7 +29,6 @@ from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.topology import Topology
-from synth.program.overheads import NCCL
 from synth.program.program import PROTOCOLS
 
 if TYPE_CHECKING:
@@ -58,7 +56,7 @@ def bound(**flags: Any) -> int:
     Examples:
       synth bound --topo dgx1 --coll alltoall
       synth bound --topo 'dgx-h100*128' --coll allgather
-      synth bound --topo 'dgx-a100*2' --coll allreduce --sizes 1KB,1MB,1GB -o times.json
+      synth bound --topo 'dgx-a100*2' --coll allreduce --sizes 1KB,1MB,1GB
     """
     from synth import api
     from synth.api.multicast import MULTICAST_NOTES
@@ -125,13 +123,11 @@ def _in_time(flags: dict[str, Any], topology: Topology, collective: Collective |
 
     if flags["max_steps"] is not None:
         raise UsageError("a bound in time holds for any number of steps; leave --max-steps or --sizes out")
-    links, launch = topology, Fraction(0)
-    if flags["protocol"]:
-        links = NCCL.links(topology.network(), flags["protocol"]).as_topology()
-        launch = NCCL.of(flags["protocol"]).launch
     with write_infeasible_document(flags, topology, collective):
-        bounds = api.time_bound(links, collective, flags["sizes"], time_limit=flags["time_limit"])
-    report = time_bounds.report(bounds, launch, flags["protocol"] or "")
+        bounds = api.time_bound(
+            topology, collective, flags["sizes"], protocol=flags["protocol"], time_limit=flags["time_limit"]
+        )
+    report = time_bounds.report(bounds, topology.ranks, flags["protocol"] or "")
     emit(bounds.to_json, lambda: tables.print_report(report), flags["output"], flags["form"])
     return 0
 

@@ -34,15 +34,19 @@ from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.topology import Topology
 from synth.program.message_cost import NO_COST
+from synth.solvers.processes.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.frontier import Frontier, ParetoFrontier
     from synth.model.sketch import Sketch
     from synth.model.sketched_frontier import SketchedFrontier
-    from synth.model.time_bound import ClockBoundRow, SizeBound
+    from synth.model.time_bound import TimeBound
     from synth.view.algorithm_times import AlgorithmTime
 
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
+
+# Fraction of a time limit for the times at a size, as in a tuning plan.
+FOR_TIMES = 0.35
 
 
 @click.command(
@@ -137,6 +141,9 @@ def pareto(**flags: Any) -> int:
     }
     frontier: Any
     code, interrupted = 0, None
+    deadline = Deadline.after(flags["time_limit"])
+    if flags["size"] and deadline.limited:  # a part of the limit is for the times at the size
+        flags["time_limit"] *= 1 - FOR_TIMES
     try:
         with (
             write_infeasible_document(flags, topology, collective),
@@ -158,7 +165,7 @@ def pareto(**flags: Any) -> int:
         code = UNDECIDED
     if frontier.points or frontier.unfinished or interrupted is None:
         size = flags["size"]
-        times = cache(lambda: _times_at(frontier, flags, topology, collective))
+        times = cache(lambda: _times_at(frontier, flags, topology, collective, deadline))
         choose = size and frontier.engine == "exact"
         emit(
             lambda: _choice_document(frontier, size, times()) if choose else saved.document(),
@@ -205,12 +212,14 @@ class _TimesAt(NamedTuple):
 
     candidates: Sequence[AlgorithmTime] = ()
     switches: Sequence[AlgorithmTime] = ()
-    bound: ClockBoundRow | SizeBound | None = None
+    bound: TimeBound | None = None
     per_send: bool = False
 
 
-def _times_at(frontier: ParetoFrontier, flags: dict[str, Any], topology: Topology, collective: Any) -> _TimesAt:
-    """Return the times at the size asked for, by runs of the reference executor."""
+def _times_at(
+    frontier: ParetoFrontier, flags: dict[str, Any], topology: Topology, collective: Any, deadline: Deadline
+) -> _TimesAt:
+    """Return the times at the size asked for, by runs of the reference executor that end before the deadline."""
     from synth import api
     from synth.api.point_times import point_times_at
     from synth.api.tuning import clock_bound_at, times_at
@@ -220,13 +229,17 @@ def _times_at(frontier: ParetoFrontier, flags: dict[str, Any], topology: Topolog
         return _TimesAt()
     size, per_send, overheads = flags["size"], flags["per_send"] or NO_COST, flags["overheads"]
     switches: list[AlgorithmTime] = []
-    if frontier.multicast:
-        switches = point_times_at(frontier.multicast, size, per_send, overheads=overheads, machine=topology)
+    with time_limited(deadline):
+        if frontier.multicast:
+            with time_limited(deadline.share(1 / 2)):
+                switches = point_times_at(frontier.multicast, size, per_send, overheads=overheads, machine=topology)
+        if isinstance(frontier, Frontier):
+            points = times_at(frontier, size, per_send, overheads=overheads, machine=topology)
+        else:
+            points = point_times_at(frontier, size, per_send, overheads=overheads, machine=topology)
     if isinstance(frontier, Frontier):
-        candidates = times_at(frontier, size, per_send, overheads=overheads, machine=topology)
-        return _TimesAt(candidates, switches, clock_bound_at(frontier, size, overheads), bool(per_send))
-    points = point_times_at(frontier, size, per_send, overheads=overheads, machine=topology)
-    return _TimesAt(points, switches, api.time_bound(topology, collective, size, rates=None).rows[0], bool(per_send))
+        return _TimesAt(points, switches, clock_bound_at(frontier, size, overheads, topology), bool(per_send))
+    return _TimesAt(points, switches, api.time_bound(topology, collective, size), bool(per_send))
 
 
 def _choice_document(frontier: Frontier, size: int, times: _TimesAt) -> dict:

@@ -45,15 +45,16 @@ class MulticastSettings:
 
     `steps`: numbers of steps of pipelined schedules through one switch. The last one comes within 3% of the bound for
     any number. `steps_of_parts`: the same where several parts of the machine have a switch each. `steps_beyond`: steps
-    above the least number up to which few ranks have mixtures, where no limit is given. `least_seconds`:
-    seconds for the second frontier at least, after a time limit that the first one used up. `search_share`: the share
-    of its time that may be searched, before schedules are written out and replayed.
+    above the least number up to which few ranks have mixtures, where no limit is given. `share`: of a
+    time limit, for this frontier, which comes second. `least_seconds`: for it at least, after a limit that is used up.
+    `search_share`: the share of its time that may be searched, before schedules are written out and replayed.
     """
 
     steps: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
     steps_of_parts: tuple[int, ...] = (*range(3, 9), 10, 12, 16, 24, 32, 48, 64)
     steps_beyond: int = 4
-    least_seconds: float = 2.0
+    share: float = 0.3
+    least_seconds: float = 0.2
     search_share: float = 0.4
 
 

@@ -31,8 +31,8 @@ class BuildRow(NamedTuple):
 
     `algorithm`: the schedule that a file runs there, "" where the size is left to the library. `seconds`: the time of
     what runs. `schedule`: that of the best schedule that the runtime takes. `libraries`: those of the library's own
-    algorithms. `bound`: the certified least time of messages between ranks, None where the schedule's sends pass
-    switches that multicast.
+    algorithms. `bound`: the lower bound of the clock, with the switches of the machine; None where none is known.
+    `estimated`: those of the times that are not of a run.
     """
 
     size: int
@@ -43,6 +43,7 @@ class BuildRow(NamedTuple):
     schedule: float | None
     libraries: tuple[LibraryTime, ...]
     bound: float | None
+    estimated: tuple[float, ...] = ()
 
     @property
     def library(self) -> LibraryTime | None:
@@ -69,7 +70,8 @@ class BuiltTable:
         """Return the table's part of ``build.json``."""
         rows = []
         for row in self.rows:
-            rows.append({**row._asdict(), "files": list(row.files), "libraries": dict(row.libraries)})
+            lists = {"files": list(row.files), "estimated": list(row.estimated), "libraries": dict(row.libraries)}
+            rows.append({**row._asdict(), **lists})
         served = [list(span) for span in self.served]
         return {"collective": self.collective, "ranks": self.ranks, "root": self.root, "served": served, "sizes": rows}
 
@@ -79,7 +81,8 @@ class BuiltTable:
         rows = []
         for row in document["sizes"]:
             libraries = tuple(LibraryTime(*pair) for pair in row["libraries"].items())
-            rows.append(BuildRow(**{**row, "files": tuple(row["files"]), "libraries": libraries}))
+            read = {"files": tuple(row["files"]), "libraries": libraries, "estimated": tuple(row.get("estimated", ()))}
+            rows.append(BuildRow(**{**row, **read}))
         served = tuple(SizeSpan(*ends) for ends in document.get("served", ()))
         return BuiltTable(document["collective"], document["ranks"], document["root"], tuple(rows), served)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from fractions import Fraction
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
@@ -28,3 +29,10 @@ def number(value: Fraction | int | float) -> str:
     if abs(number) >= 100:
         return f"{number:.0f}"
     return f"{number:.3g}" if abs(number) >= 1e-3 else f"{number:.6f}".rstrip("0")
+
+
+def microseconds(seconds: float | None, estimates: Collection[float] = ()) -> str:
+    """Three digits of the µs of a time, after ``~`` where it is one of `estimates`, not of a run; "" for None."""
+    if seconds is None:
+        return ""
+    return f"~{number(seconds * 1e6)}" if seconds in estimates else number(seconds * 1e6)

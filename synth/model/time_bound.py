@@ -1,7 +1,7 @@
-"""Lower bounds in time by message size, each with a certificate.
+"""Lower bounds in time by message size.
 
-TimeBound   topology collective root rows       SizeBound      size microseconds reason certificate
-ClockBound  rows                                ClockBoundRow  size microseconds launch protocol reason
+TimeBound   topology collective root switches rounds_per_chunk certificate rows
+SizeBound   size microseconds launch protocol reason
 """
 
 from __future__ import annotations
@@ -10,77 +10,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from synth.model.collective import Collective
 from synth.model.rational import show
-from synth.model.topology import Topology
-
-SCHEMA = "synth.time-bounds/1"
 
 
-@dataclass(frozen=True)
-class SizeBound:
-    """No program moves `size` bytes (nccl-tests' size) in less than `microseconds`.
-
-    `reason` says in words what takes this long. `certificate` is the proof that
-    `synth.checker.certificates.time_bounds` checks, None where nothing has to move and the bound is 0.
-    """
-
-    size: int
-    microseconds: Fraction
-    reason: str
-    certificate: dict | None
+def holds_for(switches: bool) -> str:
+    """Return the programs for which a bound holds in words, with multicasts and sums in `switches` or without."""
+    if switches:
+        return "programs of messages between ranks, and of multicasts and sums in switches"
+    return "programs of messages between ranks, without multicasts and sums in switches"
 
 
-@dataclass(frozen=True)
-class TimeBound:
-    """The lower bounds in time of a collective on a topology, in the order of the requested sizes.
+class SizeBound(NamedTuple):
+    """No program moves `size` bytes (nccl-tests' size) in less than `microseconds`, of which `launch` are the launch.
 
-    `collective`: its name, or the Collective where it is written out in documents. `root`: that of a named one.
-    """
-
-    topology: Topology
-    collective: str | Collective
-    root: int | None
-    rows: tuple[SizeBound, ...]
-
-    def __repr__(self) -> str:
-        sizes = ", ".join(f"{row.size} B: {float(row.microseconds):g} µs" for row in self.rows[:4])
-        more = ", ..." if len(self.rows) > 4 else ""
-        return f"<TimeBound of {self.collective_name} on {self.topology.name}: {sizes}{more}>"
-
-    @property
-    def collective_name(self) -> str:
-        """The collective's name."""
-        return self.collective if isinstance(self.collective, str) else self.collective.name
-
-    def microseconds(self, size: int) -> Fraction:
-        """Return the bound at one of the requested sizes. Raises KeyError for another size."""
-        return {row.size: row.microseconds for row in self.rows}[size]
-
-    def to_json(self) -> dict:
-        """Return the document that `synth verify` checks (schema: docs/formats.md)."""
-        from synth.model.documents.link_columns import columns  # loads NumPy
-
-        head = {"name": self.topology.name, "ranks": self.topology.ranks, "unit_gbps": self._unit()}
-        rows = []
-        for row in self.rows:
-            if row.certificate is not None:
-                entry = {"size": row.size, "time_us": show(row.microseconds), "certificate": row.certificate}
-                rows.append(entry)
-        collective = self.collective if isinstance(self.collective, str) else self.collective.to_json(1)
-        return {
-            "schema": SCHEMA, "topology": head | columns(self.topology), "collective": collective, "root": self.root,
-            "bounds": rows,
-        }  # fmt: skip
-
-    def _unit(self) -> str:
-        return show(self.topology.unit_bandwidth())
-
-
-class ClockBoundRow(NamedTuple):
-    """No program is predicted to move `size` bytes in less than `microseconds`, of which `launch` are the launch.
-
-    `protocol`: the one that allows the least. `reason`: the transfers that take the rest.
+    `protocol`: the one that allows the least. `reason`: in words what takes the rest.
     """
 
     size: int
@@ -91,10 +34,35 @@ class ClockBoundRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ClockBound:
-    """The lower bounds of one collective, in the order of the requested sizes."""
+class TimeBound:
+    """The lower bounds in time of a collective on a topology, in the order of the requested sizes.
 
-    rows: tuple[ClockBoundRow, ...]
+    Attributes
+    ----------
+    topology, collective, root : the machine's name, the collective's name, and the root of one that has one.
+    switches : they hold for multicasts and sums in the machine's switches, too; else for messages between ranks alone.
+    rounds_per_chunk : the least R/C of any schedule, 0 where none is known.
+    certificate : the proof of `rounds_per_chunk`, which the checker has checked; None where there is none.
+    rows : the bounds.
+    """
+
+    topology: str
+    collective: str
+    root: int | None
+    switches: bool
+    rounds_per_chunk: Fraction
+    certificate: dict | None
+    rows: tuple[SizeBound, ...]
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{row.size} B: {float(row.microseconds):g} µs" for row in self.rows[:4])
+        more = ", ..." if len(self.rows) > 4 else ""
+        return f"<TimeBound of {self.collective} on {self.topology}: {sizes}{more}>"
+
+    @property
+    def holds_for(self) -> str:
+        """The programs that none of the bounds is above, in words."""
+        return holds_for(self.switches)
 
     @property
     def seconds(self) -> dict[int, float]:
@@ -104,3 +72,14 @@ class ClockBound:
     def microseconds(self, size: int) -> Fraction:
         """Return the bound at one of the requested sizes. Raises KeyError for another size."""
         return {row.size: row.microseconds for row in self.rows}[size]
+
+    def to_json(self) -> dict:
+        """Return the bounds as a JSON object."""
+        bounds = []
+        for row in self.rows:
+            cost = {"launch_us": show(row.launch), "protocol": row.protocol} if row.launch else {}
+            bounds.append({"size": row.size, "time_us": show(row.microseconds), **cost, "because_of": row.reason})
+        return {
+            "topology": self.topology, "collective": self.collective, "root": self.root, "holds_for": self.holds_for,
+            "rounds_per_chunk": show(self.rounds_per_chunk), "certificate": self.certificate, "bounds": bounds,
+        }  # fmt: skip

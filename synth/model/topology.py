@@ -216,6 +216,11 @@ class MulticastSwitch:
     own: str
     ports: tuple[SwitchPort, ...]
 
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that have ports."""
+        return tuple(port.rank for port in self.ports)
+
     def caps(self, rank: int, group: Sequence[int], *, fetches: bool) -> list[int]:
         """Return the caps that a multicast of `rank` to `group` counts against, each as often as it counts.
 

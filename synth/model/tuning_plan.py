@@ -118,8 +118,8 @@ class Table:
     `sizes[i]` of what is chosen there, place `chosen[i]` in `Plan.algorithms`, `best[i]` of the best of all candidates,
     `ours[i]` and
     `library[i]` of the best schedule and of the best algorithm of other libraries, `times[i]` of each algorithm of the
-    range's order. None: not known. `libraries`: the times of each algorithm of other libraries. `estimated`: places of
-    `sizes` at which the time of what is chosen is no run's, but an estimate.
+    range's order. None: not known. `libraries`: the times of each algorithm of other libraries. `estimated[i]`: those
+    of the times at `sizes[i]` that are not of a run; () where all are of runs, or measured.
     """
 
     collective: str
@@ -135,7 +135,7 @@ class Table:
     library: tuple[float | None, ...] = ()
     times: tuple[tuple[float | None, ...], ...] = ()
     libraries: tuple[LibraryTimes, ...] = ()
-    estimated: tuple[int, ...] = ()
+    estimated: tuple[tuple[float, ...], ...] = ()
 
     @property
     def losses(self) -> tuple[float | None, ...]:
@@ -143,10 +143,14 @@ class Table:
 
         None where a time is not known, or is an estimate.
         """
-        losses = [_excess(chosen, best) for chosen, best in zip(self.seconds, self.best, strict=True)]
-        for place in self.estimated:
-            losses[place] = None
+        losses = []
+        for place, (chosen, best) in enumerate(zip(self.seconds, self.best, strict=True)):
+            losses.append(None if chosen in self.estimates(place) else _excess(chosen, best))
         return tuple(losses)
+
+    def estimates(self, place: int) -> tuple[float, ...]:
+        """Return those of the times at `sizes[place]` that are not of a run."""
+        return self.estimated[place] if self.estimated else ()
 
     def at(self, size: int) -> Range | None:
         """Return the range that contains `size` bytes, None where no range does."""
@@ -170,7 +174,7 @@ class Table:
             "library": list(self.library),
             "times": [list(row) for row in self.times],
             "libraries": {name: list(seconds) for name, seconds in self.libraries},
-            "estimated": list(self.estimated),
+            "estimated": [list(times) for times in self.estimated],
             "losses": list(self.losses),
             "greatest_loss": max((x for x in self.losses if x is not None), default=None),
         }
@@ -193,7 +197,7 @@ class Table:
             tuple(doc.get("library", ())),
             tuple(map(tuple, doc.get("times", ()))),
             tuple(LibraryTimes(name, tuple(seconds)) for name, seconds in doc.get("libraries", {}).items()),
-            tuple(doc.get("estimated", ())),
+            tuple(map(tuple, doc.get("estimated", ()))),
         )
 
 

@@ -62,16 +62,16 @@ class Log:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if _is_device(path):
-                self.trouble = f"cannot write the sweep's log {path}: is not a file"
+                self.trouble = f"cannot write the sweep's log {path.name}: is not a file"
                 return
             file = open_own(path)
         except OSError as error:
             fault = "is a link" if path.is_symlink() else error.strerror
-            self.trouble = f"cannot write the sweep's log {path}: {fault}; set SYNTH_CACHE to a writable directory"
+            self.trouble = f"cannot write the sweep's log {path.name}: {fault}; set SYNTH_CACHE to a writable directory"
             return
         if not _locked(file):
             file.close()
-            self.trouble = f"another run of the same question writes the log {path}"
+            self.trouble = f"another run of the same question writes the log {path.name}"
             return
         self.path, self._file = path, file
         earlier: list[dict] = []

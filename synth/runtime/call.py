@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from synth.errors import ArgumentError, InfeasibleError, SynthError, UsageError
 from synth.model.collective import Collective
 from synth.model.registry import find
-from synth.model.topology import Network
+from synth.model.topology import Network, Topology
 from synth.program import overheads
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
@@ -34,6 +34,7 @@ class Call(NamedTuple):
 
     `switch_sends`: its schedule has sends of switches that multicast, which the program makes from rank to rank.
     `choice`: in words which point and protocol of a frontier were chosen, and why; "" where both were asked for.
+    `machine`: the one whose switches multicast, if they do: the bound holds with that, whatever the program sends.
     """
 
     program: Program
@@ -41,6 +42,15 @@ class Call(NamedTuple):
     request: RunRequest
     switch_sends: bool = False
     choice: str = ""
+    machine: Topology | None = None
+
+
+def timed_links(machine: Topology | Network | None, program: Program) -> Network | None:
+    """Return the links of `machine` by which every command times `program`: with the ports of switches that multicast
+    where it sends through them."""
+    if not isinstance(machine, Topology):
+        return machine
+    return machine.multicast_network() if program.through_switches else machine.network()
 
 
 def run(call: Call, arrays: Sequence | None = None) -> RunResult:
@@ -162,16 +172,18 @@ def make_executor(executor: str, options: Mapping[str, Any]) -> Any:
 def _bound(call: Call, collective: Collective, size: int, protocol: str) -> Fraction | None:
     """Return the lower bound in picoseconds of programs in `protocol`, launch included.
 
-    None where none is wanted, and for ops through switches that multicast: the bound is of messages between ranks.
+    None where none is wanted.
     """
-    if call.network is None or not call.request.bound or call.program.through_switches:
+    if call.network is None or not call.request.bound:
         return None
     if size == 0:
         return Fraction(0)
-    from synth.scale.clock_bound import clock_bound
+    from synth.scale.time_bound import time_bound
 
     costs = overheads.selected(call.request.overheads)
     try:
-        return clock_bound(call.network, collective, [size], costs, (protocol,)).microseconds(size) * 10**6
+        links = call.network if call.machine is None else call.machine
+        bound = time_bound(links, collective, [size], overheads=costs, protocols=(protocol,))
+        return bound.microseconds(size) * 10**6
     except InfeasibleError as error:
         raise SynthError(f"{call.network.name} cannot do {collective.name}: {error}") from None

@@ -1,168 +1,288 @@
-"""Certified lower bounds in time: least latencies along paths together with bytes over cuts.
+"""Lower bounds in time by size, from the latencies of a machine and a certified bound on its rounds per chunk.
 
-The bound at a size is the greater of two: that of the best candidate cut (`synth.scale.bounds.time_cuts`), and the
-bound on bytes per second of `synth bound` with one latency on top. The checker computes both exactly.
+The machine is that of the reference executor (docs/model.md): a transfer over a route begins when its data are there,
+occupies the route and the limits of its links, or the ports of a switch that multicasts, for its bytes over their
+bandwidth, and arrives the latency of the route after its last byte has left. A call takes no less than
+
+    launch + max(L, l + bytes · R/C)
+
+- L, *latency of the farthest pair*: what a rank wants of another arrives along a chain of transfers. Each begins after
+  the one before has arrived, so the chain takes the latencies of a path between the two at least. L is the greatest
+  of the least latencies of a path over all that is wanted. A unit that several ranks hold comes from the nearest one.
+- R/C, *certified rounds per chunk*: prices of links, limits and ports, by which the transfers of each byte of a unit
+  cost 1 in all, whatever the steps, while what all links, limits and ports carry in a time t costs t · C/R at most.
+  The order of the transfers is that of some schedule of one transfer a step, so the bound holds for programs.
+- l, *least latency* of a route from rank to rank: the last transfer has left l before the end at the latest, and so
+  have all others. So the links carry for the time T - l only.
+
+L + bytes · R/C is no bound: the last bytes over the busiest links need not go the longest way. A broadcast to a near
+rank over 1 GB/s and 1 µs, and to a far one over 100 GB/s and 50 µs, takes 81 µs for 80,000 bytes. Nor is the mean
+latency of the busiest links, in place of l: bytes over the nearer ones may leave later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
+from math import lcm
 from typing import NamedTuple
 
 import numpy as np
 
-from synth.checker.certificates import time_bounds as checker
 from synth.errors import InfeasibleError, SynthError
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
+from synth.model.frontier import LowerBound
+from synth.model.link_table import LinkTable, ends
 from synth.model.number_text import number, size_text
 from synth.model.scale_collectives import COLLECTIVES, ROOTED
 from synth.model.time_bound import SizeBound, TimeBound
-from synth.model.topology import Topology
-from synth.scale.bounds.time_cuts import CandidateCuts
+from synth.model.topology import Network, Topology
+from synth.program.overheads import NO_OVERHEADS, Overheads
+from synth.program.program import PROTOCOLS
+from synth.scale.bounds.switches import holds_with_multicast
 from synth.scale.bounds.unreachability import certificate
 from synth.scale.fabric.fabric import fabric
+from synth.scale.fabric.graphs import shortest_path_trees
+from synth.solvers.processes.deadline import TimeUp
 
-MOST_WRITTEN = 64  # ranks up to which a collective without a name of the scale engine has a bound on its rate
-MOST_RATED = 64  # ranks up to which a bound on rates is quick; above it takes seconds
+# Ranks up to which an exact bound on rounds per chunk, for any collective, takes less than a second or two.
+MOST_EXACT = 64
+# Ranks up to which a collective without a name of the flow methods has a bound by single cuts.
+MOST_CUTS = 256
+# Ranks up to which the network lists the ports of switches that multicast, as in frontiers.
+MOST_PORTS = 128
+# Nodes of a machine up to which latencies are computed from every rank. On larger ones, whose ranks are alike, they are
+# computed from `SOURCES` ranks, which proves a little less where they are not.
+MOST_NODES = 512
+SOURCES = 16
+
+
+class _Wanted(NamedTuple):
+    """A collective: the name by which flow methods know it (None: they do not), its root, and the Collective."""
+
+    name: str | None
+    root: int | None
+    task: Collective | None
 
 
 def time_bound(
-    topology: Topology,
+    machine: Topology | Network,
     collective: str | Collective,
     sizes: Sequence[int],
     *,
     root: int = 0,
-    rates: bool | None = True,
-    time_limit: float | None = None,
+    overheads: Overheads = NO_OVERHEADS,
+    protocols: Sequence[str] = PROTOCOLS,
 ) -> TimeBound:
-    """Return certified lower bounds on the time of a collective, one for each of `sizes` (bytes, nccl-tests' size).
+    """Return a lower bound on the time of any program of a collective, for each of `sizes` (bytes, nccl-tests' size).
 
-    They hold for every program without multicasts in switches, with any number and size of messages, by the links,
-    limits and latencies of `topology` (docs/model.md). `root`: of a collective given by name. Without `rates` no bound
-    on bytes per second is computed, which takes the most time (None: none above `MOST_RATED` ranks). The result then
-    comes from single cuts. `time_limit`: seconds for the search for that bound, where a method for large machines has
-    one. Raises InfeasibleError where data cannot reach a rank.
+    It is the least of all `protocols`, each with its launch and its links by `overheads` (by default bare links). Where
+    switches of the machine multicast it holds for programs with that, too; a Network has them where
+    `Topology.multicast_network` made it. `root`: of a collective given by name. At the ambient deadline the bound on
+    rounds per chunk is the one so far, where a method for large machines has one. Raises InfeasibleError where data
+    cannot reach a rank.
     """
-    topology = topology.live()
-    if rates is None:
-        rates = topology.ranks <= MOST_RATED
-    wanted = _named(collective, topology.ranks, root)
-    can_be_written = rates and wanted.name is not None and topology.ranks <= MOST_WRITTEN
-    try:
-        if can_be_written and fabric(topology).inner_limits:  # exact methods do not relax them
-            return _bounds(topology, _written(wanted, topology.ranks), sizes, rates, time_limit)
-        return _bounds(topology, wanted, sizes, rates, time_limit)
-    except InfeasibleError as error:
-        if wanted.name is None:
-            raise
-        proof = certificate(topology, wanted.name, wanted.root or 0)
-        raise InfeasibleError(str(error), proof or error.certificate) from error
-    except SynthError:  # capacities are too large for flow methods
-        if not can_be_written:
-            raise
-        return _bounds(topology, _written(wanted, topology.ranks), sizes, rates, time_limit)
+    if isinstance(machine, Network) and isinstance(collective, Collective):
+        return _kept(machine, collective, tuple(sizes), overheads, tuple(protocols))
+    wanted = _named(collective, machine.ranks, root)
+    return _bound(machine, wanted, tuple(sizes), overheads, tuple(protocols))
 
 
-class _NamedTask(NamedTuple):
-    """A collective: its name and root where documents name it, else None; the Collective, unless its name is enough."""
-
-    name: str | None
-    task: Collective | None
-    root: int | None
-
-
-def _bounds(
-    topology: Topology, wanted: _NamedTask, sizes: Sequence[int], rates: bool, time_limit: float | None
+@lru_cache(maxsize=8)  # a build prints the bounds of its tables and draws them
+def _kept(
+    network: Network, collective: Collective, sizes: tuple[int, ...], overheads: Overheads, protocols: tuple[str, ...]
 ) -> TimeBound:
-    """Return the bounds of `time_bound`. Raises SynthError where flow methods cannot read the machine."""
-    name, task, root = wanted
-    if name is not None:
-        demand = checker.named_demand(name, topology.ranks, root)
-        providers, wanting = _ends_of(name, topology.ranks, root)
+    return _bound(network, _named(collective, network.ranks, 0), sizes, overheads, protocols)
+
+
+def _bound(
+    machine: Topology | Network,
+    wanted: _Wanted,
+    sizes: tuple[int, ...],
+    overheads: Overheads,
+    protocols: tuple[str, ...],
+) -> TimeBound:
+    # The links, the ranks of each switch that multicasts, and the network with their ports, where it can be listed. A
+    # program has no steps, which a sketch's rules are of, so the bound is that of the links alone.
+    ports = machine if isinstance(machine, Network) else None
+    links = replace(machine.as_topology() if isinstance(machine, Network) else machine.live(), rules=None)
+    if ports is None and links.multicast and links.ranks <= MOST_PORTS:
+        ports = links.multicast_network()
+    if ports is not None:
+        groups = [switch.ranks for switch in ports.multicast]
     else:
-        assert task is not None
-        demand = checker.written_demand(task.to_json(1), topology.ranks, "collective")
-        providers = np.isin(np.arange(topology.ranks), list(frozenset().union(*task.pre)))
-        wanting = np.isin(np.arange(topology.ranks), list(frozenset().union(*task.post)))
-    candidates = CandidateCuts(topology, demand, providers, wanting)
-    line = _rate(topology, demand, task, time_limit) if rates and candidates.cuts else None
-    rows = tuple(_best(candidates, line, size) for size in sizes)
-    if name is not None:
-        return TimeBound(topology, name, root, rows)
-    assert task is not None
-    return TimeBound(topology, task, None, rows)
+        groups = [sorted(switch.ranks) for switch in links.multicast]
+    if not groups or links.ranks > MOST_PORTS:
+        ports = None
+    rate = _rounds_per_chunk(links, ports, groups, wanted) if links.ranks > 1 else None
+    name = wanted.name or (wanted.task.name if wanted.task else "")
+    roots = () if wanted.root is None else (wanted.root,)
+    share = (wanted.task or named_collective(name, links.ranks, roots)).unit_share
+
+    # In each protocol the greater of the two bounds; of all protocols the least.
+    options: list[list[SizeBound]] = [[] for _ in sizes]
+    for cost, protocol in {overheads.of(protocol): protocol for protocol in reversed(protocols)}.items():
+        far = _latencies(links, wanted, cost.hop)
+        seconds_per_gb = Fraction(0)
+        if rate is not None:
+            seconds_per_gb = rate.value * share * cost.wire / links.unit_bandwidth()
+        for place, size in enumerate(sizes):
+            time, reason = far.farthest, f"latency from rank {far.pair[0]} to rank {far.pair[1]}"
+            moving = far.least + seconds_per_gb * size / 1000
+            if seconds_per_gb and moving > time:
+                time = moving
+                reason = f"{size_text(size)} at {number(1 / seconds_per_gb)} GB/s, then {number(far.least)} µs latency"
+            if not time and not (rate and rate.value):
+                reason = "nothing has to move" if far.pair[0] == far.pair[1] else "no latency and no rate is known"
+            launch = cost.launch if time else Fraction(0)
+            options[place].append(SizeBound(size, launch + time, launch, protocol, reason))
+    rows = tuple(min(bounds, key=lambda row: row.microseconds) for bounds in options)
+    value, proof = (Fraction(0), None) if rate is None else (rate.value, rate.certificate)
+    return TimeBound(links.name, name, wanted.root, bool(groups), value, proof, rows)
 
 
-def _named(collective: str | Collective, ranks: int, root: int) -> _NamedTask:
-    """Return the name of a collective that documents need not write out, and the Collective where it was given."""
+def _named(collective: str | Collective, ranks: int, root: int) -> _Wanted:
+    """Return the collective with the name by which flow methods know it; by a name alone where that is enough."""
     if isinstance(collective, str):
         canonical = named_collective(collective, 2).name
         if canonical in COLLECTIVES:
-            return _NamedTask(canonical, None, root if canonical in ROOTED else None)
-        return _NamedTask(None, named_collective(collective, ranks, (root,) if root else ()), None)
+            return _Wanted(canonical, root if canonical in ROOTED else None, None)
+        return _Wanted(None, None, named_collective(collective, ranks, (root,) if root else ()))
     name = collective.name
     if name in COLLECTIVES and named_collective(name, ranks, collective.roots) == collective:
-        return _NamedTask(name, collective, collective.roots[0] if name in ROOTED else None)
-    return _NamedTask(None, collective, None)
+        return _Wanted(name, collective.roots[0] if name in ROOTED else None, collective)
+    return _Wanted(None, None, collective)
 
 
-def _written(wanted: _NamedTask, ranks: int) -> _NamedTask:
-    """Return the named collective written out, for exact methods."""
-    assert wanted.name is not None
-    roots = () if wanted.root is None else (wanted.root,)
-    return _NamedTask(None, wanted.task or named_collective(wanted.name, ranks, roots), None)
+def _rounds_per_chunk(
+    links: Topology, ports: Network | None, groups: Sequence[Sequence[int]], wanted: _Wanted
+) -> LowerBound | None:  # fmt: skip
+    """Return the greatest certified bound on R/C for any number of steps and chunks; None where there is none.
+
+    It holds for multicasts and sums in switches, too, each of which joins the ranks of one of `groups`. `ports`: the
+    network with their ports, where it can be listed.
+    """
+    from synth.bounds.multicast import multicast_bound
+
+    task = wanted.task
+    if task is None and links.ranks <= MOST_PORTS:
+        assert wanted.name is not None
+        task = named_collective(wanted.name, links.ranks, () if wanted.root is None else (wanted.root,))
+    found = []
+    try:
+        plain = _without_switches(links, wanted, task)
+    except InfeasibleError as error:
+        if wanted.name is None or groups:
+            raise
+        proof = certificate(links, wanted.name, wanted.root or 0)
+        raise InfeasibleError(str(error), proof or error.certificate) from error
+    except TimeUp:
+        plain = None
+    if plain is not None and holds_with_multicast(links.ranks, groups, plain.certificate):
+        found.append(plain)
+    if ports is not None and task is not None:
+        found.append(multicast_bound(ports, task))
+    return max(found, key=lambda bound: bound.value, default=None)
 
 
-def _ends_of(name: str, ranks: int, root: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ranks that have data, and those that want some, of a collective known by its name."""
-    everyone = np.ones(ranks, bool)
-    at_root = np.arange(ranks) == root
-    return {"broadcast": (at_root, everyone), "reduce": (everyone, at_root)}.get(name, (everyone, everyone))
+def _without_switches(links: Topology, wanted: _Wanted, task: Collective | None) -> LowerBound | None:
+    """Return the bound without multicasts: by flow methods, for what they do not know exactly or by single cuts."""
+    from synth import bounds
+    from synth.bounds.single_cut import single_cut_bound
+    from synth.scale.search import bound as flow_bound
 
-
-class _Rate(NamedTuple):
-    """A bound from bytes per second, `first` + `slope` · size in µs, and its ``time-rate`` certificate."""
-
-    certificate: dict
-    first: Fraction
-    slope: Fraction
-
-
-def _rate(
-    topology: Topology, demand: checker.CollectiveData, task: Collective | None, time_limit: float | None
-) -> _Rate | None:
-    """Return the bound of the greatest rate for any number of steps, None where there is none."""
-    if demand.name is not None:
-        from synth.scale.search import bound
-
-        rate = bound(topology, demand.name, demand.root or 0, time_limit=time_limit).certificate
-    elif task is None or topology.ranks > MOST_WRITTEN:
+    exact = task is not None and links.ranks <= MOST_EXACT
+    if wanted.name is not None and not (exact and fabric(links).inner_limits):  # flow methods relax those
+        try:
+            found = flow_bound(links, wanted.name, wanted.root or 0)
+            return LowerBound(found.bound, found.certificate)
+        except InfeasibleError:
+            raise
+        except SynthError:  # capacities are too large for flow methods
+            if not exact:
+                raise
+    if task is None or links.ranks > MOST_CUTS:
         return None
-    else:
-        from synth import bounds
-
-        network = topology.network().without_parallel_routes()
+    network = links.network().without_parallel_routes()  # which can do no less
+    if exact:
         certified = bounds.combining if task.name == "allreduce" else bounds.flow
-        rate = certified(network, task, None).certificate
-    certificate = {"kind": "time-rate", "rate": rate}
-    one, two = (checker.check(certificate, topology, demand, size) for size in (1, 2))
-    return _Rate(certificate, 2 * one - two, two - one)
+        try:
+            return certified(network, task, None)
+        except TimeUp:
+            pass
+    return single_cut_bound(network, task)
 
 
-def _best(candidates: CandidateCuts, rate: _Rate | None, size: int) -> SizeBound:
-    """Return the greatest bound at `size`, with its certificate checked."""
-    cuts, unit_bytes = candidates.cuts, candidates.demand.share * size
-    if not cuts:
-        return SizeBound(size, Fraction(0), "nothing has to move", None)
-    best = max(cuts, key=lambda cut: cut.microseconds(float(unit_bytes) / 1000))
-    certificate = best.certificate()
-    time = checker.check(certificate, candidates.topology, candidates.demand, size)
-    if rate is not None and rate.first + rate.slope * size > time:
-        reason = f"{size_text(size)} at the greatest rate, and one latency"
-        return SizeBound(size, rate.first + rate.slope * size, reason, rate.certificate)
-    amount = size_text(max(1, round(best.units * unit_bytes)))
-    latency, width = number(float(best.offsets[0])), number(float(best.capacity[-1]))
-    reason = f"{latency} µs path{candidates.path(best)}, then {amount} through {width} GB/s"
-    return SizeBound(size, time, reason, certificate)
+class _Latencies(NamedTuple):
+    """Latencies in µs: the `farthest` that data have to go, between the ranks `pair`, and the `least` of a transfer."""
+
+    farthest: Fraction
+    pair: tuple[int, int]
+    least: Fraction
+
+
+def _latencies(links: Topology, wanted: _Wanted, hop: Fraction) -> _Latencies:
+    """Return the latencies of a collective whose every transfer takes `hop` µs more than its links."""
+    ranks, nodes = links.ranks, links.ranks + len(links.switches)
+    if ranks < 2 or not len(links.links):
+        return _Latencies(Fraction(0), (0, 0), Fraction(0))
+
+    # The least length of a link between two nodes, as whole multiples of 1 / scale µs, which floats hold exactly.
+    table = links.links if isinstance(links.links, LinkTable) else LinkTable.of(links.links)
+    scale = lcm(hop.denominator, *(sort.latency.denominator for sort in table.sorts))
+    src, dst = ends(table)
+    lengths = np.array([int(sort.latency * scale) for sort in table.sorts], np.float64)[table.sort]
+    lengths = lengths + np.where(src < ranks, float(hop * scale), 0.0)
+    order = np.lexsort((lengths, dst, src))
+    first = np.ones(len(order), bool)
+    first[1:] = (np.diff(src[order]) != 0) | (np.diff(dst[order]) != 0)
+    src, dst, lengths = src[order][first], dst[order][first], lengths[order][first]
+
+    # Least latencies of paths: from each source, or where all has to come to the root from each rank to it.
+    everyone = wanted.task is None or wanted.name is not None
+    sources = list(range(ranks))
+    if everyone and nodes > MOST_NODES:
+        sources = sorted({k * ranks // SOURCES for k in range(SOURCES)})
+    if wanted.root is not None:
+        sources = [wanted.root]
+    backwards = wanted.name == "reduce"
+    tails, heads = (dst, src) if backwards else (src, dst)
+    between = shortest_path_trees(nodes, tails, heads, lengths, sources)[0][:, :ranks]
+
+    # The farthest of what is wanted.
+    farthest, pair = 0.0, (0, 0)
+    if everyone:
+        row, column = np.unravel_index(int(between.argmax()), between.shape)
+        farthest, pair = float(between[row, column]), (sources[row], int(column))
+        if backwards:
+            pair = pair[1], pair[0]
+    else:
+        assert wanted.task is not None
+        for unit, (held, targets) in enumerate(zip(wanted.task.pre, wanted.task.post, strict=True)):
+            for rank in sorted(targets):
+                needed = sorted(wanted.task.wanted(unit, rank) if wanted.task.combining else held)
+                if not needed:
+                    continue
+                column = between[needed, rank]
+                k = int(column.argmax() if wanted.task.combining else column.argmin())
+                if column[k] > farthest:
+                    farthest, pair = float(column[k]), (needed[k], rank)
+    if np.isinf(farthest):
+        raise InfeasibleError(f"{links.name}: no link leads from where rank {pair[0]} is to rank {pair[1]}")
+
+    # The least of a transfer: of a link from a rank, and where that leads into a switch of the way on to some rank.
+    onward = np.where(np.arange(nodes) < ranks, 0.0, np.inf)
+    inner = src >= ranks
+    for _ in range(len(links.switches)):
+        nearer = onward.copy()
+        np.minimum.at(nearer, src[inner], onward[dst[inner]] + lengths[inner])
+        if (nearer == onward).all():
+            break
+        onward = nearer
+    leaving = src < ranks
+    least = float((lengths[leaving] + onward[dst[leaving]]).min(initial=np.inf))
+    least = 0.0 if np.isinf(least) else least
+    return _Latencies(Fraction(int(farthest), scale), pair, Fraction(int(least), scale))

@@ -5,21 +5,26 @@ from __future__ import annotations
 from itertools import groupby
 
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable
-from synth.model.number_text import number, size_text
+from synth.model.number_text import microseconds, number, size_text
 from synth.model.rational import counted
 from synth.model.served_sizes import SizeSpan, left_text, served_between, served_text, span_text
+from synth.model.time_bound import holds_for
 from synth.view.frontier_text import Report
+from synth.view.plans import ESTIMATE
 
 
 def reports(result: BuildResult) -> list[Report]:
     """Return a table for each collective; sentences about the times, the machine and the files follow the last."""
     tables = [_table(result, table) for table in result.tables]
+    switches = result.plan.topology is not None and bool(result.plan.topology.multicast)
     lines = [
         "µs and GB/s (size / time) are predicted for the greatest size of a row, not measured; "
         "ring, tree: NCCL's own, by the same clock",
         f"the clock: {result.plan.says}",
-        "x bound: the time over the least time of any program of messages between ranks, by the same clock",
+        f"x bound: the time over a lower bound by the same clock, for {holds_for(switches)}",
     ]
+    if any(row.estimated for table in result.tables for row in table.rows):
+        lines.append(f"{ESTIMATE}; a note says why")
     if result.match:
         lines.append(f"the links are those of {result.match}")
     lines += [f"note: {note}" for note in result.notes]
@@ -52,9 +57,11 @@ def _row(run: list[BuildRow], names: list[str], served: tuple[SizeSpan, ...]) ->
     if not last.algorithm:
         inner = served_between([row.size for row in run], served)
         runs = "left to the library" + (f" but for {counted(len(inner), 'range')}" if inner else "")
-    over = number(last.seconds / last.bound) if last.seconds and last.bound else ""
-    rate = number(last.size / last.seconds / 1e9) if last.seconds else ""
-    return (_sizes(run), runs, _micro(last.seconds), rate, *(_micro(known.get(name)) for name in names), over)
+    about = "~" if last.seconds in last.estimated else ""
+    over = about + number(last.seconds / last.bound) if last.seconds and last.bound else ""
+    rate = about + number(last.size / last.seconds / 1e9) if last.seconds else ""
+    libraries = [microseconds(known.get(name), last.estimated) for name in names]
+    return (_sizes(run), runs, microseconds(last.seconds, last.estimated), rate, *libraries, over)
 
 
 def left_sentence(run: list[BuildRow], served: tuple[SizeSpan, ...]) -> str:
@@ -70,14 +77,14 @@ def left_sentence(run: list[BuildRow], served: tuple[SizeSpan, ...]) -> str:
 
 
 def _both_times(row: BuildRow) -> str:
-    library, own = row.library, "no schedule" if row.schedule is None else f"{_micro(row.schedule)} by a schedule"
-    theirs = "an unknown time" if library is None else f"{_micro(library.seconds)} µs by {library.name}"
+    library, own = row.library, "no schedule"
+    if row.schedule is not None:
+        own = f"{microseconds(row.schedule, row.estimated)} by a schedule"
+    theirs = "an unknown time"
+    if library is not None:
+        theirs = f"{microseconds(library.seconds, row.estimated)} µs by {library.name}"
     return f"{theirs}, {own}"
 
 
 def _sizes(run: list[BuildRow]) -> str:
     return span_text(run[0].size, run[-1].size)
-
-
-def _micro(seconds: float | None) -> str:
-    return "" if seconds is None else number(seconds * 1e6)

@@ -12,7 +12,7 @@ from synth.model.collective import Collective
 from synth.model.frontier import Frontier, Open, Point
 from synth.model.number_text import GB, KB, MB, number, size_text
 from synth.model.rational import counted, show
-from synth.model.time_bound import ClockBoundRow, SizeBound
+from synth.model.time_bound import TimeBound
 from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def sentences(found: Frontier) -> list[str]:
 def choice(
     found: Frontier,
     size: int,
-    bound: ClockBoundRow | None = None,
+    bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
     per_send: bool = False,
 ) -> Report:
@@ -169,7 +169,8 @@ def choice(
     for point, span in zip(found.points, fastest_sizes(found), strict=True):
         row = [("> " if point is best else "") + str(point.steps), show(point.rounds_per_chunk)]
         if programs and (time := programs.get(id(point))):
-            row += [number(time.seconds * 1e6), time.protocol, number(size / time.seconds / 1e9)]
+            about = "~" if time.late else ""
+            row += [about + number(time.seconds * 1e6), time.protocol, about + number(size / time.seconds / 1e9)]
         elif programs:
             row += ["", "", ""]
         else:
@@ -198,13 +199,13 @@ def _clock(found: Frontier, programs: Mapping[int, AlgorithmTime]) -> list[str]:
     late = [point.steps for point in found.points if id(point) in programs and programs[id(point)].late]
     synchronous = "synchronous steps with the protocol's hop in each, after its launch"
     if len(late) == len(programs):
-        return [f"µs and GB/s: predicted, {synchronous}, as the points' programs were not run; {bare}"]
+        return [f"µs and GB/s: estimates (~) by {synchronous}, as the points' programs were not run; {bare}"]
     program = "the point's program in its fastest protocol"
     if found.network.multicast:
         program += ", with sends of switches its MSCCL++ plan"
     lines = [f"µs and GB/s: predicted, event-driven, of {program}; {bare}"]
     if late:
-        lines.append(f"the points of {_spans(late)} were not run: their µs are of {synchronous}")
+        lines.append(f"the points of {_spans(late)} were not run: their µs (~) are estimates by {synchronous}")
     return lines
 
 
@@ -232,7 +233,7 @@ def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) 
     """Return the sentence that recommends the point `best`, whose program takes `time`."""
     said = f"at {size_text(size)} take the {best.steps}-step point"
     if time is not None:
-        microseconds = number(time.seconds * 1e6)
+        microseconds = ("~" if time.late else "") + number(time.seconds * 1e6)
         return f"{said} in {time.protocol}: C={best.chunks}, R={best.rounds}; {microseconds} µs {time.model}"
     alpha = best.steps * float(found.network.latency)
     beta = float(seconds_per_byte(found, best)) * size * 10**6
@@ -242,16 +243,16 @@ def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) 
     )
 
 
-def _clock_bound(bound: ClockBoundRow | None, time: AlgorithmTime | None) -> list[str]:
-    """Return a sentence on the lower bound of the clock, with the factor of the predicted `time` over it."""
-    if bound is None or time is None or not bound.microseconds:
+def _clock_bound(bound: TimeBound | None, time: AlgorithmTime | None) -> list[str]:
+    """Return sentences on the lower bound of the clock, with the factor of the predicted `time` over it."""
+    if bound is None or time is None or not bound.rows[0].microseconds:
         return []
-    launch = f"{number(bound.launch)} µs launch in {bound.protocol}, " if bound.launch else ""
-    factor = _times_as_much(time.seconds, bound.microseconds)
+    row = bound.rows[0]
+    launch = f"{number(row.launch)} µs launch in {row.protocol}, " if row.launch else ""
+    factor = _times_as_much(time.seconds, row.microseconds)
     return [
-        f"no program of messages between ranks takes less than {number(bound.microseconds)} µs by this clock ({launch}"
-        f"{bound.reason}): the prediction is {factor}; `synth bound --sizes --protocol {bound.protocol}` has the "
-        "certificate"
+        f"no program takes less than {number(row.microseconds)} µs by this clock ({launch}{row.reason}): the "
+        f"prediction is {factor}; the bound holds for {bound.holds_for}"
     ]
 
 
@@ -260,14 +261,14 @@ def _times_as_much(seconds: float, microseconds: Fraction) -> str:
     return "as much" if factor == "1" else f"{factor} times as much"
 
 
-def in_time(bound: SizeBound | None, seconds: float) -> list[str]:
-    """Return a sentence on the lower bound in time, with the factor of the predicted `seconds` over it."""
-    if bound is None or not bound.microseconds:
+def in_time(bound: TimeBound | None, seconds: float) -> list[str]:
+    """Return sentences on the lower bound in time, with the factor of the predicted `seconds` over it."""
+    if bound is None or not bound.rows[0].microseconds:
         return []
+    row = bound.rows[0]
     return [
-        f"no program of messages between ranks takes less than {number(bound.microseconds)} µs on bare links "
-        f"({bound.reason}): the prediction, of synchronous steps, is {_times_as_much(seconds, bound.microseconds)}; "
-        "`synth bound --sizes` has the certificate"
+        f"no program takes less than {number(row.microseconds)} µs on bare links ({row.reason}): the prediction, of "
+        f"synchronous steps, is {_times_as_much(seconds, row.microseconds)}; the bound holds for {bound.holds_for}"
     ]
 
 

@@ -10,6 +10,7 @@ from synth.model.plan_set import PlanSet, PlanSetPart
 from synth.model.served_sizes import SizeSpan, served_text
 from synth.view.build import left_sentence
 from synth.view.frontier_text import Report
+from synth.view.plans import ESTIMATE
 
 COLUMNS = (
     ("machine", "left"), ("ranks", "right"), ("collective", "left"), ("plans", "right"), ("serve sizes", "left"),
@@ -32,6 +33,8 @@ def report(found: PlanSet) -> Report:
         sentences += [f"{part.name}: {note}" for note in part.notes if note not in shared]
     sentences += shared
     sentences.append("x NCCL: how many times faster than NCCL's ring and tree, predicted by one clock, not measured")
+    if any(row.estimated for part in found.parts for table in part.tables for row in table.rows):
+        sentences.append(f"{ESTIMATE}; a note says why")
     title = f"MSCCL++ {found.version} plans for {found.machine}"
     return Report(title, COLUMNS, tuple(rows), tuple(sentences))
 
@@ -49,11 +52,15 @@ def _shared_notes(found: PlanSet) -> list[str]:
 def _row(part: PlanSetPart, table: BuiltTable) -> tuple[str, ...]:
     served = [row for row in table.rows if row.algorithm]
     plans = sum(plan.collective == table.collective.replace("-", "") for plan in part.plans)
-    gains = [row.library.seconds / row.seconds for row in served if row.library and row.library.seconds and row.seconds]
+    gains: dict[float, str] = {}  # each with ~ where one of its times is an estimate
+    for row in served:
+        if row.library and row.library.seconds and row.seconds:
+            gain = row.library.seconds / row.seconds
+            gains[gain] = "~" if {row.library.seconds, row.seconds} & {*row.estimated} else ""
     sizes = served_text(table.served or _served_rows(table), [row.size for row in table.rows])
     ends = sorted(gains)[:1] + sorted(gains)[-1:]
-    gain = " to ".join(dict.fromkeys(map(number, ends)))
-    return (part.name, str(part.ranks), table.collective, str(plans), sizes, gain)
+    texts = [gains[gain] + number(gain) for gain in ends]
+    return (part.name, str(part.ranks), table.collective, str(plans), sizes, " to ".join(dict.fromkeys(texts)))
 
 
 def _served_rows(table: BuiltTable) -> list[SizeSpan]:

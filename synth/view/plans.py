@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from synth.model.number_text import number, size_text
-from synth.model.time_bound import ClockBound
+from synth.model.number_text import microseconds, number, size_text
+from synth.model.time_bound import TimeBound
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
 from synth.view.frontier_text import Report
 from synth.view.html import report_html
 
+ESTIMATE = "~: an estimate, for this program was not run"
 SHOWN = 2  # maximum alternatives shown for a runtime that does not take the first choice; the document has all
 RANGES = (
     ("from", "right"),
@@ -39,7 +40,7 @@ OPTIONAL = ("best schedule µs", "instances", "GB/s", "best of library µs")  # 
 BOUNDS = (("µs at least", "right"), ("factor", "right"))
 
 
-def reports(plan: Plan, bounds: Sequence[ClockBound | None] = ()) -> list[Report]:
+def reports(plan: Plan, bounds: Sequence[TimeBound | None] = ()) -> list[Report]:
     """Return two tables for each collective; the origin of the times, the fit and the notes follow the last.
 
     `bounds`: for each collective the lower bounds in time at its sizes, None where they are not known.
@@ -96,7 +97,7 @@ def _settings(algorithm: Algorithm) -> tuple[str, str]:
     return (algorithm.protocol, str(algorithm.instances)) if algorithm.backend == OURS else ("", "")
 
 
-def _sizes(plan: Plan, table: Table, bound: ClockBound | None) -> Report:
+def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
     rows: list[tuple[str, ...]] = []
     known = [loss for loss in table.losses if loss is not None]
     for i, size in enumerate(table.sizes):
@@ -105,15 +106,18 @@ def _sizes(plan: Plan, table: Table, bound: ClockBound | None) -> Report:
         time, loss = table.seconds[i], table.losses[i]
         ours = table.ours[i] if table.ours else None
         library = table.library[i] if table.library else None
-        rate = "" if not time else number(size / time / 1e9)
+        estimates = table.estimates(i)
+        about = "~" if time in estimates else ""
+        rate = "" if not time else about + number(size / time / 1e9)
         share = "" if loss is None else f"{100 * loss:.2f}%"
-        if i in table.estimated:
+        if about:
             share = "not known"
-        row = [size_text(size), label, *settings, _micro(time), rate, _micro(ours), _micro(library), share]
+        times = [microseconds(one, estimates) for one in (time, ours, library)]
+        row = [size_text(size), label, *settings, times[0], rate, *times[1:], share]
         if bound is not None:
             least = float(bound.rows[i].microseconds)
-            messages = k is not None and not plan.algorithms[k].through_switches
-            row += [number(least), number(time * 1e6 / least) if time and least and messages else ""]
+            factor = about + number(time * 1e6 / least) if time and least else ""
+            row += [number(least), factor]
         rows.append(tuple(row))
     lines = []
     if known:
@@ -123,17 +127,13 @@ def _sizes(plan: Plan, table: Table, bound: ClockBound | None) -> Report:
         lines.append(f"loss: what is chosen takes so much longer than the best of all candidates{most}")
         lines.append("best of library: the fastest of other libraries' own algorithms")
     if table.estimated:
-        lines.append("loss not known: what is chosen was not run, a note below says why; its time is an estimate")
+        lines.append(f"{ESTIMATE}, a note below says why; its loss is not known")
     if bound is None:
         return Report("", SIZES, tuple(rows), tuple(lines), OPTIONAL)
-    where = "on bare links (`synth bound --sizes` certifies it)"
+    where = "on bare links"
     if any(row.launch for row in bound.rows):
-        where = "by the clock of these times, in any protocol (`synth bound --sizes --protocol` certifies it)"
-    lines.append(f"µs at least: no program of messages between ranks is faster {where}")
+        where = "by the clock of these times, in any protocol"
+    lines.append(f"µs at least: a lower bound {where}, for {bound.holds_for}")
     if any(k is not None and plan.algorithms[k].through_switches for k in table.chosen):
-        lines.append("switch: multicasts and fetched sums (NVLS), which MSCCL++ plans run; no bound here limits them")
+        lines.append("switch: multicasts and fetched sums (NVLS), which MSCCL++ plans run")
     return Report("", (*SIZES, *BOUNDS), tuple(rows), tuple(lines), OPTIONAL)
-
-
-def _micro(seconds: float | None) -> str:
-    return "" if seconds is None else number(seconds * 1e6)

@@ -10,7 +10,7 @@ from synth.model.documents.int_ranges import runs
 from synth.model.number_text import number, size_text
 from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
-from synth.model.time_bound import SizeBound
+from synth.model.time_bound import TimeBound
 from synth.view.frontier_text import OPTIONAL, SIZES, Report, in_time, table_title
 from synth.view.size_advice import CostModel, PointCost, advice
 
@@ -47,7 +47,7 @@ def report(found: ScaleFrontier) -> Report:
 def choice(
     found: ScaleFrontier,
     size: int,
-    lower: SizeBound | None = None,
+    lower: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
     per_send: bool = False,
 ) -> Report:
@@ -77,7 +77,8 @@ def _program(times: Sequence[AlgorithmTime], size: int) -> list[str]:
     if not times:
         return []
     fastest = times[0]
-    took = f"{number(fastest.seconds * 1e6)} µs, {number(size / fastest.seconds / 1e9)} GB/s"
+    about = "~" if fastest.late else ""
+    took = f"{about}{number(fastest.seconds * 1e6)} µs, {about}{number(size / fastest.seconds / 1e9)} GB/s"
     return [f"of the programs of points, {fastest.label} in {fastest.protocol} takes {took}, {fastest.model}"]
 
 

@@ -14,7 +14,7 @@ from synth.model.frontier import Frontier, LowerBound, ParetoFrontier
 from synth.model.outcome import Cost
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule, SwitchSend
-from synth.model.time_bound import ClockBoundRow, SizeBound
+from synth.model.time_bound import TimeBound
 from synth.model.topology import Network, Topology
 from synth.view import frontier_text, scale_table
 from synth.view.algorithm_times import AlgorithmTime
@@ -62,14 +62,14 @@ def print_frontier(frontier: ParetoFrontier) -> None:
 def print_choice(
     frontier: ParetoFrontier,
     size: int,
-    bound: SizeBound | ClockBoundRow | None = None,
+    bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
     switch_times: Sequence[AlgorithmTime] = (),
     per_send: bool = False,
 ) -> None:
     """Print the table of `synth pareto --size`, and that of schedules whose switches multicast, where there is one.
 
-    `bound`: the lower bound in time at `size` without multicasts, for the first of them. `times`: predicted times of
+    `bound`: the lower bound in time at `size`, for the first of them. `times`: predicted times of
     programs. `switch_times`: those of the points with multicasts. `per_send`: these times include the cost of messages.
     """
     reports = [TABLES[frontier.engine].choice(frontier, size, bound, times, per_send)]

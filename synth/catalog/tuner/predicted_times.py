@@ -267,10 +267,10 @@ class PredictedTimes:
         return self.overheads.launch(variant.protocol) * 1e-12 + least * 1e-6
 
     def _certified_least(self, collective: Collective) -> dict[int, float]:
-        """Return for each judged size a lower bound on the seconds of any program without multicasts."""
-        from synth.scale.clock_bound import clock_bound
+        """Return for each judged size a lower bound on the seconds of any program."""
+        from synth.scale.time_bound import time_bound
 
-        return clock_bound(self.network, collective, self.judged, self.overheads).seconds
+        return time_bound(self.network, collective, self.judged, overheads=self.overheads).seconds
 
     def _least_nominal(self, size: int) -> float:
         times = [self._nominal(variant, size) for variant in self._variants]

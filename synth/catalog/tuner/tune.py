@@ -22,7 +22,7 @@ from synth.catalog.tuner.curves import BEYOND, Curve, Jumps, Predict, cached_sec
 from synth.catalog.tuner.measurements import Sample
 from synth.catalog.tuner.size_ranges import Option, Tolerance, ranges
 from synth.errors import SynthError
-from synth.model.number_text import number, size_text
+from synth.model.number_text import microseconds, size_text
 from synth.model.rational import counted
 from synth.model.tuning_plan import OURS, Algorithm, LibraryTimes, Range, Table
 
@@ -152,7 +152,6 @@ def choose_algorithms(
     library = [_least(options, others, size) for size in known]
     best = [_least(options, range(len(options)), size) for size in known]
     notes += _stand_ins(options, orders, known)
-    notes += _left(considered, orders, known, ours, library)
     table_ranges = [Range(row.low, row.high, tuple(map(place.__getitem__, row.order))) for row in rows]
     table = Table(
         question.collective,
@@ -376,22 +375,18 @@ def _stand_ins(options: Sequence[Option], orders: Sequence[tuple[int, ...]], siz
     return said
 
 
-def _left(
-    candidates: Sequence[TunerCandidate],
-    orders: Sequence[tuple[int, ...]],
-    sizes: Sequence[int],
-    ours: Sequence[float | None],
-    library: Sequence[float | None],
-) -> list[str]:
+def left_to_library(table: Table, algorithms: Sequence[Algorithm]) -> list[str]:
     """Return a note for each library: the sizes at which its algorithm is as fast as the best schedule, with both
     times."""
     said: dict[str, list[str]] = {}
-    for size, order, own, other in zip(sizes, orders, ours, library, strict=True):
-        chosen = candidates[order[0]].algorithm
-        if chosen.backend != OURS and other is not None:
-            against = "no schedule" if own is None else f"{number(own * 1e6)} µs by the best schedule"
+    for place, (size, own, other) in enumerate(zip(table.sizes, table.ours, table.library, strict=True)):
+        number = table.chosen[place]
+        chosen = None if number is None else algorithms[number]
+        if chosen is not None and chosen.backend != OURS and other is not None:
+            estimates = table.estimates(place)
+            against = "no schedule" if own is None else f"{microseconds(own, estimates)} µs by the best schedule"
             said.setdefault(chosen.backend, []).append(
-                f"{size_text(size)} ({number(other * 1e6)} µs by {chosen.label}, {against})"
+                f"{size_text(size)} ({microseconds(other, estimates)} µs by {chosen.label}, {against})"
             )
     return [
         f"left to {backend}, whose own algorithm is at least as fast: {', '.join(rows)}"

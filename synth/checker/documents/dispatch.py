@@ -4,7 +4,6 @@ synth.schedule/1, synth.frontier/1, synth.bounds/1     `synth.checker.documents.
 synth.infeasible/1                                     the same; of a machine of any size `scale_frontier`
 synth.refutation/1                                     `synth.checker.documents.refutation`
 synth.large/1                                          `synth.checker.documents.scale_frontier`
-synth.time-bounds/1                                    `synth.checker.documents.time_bounds`
 synth.bulk/1 (.npz)                                    `schedule_archive`, then `scale_frontier`
 """
 
@@ -92,10 +91,6 @@ def _check(doc: dict, folder: Path, proof: Path, named_machine: Callable[[str], 
             from synth.checker.documents import scale_frontier
 
             return [scale_frontier.infeasible(doc), json_reader.assumed(bool(doc["topology"]["limits"]))]
-        case "synth.time-bounds/1":
-            from synth.checker.documents import time_bounds
-
-            return time_bounds.document(doc)
         case "synth.refutation/1":
             return refutation.check(doc, proof)
         case _:

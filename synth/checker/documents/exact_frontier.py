@@ -38,7 +38,6 @@ SCHEMAS = (
     "synth.infeasible/1",
     "synth.refutation/1",
     "synth.large/1",
-    "synth.time-bounds/1",
 )
 
 

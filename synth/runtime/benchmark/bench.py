@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from synth.errors import UsageError
-from synth.model.topology import Network
+from synth.model.topology import Network, Topology
 from synth.program import overheads
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import reference_data
 from synth.runtime.benchmark.document import BenchmarkProgram, BenchmarkRow, Measured, ReferenceTiming
-from synth.runtime.call import make_executor
+from synth.runtime.call import make_executor, timed_links
 from synth.runtime.cuda.reference_timings import SAYS as BESIDE
 from synth.runtime.dtypes import Dtype, dtype, operator
 from synth.runtime.executor import Repetitions
@@ -63,7 +63,7 @@ class Settings(NamedTuple):
 def bench(
     candidates: Sequence[BenchmarkProgram],
     sizes: Sequence[int],
-    network: Network | None,
+    machine: Topology | Network | None,
     how: Settings,
     beside: Sequence[str] = (),
     **options: Any,
@@ -72,14 +72,15 @@ def bench(
 
     Sizes are rounded down to whole elements for each part of the data, as nccl-tests does, but to no less than one
     element; chunks that do not divide a part are padded.
-    `network`: the machine whose links give modelled times. `beside`: names of reference timings, taken at every size.
+    `machine`: the one whose links give modelled times, or its network. `beside`: names of reference timings, which are
+    taken at every size.
     `options`: those of the executor. Raises UsageError for an executor without times, VerificationError if an output is
     wrong.
     """
     kind, name = dtype(how.dtype), how.executor.lower()
-    runner = make_executor(name, {"network": network, **options})
+    runner = make_executor(name, {"network": timed_links(machine, candidates[0].program), **options})
     modelled = name == "reference"
-    if modelled and network is None:
+    if modelled and machine is None:
         raise UsageError("the reference executor needs the times of the links: name the machine (--topo)")
     timer = _Host(runner) if name == "host" else runner
     clock: Callable | None = getattr(timer, "measure", None)
@@ -95,6 +96,7 @@ def bench(
     costs = overheads.selected(how.overheads)
     for k, candidate in enumerate(candidates):
         launch, protocol = 0, candidate.program.protocol
+        network = timed_links(machine, candidate.program)
         if modelled and network is not None:
             launch = costs.launch(protocol)
             runner = make_executor(name, {"network": costs.links(network, protocol), **options})
@@ -106,13 +108,13 @@ def bench(
     others = [_beside(timer, other, candidates, size, kind, how) for other in beside for size in sizes]
     where, used = runner.facts() if hasattr(runner, "facts") else ({}, {})
     says = SAYS.get(name, "measured by the {name} executor").format(
-        network=network.name if network else "no network", name=name, overheads=overheads.describe(costs)
+        network=machine.name if machine else "no network", name=name, overheads=overheads.describe(costs)
     )
     return Measured(
         name,
         says,
         modelled,
-        network.name if network else None,
+        machine.name if machine else None,
         kind.name,
         operator(how.op),
         tuple(candidates),

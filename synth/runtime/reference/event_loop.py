@@ -25,8 +25,10 @@ from synth.runtime.reference.message_costs import NONE, MessageCosts
 from synth.runtime.reference.onesided_ops import OneSidedOps
 from synth.runtime.reference.op_tables import CompiledOp, CompiledProgram, Place
 from synth.runtime.slicing import Slicing
+from synth.solvers.processes.deadline import check_deadline
 
 JITTER = 1_000_000  # ps: the unit of random delays
+CHECKED = 4096  # events between two looks at the deadline, about 20 ms
 
 
 class WaitReason(NamedTuple):
@@ -108,11 +110,15 @@ class Engine:
     def run(self) -> int:
         """Return the makespan: the time when the last block has ended and all data have arrived.
 
-        It stops early when no block can go on; then some entry of `done` is False.
+        It stops early when no block can go on; then some entry of `done` is False. Raises TimeUp at the ambient
+        deadline.
         """
-        heap = self.heap
+        heap, events = self.heap, 0
         heapify(heap)
         while heap:
+            events += 1
+            if events % CHECKED == 0:
+                check_deadline()
             now, _, _, b = heappop(heap)
             self.now = now
             if b < 0:

@@ -7,12 +7,13 @@ from itertools import chain
 
 from synth.model import number_text
 from synth.model.rational import show
-from synth.model.time_bound import ClockBound
+from synth.model.time_bound import TimeBound
 from synth.model.topology import Network
 from synth.model.tuning_plan import Algorithm, Plan, Range, Table
 from synth.view.page import animation_data, time_chart
 from synth.view.page.frontier_section import GOOD, AlgorithmRow, Mark, Sheet, Times
 from synth.view.page.sections import EntryContext
+from synth.view.plans import ESTIMATE
 
 COLUMNS = (
     ("algorithm", "left"),
@@ -25,7 +26,7 @@ COLUMNS = (
 )
 
 
-def of_plan(plan: Plan, abouts: Sequence[EntryContext], bounds: Sequence[ClockBound | None]) -> list[Sheet]:
+def of_plan(plan: Plan, abouts: Sequence[EntryContext], bounds: Sequence[TimeBound | None]) -> list[Sheet]:
     """Return a sheet for each table of `plan`, with the `EntryContext` and the bounds in time at the same index."""
     sheets = []
     for table, about, bound in zip(plan.tables, abouts, bounds, strict=True):
@@ -33,7 +34,7 @@ def of_plan(plan: Plan, abouts: Sequence[EntryContext], bounds: Sequence[ClockBo
     return sheets
 
 
-def _of_table(plan: Plan, table: Table, about: EntryContext, bound: ClockBound | None) -> Sheet:
+def _of_table(plan: Plan, table: Table, about: EntryContext, bound: TimeBound | None) -> Sheet:
     used = sorted(set(chain.from_iterable(span.order for span in table.ranges)))
     place = {number: k for k, number in enumerate(used)}
     chosen = [plan.algorithms[i] for i in used]
@@ -89,6 +90,8 @@ def _says(plan: Plan, table: Table) -> tuple[str, ...]:
     losses = [loss for loss in table.losses if loss is not None]
     if losses:
         sentences.append(f"what is taken is at most {100 * max(losses):.2f}% slower than the best of all candidates")
+    if table.estimated:
+        sentences.append(f"{ESTIMATE}; estimates are not drawn")
     others = {other.collective for other in plan.tables} - {table.collective}
     for note in plan.notes:
         if note.partition(":")[0] not in others:  # the notes of a build begin with their collective
@@ -112,9 +115,12 @@ def _marks(plan: Plan, table: Table) -> tuple[Mark, ...]:
     names = {library.name for library in table.libraries}
     marks = []
     for label, values in rows:
-        points = tuple(time_chart.measurement(size, t, t, t) for size, t in zip(table.sizes, values, strict=False) if t)
+        points = []
+        for place, (size, time) in enumerate(zip(table.sizes, values, strict=False)):
+            if time and time not in table.estimates(place):  # an estimate is not drawn as a time
+                points.append(time_chart.measurement(size, time, time, time))
         if points:
-            marks.append(Mark(label, points, plan.says, modelled, library=label in names))
+            marks.append(Mark(label, tuple(points), plan.says, modelled, library=label in names))
     return tuple(marks)
 
 
@@ -126,7 +132,8 @@ def _algorithm(chosen: Algorithm, network: Network | None) -> AlgorithmRow:
         return AlgorithmRow(chosen.label, row, "", 0, None, f"{chosen.backend}'s own: its schedule is not known here")
     lack = animation_data.reason_not_drawn(schedule)
     links = schedule.network.routes, schedule.network.caps
-    if not lack and network is not None and links != (network.routes, network.caps):
+    # the plan's network may have more limits: those of ports of switches that multicast
+    if not lack and network is not None and links != (network.routes, network.caps[: len(links[1])]):
         lack = "it is for a network of other links than the plan's"
     move = None if lack else animation_data.pack_schedule(schedule)
     return AlgorithmRow(chosen.label, row, "", len(schedule.steps), move, lack)
@@ -141,15 +148,17 @@ def _ranges(plan: Plan, table: Table) -> dict:
     }
 
 
-def _bounds(table: Table, bound: ClockBound | None) -> tuple[dict, ...]:
+def _bounds(table: Table, bound: TimeBound | None) -> tuple[dict, ...]:
     """Return the table of the expected times beside the certified bounds, () without bounds."""
     if bound is None:
         return ()
     rows = []
-    for size, seconds in zip(table.sizes, table.seconds, strict=False):
+    for place, (size, seconds) in enumerate(zip(table.sizes, table.seconds, strict=False)):
         least = bound.microseconds(size)
-        time = "" if seconds is None else number_text.number(seconds * 1e6)
+        time = number_text.microseconds(seconds, table.estimates(place))
         factor = number_text.number(seconds * 1e6 / float(least)) if seconds and least else ""
+        if time.startswith("~"):
+            factor = f"~{factor}"
         rows.append([number_text.size_text(size), time, number_text.number(least), factor])
     columns = [["size", "right"], ["µs expected", "right"], ["µs at least", "right"], ["factor", "right"]]
     return ({"title": "Times and certified lower bounds", "columns": columns, "rows": rows},)
