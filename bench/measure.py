@@ -76,7 +76,8 @@ class Run:
 
 
 def command(arguments: Sequence[str], timeout: float | None = None, cache: Path | None = None) -> Run:
-    """Runs a command with nothing remembered from earlier ones, or with the cache directory `cache`.
+    """Runs a command with nothing remembered from earlier ones, nor known from the catalog in the package, or with the
+    cache directory `cache`.
 
     Exit code -1 means that it was stopped at `timeout`.
     """
@@ -87,7 +88,7 @@ def command(arguments: Sequence[str], timeout: float | None = None, cache: Path 
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "SYNTH_CACHE": str(cache or empty)},
+            env={**os.environ, "SYNTH_CACHE": str(cache or empty), "SYNTH_FRESH": "1"},
             cwd=ROOT,
         )
         try:

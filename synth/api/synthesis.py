@@ -102,7 +102,7 @@ def frontier(
     seed, deterministic : of the searches; with `deterministic` the result does not depend on their speed.
     same_bits : sums end with the same bits on all ranks.
     proof : a folder for proofs of solvers.
-    fresh : begin anew, whatever `log` holds.
+    fresh : begin anew, whatever `log` and the catalog in the package hold.
     log : the file that the same call continues from. None: a file in the cache directory.
     cross_check : ask z3 the deciding questions again.
     on_event : called with each event of the search.

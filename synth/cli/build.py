@@ -44,7 +44,9 @@ class RuntimeChoice(click.Choice[str]):
 @machine_job_options
 @time_limit_option("Wall time of all searches; by default 30 s.")
 @jobs_option("Processes of a search; by default the number of cores.")
-@click.option("--fresh", is_flag=True, help="Search anew, whatever earlier builds of this machine have found.")
+@click.option(
+    "--fresh", is_flag=True, help="Search anew, whatever earlier builds, or the catalog in the package, have."
+)
 @change_options
 @quiet_option
 def build(topology: str | None, **flags: Any) -> int:

@@ -86,7 +86,7 @@ FOR_TIMES = 0.35
     is_flag=True,
     help="Let z3 decide the points of the frontier again; exit code 5 if an answer differs.",
 )
-@click.option("--fresh", is_flag=True, help="Ignore the log of an interrupted run.")
+@click.option("--fresh", is_flag=True, help="Ignore the log of an interrupted run, and the catalog in the package.")
 @click.option(
     "--log",
     type=FILE,
