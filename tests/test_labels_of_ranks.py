@@ -29,7 +29,7 @@ def test_a_box_without_a_nic_is_named(tmp_path) -> None:
     apart = replace(machine, links=links, limits=(), generators=())
     for engine in ("exact", "flow"):
         with pytest.raises(InfeasibleError, match=r"; no link joins box 0 \(ranks 0-7\) to other boxes$") as caught:
-            synth.frontier(apart, "allgather", log=tmp_path / "log", engine=engine)
+            synth.frontier(apart, "allgather", log=tmp_path / "log" if engine == "exact" else None, engine=engine)
         assert caught.value.certificate
 
 
@@ -40,7 +40,7 @@ def test_boxes_that_no_link_leaves_or_enters_are_named(engine, tmp_path) -> None
     apart = replace(machine, links=links, limits=(), generators=())
     for collective in ("allgather", "allreduce", "alltoall"):
         with pytest.raises(InfeasibleError, match=r"; no link (leaves box 1|enters box [02]) \(ranks ") as caught:
-            synth.frontier(apart, collective, log=tmp_path / "log", engine=engine)
+            synth.frontier(apart, collective, log=tmp_path / "log" if engine == "exact" else None, engine=engine)
         assert caught.value.certificate
     with pytest.raises(
         InfeasibleError, match=r"no link leaves box 1 \(ranks 8-15\), no link enters box 0 \(ranks 0-7\)$"

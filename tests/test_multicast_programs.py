@@ -287,4 +287,4 @@ def test_a_run_of_a_plan_counts_the_ports_of_the_machine(tmp_path: Path) -> None
     schedule = MulticastPipelining(machine.multicast_network(), collective("allreduce", 4)).plain([4096], 16)
     found = run(onesided(schedule), topology=machine, size=4096, overheads=False)
     assert found.execution.picoseconds == ProgramTimes(onesided(schedule), machine.multicast_network()).computed(256)
-    assert found.bound is None and "count once at each port" in found.model
+    assert 0 < found.bound <= found.execution.picoseconds and "count once at each port" in found.model

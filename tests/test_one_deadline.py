@@ -229,8 +229,8 @@ def test_the_sweep_leaves_time_for_what_follows(monkeypatch, tmp_path):
 
 
 def test_seeds_of_more_steps_than_the_sweep_visits_are_kept():
-    machine = topology("random-regular:20")
-    network, task = machine.network(), collective("multi-broadcast", 20, (0, 1))
+    machine = topology("switch:20")
+    network, task = machine.network(), collective("scan", 20)
     *_, last = incumbents.find_incumbents(network, task, None, machine=machine)
     first = int(bounds.steps(network, task).value)
     found = Sweep(

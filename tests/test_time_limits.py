@@ -198,15 +198,15 @@ def test_exact_bounds_in_no_time_are_those_that_there_are():
 
 
 def test_an_interrupted_flow_frontier_is_printed(tmp_path, monkeypatch):
-    def stopped(machine, name, root=0, **asked):
-        def stop(text: str) -> None:
-            if text == "forest":
-                raise KeyboardInterrupt
+    class Stopped(search.ScaleSearch):
+        def __init__(self, machine, name, root, progress, **asked):
+            super().__init__(machine, name, root, stop, **asked)
 
-        return whole(machine, name, root, **{**asked, "progress": stop})
+    def stop(text: str) -> None:
+        if text == "forest":
+            raise KeyboardInterrupt
 
-    whole = search.frontier
-    monkeypatch.setattr(search, "frontier", stopped)
+    monkeypatch.setattr(search, "ScaleSearch", Stopped)
     out = tmp_path / "found.json"
     done = CliRunner().invoke(
         root, ["pareto", "--topo", "ring:6", "--coll", "allgather", "--engine", "flow", "-o", str(out)]

@@ -555,6 +555,7 @@ class Clock:
         self.now, self.asked = 100.0, []
         for module in (tuning, tuning_inputs):
             monkeypatch.setattr(module, "time", self)
+        monkeypatch.setattr(synthesis, "known_frontier", lambda *_: None)
         monkeypatch.setattr(synthesis, "frontier", lambda *_, **given: self._took(given, 1.1) or frontier)
         monkeypatch.setattr(synthesis, "solve", lambda *_, **given: self._took(given, 1.0) or Unknown("time"))
 

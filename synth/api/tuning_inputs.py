@@ -70,6 +70,9 @@ class TuningInputSettings:
 
 
 SETTINGS = TuningInputSettings()
+QUICK_UNITS = (
+    400  # chunks of a schedule that is cut down to fewer within a tenth of a second, after the time limit, too
+)
 
 
 @dataclass(frozen=True)
@@ -379,7 +382,7 @@ def dividing(
         if point.chunks in able:
             best = point.rounds_per_chunk
             continue
-        if search.left == 0:
+        if search.left == 0 and point.chunks * units > QUICK_UNITS:
             late.append(point.steps)
             continue
         for schedule in fewer_chunks(point, max(sizes), element, best):
