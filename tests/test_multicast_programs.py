@@ -12,6 +12,7 @@ import strict_mscclpp
 from click.testing import CliRunner
 from test_multicast_clusters import boxes
 
+from bench.time_bounds import random_machine
 from synth.api.running import run
 from synth.checker.schedule import replay
 from synth.cli import root
@@ -280,6 +281,14 @@ def test_a_plain_program_keeps_the_ports_busy(own: str) -> None:
     chunk, hop = 1_024_000, 1_000_000
     assert ProgramTimes(program, network).computed(256) == 3 * hop + 5 * chunk
     assert messages == 3 * hop + 6 * chunk
+
+
+@pytest.mark.parametrize("number", [40, 51, 53])
+def test_sums_through_a_switch_whose_ports_share_limits_replay(number: int) -> None:
+    machine = random_machine(0, number)
+    network = machine.multicast_network()
+    schedule = MulticastPipelining(network, collective("allreduce", machine.ranks)).plain([1 << 16], 16)
+    assert replay.schedule(schedule)
 
 
 def test_a_run_of_a_plan_counts_the_ports_of_the_machine(tmp_path: Path) -> None:

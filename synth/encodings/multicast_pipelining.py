@@ -20,6 +20,7 @@ broadcast is one multicast for each chunk, a reduce one fetch.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import permutations
@@ -109,8 +110,7 @@ class MulticastPipelining:
         best = min(chunks, key=lambda c: (Fraction(-(-c // n), c), c), default=n)
         fetched = [self._send(chunk, chunk % n, "fetch-reduce") for chunk in range(best)]
         copied = [self._send(chunk, chunk % n, "multicast") for chunk in range(best)]
-        rounds = self._rounds(best if self.through else max(best - best // n, -(-best // n)))
-        steps = (Step(rounds, (), tuple(fetched)), Step(rounds, (), tuple(copied)))
+        steps = (Step(self._rounds_of(fetched), (), tuple(fetched)), Step(self._rounds_of(copied), (), tuple(copied)))
         return Schedule(self.network, self.collective, best, steps)
 
     def _one_rank(self) -> Schedule:
@@ -201,6 +201,13 @@ class MulticastPipelining:
 
     def _rounds(self, load: int) -> int:
         return -(-load // self.units)
+
+    def _rounds_of(self, sends: Sequence[SwitchSend]) -> int:
+        """Return the fewest rounds in which the ports carry `sends`, also where several ports share a limit."""
+        load: Counter[int] = Counter()
+        for send in sends:
+            load.update(self.switch.caps(send.rank, send.group, fetches=send.kind == "fetch-reduce"))
+        return max(-(-count // self.network.caps[cap].units) for cap, count in load.items())
 
     def _send(self, chunk: int, rank: int, kind: str) -> SwitchSend:
         return SwitchSend(chunk, rank, tuple(range(self.ranks)), kind, self.switch.switch)
