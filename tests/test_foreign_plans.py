@@ -656,6 +656,18 @@ def test_what_is_not_analysed_is_not_called_wrong(tmp_path):
     assert exported.exit_code == 4 and "is not analysed: gpu 0 block 1 step 4: cuts scratch" in exported.stderr
 
 
+def test_outputs_that_a_call_in_place_may_fill_are_not_called_wrong():
+    """A plan of an unknown collective that sends from its output: in place its input may lie there."""
+    doc = plan("allgather", [gpu(r, (1, 2, 0), dealt_out(r, 3), remote="o") for r in (0, 1)])
+    for rank in doc["gpus"]:
+        for block in rank["threadblocks"]:
+            block["ops"] = [op("copy", (("o", 0, 1),), (("o", 1, 1),))]
+    unknown = replace(program(doc), collective=None)
+    report = analysis.check(unknown, "mscclpp")
+    assert (report.verdict, report.errors) == ("not analysed", ())
+    assert any("in a call in place it could be input" in finding.message for finding in report.findings)
+
+
 def test_operands_as_the_loader_reads_them():
     """It takes the rank's own memory whatever `rank` an operand bears, and moves nothing for one of 0 chunks."""
     doc = plan("allgather", [gpu(r, (1, 2, 0), dealt_out(r, 3), remote="o") for r in (0, 1)])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.errors import FormatError, SynthError
+from synth.errors import FormatError, SynthError, UsageError
 from synth.model.topology import Topology
 from synth.topologies.importers import load, sniff
 from synth.topologies.match import match
@@ -77,7 +77,7 @@ def test_bandwidths_can_be_given():
     assert {m.bandwidth for m in made.limits} == {10}  # slots of 24 do not bind
     assert {k.bandwidth for k in load(FIXTURES / "nccl-ring.xml", gbps_per_link=20).links} == {20, 40}
     for wrong in ("fast", "-3", float("nan")):
-        with pytest.raises(FormatError):
+        with pytest.raises(UsageError):
             load(FIXTURES / "nccl-ring.xml", gbps_per_link=wrong)
 
 
@@ -699,3 +699,20 @@ def test_topologies_of_sccl(tmp_path):
     doc["switches"] = [[[0], [1, 2], 1, "port"]]
     made = read(tmp_path, json.dumps(doc), gbps_per_link=25)
     assert [(m.name, {made.links[i].dst for i in m.links}, m.bandwidth) for m in made.limits] == [("port", {1, 2}, 25)]
+
+
+def test_bandwidths_that_would_change_nothing_are_refused(tmp_path):
+    file = tmp_path / "m.yaml"
+    file.write_text("ranks: 2\nlinks:\n- {src: 0, dst: 1, bandwidth: 50, both: true}\n")
+    with pytest.raises(UsageError, match="states its bandwidths"):
+        load(file, gbps_per_link="3")
+    dump = tmp_path / "topo.txt"
+    dump.write_text(rocm_text(RING))
+    with pytest.raises(UsageError, match="above 0"):
+        load(dump, gbps_per_link="0")
+
+
+def test_a_gpu_whose_number_has_thousands_of_digits_is_refused(tmp_path):
+    text = amd_json_of_61(RING).replace('"gpu_3"', f'"gpu_{"1" * 5000}"', 1)
+    with pytest.raises(FormatError, match="is no GPU of the list"):
+        read(tmp_path, text)

@@ -152,6 +152,7 @@ def broken(text, old, new):
         (tool.text(Run("allgather", 4, TIMES, wrong=3)), 14, "#wrong is 3", {}),
         (broken(NEW, "11.00", "fast"), 15, "'fast' is no time", {}),
         (broken(NEW, "11.00", "-1"), 15, "'-1' is no time", {}),
+        (broken(NEW, "11.00", "1e400"), 15, "'1e400' is no time", {}),
         (broken(NEW, "11.00    0.19", "11.00"), 15, "has 12 columns, its header 13", {}),
         (broken(NEW, "11.00    0.19", "5.00    0.19"), 15, "algbw 0.19 is not 2048 bytes in 5 µs", {}),
         (broken(NEW, "        1024  ", "        1028  "), 14, "1028 bytes are not those of 64 elements", {}),

@@ -80,6 +80,7 @@ def test_text_and_json_of_one_run_agree(tmp_path, collective):
         (("results", 0, "out_of_place", "time"), -1, "no time"),
         (("results", 0, "out_of_place", "time"), 0, "no time"),
         (("results", 0, "out_of_place", "time"), True, "no time"),
+        (("results", 0, "out_of_place", "time"), 10**400, "no time"),
         (("results", 0, "out_of_place", "time"), 21.0, "algbw 0.0512 is not 1024 bytes in 21 µs"),
         (("results", 2, "out_of_place", "bus_bw"), 46.3, "busbw is 0.999 of size / time"),
         (("results", 0, "size"), 1028, "algbw"),

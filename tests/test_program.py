@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.errors import FormatError
-from synth.model.collective import collective
+from synth.model.collective import Collective, collective
 from synth.program import text
 from synth.program.buffer_layout import Layout
 from synth.program.program import (
@@ -139,3 +139,11 @@ def test_buffers_follow_chunk_ids():
     layout = Layout(collective("alltoall", 2), 2)
     assert layout.inputs == ((0, 1, 2, 3), (4, 5, 6, 7))
     assert layout.outputs == ((0, 1, 4, 5), (2, 3, 6, 7))
+
+
+@pytest.mark.parametrize("rank", ["", 10**30, -1])
+def test_a_rank_that_a_collective_does_not_have_is_refused(rank):
+    doc = collective("allgather", 2).to_json(1)
+    doc["post"][1][1] = rank
+    with pytest.raises(ValueError, match="is no rank of 2"):
+        Collective.from_json(doc, 1)

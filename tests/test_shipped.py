@@ -70,6 +70,14 @@ def test_points_that_the_options_exclude_do_not_join(cut_short):
     assert joined.notes == cut_short.notes and not joined.complete
 
 
+def test_what_is_complete_is_complete_up_to_fewer_steps(cut_short):
+    first = replace(cut_short, points=(), open=(), max_steps=2)
+    joined = shipped.joined(first, entry_of("dgx1"), replace(ANY, max_steps=2))
+    assert [point.steps for point in joined.points] == [2]
+    assert joined.complete and joined.max_steps == 2
+    assert exact_frontier.document(joined.to_json())
+
+
 def test_a_complete_frontier_stays_as_it_is(full):
     assert shipped.joined(full, entry_of("dgx1"), ANY) is full
 

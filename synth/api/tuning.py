@@ -337,8 +337,12 @@ def _offers(
         raise UsageError(f"nothing to choose from for {inputs.name}: give a topology, frontiers, measurements or logs")
     # Rings are searched for in a part of the time, so that there are some however late it is.
     seconds = None if search.left is None else max(SETTINGS.least_for_rings, search.left * SETTINGS.for_list_schedules)
-    with no_time_limit(), time_limited(Deadline.after(seconds)):
+    for_rings = Deadline.after(seconds)
+    with no_time_limit(), time_limited(for_rings):
         schedules = _schedules(inputs, request, search)
+    late_rings = []
+    if for_rings.over and inputs.network is not None and not any(one.name == "ring" for one in schedules):
+        late_rings.append("no ring was found within the time limit, so NCCL's was not compared: allow more time")
     if measured or inputs.network is None:
         found = candidates.candidates(schedules, measured, request.variants, prefix, facts)
         says = "; ".join(dict.fromkeys(m.says for m in measured))
@@ -362,7 +366,7 @@ def _offers(
     offered = [*found.candidates]
     for one in library:
         offered += candidates.nccl_candidates(one, facts, times, prefix)
-    return _Offers(offered, (*found.notes, *late, *refused), times.model, (), times)
+    return _Offers(offered, (*late_rings, *found.notes, *late, *refused), times.model, (), times)
 
 
 def _held_by_plans(schedules: Sequence[NamedSchedule], facts: Machine | None) -> tuple[list[NamedSchedule], list[str]]:

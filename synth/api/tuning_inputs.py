@@ -59,7 +59,7 @@ class TuningInputSettings:
     dividing_seconds: float = 20.0
     for_times: float = 0.35
     for_list_schedules: float = 0.3
-    least_for_rings: float = 0.3
+    least_for_rings: float = 2.0
     for_frontiers: float = 0.6
     flows_add: float = 0.1
     tree_ranks: int = 16

@@ -97,7 +97,9 @@ def joined(found: Frontier, entry: Entry, options: Options) -> Frontier:
     floor = greatest.get(None)
     if floor is None:
         return found
-    limited = options.max_chunks is not None or options.max_steps is not None or options.same_bits
+    if options.max_steps is not None:
+        shipped = _within(shipped, options.max_steps)
+    limited = options.max_chunks is not None or options.same_bits or not shipped.points
     beyond = shipped.max_steps is not None and any(point.steps > shipped.max_steps for point in found.points)
     base = shipped if shipped.complete and not limited and not beyond else found
     intervals = []
@@ -119,10 +121,19 @@ def joined(found: Frontier, entry: Entry, options: Options) -> Frontier:
         if allowed and (point.steps, point.rounds_per_chunk) not in rates:
             points.append(_bounded(point, LABEL + point.construction, base, floor))
     result = merged(base, points, "")
-    notes = found.notes
+    notes = found.notes if not result.complete else ()  # of points that the search has left: none is better
     if any(point.construction.startswith(LABEL) for point in result.points):
         notes = (*notes, _note(entry))
     return replace(result, seconds=found.seconds, answers=found.answers, multicast=found.multicast, notes=notes)
+
+
+def _within(frontier: Frontier, steps: int) -> Frontier:
+    """Return the part of a frontier of at most so many steps; what is complete stays so."""
+    most = steps if frontier.max_steps is None else min(steps, frontier.max_steps)
+    points = tuple(point for point in frontier.points if point.steps <= steps)
+    bounds = tuple((at, bound) for at, bound in frontier.bounds if at is None or at <= steps)
+    intervals = tuple(interval for interval in frontier.open if interval.steps <= steps)
+    return replace(frontier, points=points, bounds=bounds, open=intervals, max_steps=most)
 
 
 def marked(frontier: Frontier, entry: Entry) -> Frontier:

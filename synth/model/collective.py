@@ -232,6 +232,9 @@ class Collective:
                 post[chunk // chunks].add(rank)
                 if want:
                     wants[chunk // chunks][rank] = frozenset(want[0])
+        for rank in set().union(*pre, *post):
+            if type(rank) is not int or not 0 <= rank < doc["ranks"]:
+                raise ValueError(f"{rank!r} is no rank of {doc['ranks']}"[:80])
         root = doc.get("root")
         if root is None:
             roots: tuple[int, ...] = ()

@@ -19,6 +19,8 @@ from synth.catalog.tuner.nccl_tests import NAMES, TYPES, Printed, TestRow, TestT
 from synth.errors import FormatError
 
 WRONG = ("#wrong", "error")
+MOST_LINE = 2000  # characters of a line that can be of a table
+MOST_EXPONENT = 300  # of a number that was printed: more is no time and no bandwidth
 _HEADER = re.compile(r"#\s*(?:size|bytes)\s")
 _RANK = re.compile(r"#\s+Rank\s+(\d+)\b(?:\s+Group\s+(\d+)\b)?", re.IGNORECASE)
 _TEST = re.compile(r"#\s*Collective test starting:\s*(\w+)", re.IGNORECASE)
@@ -57,6 +59,8 @@ def _tables(stream: Iterable[Line], file: str, in_place: bool) -> list[TestTable
     coming, programs = TestTable(None), set[str]()
     for number, text in stream:
         line = text.strip()
+        if len(line) > MOST_LINE:
+            continue
         if header_start(line) == 0:
             columns = line.lstrip("# ").split()
             if columns[0] == "bytes":
@@ -138,7 +142,7 @@ def _printed(word: str) -> Printed | None:
     except InvalidOperation:
         return None
     exponent = exact.as_tuple().exponent
-    if not isinstance(exponent, int):
+    if not isinstance(exponent, int) or abs(exact.adjusted()) > MOST_EXPONENT:
         return None
     half = 0.501 * 10.0**exponent
     return Printed(float(exact), float(exact) - half, float(exact) + half)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from synth.program.analysis.cells import Junk, Memory, Value, add
 from synth.program.analysis.connection_tables import ConnectionTables
-from synth.program.analysis.finding import Finding, error
+from synth.program.analysis.finding import NOT_ANALYSED, Finding, error
 from synth.program.analysis.vector_clocks import Clocks, Row
 from synth.program.buffer_layout import Layout
 from synth.program.program import RECEIVING, REDUCING, SENDING, Op, Program, Span
@@ -97,7 +97,11 @@ class SymbolicExecution:
         self.clocks.read(cell, actor, op)
         value = self.memory.values[cell]
         if value is None:
-            self.add_finding("uninitialised", place, f"reads {self.memory.name(cell)} before anything is written there")
+            name = self.memory.name(cell)
+            text, severity = f"reads {name} before anything is written there", "error"
+            if self.layout is None and name.startswith("output"):
+                text, severity = f"{text}; in a call in place it could be input", NOT_ANALYSED
+            self.add_finding("uninitialised", place, text, severity)
             return Junk("comes from memory that was never written", place)
         return value
 

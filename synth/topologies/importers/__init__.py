@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from synth.errors import FormatError
+from synth.errors import FormatError, UsageError
 from synth.model.documents.foreign_forms import form_of
 from synth.model.documents.text_file import text_of
 from synth.model.rational import rational
@@ -82,6 +82,10 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
     else:
         from synth.topologies import topology_files
 
+        if gbps_per_link is not None or pcie_gbps is not None:
+            raise UsageError(
+                f"{path} is a topology file, which states its bandwidths; leave --gbps-per-link and --pcie-gbps out"
+            )
         return topology_files.load(path)
     return read(text, file, name, assumed)
 
@@ -100,7 +104,7 @@ def _given(path: Path, value: object) -> Fraction | None:
     try:
         number = rational(value)
     except ValueError as error:
-        raise FormatError(f"a bandwidth in GB/s was given with it that is none: {error}", str(path)) from None
+        raise UsageError(f"--gbps-per-link and --pcie-gbps take GB/s for {path.name}: {error}") from None
     if number <= 0:
-        raise FormatError(f"the bandwidth given with it must be positive, found {value}", str(path))
+        raise UsageError(f"--gbps-per-link and --pcie-gbps take GB/s above 0 for {path.name}, found {value}")
     return number

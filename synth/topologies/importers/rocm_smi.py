@@ -177,7 +177,7 @@ def _from_amd_smi(rows: list[Any], fields: Fields) -> _Dump:
             for kind, key in {**keys, "bandwidth": "numa_bandwidth"}.items():
                 for other, value in (row[key] if isinstance(row.get(key), dict) else {}).items():
                     number = other[4:]
-                    if other[:4] != "gpu_" or not number.isdecimal() or int(number) not in labels:
+                    if other[:4] != "gpu_" or number not in map(str, labels):
                         fields.fail(f"{other[:40]!r} is no GPU of the list", f"[{u}].{key}")
                     dump.values.setdefault(kind, {})[u, labels.index(int(number))] = str(value)
             continue
@@ -245,9 +245,10 @@ def _links(fabric: DumpFabric, dump: _Dump) -> None:
             f"hops are printed as 1): no links"
         )
     if unknown:
+        which = f"weights {', '.join(sorted(unknown))}" if unknown != {"none"} else "no table of weights"
         fabric.notes.append(
-            f"weights of xGMI pairs that do not tell direct links from others ({', '.join(sorted(unknown))}): each "
-            f"such pair is taken for a link"
+            f"{which}: hops of xGMI are always printed as 1, so each such pair is taken for a link, which is wrong "
+            f"where GPUs lie between (MI50, MI250X): rocm-smi --showtopo prints the weights"
         )
     if not types:
         fabric.notes.append(f"the dump has no table of link types: pairs of weight {HOP} are taken for xGMI")

@@ -26,7 +26,8 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     doc = parse_json(text, file)
     kind = doc.get("msccl_type", doc.get("sccl_type")) if isinstance(doc, dict) else None
     if kind != "topology":
-        raise FormatError(f"is a document of msccl-tools of type {str(kind)[:40]!r}; a machine has 'topology'", file)
+        reads = "`synth import` reads it" if kind == "algorithm" else "a machine has 'topology'"
+        raise FormatError(f"is a document of msccl-tools of type {str(kind)[:40]!r}: {reads}", file)
     rows = fields.sequence(doc.get("links"), "links", MOST_RANKS)
     ranks, gbps = len(rows), assumed.gbps_per_link or Fraction(1)
     if ranks < 2:
