@@ -716,3 +716,16 @@ def test_a_gpu_whose_number_has_thousands_of_digits_is_refused(tmp_path):
     text = amd_json_of_61(RING).replace('"gpu_3"', f'"gpu_{"1" * 5000}"', 1)
     with pytest.raises(FormatError, match="is no GPU of the list"):
         read(tmp_path, text)
+
+
+def test_gpus_in_the_device_of_something_else_are_refused(tmp_path):
+    """Lines were cut, and what is left is well-formed XML of another tree."""
+    device = '<pci busid="{0:02x}:00.0" class="{1}" link_speed="16.0 GT/s PCIe" link_width="16">{2}</pci>'
+    gpus = [f'<gpu dev="{k}" sm="80" rank="{k}"/>' for k in range(2)]
+    own = [device.format(16 + k, "0x030200", gpu) for k, gpu in enumerate(gpus)]
+    system = '<system version="1"><cpu numaid="0" arch="x86_64" vendor="GenuineIntel">{0}</cpu></system>'
+    assert read(tmp_path, system.format(device.format(1, "0x060400", "".join(own)))).ranks == 2
+    with pytest.raises(FormatError, match="stands in a bridge"):
+        read(tmp_path, system.format(device.format(1, "0x060400", own[0] + gpus[1])))
+    with pytest.raises(FormatError, match="in the <pci> of another GPU"):
+        read(tmp_path, system.format(device.format(16, "0x030200", gpus[0] + own[1])))

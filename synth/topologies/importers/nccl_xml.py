@@ -30,6 +30,8 @@ GCN = {"906": "gfx906", "908": "gfx908", "910": "gfx90a", "940": "gfx940", "941"
 # NCCL (src/graph/topo.cc): GB/s of one lane x 80, by the speed in GT/s; PCIe 3.0 x16 where nothing is stated.
 LANE = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
 NVSWITCH_CLASS = "0x068000"
+BRIDGE_CLASS = "0x0604"
+GPU_CLASSES = {"0x03", "0x12"}  # how the classes of displays and of accelerators begin
 
 
 def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
@@ -82,6 +84,11 @@ def _gpus(elements: list[Element], file: str) -> tuple[list[Element], tuple[int,
     for gpu in gpus:
         if gpu.parent is None or gpu.parent.tag != "pci" or not gpu.parent.attributes.get("busid"):
             raise FormatError("a <gpu> must stand in a <pci> that has a busid", file, gpu.line)
+        if gpu.parent.attributes.get("class", "").startswith(BRIDGE_CLASS):
+            raise FormatError("a <gpu> stands in a bridge, not in its own <pci>: lines are missing", file, gpu.line)
+        around = [outer.attributes.get("class", "")[:4] for outer in gpu.parent.ancestors() if outer.tag == "pci"]
+        if not GPU_CLASSES.isdisjoint(around):
+            raise FormatError("a GPU stands in the <pci> of another GPU: lines are missing", file, gpu.line)
     nodes = _nodes(gpus)
     twice = [bus for (_, bus), n in Counter(zip(nodes, map(_bus, gpus), strict=True)).items() if n > 1]
     if twice:
@@ -178,7 +185,7 @@ def _links(fabric: DumpFabric, gpus: list[Element], elements: list[Element], fil
     _switches(fabric, gpus, ignored)
     devices = {id(gpu.parent) for gpu in gpus}
     for element in elements:
-        if element.attributes.get("class", "")[:4] in ("0x03", "0x12") and id(element) not in devices:
+        if element.attributes.get("class", "")[:4] in GPU_CLASSES and id(element) not in devices:
             ignored[f"the GPU {element.attributes.get('busid', '?')[:20]} has no <gpu> and is left out"] += 1
     ranks = sorted(_number(gpu, "rank", file) for gpu in gpus if "rank" in gpu.attributes)
     if len(ranks) == len(gpus) and ranks[-1] - ranks[0] >= len(ranks):
