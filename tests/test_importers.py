@@ -589,7 +589,8 @@ PIX4 = [["X", "PIX", "PXB", "PXB"], ["PIX", "X", "PXB", "PXB"], ["PXB", "PXB", "
 
 def test_ports_of_switches_under_switches_are_shared_in_text_as_in_xml(tmp_path):
     port = '<pci busid="{}" class="0x060400" link_speed="8.0 GT/s PCIe" link_width="16">{}</pci>'
-    gpus = [port.format(i, f'<gpu dev="{i}" sm="70"/>') for i in range(4)]
+    device = port.replace("0x060400", "0x030200")
+    gpus = [device.format(i, f'<gpu dev="{i}" sm="70"/>') for i in range(4)]
     tree = port.format("r", port.format("a", gpus[0] + gpus[1]) + port.format("b", gpus[2] + gpus[3]))
     limits = []
     for text in (matrix(PIX4), f'<system><cpu numaid="0">{tree}</cpu></system>'):
