@@ -592,9 +592,14 @@ def cut_end(text: str, rng: Random) -> str:
 
 
 def cut_lines(text: str, rng: Random) -> str:
-    lines = text.split("\n")
+    """Cut one to three lines, of lines with links of XML at most one: without those of both ends a link is no more."""
+    lines, links = text.split("\n"), 0
     for _ in range(rng.randint(1, 3)):
-        del lines[rng.randrange(len(lines))]
+        at = rng.randrange(len(lines))
+        links += "target=" in lines[at]
+        if links > 1 and "target=" in lines[at]:
+            continue
+        del lines[at]
         if not lines:
             return ""
     return "\n".join(lines)

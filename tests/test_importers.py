@@ -730,3 +730,11 @@ def test_gpus_in_the_device_of_something_else_are_refused(tmp_path):
         read(tmp_path, system.format(device.format(1, "0x060400", own[0] + gpus[1])))
     with pytest.raises(FormatError, match="in the <pci> of another GPU"):
         read(tmp_path, system.format(device.format(16, "0x030200", gpus[0] + own[1])))
+
+
+def test_a_title_of_amd_without_its_table_is_refused(tmp_path):
+    """The line of GPUs above the weights was cut off, and each pair was taken for a link."""
+    text = rocm_text(RING)
+    header = text.partition("Weight between two GPUs")[2].split("\n")[1]
+    with pytest.raises(FormatError, match="no line that names its GPUs"):
+        read(tmp_path, text.replace(header + "\n", "", 1))
