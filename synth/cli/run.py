@@ -29,6 +29,7 @@ from synth.cli.framework.options import (
     point_option,
     protocol_option,
     ranks_on_option,
+    refuse_given,
     runtime_option,
     threads_option,
     timeout_option,
@@ -162,6 +163,8 @@ def run(file: Path | None, output: str | None, form: str | None, **flags: Any) -
         source = _baseline(file, flags, machine)
     else:
         source = file_or_frontier(file, flags, machine)
+    if flags["no_data"]:
+        refuse_given("without data nothing is drawn", "seed")
     options = {key: flags[key] for key in EXECUTOR}
     options |= {"local": _speed(flags["block_gbps"]), "trace": True if flags["trace"] else None}
     request = RunRequest(

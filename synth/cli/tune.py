@@ -166,6 +166,8 @@ def _tuned(flags: dict[str, Any]) -> Any:
     if not flags["logs"] and not flags["measured"] and not flags["db"]:
         refuse_given("predicted times are of calls in place and out of place alike", "in_place")
     machine = machine_if_named(flags)
+    if machine is None:
+        refuse_given("without a machine nothing is searched for", "jobs")
     names = flags["coll"]
     request = TuningRequest(
         topology=machine,
