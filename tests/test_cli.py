@@ -499,7 +499,7 @@ def test_topo_import_prints_and_writes_a_topology_file():
     assert "2 ranks" in synth("topo import topo.txt -o machine.json").stdout
     assert "50" in synth("topo show machine.json").stdout
     assert "40" in synth("topo import topo.txt --gbps-per-link 20").stdout
-    assert "topo.txt" in refused("topo import topo.txt --gbps-per-link x", code=1)
+    assert "topo.txt" in refused("topo import topo.txt --gbps-per-link x", code=2)
 
 
 def test_topo_draw_is_well_formed_xml(tmp_path):

@@ -738,3 +738,18 @@ def test_a_title_of_amd_without_its_table_is_refused(tmp_path):
     header = text.partition("Weight between two GPUs")[2].split("\n")[1]
     with pytest.raises(FormatError, match="no line that names its GPUs"):
         read(tmp_path, text.replace(header + "\n", "", 1))
+
+
+def test_a_last_row_that_is_cut_off_in_its_affinity_is_refused(tmp_path):
+    text = matrix(PIX4, ["0-15", "0"])
+    assert read(tmp_path, text).ranks == 4
+    for rest in ("0-15", "0-", ""):
+        cut = text.rpartition("0-15")[0].rstrip("\t") + (f"\t{rest}" if rest else "")
+        with pytest.raises(FormatError, match="it is cut off"):
+            read(tmp_path, cut)
+
+
+def test_gpus_in_no_cpu_are_a_note(tmp_path):
+    device = '<pci busid="{0}:00.0" class="0x030200"><gpu dev="{0}" sm="80" rank="{0}"/></pci>'
+    made = read(tmp_path, f'<system version="1">{device.format(0)}{device.format(1)}</system>')
+    assert any("2 GPUs stand in no <cpu>" in note for note in made.notes)

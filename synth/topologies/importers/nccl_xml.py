@@ -256,6 +256,9 @@ def _host(gpus: list[Element], given: Fraction | None, file: str) -> Pcie:
             f"PCIe 3.0 x16 (12 GB/s) assumed where no known speed or width is stated, {unstated} of {len(members)} "
             f"ports; `synth topo import --pcie-gbps 24` for 4.0, 48 for 5.0"
         )
+    inside = set().union(*(beneath for _, beneath in cpus.values()))
+    if len(inside) < len(gpus):
+        pcie.notes.append(f"{len(gpus) - len(inside)} GPUs stand in no <cpu>: nothing is counted between their sockets")
     sockets, between = list(cpus.values()), set()
     for i, (one, near) in enumerate(sockets):
         for other, far in sockets[i + 1 :]:

@@ -65,7 +65,7 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
         )
     if len(set(labels)) == ranks and max(labels) >= ranks:
         fabric.notes.append(f"the dump has {ranks} of the GPUs 0 to {max(labels)}: {', '.join(map(str, labels))}")
-    return topology(fabric, _host(table, matrix, assumed.pcie_gbps))
+    return topology(fabric, _host(table, matrix, assumed.pcie_gbps, file))
 
 
 def _matrix(found: list[GpuTable], file: str) -> tuple[GpuTable, list[str]]:
@@ -200,7 +200,7 @@ def _part(
         fabric.notes.append(note)
 
 
-def _host(table: GpuTable, matrix: Matrix, gbps: Fraction | None) -> Pcie:
+def _host(table: GpuTable, matrix: Matrix, gbps: Fraction | None, file: str) -> Pcie:
     """A port for each GPU, shared ones for those behind one PCIe switch or bridge, a bridge between each two sockets.
 
     NV# hides how far two GPUs are over PCIe: they are taken to share a socket if they share their CPUs and no GPUs
@@ -221,6 +221,9 @@ def _host(table: GpuTable, matrix: Matrix, gbps: Fraction | None) -> Pcie:
     pcie.groups += [(f"PCIe switch {i}", members, slot) for i, members in enumerate(ports)]
     near = _among(matrix, ("PIX", "PXB", "PHB", "NODE"))
     part = {u: members for members in _classes(near) for u in members}
+    *others, last = (len(table.rest[gpu].split()) for gpu in table.gpus)
+    if others and last < min(others) == max(others):
+        raise FormatError(f"the row {table.gpus[-1]} ends before columns that all others have: it is cut off", file)
     cpus = [table.rest[gpu].split(" ")[0] for gpu in table.gpus]
     printed = bool(re.search(r"CPU\s+Affinity", table.head)) and all(cpus)
     guessed = False
