@@ -64,6 +64,16 @@ def test_better_points_join_a_search_that_was_cut_short(cut_short):
     assert exact_frontier.document(joined.to_json())
 
 
+def test_a_machine_of_another_name_keeps_its_notes_and_names_the_one_that_was_searched(cut_short):
+    assumed = "25 GB/s a link assumed"
+    network = replace(cut_short.network, name="topo")
+    entry = shipped.entry_of(network, synth.collective("allgather", 8))
+    found = replace(cut_short, network=network, notes=(assumed, f"{shipped.UNWRITTEN} 1 more point"))
+    joined = shipped.joined(found, entry, ANY)
+    assert joined.complete and joined.notes[0] == assumed and len(joined.notes) == 2
+    assert "synth pareto --topo dgx1-v100 --coll allgather" in joined.notes[1]
+
+
 def test_points_that_the_options_exclude_do_not_join(cut_short):
     joined = shipped.joined(cut_short, entry_of("dgx1"), replace(ANY, max_chunks=5))
     assert [point.steps for point in joined.points] == [2]

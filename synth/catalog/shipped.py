@@ -19,7 +19,7 @@ from synth.catalog.store import exact_frontiers
 from synth.catalog.store.rows import EntryRow
 from synth.catalog.store.store import Store
 from synth.errors import FormatError, SynthError
-from synth.frontiers.merge_scale_points import bounded_point, merged
+from synth.frontiers.merge_scale_points import BESIDE, UNWRITTEN, bounded_point, merged
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.topology import Network
@@ -73,8 +73,10 @@ def entry_of(
             answer = store.find(network, collective, labels=labels, multicast=multicast)
             if answer is None:
                 return None
-            exact_frontiers.check(answer[0], {})
-            return answer[0]
+            entry = answer[0]
+            exact_frontiers.check(entry, {})
+            # its origin is the machine that was searched, whatever the name of this one
+            return replace(entry, topology=store.columns(store.row_of(entry.fingerprint))["topology"])
     except SynthError:
         return None
 
@@ -121,7 +123,9 @@ def joined(found: Frontier, entry: Entry, options: Options) -> Frontier:
         if allowed and (point.steps, point.rounds_per_chunk) not in rates:
             points.append(_bounded(point, LABEL + point.construction, base, floor))
     result = merged(base, points, "")
-    notes = found.notes if not result.complete else ()  # of points that the search has left: none is better
+    notes = found.notes
+    if result.complete:  # no point that the search has left is better
+        notes = tuple(note for note in notes if note != BESIDE and not note.startswith(UNWRITTEN))
     if any(point.construction.startswith(LABEL) for point in result.points):
         notes = (*notes, _note(entry))
     return replace(result, seconds=found.seconds, answers=found.answers, multicast=found.multicast, notes=notes)

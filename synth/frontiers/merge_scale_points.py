@@ -25,6 +25,7 @@ from synth.scale.search import ScaleSearch
 from synth.solvers.processes.deadline import NEVER, Deadline
 
 LABEL = "flow: "
+UNWRITTEN = "flow methods have"  # begins notes on points that are not written out
 BESIDE = "points of the flow methods stand beside those of exact synthesis, where that left something open"
 ANY = Options()
 
@@ -99,7 +100,7 @@ def _noted(frontier: Frontier, writer: PointWriter) -> Frontier:
             least = min(better, key=lambda p: p.rounds_per_chunk)
             many = f"{len(better)} more point{'s' * (len(better) > 1)}"
             down = f"down to {show(least.rounds_per_chunk)} rounds per chunk in {least.steps} steps"
-            notes.insert(max(0, len(frontier.notes) - 1), f"flow methods have {many}, {down}: {why}; add --engine flow")
+            notes.insert(max(0, len(frontier.notes) - 1), f"{UNWRITTEN} {many}, {down}: {why}; add --engine flow")
     floor = next((bound.value for steps, bound in frontier.bounds if steps is None), None)
     remaining = drop_unproven_bound(notes, best, floor)
     return frontier if remaining == frontier.notes else replace(frontier, notes=remaining)
