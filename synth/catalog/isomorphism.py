@@ -8,10 +8,9 @@ the search of `synth.model.symmetry`, and is checked link by link.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from synth.catalog.entry import Options
 from synth.model import symmetry
 from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
@@ -37,7 +36,7 @@ def relabelling(source: tuple[Network, Collective], target: tuple[Network, Colle
     return None if isomorphism is None else Relabelling(isomorphism.ranks, isomorphism.routes, isomorphism.units)
 
 
-def invariant(network: Network, collective: Collective, options: Options = ()) -> str:
+def invariant(network: Network, collective: Collective, options: Mapping[str, str] | None = None) -> str:
     """Return a digest that is equal for isomorphic problems, and almost always different for other ones."""
     ranks = range(network.ranks)
     colours = [""] * network.ranks
@@ -66,7 +65,7 @@ def invariant(network: Network, collective: Collective, options: Options = ()) -
         sorted(units),
         collective.combining,
         len(network.routes),
-        sorted(map(list, options)),
+        sorted(map(list, (options or {}).items())),
     ]
     return hashlib.sha256(canonical(kinds)).hexdigest()
 

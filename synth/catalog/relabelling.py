@@ -168,11 +168,6 @@ def certificate(source: dict, move: ProblemMap) -> dict:
     match source["kind"]:
         case "distance":
             return moved | {"pair": _pair(source["pair"], move)}
-        case "unreachable":
-            return moved | {
-                "pair": _pair(source["pair"], move),
-                "closed": sorted(move.map.ranks[r] for r in source["closed"]),
-            }
         case "switch-operations":
             ports = [[move.caps[up], move.caps[down]] for up, down in source["ports"]]
             return moved | {"ports": move.reordered(ports)}
