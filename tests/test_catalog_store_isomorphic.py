@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import synth
 from synth.bounds.partition import partition_bound
 from synth.catalog import relabelling as relabel
-from synth.catalog.isomorphism import invariant, relabelling
+from synth.catalog.isomorphism import invariant
 from synth.catalog.store import Store
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier
@@ -24,6 +24,7 @@ from synth.checker.schedule import replay
 from synth.errors import InfeasibleError, VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Frontier
+from synth.model.symmetry import renumbering
 from synth.model.topology import Cap, Link, Multicast, Network, Route, Topology
 from synth.pareto.events import Options
 from synth.pareto.log import Log
@@ -88,7 +89,7 @@ def test_a_random_schedule_verifies_in_the_other_numbering(seed) -> None:
     other, ranks = shuffled(made.network, rng)
     task = moved(made.collective, ranks, rng)
     assert invariant(other, task) == invariant(made.network, made.collective)
-    found = relabelling((made.network, made.collective), (other, task))
+    found = renumbering((made.network, made.collective), (other, task))
     assert found is not None
     again = relabel.schedule(made, relabel.ProblemMap((made.network, made.collective), (other, task), found))
     assert (again.network, again.collective) == (other, task)
@@ -173,11 +174,11 @@ def test_a_proof_by_clauses_says_how_it_is_numbered(scan) -> None:
     rng = random.Random(1)
     other, ranks = shuffled(scan.network, rng)
     task = moved(scan.collective, ranks, rng)
-    found = relabelling(kept, (other, task))
+    found = renumbering(kept, (other, task))
     assert found is not None
     once = relabel.frontier(scan, other, task, found)
     exact_frontier.document(once.to_json())
-    back = relabelling((other, task), kept)
+    back = renumbering((other, task), kept)
     assert back is not None
     twice = relabel.frontier(once, *kept, back)
     exact_frontier.document(twice.to_json())
@@ -213,7 +214,7 @@ def test_the_invariant_tells_most_networks_apart(seed) -> None:
         network, routes=tuple(r._replace(units=r.units + 1) if i == k else r for k, r in enumerate(network.routes))
     )
     assert invariant(network, task) != invariant(other, task)
-    assert relabelling((network, task), (other, task)) is None
+    assert renumbering((network, task), (other, task)) is None
 
 
 def test_every_kind_of_certificate_proves_the_same_after_the_move() -> None:
@@ -230,7 +231,7 @@ def test_every_kind_of_certificate_proves_the_same_after_the_move() -> None:
             rng = random.Random(100 * number + seed)
             other, ranks = shuffled(network, rng)
             asked = moved(task, ranks, rng)
-            found = relabelling((network, task), (other, asked))
+            found = renumbering((network, task), (other, asked))
             assert found is not None
             made = relabel.certificate(certificate, relabel.ProblemMap((network, task), (other, asked), found))
             assert cuts.check(made, other.to_json(), asked.to_json(1), steps=steps) == value, (number, seed)

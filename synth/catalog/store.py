@@ -22,13 +22,14 @@ from typing import NamedTuple, Self
 
 from synth.catalog import relabelling as relabel
 from synth.catalog.entry import DONE, OPEN, Entry, EntryRow
-from synth.catalog.isomorphism import invariant, relabelling
+from synth.catalog.isomorphism import invariant
 from synth.checker.documents import exact_frontier
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier
 from synth.model.rational import rational
+from synth.model.symmetry import renumbering
 from synth.model.topology import Network
 
 APPLICATION = 0x53594E44  # of the file's header: a catalog of synth
@@ -163,7 +164,7 @@ class Store:
         for values in candidates:
             try:
                 entry = _read(*values)
-                found = relabelling((entry.frontier.network, entry.frontier.collective), problem)
+                found = renumbering((entry.frontier.network, entry.frontier.collective), problem)
                 if found is None:
                     continue
                 moved = relabel.frontier(entry.frontier, *problem, found, labels, multicast)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,7 +100,7 @@ def _document(item: Item) -> dict:
     }
 
 
-def _print(items: list[Item], listed: bool) -> None:
+def _print(items: Sequence[Item], listed: bool) -> None:
     """Print the tasks in each state, or a line for each task."""
     from synth.catalog.jobs.run import counts
     from synth.view.frontier_text import Report
