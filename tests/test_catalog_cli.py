@@ -89,7 +89,7 @@ def test_a_forged_entry_is_named(folder):
 
 BAD = {
     "a job that is not there": (["build", "none.yaml"], 1, "none.yaml: does not exist"),
-    "a wrong key": (["build", "bad.yaml"], 1, "bad.yaml:1: unknown key 'colls'"),
+    "a wrong key": (["build", "bad.yaml"], 1, "bad.yaml: unknown key 'colls'"),
     "no address": (["build", "fleet.yaml", "--dask", "nowhere"], 2, "--dask nowhere: expected the address"),
     "no such folder": (["build", "fleet.yaml", "--db", "none/catalog.db"], 1, "none/catalog.db: "),
     "no catalog": (["build", "fleet.yaml", "--db", "fleet.yaml"], 1, "fleet.yaml: is no catalog"),

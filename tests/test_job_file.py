@@ -1,4 +1,4 @@
-"""The job file of a catalog: what it may say, and one clear line, with file, line and key, for what it may not."""
+"""The job file of a catalog: what it may say, and one clear line, with file and key, for what it may not."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ topologies:
   - name: ring:4
     degraded:
       - 0-1
-      - without: [0-3]
-        degrade: "1-2:1/2"
-      - ranks: 0,1,2
+      - 0-3
 collectives:
   - AllReduce
   - {name: broadcast, roots: [2]}
@@ -29,9 +27,9 @@ options: {max-steps: 8, max-chunks: 64, time-limit: 1m30s, memory: 2GB, seed: 7,
 def test_everything_it_may_say(tmp_path):
     found = planned(tmp_path, WHOLE)
     names = dict.fromkeys(task.topology.name for task in found)
-    changed = ["ring:4 --without 0-1", "ring:4 --degrade 1-2:1/2 --without 0-3", "ring:4 --ranks 0,1,2"]
+    changed = ["ring:4 --without 0-1", "ring:4 --without 0-3"]
     assert [name for name in names if name.startswith("ring")] == ["ring:4", *changed]
-    assert len([name for name in names if name.startswith("dgx1-v100 --ranks")]) == len(names) - 4 > 1
+    assert len([name for name in names if name.startswith("dgx1-v100 --ranks")]) == len(names) - 3 > 1
     ring = [task for task in found if task.topology.name == "ring:4"]
     assert [task.name for task in ring[:2]] == ["allreduce on ring:4", "broadcast from 2 on ring:4"]
     assert ring[0].options == Options(8, 64, time_limit=90.0, jobs=1, seed=7, deterministic=True, memory=2 << 30)
@@ -55,54 +53,50 @@ def test_every_link_every_root_and_files_beside_the_job(tmp_path):
 
 ALL = "\ncollectives: [allgather]"
 WRONG = {
-    "an unknown key": ("topologies: [dgx1]\ncolectives: [allgather]", "1: unknown key 'colectives'; the keys here are"),
+    "an unknown key": ("topologies: [dgx1]\ncolectives: [allgather]", "unknown key 'colectives'; the keys here are"),
     "an unknown key inside": (
         "topologies:\n  - name: dgx1\n    degarded: all" + ALL,
-        "2: topologies[0]: unknown key 'degarded'; the keys here are",
+        "topologies[0]: unknown key 'degarded'; the keys here are",
     ),
-    "no topologies": ("collectives: [allgather]", "1: the key 'topologies' is missing"),
-    "an empty list": ("topologies: []" + ALL, "1: topologies: names no topology"),
+    "no topologies": ("collectives: [allgather]", "the key 'topologies' is missing"),
+    "an empty list": ("topologies: []" + ALL, "topologies: names no topology"),
     "no collective": (
         "topologies:\n  - dgx1\n  - dgx2",
-        "2: topologies[0]: has no collective; add the key collectives",
+        "topologies[0]: has no collective; add the key collectives",
     ),
     "a wrong collective": (
         "topologies: [dgx1]\ncollectives:\n  - allgather\n  - allgathr",
-        "4: collectives[1]: unknown collective 'allgathr'",
+        "collectives[1]: unknown collective 'allgathr'",
     ),
-    "a wrong machine": ("topologies:\n  - dgx1\n  - dgx9" + ALL, "3: topologies[1]: unknown topology 'dgx9'"),
-    "a list for a text": ("topologies: [[dgx1]]" + ALL, "1: topologies[0]: expected a mapping, found a list"),
+    "a wrong machine": ("topologies:\n  - dgx1\n  - dgx9" + ALL, "topologies[1]: unknown topology 'dgx9'"),
+    "a list for a text": ("topologies: [[dgx1]]" + ALL, "topologies[0]: expected a mapping, found a list"),
     "no duration": (
         "topologies: [dgx1]\ncollectives: [allgather]\noptions: {time-limit: soon}",
-        "3: options.time-limit: 'soon' is not a duration",
+        "options.time-limit: 'soon' is not a duration",
     ),
     "a negative number": (
         "topologies: [dgx1]\ncollectives: [allgather]\noptions: {max-steps: -1}",
-        "3: options.max-steps: expected a whole number from 1 to 999999999, found -1",
+        "options.max-steps: expected a whole number from 1 to 999999999, found -1",
     ),
     "name and file": (
         "topologies:\n  - {name: dgx1,\n     file: x.yaml}" + ALL,
-        "2: topologies[0]: give a name or a file, one of them",
+        "topologies[0]: give a name or a file, one of them",
     ),
-    "no such file": ("topologies:\n  - file: x.yaml" + ALL, "2: topologies[0]: "),
+    "no such file": ("topologies:\n  - file: x.yaml" + ALL, "topologies[0]: "),
     "allocations of a word": (
         "topologies:\n  - {name: dgx1, allocations: some}" + ALL,
-        "2: topologies[0].allocations[0]: expected a whole number from 2 to 8, found some",
+        "topologies[0].allocations[0]: expected a whole number from 2 to 8, found some",
     ),
-    "a change of nothing": (
-        "topologies:\n  - {name: dgx1, degraded: [{}]}" + ALL,
-        "2: topologies[0].degraded[0]: changes nothing",
-    ),
-    "no such link": ("topologies:\n  - {name: 'ring:4', degraded: [0-2]}" + ALL, "2: topologies[0].degraded[0]: "),
+    "no such link": ("topologies:\n  - {name: 'ring:4', degraded: [0-2]}" + ALL, "topologies[0].degraded[0]: "),
     "no such root": (
         "topologies: ['ring:4']\ncollectives:\n  - {name: broadcast, roots: [4]}",
-        "3: collectives[0].roots[0]: expected a whole number from 0 to 3, found 4",
+        "collectives[0].roots[0]: expected a whole number from 0 to 3, found 4",
     ),
     "roots of an allgather": (
         "topologies: ['ring:4']\ncollectives:\n  - {name: allgather, roots: all}",
-        "3: collectives[0]: allgather has no single root",
+        "collectives[0]: allgather has no single root",
     ),
-    "too many ranks": ("topologies: ['ring:128']" + ALL, "1: topologies[0]: 128 ranks are too many for a catalog"),
+    "too many ranks": ("topologies: ['ring:128']" + ALL, "topologies[0]: 128 ranks are too many for a catalog"),
 }
 
 
@@ -111,4 +105,4 @@ def test_what_it_may_not_say(tmp_path, case):
     text, says = WRONG[case]
     with pytest.raises(FormatError) as error:
         planned(tmp_path, text)
-    assert f"fleet.yaml:{says}" in str(error.value) and "\n" not in str(error.value)
+    assert "fleet.yaml:" in str(error.value) and says in str(error.value) and "\n" not in str(error.value)

@@ -4,7 +4,7 @@
       - dgx1                                                     # a name of the grammar in docs/topologies.md
       - {name: dgx1, allocations: all, collectives: [allgather]} # up to isomorphism; or sizes: [3, 4]
       - {file: dump.xml, degraded: all}                          # the machine, and a variant without each of its links
-      - {name: dgx1, degraded: [0-3, {without: [0-3, 0-1], degrade: "4-5:1/2"}]}
+      - {name: dgx1, degraded: [0-3, 0-1]}                       # the machine, and variants without one of these links
     collectives: [allgather, {name: broadcast, roots: all}, {file: halo.yaml}]
     options: {max-steps: 8, max-chunks: 64, time-limit: 30s, memory: 4GB, seed: 0, deterministic: false}
 
@@ -13,10 +13,10 @@ Paths of files are relative to the job file. `collectives` and `options` of a to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from synth import topologies
 from synth.catalog.jobs.task import Task
@@ -38,19 +38,8 @@ MOST_SECONDS = 365 * 86_400.0  # seconds: no time limit is longer than a year
 INTEGERS = {"max-steps": 1, "max-chunks": 1, "seed": 0}  # options that are whole numbers, and the least of each
 
 
-class LocatedFields(Fields):
-    """A reader of checked values from a YAML document; every error names the file, the line and the key."""
-
-    def __init__(self, file: str, lines: Mapping[str, int]) -> None:
-        super().__init__(file)
-        self.lines = lines
-
-    def fail(self, message: str, place: str | None) -> NoReturn:
-        """Raise FormatError at the line of `place`, or of its nearest enclosing key."""
-        key = place or ""
-        while key and key not in self.lines:
-            key = key[: max(key.rfind("."), key.rfind("["), 0)]
-        raise FormatError(f"{place}: {message}" if place else message, self.file, self.lines.get(key))
+class JobFields(Fields):
+    """A reader of checked values from a job file; every error names the file and the key."""
 
     def items(self, value: Any, place: str) -> Iterator[tuple[Any, str]]:
         """Yield the items of a list, each with its place; a single value is a list of one."""
@@ -63,12 +52,11 @@ class LocatedFields(Fields):
 def tasks(path: Path, logs: Path, time_limit: float | None = None) -> list[Task]:
     """Return every task of the job in a YAML file, in its order; the logs of the sweeps go to the folder `logs`.
 
-    `time_limit` (wall seconds) replaces the limit of every task. Raises FormatError with the file, the line and the
-    key, also for a rank, a link or a machine that does not exist.
+    `time_limit` (wall seconds) replaces the limit of every task. Raises FormatError with the file and the key,
+    also for a rank, a link or a machine that does not exist.
     """
-    lines: dict[str, int] = {}
-    doc = parse_yaml(text_of(path, MAX_BYTES), str(path), lines)
-    read = LocatedFields(str(path), lines)
+    read = JobFields(str(path))
+    doc = parse_yaml(text_of(path, MAX_BYTES), str(path))
     doc = read.mapping(doc, None, ("topologies", "collectives", "options"), ("topologies",))
     result: list[Task] = []
     for row, place in read.items(doc["topologies"], "topologies"):
@@ -103,7 +91,7 @@ def tasks(path: Path, logs: Path, time_limit: float | None = None) -> list[Task]
     return result
 
 
-def _machines(read: LocatedFields, row: dict[str, Any], place: str, folder: Path) -> Iterator[Topology]:
+def _machines(read: JobFields, row: dict[str, Any], place: str, folder: Path) -> Iterator[Topology]:
     """Yield the machine of one line or its allocations, then its variants."""
     from synth.scale.baselines import allocations
 
@@ -134,22 +122,14 @@ def _machines(read: LocatedFields, row: dict[str, Any], place: str, folder: Path
             pairs = sorted({(min(link.src, link.dst), max(link.src, link.dst)) for link in base.links})
             changes = [f"{names.get(src, src)}-{names.get(dst, dst)}" for src, dst in pairs]
         for change, at in read.items(changes or [], f"{place}.degraded"):
-            if isinstance(change, str):
-                change = {"without": change}
-            if not read.mapping(change, at, ("without", "degrade", "ranks")):
-                read.fail("changes nothing; the keys here are without, degrade, ranks", at)
-            texts: dict[str, list[str]] = {}
-            for key, value in change.items():
-                texts[key] = [read.string(text, where) for text, where in read.items(value, at)]
-            ranks = ",".join(texts.get("ranks", [])) or None
-            yield modify.apply(base, ranks=ranks, without=texts.get("without", []), degrade=texts.get("degrade", []))
+            yield modify.apply(base, without=[read.string(change, at)])
     except SynthError as error:
         if isinstance(error, FormatError) and error.file == read.file:
             raise
         read.fail(str(error), at)
 
 
-def _collectives(read: LocatedFields, row: Any, place: str, folder: Path, ranks: int) -> Iterator[Collective]:
+def _collectives(read: JobFields, row: Any, place: str, folder: Path, ranks: int) -> Iterator[Collective]:
     """Yield the collective of one item over so many ranks; with `roots: all` that of each root."""
     if isinstance(row, str):
         row = {"name": row}
@@ -174,7 +154,7 @@ def _collectives(read: LocatedFields, row: Any, place: str, folder: Path, ranks:
         read.fail(str(error), place)
 
 
-def _options(read: LocatedFields, value: Any, place: str) -> Options:
+def _options(read: JobFields, value: Any, place: str) -> Options:
     """Return the options of the sweep of each task, which runs in one process at a time."""
     options = {}
     row = read.mapping(value, place, (*INTEGERS, "time-limit", "memory", "deterministic"))
