@@ -461,7 +461,6 @@ def test_sizes_double_unless_said():
         ("tune --from f.json -o no/such/p.json", 1, "the folder no/such does not exist"),
         ("tune --from f.json --import t.csv", 2, "--from"),
         ("tune --import none.csv", 1, "does not exist"),
-        ("tune --from f.json --db none.db", 1, "none.db"),
         ("tune --from f.json --dividing", 2, "--topo"),
     ],
 )
