@@ -221,8 +221,8 @@ def _times_at(
 ) -> _TimesAt:
     """Return the times at the size asked for, by runs of the reference executor that end before the deadline."""
     from synth import api
-    from synth.api.point_times import point_times_at
-    from synth.api.tuning import clock_bound_at, times_at
+    from synth.api.point_times import times_at
+    from synth.api.tuning import clock_bound_at
     from synth.model.frontier import Frontier
 
     if not frontier.points:
@@ -232,11 +232,8 @@ def _times_at(
     with time_limited(deadline):
         if frontier.multicast:
             with time_limited(deadline.share(1 / 2)):
-                switches = point_times_at(frontier.multicast, size, per_send, overheads=overheads, machine=topology)
-        if isinstance(frontier, Frontier):
-            points = times_at(frontier, size, per_send, overheads=overheads, machine=topology)
-        else:
-            points = point_times_at(frontier, size, per_send, overheads=overheads, machine=topology)
+                switches = times_at(frontier.multicast, size, per_send, overheads=overheads, machine=topology)
+        points = times_at(frontier, size, per_send, overheads=overheads, machine=topology, library=True)
     if isinstance(frontier, Frontier):
         return _TimesAt(points, switches, clock_bound_at(frontier, size, overheads, topology), bool(per_send))
     return _TimesAt(points, switches, api.time_bound(topology, collective, size), bool(per_send))

@@ -169,8 +169,7 @@ def choice(
     for point, span in zip(found.points, fastest_sizes(found), strict=True):
         row = [("> " if point is best else "") + str(point.steps), show(point.rounds_per_chunk)]
         if programs and (time := programs.get(id(point))):
-            about = "~" if time.late else ""
-            row += [about + number(time.seconds * 1e6), time.protocol, about + number(size / time.seconds / 1e9)]
+            row += [number(time.seconds * 1e6), time.protocol, number(size / time.seconds / 1e9)]
         elif programs:
             row += ["", "", ""]
         else:
@@ -196,16 +195,12 @@ def choice(
 def _clock(found: Frontier, programs: Mapping[int, AlgorithmTime]) -> list[str]:
     """Return the sentences that name the models of the times in a table of `synth pareto --size`."""
     bare = "`best for`: predicted, synchronous steps on bare links without a launch"
-    late = [point.steps for point in found.points if id(point) in programs and programs[id(point)].late]
-    synchronous = "synchronous steps with the protocol's hop in each, after its launch"
-    if len(late) == len(programs):
-        return [f"µs and GB/s: estimates (~) by {synchronous}, as the points' programs were not run; {bare}"]
     program = "the point's program in its fastest protocol"
     if found.network.multicast:
         program += ", with sends of switches its MSCCL++ plan"
     lines = [f"µs and GB/s: predicted, event-driven, of {program}; {bare}"]
-    if late:
-        lines.append(f"the points of {_spans(late)} were not run: their µs (~) are estimates by {synchronous}")
+    if len(programs) < len(found.points):
+        lines.append("points without µs are far behind by a lower bound, or were not run in time")
     return lines
 
 
@@ -233,7 +228,7 @@ def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) 
     """Return the sentence that recommends the point `best`, whose program takes `time`."""
     said = f"at {size_text(size)} take the {best.steps}-step point"
     if time is not None:
-        microseconds = ("~" if time.late else "") + number(time.seconds * 1e6)
+        microseconds = number(time.seconds * 1e6)
         return f"{said} in {time.protocol}: C={best.chunks}, R={best.rounds}; {microseconds} µs {time.model}"
     alpha = best.steps * float(found.network.latency)
     beta = float(seconds_per_byte(found, best)) * size * 10**6

@@ -77,8 +77,7 @@ def _program(times: Sequence[AlgorithmTime], size: int) -> list[str]:
     if not times:
         return []
     fastest = times[0]
-    about = "~" if fastest.late else ""
-    took = f"{about}{number(fastest.seconds * 1e6)} µs, {about}{number(size / fastest.seconds / 1e9)} GB/s"
+    took = f"{number(fastest.seconds * 1e6)} µs, {number(size / fastest.seconds / 1e9)} GB/s"
     return [f"of the programs of points, {fastest.label} in {fastest.protocol} takes {took}, {fastest.model}"]
 
 

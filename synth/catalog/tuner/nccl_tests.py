@@ -126,7 +126,7 @@ def measurement(
     table = fitting[0]
     count = ranks if ranks is not None else _ranks(table)
     if count is None:
-        raise FormatError("does not list its ranks; say how many there are (a topology, or --gpus N)", file)
+        raise FormatError("does not list its ranks; name the machine (--topo), which says how many there are", file)
     samples = []
     for row in table.rows:
         if row.wrong:
