@@ -111,19 +111,21 @@ def tune(
 
 def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Plan:
     """Tune as `tune` does, with all options as one value."""
-    from synth.catalog.tuner import logs
+    from synth.catalog.tuner import nccl_tests
 
     machine = None if request.topology is None else named_topology(request.topology)
     request = replace(request, topology=machine)
     for _, file in request.logs:
-        logs.log_text(Path(file))  # before anything is searched for
+        nccl_tests.log_text(Path(file))  # before anything is searched for
     opened = [frontier(given) for given in request.frontiers]
     name = machine.name if machine else None
     if machine is None and opened:
         name = opened[0].machine.name
     held = measurements(request.measured, request.in_place)
     names = [request.collective] if isinstance(request.collective, str) else list(request.collective)
-    names = names or [*(found.collective_name for found in opened), *(one.collective for one in held)]
+    if not names:
+        names = [found.collective_name for found in opened]
+        names += [one.collective for one in held]
     names = list(dict.fromkeys(names))
     if not names:
         raise UsageError("which collective? name one (--coll), or give frontiers or measurements that say")
@@ -203,7 +205,7 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
     return Plan(
         answer.algorithms,
         (answer.table,),
-        "measured" if any(not one.modelled for one in measured) else "model",
+        "model" if all(one.modelled for one in measured) else "measured",
         says,
         _with_ports(inputs.network, machine),
         next((one.labels for one in inputs.frontiers if one.labels), ()),

@@ -65,11 +65,11 @@ def logged(logs: Sequence[tuple[str, str | Path]], inputs: CollectiveInputs, in_
 
     Raises FormatError for a bad log, UsageError where numbers of ranks differ.
     """
-    from synth.catalog.tuner import logs as readers
+    from synth.catalog.tuner import nccl_tests
 
     found = []
     for backend, file in logs:
-        found += readers.load(Path(file), backend, inputs.name, inputs.ranks, inputs.root, in_place)
+        found += nccl_tests.load(Path(file), backend, inputs.name, inputs.ranks, inputs.root, in_place)
     counts = {m.ranks for m in (*inputs.measured, *found)}
     if len(counts) > 1:
         raise UsageError(
@@ -132,7 +132,8 @@ def collective_inputs(
         raise UsageError(
             f"the frontiers of {name} are of different roots or ranks; give those of one, or say which (--root)"
         )
-    task = own[0].collective if own else _task(name, ranks, root, any(one.collective == name for one in held))
+    timed = name in {one.collective for one in held}
+    task = own[0].collective if own else _task(name, ranks, root, timed)
     if not own and machine is not None and task is not None:
         limit = current_deadline().remaining() if current_deadline().limited else None
         made = synthesis.known_frontier(machine, task) or synthesis.frontier(

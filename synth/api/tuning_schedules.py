@@ -123,7 +123,8 @@ def list_schedules(
     made: dict[tuple, tuple[Schedule, list[str]]] = {}
     late = []
     sizes = design_sizes(clock.network, task, request.sizes)
-    for size in sorted({sizes[(len(sizes) - 1) * part // 3] for part in range(4)} if sizes else ()):
+    four = {sizes[(len(sizes) - 1) * part // 3] for part in range(4 if sizes else 0)}
+    for size in sorted(four):
         least, protocol = inf, protocols[0]
         for name in protocols:
             for one in known:

@@ -297,15 +297,19 @@ def joined(plans: Sequence[Plan]) -> Plan:
     algorithms: list[Algorithm] = []
     tables: list[Table] = []
     model: dict = {}
-    notes = [note for note in plans[0].notes if all(note in plan.notes for plan in plans)]
-    shared = set(notes)
+    shared = set.intersection(*(set(plan.notes) for plan in plans))
+    notes = [note for note in plans[0].notes if note in shared]
     for plan in plans:
         (table,), shift = plan.tables, len(algorithms)
         for algorithm in plan.algorithms:
             algorithms.append(replace(algorithm, label=f"{table.collective}-{algorithm.label}"))
-        ranges = [row._replace(order=tuple(k + shift for k in row.order)) for row in table.ranges]
-        chosen = tuple(None if number is None else number + shift for number in table.chosen)
-        tables.append(replace(table, ranges=tuple(ranges), chosen=chosen))
+        ranges = []
+        for row in table.ranges:
+            ranges.append(row._replace(order=tuple(k + shift for k in row.order)))
+        chosen: list[int | None] = []
+        for number in table.chosen:
+            chosen.append(None if number is None else number + shift)
+        tables.append(replace(table, ranges=tuple(ranges), chosen=tuple(chosen)))
         model |= plan.model
         notes += [f"{table.collective}: {note}" for note in plan.notes if note not in shared]
     first = next((plan for plan in plans if plan.topology is not None), plans[0])
@@ -313,8 +317,8 @@ def joined(plans: Sequence[Plan]) -> Plan:
         first,
         algorithms=tuple(algorithms),
         tables=tuple(tables),
-        source="measured" if any(plan.source == "measured" for plan in plans) else first.source,
-        says="; ".join(dict.fromkeys(plan.says for plan in plans if plan.says)),
+        source="measured" if "measured" in [plan.source for plan in plans] else first.source,
+        says="; ".join(filter(None, dict.fromkeys(plan.says for plan in plans))),
         model=model,
         notes=tuple(notes),
     )

@@ -128,7 +128,8 @@ def measured_candidates(
         else:
             used.add(place)
             result.append(Candidate(_algorithm(schedules[place[0]], *place[1:]), one.samples))
-    untimed = [named.name for k, named in enumerate(schedules) if k not in {place[0] for place in used}]
+    timed = {place[0] for place in used}
+    untimed = [named.name for k, named in enumerate(schedules) if k not in timed]
     if untimed:
         notes.append(f"not measured, so never chosen: {', '.join(untimed)}")
     if unused:

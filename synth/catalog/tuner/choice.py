@@ -38,7 +38,7 @@ class Question(NamedTuple):
 
 
 class TunedTable(NamedTuple):
-    """What runs at which size, by numbers of `algorithms`, those that the table uses; and `notes` for the user."""
+    """Ranges and their algorithms, by numbers of `algorithms`, those that the table uses; and `notes` for the user."""
 
     table: Table
     algorithms: tuple[Algorithm, ...]
@@ -109,23 +109,28 @@ def choose_algorithms(question: Question, candidates: Sequence[Candidate]) -> Tu
 
     used = sorted({k for order in orders for k in order})
     place = {k: i for i, k in enumerate(used)}
-    estimated = []
-    for times in rows:
+    table_ranges, estimated, ordered, found = [], [], [], []
+    for row in ranges:
+        table_ranges.append(Range(row.low, row.high, tuple(place[k] for k in row.order)))
+    for times, order in zip(rows, orders, strict=True):
+        ordered.append(tuple(times[k].seconds for k in order))
         estimated.append(tuple(sorted({time.seconds for time in times.values() if time.estimated})))
+    for name, group in libraries.items():
+        found.append(LibraryTimes(name, _minima(rows, group)))
     table = Table(
         question.collective,
         question.ranks,
-        tuple(Range(row.low, row.high, tuple(place[k] for k in row.order)) for row in ranges),
+        tuple(table_ranges),
         tuple(known),
-        tuple(times[order[0]].seconds for times, order in zip(rows, orders, strict=True)),
-        tuple(_minimum(times, numbers) for times in rows),
+        tuple(times[0] for times in ordered),
+        _minima(rows, numbers),
         question.root,
         element,
         tuple(place[order[0]] for order in orders),
-        tuple(_minimum(times, ours) for times in rows),
-        tuple(_minimum(times, others) for times in rows),
-        tuple(tuple(times[k].seconds for k in order) for times, order in zip(rows, orders, strict=True)),
-        tuple(LibraryTimes(name, tuple(_minimum(times, group) for times in rows)) for name, group in libraries.items()),
+        _minima(rows, ours),
+        _minima(rows, others),
+        tuple(ordered),
+        tuple(found),
         tuple(estimated) if any(estimated) else (),
     )
     notes = []
@@ -182,5 +187,9 @@ def _crossing(candidates: Sequence[Candidate], old: int, new: int, low: int, hig
     return min(high, max(low + 1, ceil(low + share * (high - low))))
 
 
-def _minimum(times: dict[int, Time], group: Sequence[int]) -> float | None:
-    return min((times[k].seconds for k in group if k in times), default=None)
+def _minima(rows: Sequence[dict[int, Time]], group: Sequence[int]) -> tuple[float | None, ...]:
+    """Return the least time of the candidates of `group` in each row; None where none has one."""
+    least = []
+    for times in rows:
+        least.append(min((times[k].seconds for k in group if k in times), default=None))
+    return tuple(least)

@@ -64,10 +64,10 @@ def fit(rows: Sequence[MeasuredTime]) -> dict:
     from synth.solvers.least_squares import nonnegative
 
     table = [terms(row.schedule, row.protocol, row.size) for row in rows]
-    names = sorted({name for row in table for name in row})
-    matrix = np.array(
-        [[row.get(name, 0.0) / one.seconds for name in names] for row, one in zip(table, rows, strict=True)]
-    )
+    names = sorted(set().union(*table))
+    matrix = np.zeros((len(rows), len(names)))
+    for place, (row, one) in enumerate(zip(table, rows, strict=True)):
+        matrix[place] = [row.get(name, 0.0) / one.seconds for name in names]
     scale = np.linalg.norm(matrix, axis=0)
     values = nonnegative(matrix / scale, np.ones(len(rows)), 100 * len(names)) / scale
     errors = np.abs(matrix @ values - 1).tolist()
