@@ -87,7 +87,7 @@ def test_a_least_time_is_no_less_than_the_certified_bound():
 
 
 def test_no_run_begins_when_the_time_is_over_and_estimates_are_marked():
-    """A program that has run keeps its excess over its least time; a library's algorithm has at least that; others have none."""
+    """A program that has run keeps its excess over its least time; a library's has that least time, others none."""
     ring, direct = (api.baseline(name, "full:4", "allgather") for name in ("ring", "direct"))
     times = Clock(ring.network, sizes=[1 << 10, 1 << 26])
     ran, library = Variant(direct, "LL"), Variant(ring, "LL", library=True)

@@ -198,6 +198,7 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
             "the reference executor's times of protocols follow from NCCL's constants: a choice between protocols by "
             "them is no evidence for a GPU"
         )
+    real = [one for one in measured if not one.modelled]
     kinds: list[tuple[str, ...]] = []
     if facts is not None and inputs.network is not None:
         for route in inputs.network.routes:
@@ -205,7 +206,7 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
     return Plan(
         answer.algorithms,
         (answer.table,),
-        "model" if all(one.modelled for one in measured) else "measured",
+        "measured" if real else "model",
         says,
         _with_ports(inputs.network, machine),
         next((one.labels for one in inputs.frontiers if one.labels), ()),

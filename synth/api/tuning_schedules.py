@@ -120,11 +120,10 @@ def list_schedules(
         all_nvlink = all(nvlink(one.schedule, facts) for one in known)
         protocols = [name for name in FIFO_DEPTH if name != "LL128" or all_nvlink]
     task = inputs.frontiers[0].collective
-    made: dict[tuple, tuple[Schedule, list[str]]] = {}
-    late = []
+    named, late = [], []
     sizes = design_sizes(clock.network, task, request.sizes)
-    four = {sizes[(len(sizes) - 1) * part // 3] for part in range(4 if sizes else 0)}
-    for size in sorted(four):
+    places = range(4 if sizes else 0)
+    for size in sorted({sizes[(len(sizes) - 1) * part // 3] for part in places}):
         least, protocol = inf, protocols[0]
         for name in protocols:
             for one in known:
@@ -137,10 +136,7 @@ def list_schedules(
             late.append(size_text(size))
             continue
         schedule = replace(schedule, network=clock.network)
-        made.setdefault((schedule.chunks, schedule.steps), (schedule, []))[1].append(protocol)
-    named = []
-    for schedule, its_protocols in made.values():
-        named.append(NamedSchedule(f"list-S{len(schedule.steps)}-C{schedule.chunks}", schedule, tuple(its_protocols)))
+        named.append(NamedSchedule(f"list-S{len(schedule.steps)}-C{schedule.chunks}", schedule))
     return named, [f"the time limit left no time for list schedules for {', '.join(late)}"] if late else []
 
 

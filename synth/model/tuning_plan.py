@@ -317,7 +317,7 @@ def joined(plans: Sequence[Plan]) -> Plan:
         first,
         algorithms=tuple(algorithms),
         tables=tuple(tables),
-        source="measured" if "measured" in [plan.source for plan in plans] else first.source,
+        source=max((plan.source for plan in plans), key=("model", "measured").index),
         says="; ".join(filter(None, dict.fromkeys(plan.says for plan in plans))),
         model=model,
         notes=tuple(notes),

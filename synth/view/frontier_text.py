@@ -149,13 +149,11 @@ def choice(
     size: int,
     bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
-    per_send: bool = False,
 ) -> Report:
     """Return the table of `synth pareto --size`: the recommended point at `size` bytes among all points.
 
     `times`: predicted times of programs, by rising time. A row shows the least of a point's programs; without `times`
-    its time in synchronous steps, which is of another model, is shown instead. `per_send`: `times` include the cost of
-    messages. `bound`: the lower bound in time at `size`.
+    its time in synchronous steps, which is of another model, is shown instead. `bound`: the lower bound at `size`.
     """
     programs = point_times(found, times)
     columns = [("steps", "right"), ("rounds/chunk", "right")]
@@ -180,7 +178,7 @@ def choice(
     if best is not None:
         fastest = programs.get(id(best))
         taken = [_taken(found, best, size, fastest), *_clock_bound(bound, fastest)]
-        lines[:0] = [*taken, *_against(found, best, size, programs, per_send)]
+        lines[:0] = taken
     if programs:
         lines += _clock(found, programs)
     else:
@@ -265,20 +263,6 @@ def in_time(bound: TimeBound | None, seconds: float) -> list[str]:
         f"no program takes less than {number(row.microseconds)} µs on bare links ({row.reason}): the prediction, of "
         f"synchronous steps, is {_times_as_much(seconds, row.microseconds)}; the bound holds for {bound.holds_for}"
     ]
-
-
-def _against(
-    found: Frontier, best: Point, size: int, programs: Mapping[int, AlgorithmTime], per_send: bool
-) -> list[str]:
-    from synth.view.size_advice import CostModel, PointCost, advice
-
-    points = {}
-    for point in found.points:
-        time = programs.get(id(point))
-        seconds = found.seconds_at(point, size) if time is None else time.seconds
-        points[id(point)] = PointCost(point.steps, point.chunks, seconds)
-    wire = CostModel(found.network.latency, found.network.unit, found.collective.unit_share)
-    return advice(size, wire, list(points.values()), points[id(best)], per_send)
 
 
 def seconds_per_byte(found: Frontier, point: Point) -> Fraction:
