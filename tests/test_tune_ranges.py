@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import api
-from synth.catalog.tuner.candidates import Candidate
+from synth.catalog.tuner.candidates import TunerCandidate
 from synth.catalog.tuner.choice import Question, choose_algorithms
 from synth.catalog.tuner.cost_model import MeasuredTime, fit, terms
 from synth.catalog.tuner.fewer_chunks import of_chunks
@@ -25,7 +25,7 @@ def candidate(label, seconds, divisor=1, backend="synth", spread=0.0):
     for size in SIZES:
         if (time := seconds(size)) is not None:
             samples.append(Sample(size, time, spread * time))
-    return Candidate(Algorithm(label, backend, None, "Simple", 1, divisor), tuple(samples))
+    return TunerCandidate(Algorithm(label, backend, None, "Simple", 1, divisor), tuple(samples))
 
 
 def line(start, per_byte):

@@ -26,7 +26,7 @@ from synth.program.plan_limits import ALIGNMENT
 from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
-    from synth.catalog.tuner.candidates import Candidate, CandidateSet
+    from synth.catalog.tuner.candidates import CandidateSet, TunerCandidate
     from synth.export.request import Machine
     from synth.model.time_bound import TimeBound
     from synth.pareto.events import Listener
@@ -260,7 +260,7 @@ def _predicted_candidates(
     return found._replace(notes=(*notes, *late, *found.notes))
 
 
-def _not_run(candidates: Sequence[Candidate]) -> list[str]:
+def _not_run(candidates: Sequence[TunerCandidate]) -> list[str]:
     """Return notes on the candidates that were not run though they might be the fastest, by reason."""
     labels: dict[str, list[str]] = {}
     for one in candidates:

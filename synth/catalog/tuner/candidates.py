@@ -32,7 +32,7 @@ class NamedSchedule(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TunerCandidate:
     """An algorithm with its measured `samples`, or with the `variant` that `clock` runs."""
 
     algorithm: Algorithm
@@ -58,7 +58,7 @@ class Candidate:
 class CandidateSet(NamedTuple):
     """The candidates, and notes on how measurements were matched with schedules."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[TunerCandidate, ...]
     notes: tuple[str, ...]
 
 
@@ -75,7 +75,7 @@ def timed_candidates(
     according to `machine`. NCCL's are for any number of elements, and take the time of the equal schedule.
     """
     notes = []
-    result: list[Candidate] = []
+    result: list[TunerCandidate] = []
     no_ll128: list[str] = []
     for named in _distinct(schedules):
         fast = nvlink(named.schedule, machine)
@@ -85,7 +85,7 @@ def timed_candidates(
         for protocol, instances in pairs or default:
             if not named.protocols or protocol in named.protocols:
                 variant = Variant(named.schedule, protocol, instances, clock.nodes is not None)
-                result.append(Candidate(_algorithm(named, protocol, instances), (), clock, variant))
+                result.append(TunerCandidate(_algorithm(named, protocol, instances), (), clock, variant))
     if no_ll128 and (machine is None or all(kinds == {"unknown"} for kinds in machine.kinds.values())):
         notes.append(
             "LL128 is not offered, for the kinds of links are not known; name the machine (--topo), or ask for "
@@ -101,7 +101,7 @@ def timed_candidates(
             label = f"nccl-{named.name}" + ("" if protocol == "Simple" else f"-{protocol}")
             options = (("algorithm", named.name), ("protocol", protocol.lower()))
             variant = Variant(named.schedule, protocol, 1, clock.nodes is not None, library=True)
-            result.append(Candidate(Algorithm(label, "nccl", None, protocol, 1, 1, options), (), clock, variant))
+            result.append(TunerCandidate(Algorithm(label, "nccl", None, protocol, 1, 1, options), (), clock, variant))
     return CandidateSet(tuple(_with_distinct_labels(result)), tuple(notes))
 
 
@@ -112,7 +112,7 @@ def measured_candidates(
 ) -> CandidateSet:
     """Return every measured algorithm, with its schedule where it is one of `schedules` in one of `pairs`."""
     notes: list[str] = []
-    result: list[Candidate] = []
+    result: list[TunerCandidate] = []
     used: set[tuple[int, str, int]] = set()
     unused = 0
     for one in measured:
@@ -122,12 +122,12 @@ def measured_candidates(
             label = one.label.replace(" ", "-") if ours else one.label
             divisor = one.divisor if ours else 1
             algorithm = Algorithm(label, one.backend, None, one.protocol, 1, divisor, one.options)
-            result.append(Candidate(algorithm, one.samples))
+            result.append(TunerCandidate(algorithm, one.samples))
         elif pairs and place[1:] not in pairs:
             unused += 1
         else:
             used.add(place)
-            result.append(Candidate(_algorithm(schedules[place[0]], *place[1:]), one.samples))
+            result.append(TunerCandidate(_algorithm(schedules[place[0]], *place[1:]), one.samples))
     timed = {place[0] for place in used}
     untimed = [named.name for k, named in enumerate(schedules) if k not in timed]
     if untimed:
@@ -184,7 +184,7 @@ def _algorithm(named: NamedSchedule, protocol: str, instances: int) -> Algorithm
     return Algorithm(named.name, OURS, named.schedule, protocol, instances, divisor)
 
 
-def _with_distinct_labels(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _with_distinct_labels(candidates: Sequence[TunerCandidate]) -> list[TunerCandidate]:
     """Return the candidates with protocol and instances in their labels, as in ``S3-R7-C6-LL-x2``; equal labels are
     numbered."""
     labels: set[str] = set()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from math import ceil, inf
 from typing import NamedTuple
 
-from synth.catalog.tuner.candidates import Candidate
+from synth.catalog.tuner.candidates import TunerCandidate
 from synth.catalog.tuner.clock import Time
 from synth.errors import SynthError
 from synth.model.number_text import size_text
@@ -45,7 +45,7 @@ class TunedTable(NamedTuple):
     notes: tuple[str, ...]
 
 
-def choose_algorithms(question: Question, candidates: Sequence[Candidate]) -> TunedTable:
+def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate]) -> TunedTable:
     """Return the table of ranges for `question`. Raises SynthError if no candidate has a time at any of its sizes."""
     element, tolerance = question.element, question.tolerance
     numbers = range(len(candidates))
@@ -141,7 +141,7 @@ def choose_algorithms(question: Question, candidates: Sequence[Candidate]) -> Tu
 
 
 def _time_fastest(
-    candidates: Sequence[Candidate], group: Sequence[int], size: int, element: int, tolerance: float,
+    candidates: Sequence[TunerCandidate], group: Sequence[int], size: int, element: int, tolerance: float,
     times: dict[int, Time],
 ) -> None:  # fmt: skip
     """Add to `times` those of the candidates of `group` that may be within the tolerance of the fastest."""
@@ -156,7 +156,11 @@ def _time_fastest(
 
 
 def _least(
-    candidates: Sequence[Candidate], timed: Sequence[int], times: dict[int, Time], before: int | None, tolerance: float
+    candidates: Sequence[TunerCandidate],
+    timed: Sequence[int],
+    times: dict[int, Time],
+    before: int | None,
+    tolerance: float,
 ) -> int:
     """Return the fastest candidate; of equals one with the least padding; `before` while it is good enough.
 
@@ -173,7 +177,7 @@ def _least(
     return best
 
 
-def _crossing(candidates: Sequence[Candidate], old: int, new: int, low: int, high: int, element: int) -> int:
+def _crossing(candidates: Sequence[TunerCandidate], old: int, new: int, low: int, high: int, element: int) -> int:
     """Return the size in low+1..high at which lines through the times of two candidates cross; `high` if unknown."""
     gaps = []
     for size in (low, high):
