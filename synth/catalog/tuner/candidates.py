@@ -1,7 +1,7 @@
 """The candidates of a tuner: schedules × protocols × instances, with their measurements where there are any.
 
 A measurement belongs to a schedule if the measured program has the fingerprint of the program that the schedule lowers
-to. If another version of the lowering made the program, it is matched by label, steps, rounds per chunk and chunks.
+to. What another version of the lowering made is known by its name alone.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def measured_candidates(
     used: set[tuple[int, str, int]] = set()
     unused = 0
     for one in measured:
-        place = _place(one, schedules, notes) if one.backend == OURS else None
+        place = _place(one, schedules) if one.backend == OURS else None
         if place is None or place in used:
             ours = one.backend == OURS
             label = one.label.replace(" ", "-") if ours else one.label
@@ -153,30 +153,22 @@ def _distinct(schedules: Sequence[NamedSchedule]) -> list[NamedSchedule]:
     return result
 
 
-def _place(one: Measurement, schedules: Sequence[NamedSchedule], notes: list[str]) -> tuple[int, str, int] | None:
+def _place(one: Measurement, schedules: Sequence[NamedSchedule]) -> tuple[int, str, int] | None:
     """Return (index of the schedule, protocol, instances) of a measurement; None where it belongs to no schedule."""
-    alike = []
-    for k, named in enumerate(schedules):
-        schedule = named.schedule
+    for k, (_, schedule, _) in enumerate(schedules):
         numbers = (len(schedule.steps), show(schedule.rounds_per_chunk))
-        if one.chunks and one.chunks % schedule.chunks == 0 and (one.steps, one.rounds_per_chunk) == numbers:
-            alike.append((k, one.chunks // schedule.chunks))
-    for k, instances in alike:
+        if not one.chunks or one.chunks % schedule.chunks or (one.steps, one.rounds_per_chunk) != numbers:
+            continue
+        instances = one.chunks // schedule.chunks
         try:
-            program = lower(schedules[k].schedule, LoweringOptions(protocol=one.protocol, instances=instances))
+            program = lower(schedule, LoweringOptions(protocol=one.protocol, instances=instances))
         except VerificationError:
             raise
         except SynthError:
             continue
         if hashlib.sha256(canonical(program.to_json())).hexdigest() == one.fingerprint:
             return k, one.protocol, instances
-    if not alike or (one.label != schedules[alike[0][0]].name and not one.label.startswith(("point ", "schedule"))):
-        return None
-    notes.append(
-        f"the times of {one.label} ({one.file}) are of a program that is not lowered so here; they are taken for"
-        f" {schedules[alike[0][0]].name}, which has the same steps, rounds and chunks"
-    )
-    return alike[0][0], one.protocol, alike[0][1]
+    return None
 
 
 def _algorithm(named: NamedSchedule, protocol: str, instances: int) -> Algorithm:
