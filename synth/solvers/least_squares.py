@@ -1,4 +1,4 @@
-"""Non-negative linear least squares by SciPy, for the tuner's fit of α and β: the active-set method of Lawson and Hanson
+"""Non-negative linear least squares by SciPy, for the fit of α and β: the active-set method of Lawson and Hanson
 (Solving Least Squares Problems, 1974, ch. 23)."""
 
 from __future__ import annotations
