@@ -51,9 +51,7 @@ def report_pictures(frontier: synth.Frontier, folder: Path) -> str:
         browser.run("document.getElementById('forth').click()")
         browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         (folder / "report-steps.png").write_bytes(browser.picture("[aria-label=Schedule]"))
-        plan = api.tune(
-            "dgx1", "allreduce", [1 << k for k in range(10, 31)], baselines=(), instances=(1, 2), dividing=False
-        )
+        plan = api.tune("dgx1", "allreduce", [1 << k for k in range(10, 31)], instances=(1, 2))
         page.write_text(api.report(plan).html, encoding="utf-8")
         browser.open(page)
         browser.run("mode.value = 'bus'; mode.dispatchEvent(new Event('change'))")

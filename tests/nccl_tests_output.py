@@ -2,7 +2,11 @@
 
 from typing import NamedTuple
 
-from synth.catalog.tuner.nccl_tests import PARTS, ROOTED, SUMS, TYPES
+from synth.catalog.tuner.nccl_tests import ROOTED, SUMS
+
+# Collectives whose count argument is the elements of one rank's part, and bytes of an element.
+PARTS = ("allgather", "reduce-scatter", "alltoall", "gather", "scatter")
+TYPES = {"float": 4, "half": 2, "int8": 1, "double": 8}
 
 TESTS = {
     "allgather": "all_gather", "allreduce": "all_reduce", "reduce-scatter": "reduce_scatter", "alltoall": "alltoall",

@@ -24,7 +24,7 @@ def completed(words: str, shell: type = BashComplete) -> list[str]:
         ("pareto --topo ring:4 --coll ALLT", ["alltoall", "alltonext", "alltoallv"]),
         ("build dgx-h1", ["dgx-h100"]),
         ("build dgx1 --coll allreduce,allg", ["allreduce,allgather", "allreduce,allgatherv"]),
-        ("tune --baseline rec", ["recursive-doubling", "recursive-doubling-rotated", "recursive-halving"]),
+        ("bench --baseline rec", ["recursive-doubling", "recursive-doubling-rotated", "recursive-halving"]),
         ("run --baseline bi", ["binomial"]),
         ("export f.json --to mscc", ["msccl-xml", "mscclpp", "msccl-dir", "mscclpp-dir"]),
         ("export --runtime rc", ["rccl"]),

@@ -7,12 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from synth import api
-from synth.api.tuning import times_at
-from synth.api.tuning_inputs import SearchOptions
-from synth.catalog.tuner.cost_model import nominal
+from synth.api import synthesis
+from synth.api.point_times import times_at
 from synth.cli import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import UsageError
+from synth.model.collective import collective
 from synth.program.message_cost import MessageCost
 from synth.program.overheads import NCCL, NO_OVERHEADS, describe, label
 from synth.program.program import PROTOCOLS
@@ -42,7 +42,6 @@ def documents(*commands):
 )
 def test_all_commands_print_the_same_time(tmp_path, monkeypatch, machine, size, protocol):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("synth.api.tuning.cpu_seconds", lambda seconds: SearchOptions())
     on = f"--topo {machine} --coll allgather"
     assert CliRunner().invoke(root, f"pareto {on} -o f.json".split()).exit_code == 0
     how = f"--sizes {size} --protocol {protocol}"
@@ -51,7 +50,7 @@ def test_all_commands_print_the_same_time(tmp_path, monkeypatch, machine, size, 
     run, bench, plan = documents(
         f"run f.json --point {last} --size {size} --protocol {protocol}",
         f"bench f.json --point {last} {how}",
-        f"tune --from f.json {how} --no-dividing",
+        f"tune --from f.json {how}",
     )
     time, point = run["picoseconds"], pareto["points"][-1]
     name = f"S{point['steps']}-R{point['rounds']}-C{point['chunks']}"
@@ -172,30 +171,18 @@ def test_the_cost_of_a_message_is_said_beside_every_time_that_has_it():
     ):
         shown = [CliRunner().invoke(root, f"{command} {more}".split()).stdout for more in ("", "--per-send 0.3us")]
         assert ["a message costs 0.3 µs at either end" in text for text in shown] == [False, True], command
-    advised = [
-        CliRunner().invoke(root, f"pareto --topo ring:4 --coll allgather --size 1KB {more}".split()).stdout
-        for more in ("", "--per-send 0.3us")
-    ]
-    assert ["`--per-send` counts it in the times of programs" in text for text in advised] == [True, False]
-    assert ["the times of programs count it, `synth bench` measures it" in text for text in advised] == [False, True]
-    assert (
-        "a message costs 0.3 µs at either end"
-        in nominal(api.topology("ring:4").network(), MessageCost.parse("0.3us")).says
-    )
 
 
-def test_points_that_were_not_run_are_said_to_be_of_synchronous_steps():
-    frontier = api.frontier("ring:4", "allgather", max_steps=3)
-    rows = times_at(frontier, 4096, seconds=600.0)
-    late = [row._replace(late=True, model=label(NCCL, row.protocol, event_driven=False)) for row in rows]
-    for times, synchronous in ((rows, False), (late, True)):
-        report = frontier_text.choice(frontier, 4096, None, times)
-        said = " ".join(report.sentences)
-        assert ("were not run" in said) == synchronous
-        assert ("predicted, synchronous steps, L" in said) == synchronous
+def test_points_that_were_not_run_have_no_time():
+    machine = api.topology("dgx1")
+    frontier = synthesis.known_frontier(machine, collective("allgather", 8))
+    said = []
+    for points in (frontier.points, frontier.points[:1]):
+        report = frontier_text.choice(frontier, 4096, None, times_at(frontier, 4096, points=points, machine=machine))
         assert [name for name, _ in report.columns][2:4] == ["µs at 4 KB", "protocol"]
-    bare = frontier_text.choice(frontier, 4096)
-    assert "synchronous µs" in [name for name, _ in bare.columns]
+        said.append(sum("far behind by a lower bound, or were not run" in line for line in report.sentences))
+    assert said == [0, 1]
+    assert "synchronous µs" in [name for name, _ in frontier_text.choice(frontier, 4096).columns]
 
 
 @pytest.mark.parametrize("machine", ["dgx1 --ranks 0-3", "tests/fixtures/nvidia-smi-nvswitch.txt"])
@@ -214,14 +201,11 @@ def test_pareto_and_run_know_the_kinds_of_links_of_the_machine_as_tune_does(tmp_
     assert "LL128 is not offered, for the kinds of links are not known: name the machine (--topo)" in done.stderr
 
 
-def test_after_the_deadline_no_program_is_run_and_its_time_is_marked_as_an_estimate(monkeypatch):
+def test_after_the_deadline_no_program_is_run(monkeypatch):
     monkeypatch.setattr(event_loop, "CHECKED", 1)  # a short run looks at the deadline, too
     frontier = api.frontier("ring:4", "allgather", max_steps=3)
     with time_limited(Deadline(-1.0)):
         with pytest.raises(TimeUp):
             ProgramTimes(api.lower(frontier.points[0].schedule), frontier.network).computed(1 << 22)
-        rows = times_at(frontier, 1 << 20)
-    assert rows and all(row.late for row in rows)
-    report = frontier_text.choice(frontier, 1 << 20, None, rows)
-    assert all(row[2].startswith("~") for row in report.rows)
-    assert not times_at(frontier, 1 << 20)[0].late
+        assert times_at(frontier, 1 << 20) == []
+    assert times_at(frontier, 1 << 20)

@@ -7,7 +7,7 @@ import nccl_tests_output as tool
 import pytest
 from nccl_tests_output import Run
 
-from synth.catalog.tuner import logs
+from synth.catalog.tuner import nccl_tests as logs
 from synth.catalog.tuner.measurements import Sample, median_samples
 from synth.errors import FormatError, UsageError
 
@@ -29,13 +29,6 @@ def samples(*rows):
 
 def out_of_place(run):
     return samples(*((size, pair[0]) for size, pair in run.times.items()))
-
-
-def prefixed(prefix, text):
-    """Return the text with a prefix before each line; ``{t}`` in it is a time that goes on."""
-    return "".join(
-        prefix.replace("{t}", f"{k % 60:02d}") + line + "\n" for k, line in enumerate(text.splitlines())
-    )  # fmt: skip
 
 
 def test_a_new_log_of_nccl_tests(tmp_path):
@@ -63,24 +56,10 @@ def test_columns_of_options(tmp_path, options):
     assert inside == samples(*((size, pair[1]) for size, pair in TIMES.items()))
 
 
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        "0: ", " 0: ", "[0] ", "[1,0]<stdout>:", "[1,0]<stdout>: ", "[prterun-host-0-4711@1,0]<stdout>: ",
-        "[1,0][host-0:4711]<stdout>: ", "[default0]:", "> ", "    ", "nccl-1  | ", "\x1b[36mnccl-1  |\x1b[0m ",
-        "[pod/nccl-launcher-x7k2p/nccl] ", "2026-07-10T09:12:{t}.123456789Z ", "2026-07-10T09:12:{t}+02:00 ",
-        "[pod/nccl-launcher-x7k2p/nccl] 2026-07-10T09:12:{t}.12Z 0: ", "Jul 10 09:12:{t} host-0 nccl[4711]: ",
-        "Fri Jul 10 09:12:{t} 2026[1,0]<stdout>:", "09:12:{t} ", "test\tUNKNOWN STEP\t2026-07-10T09:12:{t}.1234567Z ",
-        "2026-07-10 09:12:{t},123 - INFO - ", "10.0.0.12: ", "worker-0 ",
-    ],
-)  # fmt: skip
-def test_a_prefix_that_all_lines_share_is_stripped(tmp_path, prefix):
-    """srun, mpirun, mpiexec, torchrun, kubectl, docker compose, GitHub, syslog and pasted text put one before lines."""
-    for run in (ALLREDUCE, ALLREDUCE._replace(options="S"), ALLREDUCE._replace(ranks=16)):
-        text = prefixed(prefix, tool.text(run))
-        noise = "[1,1]<stderr>:no display\n1: started\n"
-        (found,) = read(noise + text, tmp_path, collective="allreduce", ranks=run.ranks)
-        assert found.samples == out_of_place(run)
+def test_a_prefix_before_each_line_is_said(tmp_path):
+    text = "".join(f"0: {line}\n" for line in tool.lines(ALLREDUCE))
+    with pytest.raises(FormatError, match="take away what a launcher puts before each line"):
+        read(text, tmp_path, collective="allreduce", ranks=8)
 
 
 def test_several_processes_that_print_are_not_mixed(tmp_path):
@@ -90,11 +69,8 @@ def test_several_processes_that_print_are_not_mixed(tmp_path):
     other = tool.lines(Run("allreduce", 1, slower))
     together = [line for pair in zip(alone, other, strict=True) for line in pair]
     for ranks in (None, 1):
-        with pytest.raises(FormatError, match=r"do not grow|lists rank 0 twice|holds 2 tables"):
+        with pytest.raises(FormatError, match=r"do not grow|several print|holds 2 tables"):
             read("\n".join(together), tmp_path, collective="allreduce", ranks=ranks)
-    labelled = [f"{k % 2}: {line}" for k, line in enumerate(together)]
-    with pytest.raises(FormatError, match="holds 2 tables of allreduce on 1 ranks, at 17, 18"):
-        read("\n".join(labelled), tmp_path, collective="allreduce", ranks=1)
 
 
 def test_the_one_table_that_fits_is_taken(tmp_path):
@@ -105,18 +81,10 @@ def test_the_one_table_that_fits_is_taken(tmp_path):
         tables = [run._replace(version=version) for run in (others[0], ALLREDUCE, *others[1:])]
         text = "".join(map(tool.text, tables))
         assert read(text, tmp_path, collective="allreduce", ranks=8)[0].samples == out_of_place(ALLREDUCE)
-        with pytest.raises(FormatError, match="none of its 4 tables is of allgather on 8 ranks: "):
+        with pytest.raises(FormatError, match="none of 3 other tables is of allgather on 8 ranks"):
             read(text, tmp_path, collective="allgather", ranks=8)
         with pytest.raises(FormatError, match="holds 2 tables of allreduce on 8 ranks, at 16, 42"):
             read(tool.text(ALLREDUCE) * 2, tmp_path, collective="allreduce", ranks=8)
-
-
-def test_times_of_several_cycles_are_pooled(tmp_path):
-    """-N 2 prints every size again, in the same table."""
-    rows = tool.lines(ALLREDUCE)
-    start = next(k for k, line in enumerate(rows) if line.split()[:1] == [str(1 << 20)])
-    again = "\n".join([*rows[: start + 4], *rows[start:]])
-    assert read(again, tmp_path, collective="allreduce", ranks=8)[0].samples == out_of_place(ALLREDUCE)
 
 
 @pytest.mark.parametrize("collective", tool.TESTS)
@@ -126,7 +94,7 @@ def test_every_test_is_read_as_itself_and_as_no_other_kind(tmp_path, collective,
     run = Run(collective, 8, TIMES, version=version)
     assert read(tool.text(run), tmp_path, collective=collective, ranks=8)[0].samples == out_of_place(run)
     if run.factor() != 1:
-        with pytest.raises(FormatError, match=r"busbw is|bytes are not those"):
+        with pytest.raises(FormatError, match="busbw is"):
             read(tool.text(run).replace("Rank", "rnk"), tmp_path, collective=collective, ranks=5)
     for other in tool.TESTS:
         alike = version != "2.19" and {collective, other} in ({"allgather", "alltoall"}, {"gather", "scatter"})
@@ -146,7 +114,7 @@ def broken(text, old, new):
     ("text", "line", "what", "options"),
     [
         (NEW, 2, "all_gather_perf", {"collective": "allreduce"}),
-        (NEW, None, "4 ranks, expected 8", {"ranks": 8}),
+        (NEW, 12, "4 ranks, expected 8", {"ranks": 8}),
         (broken(NEW, "Collective test starting: all_gather_perf", "x"), 14, "redop is 'none'",
          {"collective": "allreduce"}),
         (tool.text(Run("allgather", 4, TIMES, wrong=3)), 14, "#wrong is 3", {}),
@@ -154,11 +122,10 @@ def broken(text, old, new):
         (broken(NEW, "11.00", "-1"), 15, "'-1' is no time", {}),
         (broken(NEW, "11.00", "1e400"), 15, "'1e400' is no time", {}),
         (broken(NEW, "11.00    0.19", "11.00"), 15, "has 12 columns, its header 13", {}),
-        (broken(NEW, "11.00    0.19", "5.00    0.19"), 15, "algbw 0.19 is not 2048 bytes in 5 µs", {}),
-        (broken(NEW, "        1024  ", "        1028  "), 14, "1028 bytes are not those of 64 elements", {}),
+        (broken(NEW, "11.00    0.19", "5.00    0.19"), 15, "2048 bytes in 5 µs", {}),
         (broken(NEW, "        1024  ", "     x  1024  "), 14, "looks like a row", {}),
         (broken(NEW, "#  Rank  2", "#  rnk  2"), 12, "lists 3 ranks, up to 3", {"ranks": None}),
-        (broken(NEW, "#  Rank  2", "#  Rank  1"), 12, "lists rank 1 twice", {}),
+        (broken(NEW, "#  Rank  2", "#  Rank  1"), 12, "several print at once", {}),
         (broken(NEW, "#  Rank  3 Group  0", "#  Rank  3 Group  1"), 12, "2 groups at once", {}),
         (tool.text(ALLREDUCE._replace(options="C")), 16, "gives the CPU time",
          {"collective": "allreduce", "ranks": 8}),
@@ -177,9 +144,6 @@ def test_what_is_wrong_has_a_file_and_a_line(tmp_path, text, line, what, options
     assert str(error.value).startswith(place)
     assert what in str(error.value)
     assert error.value.place == line
-
-
-PREFIXES = ("", "0: ", "[1,0]<stdout>:", "2026-07-10T09:12:{t}.5Z ", "pod-7 2026-07-10T09:12:{t}Z | ")
 
 
 def random_run(random):
@@ -239,7 +203,7 @@ def check_damaged(seed, cases, tmp_path):
     taken = refused = 0
     for _ in range(cases):
         run = random_run(random)
-        text = prefixed(random.choice(PREFIXES), tool.text(run))
+        text = tool.text(run)
         asked = {"collective": run.collective, "ranks": run.ranks, "root": run.root}
         # Others are of any kind, or the same call on another day.
         another_day = {}
@@ -270,8 +234,8 @@ def check_damaged(seed, cases, tmp_path):
 
 
 def test_a_damaged_log_gives_the_same_times_or_is_refused(tmp_path):
-    taken, refused = check_damaged(1, 150, tmp_path)
-    assert taken > 20 and refused > 20
+    taken, refused = check_damaged(1, 60, tmp_path)
+    assert taken > 8 and refused > 20
 
 
 @pytest.mark.parametrize("name", ["", "nccl/", "nccl/ring/LL/x", "/LL"])

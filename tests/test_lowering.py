@@ -9,7 +9,8 @@ import test_plan_export
 from click.testing import CliRunner
 
 from synth import api
-from synth.catalog.tuner import candidates
+from synth.catalog.tuner.candidates import NamedSchedule, measured_candidates
+from synth.catalog.tuner.measurements import Measurement, Sample
 from synth.cli import root as cli
 from synth.errors import VerificationError
 from synth.program import checked_lowering
@@ -75,4 +76,6 @@ def test_the_doors_of_the_library():
         with pytest.raises(VerificationError):
             door(WRONG)
     with pytest.raises(VerificationError):  # what was measured is compared with what a schedule lowers to
-        candidates._fingerprint(WRONG, "Simple", 1)
+        alike = {"chunks": WRONG.chunks, "steps": WRONG.step_count, "rounds_per_chunk": str(WRONG.rounds_per_chunk)}
+        one = Measurement("x", "synth", "allgather", 4, (Sample(64, 1e-5),), "", "f", fingerprint="", **alike)
+        measured_candidates([NamedSchedule("wrong", WRONG)], [one])

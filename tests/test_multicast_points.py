@@ -11,7 +11,7 @@ from programs import ring_allgather
 
 from synth import api
 from synth.api import export_program
-from synth.api.point_times import point_times_at
+from synth.api.point_times import times_at
 from synth.cli import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import UsageError
@@ -74,13 +74,9 @@ def test_a_point_with_multicast_is_timed_as_its_plan_runs(frontier: str, tmp_pat
         assert f"predicted, event-driven, Simple{',' if launch[0] == 'l' else ' on'} {launch}" in table
 
 
-def test_a_point_without_a_plan_is_timed_by_synchronous_steps_after_a_launch() -> None:
-    size, launch, hop = 96 << 10, 8.4, 2.9
+def test_a_point_without_a_plan_has_no_time() -> None:
     found = api.frontier("switch:3:multicast=through", "reduce", max_steps=1).multicast
-    (row,) = point_times_at(found, size)  # the other ranks have no output to which a fetched sum could go
-    bare = found.seconds_at(found.points[0], size) * 1e6  # the links are all of one latency
-    assert row.late and row.model == "predicted, synchronous steps, Simple, launch 8.4 µs included"
-    assert row.seconds * 1e6 == pytest.approx(launch + hop + bare, rel=1e-6)
+    assert times_at(found, 96 << 10) == []  # the other ranks have no output to which a fetched sum could go
 
 
 def test_without_a_file_the_frontier_is_searched_for() -> None:

@@ -43,9 +43,7 @@ bound --topo ring:4 --coll allgather --sizes 1KB --engine exact
 bound --topo ring:4 --coll allgather --engine flow --max-steps 3
 bound --topo ring:80 --coll allgather --max-steps 60
 build ring:3 --coll allgather --root 1
-tune --from frontier.json --gpus 4
 tune --from frontier.json --in-place
-tune --from frontier.json --dividing
 explain schedule.json --step 2
 explain schedule.json --counts 1,1,1,1
 explain --topo ring:4 --coll allgather --point 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +12,11 @@ from typing import Any
 import pytest
 
 import synth
-from synth.api import tuning
+from synth.api import tuning_schedules
 from synth.api.inputs import named_topology
 from synth.api.plan_sets import _cluster_name, _equal_boxes
 from synth.api.running import baseline
-from synth.api.tuning_inputs import CollectiveInputs, SearchOptions
+from synth.api.tuning_inputs import CollectiveInputs
 from synth.catalog.tuner.candidates import NamedSchedule
 from synth.catalog.tuner.request import TuningRequest
 from synth.cli.root import root
@@ -441,7 +440,7 @@ def test_schedules_that_no_plan_can_hold_are_no_candidates():
     named = []
     for name in ("direct", "hierarchical"):
         named.append(NamedSchedule(name, baseline(name, machine.network(), collective("allgather", machine.ranks))))
-    held, notes = tuning._held_by_plans(named, Machine.of(machine))
+    held, notes = tuning_schedules.without_plans(named, Machine.of(machine))
     assert [one.name for one in held] == ["hierarchical"]
     assert notes == [
         "no MSCCL++ plan can hold direct (rank 0 uses 24 port channels for chunk 0 alone, a thread block of MSCCL++ "
@@ -465,20 +464,17 @@ def test_no_more_sends_than_a_plan_is_written_of_in_bounded_time(monkeypatch):
 
 def test_of_more_ranks_than_a_block_has_channels_rows_and_columns_are_candidates():
     """Direct sends of 18 ranks meet 17 others in a chunk, a thread block of MSCCL++ has 16 channels."""
-    over = SearchOptions(time.monotonic(), 1, None, 1.0)
-    for name, grid in (("switch:16", False), ("switch:18", True), ("switch:9*2", True)):
+    for name in ("switch:18", "switch:9*2"):
         machine = named_topology(name)
         task = collective("allgather", machine.ranks)
         direct = baseline("direct", machine.network(), task)
         point = Point.of(direct, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand")
         found = Frontier(machine.network(), task, (point,))
         inputs = CollectiveInputs("allgather", machine.ranks, None, machine.network(), (found,), ())
-        known = tuning._schedules(inputs, TuningRequest(machine, "allgather", plans=True), over)
+        known = tuning_schedules.candidate_schedules(inputs, TuningRequest(machine, "allgather", plans=True))
         schedules = {one.name: one.schedule for one in known}
-        assert ("grid" in schedules) == grid
-        if grid:
-            assert reason_against_plan(schedules["grid"], machine.nodes) is None
-            assert len(schedules["grid"].steps) == 2 + (name == "switch:9*2")
+        assert reason_against_plan(schedules["grid"], machine.nodes) is None
+        assert len(schedules["grid"].steps) == 2 + (name == "switch:9*2")
 
 
 def test_baselines_know_the_boxes_of_the_machine():
@@ -487,9 +483,8 @@ def test_baselines_know_the_boxes_of_the_machine():
     found = synth.frontier(machine, "allgather", time_limit=1)
     assert isinstance(found, Frontier)
     inputs = CollectiveInputs("allgather", 8, None, machine.network(), (found,), ())
-    search = SearchOptions()
     for topology, known in ((machine, True), (None, False)):
-        schedules = tuning._schedules(inputs, TuningRequest(topology, "allgather"), search)
+        schedules = tuning_schedules.candidate_schedules(inputs, TuningRequest(topology, "allgather"))
         assert ("hierarchical" in [one.name for one in schedules]) == known
 
 
@@ -542,15 +537,14 @@ def test_collectives_that_no_library_has_a_call_for_are_refused(tmp_path, name):
     assert not (tmp_path / "set").exists()
 
 
-def test_without_time_alltoall_has_direct_sends_among_its_candidates():
+def test_alltoall_has_direct_sends_among_its_candidates():
     """It ended with "nothing says how long alltoall on 8 ranks takes"."""
     machine = named_topology("dgx-a100")
     task = collective("alltoall", machine.ranks)
     found = synth.frontier(machine, task, time_limit=9)
     assert isinstance(found, Frontier)
     inputs = CollectiveInputs("alltoall", 8, None, machine.network(), (found,), ())
-    over = SearchOptions(time.monotonic(), 1, None, 1.0)
     for plans in (False, True):
         request = TuningRequest(machine, "alltoall", plans=plans)
-        names = [one.name for one in tuning._schedules(inputs, request, over)]
+        names = [one.name for one in tuning_schedules.candidate_schedules(inputs, request)]
         assert "direct" in names

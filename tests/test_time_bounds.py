@@ -12,7 +12,8 @@ from click.testing import CliRunner
 import synth
 from bench import time_bounds as runs
 from synth import api
-from synth.api.tuning import clock_bound_at, times_at
+from synth.api.point_times import times_at
+from synth.api.tuning import clock_bound_at
 from synth.cli import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, InfeasibleError, UsageError

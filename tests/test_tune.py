@@ -14,23 +14,16 @@ from hypothesis import strategies as st
 from nccl_tests_output import Run, text
 
 from synth import api
-from synth.api import synthesis, tuning, tuning_inputs
-from synth.catalog.tuner.request import SIZES, TuningRequest
-from synth.checker.schedule import replay
+from synth.api import tuning
+from synth.catalog.tuner.request import SIZES
 from synth.cli import root
 from synth.cli.framework.sizes import Sizes
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.plans import read
-from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Point
-from synth.model.outcome import Unknown
 from synth.model.topology import MULTICAST_NOTE
 from synth.model.tuning_plan import Plan
-from synth.program.overheads import NCCL as NCCL_OVERHEADS
-from synth.runtime.reference.program_times import ProgramTimes
-from synth.scale import list_schedules
 from synth.scale.time_bound import time_bound
-from synth.solvers.processes.deadline import TimeUp, current_deadline
 from synth.view import plans
 
 KIB = 1 << 10
@@ -139,25 +132,13 @@ def test_programs_are_recognised_and_baselines_built_again():
     assert all(a.schedule is None and a.divisor > 1 for a in plan.algorithms)
 
 
-def test_a_fit_says_nothing_where_no_schedule_was_timed():
-    """Else what was never timed would take all sizes beyond the times of what was."""
-    docs = reference(FRONTIER, [1 << k for k in range(10, 17)], [("Simple", 1), ("LL", 1)])
-    docs[1]["rows"] = [row for row in docs[1]["rows"] if row["program"] == 0]  # the ring in LL is predicted
-    plan = sound(api.tune(frontiers=[FRONTIER], measured=docs, sizes=[1 << k for k in range(8, 25)]))
-    assert plan.tables[0].sizes == tuple(1 << k for k in range(9, 18))
-    assert any("no time is known at 256 B" in note for note in plan.notes) and any(
-        "predicted by the fit" in note for note in plan.notes
-    )
-
-
-def test_the_same_program_is_found_by_its_fingerprint_or_by_its_numbers():
+def test_a_program_of_another_lowering_is_known_by_its_name_alone():
     (doc,) = reference(FRONTIER, [4 * KIB], [("Simple", 1)])
-    doc["programs"][0]["fingerprint"] = "0" * 64
+    for program in doc["programs"]:
+        program["fingerprint"] = "0" * 64
     plan = sound(api.tune(frontiers=[FRONTIER], measured=[doc], sizes=[4 * KIB]))
-    assert any("not lowered so here" in note for note in plan.notes)
-    doc["programs"][0]["steps"] = 9
-    plan = sound(api.tune(frontiers=[FRONTIER], measured=[doc], sizes=[4 * KIB]))
-    assert not any("not lowered so here" in note for note in plan.notes)
+    assert all(one.schedule is None for one in plan.algorithms)
+    assert any(note.startswith("not measured, so never chosen: ") for note in plan.notes)
 
 
 @settings(max_examples=12, deadline=None)
@@ -188,35 +169,6 @@ def test_every_size_has_an_answer(sizes, kind, instances):
         chosen, whole = (plan.choose("allgather", size, element, padding=padding) for padding in (True, False))
         assert chosen is not None and (whole is None or size // element % whole.divisor == 0)
         assert size % element or whole is not None
-
-
-def half_judged(frontier, sizes, ways, **options):
-    """Fitted on every other size, judged by what was measured at the others: losses by size."""
-    docs = reference(frontier, sizes, ways, **options)
-    held = set(sizes[1::2])
-    known = [doc | {"rows": [row for row in doc["rows"] if row["size"] not in held]} for doc in docs]
-    plan = sound(api.tune(frontiers=[frontier], measured=known, sizes=sizes))
-    times = {}
-    for doc in docs:
-        for row in doc["rows"]:
-            program = doc["programs"][row["program"]]
-            key = (program["bandwidth"], program["steps"], program["protocol"], program["chunks"])
-            if not row["in_place"]:
-                times[row["size"], key] = row["seconds"]
-    losses = {}
-    for size in sorted(held):
-        chosen = plan.choose("allgather", size, 4)
-        s = chosen.schedule
-        key = (str(s.rounds_per_chunk), len(s.steps), chosen.protocol, s.chunks * chosen.instances)
-        losses[size] = times[size, key] / min(t for (at, _), t in times.items() if at == size) - 1
-    return losses
-
-
-def test_fitted_on_half_of_the_sizes_the_other_half_loses_less_than_a_twentieth():
-    frontier = made("direct", "ring", topology="dgx1")
-    losses = half_judged(frontier, [768 * 4**k for k in range(9)], [("Simple", 1), ("Simple", 2)])
-    assert len(losses) == 4
-    assert max(losses.values()) < 0.05, losses
 
 
 # ---------------------------------------------------------------- logs
@@ -270,27 +222,16 @@ def test_measurements_of_something_else_are_refused(folder):
     doc = api.bench(FRONTIER, [1 << 20], point=1).to_json()
     for name, machine in (("allreduce", "full:4"), ("allgather", "full:8")):
         with pytest.raises(UsageError, match="measured has times of allgather on 4 ranks; asked for: "):
-            api.tune(machine, name, [1 << 20], measured=[doc], dividing=False)
+            api.tune(machine, name, [1 << 20], measured=[doc])
 
 
 def test_logs_alone_are_a_plan(folder):
     write_logs({1024: 10, 4096: 12}, {1024: 5, 4096: 50})
-    said = synth(
-        "tune --coll allgather --sizes 1KiB,4KiB --log nccl=nccl.txt --log mpi=mpi.txt --gpus 4 -o p.json"
-    ).stdout
+    said = synth("tune --coll allgather --sizes 1KiB,4KiB --log nccl=nccl.txt --log mpi=mpi.txt -o p.json").stdout
     assert "as nccl-tests printed them" in said and "mpi" in said
     plan = sound(api.load_plan("p.json"))
     assert [plan.choose("allgather", size, 4).backend for size in (1024, 4096)] == ["mpi", "nccl"]
     assert plan.topology is None and plan.tables[0].ranks == 4
-
-
-def test_sizes_that_nothing_says_are_left_out_and_reported(folder):
-    write_logs({1024: 10, 4096: 12}, {})
-    plan = sound(api.tune(collective="allgather", sizes=[256, 1024, 4096, 65536], logs=[("nccl", "nccl.txt")]))
-    assert plan.tables[0].sizes == (1024, 4096)
-    assert any("256 B, 64 KB" in note for note in plan.notes)
-    with pytest.raises(SynthError, match="nothing says how long"):
-        api.tune(collective="allgather", sizes=[8], logs=[("nccl", "nccl.txt")])
 
 
 # ---------------------------------------------------------------- the command
@@ -305,13 +246,11 @@ def test_one_command_synthesizes_and_tunes(folder):
 
 
 def test_several_collectives_make_one_plan(folder):
-    plan = sound(api.tune("full:4", ["allgather", "broadcast"], [1 << 10, 1 << 20], dividing=False))
+    plan = sound(api.tune("full:4", ["allgather", "broadcast"], [1 << 10, 1 << 20]))
     assert [(t.collective, t.root) for t in plan.tables] == [("allgather", None), ("broadcast", 0)]
     assert {a.schedule.collective.name for a in plan.algorithms if a.schedule} == {"allgather", "broadcast"}
     assert len({a.label for a in plan.algorithms}) == len(plan.algorithms)
-    doc = json.loads(
-        synth("tune --topo full:4 --coll allgather,broadcast --sizes 1KiB,1MiB --no-dividing --format json").stdout
-    )
+    doc = json.loads(synth("tune --topo full:4 --coll allgather,broadcast --sizes 1KiB,1MiB --format json").stdout)
     assert Plan.from_json(doc).tables == plan.tables
     assert doc["tables"][0]["greatest_loss"] == max(doc["tables"][0]["losses"])
 
@@ -321,8 +260,8 @@ ALLREDUCE = made("direct", "ring", topology="dgx1", collective="allreduce")  # 8
 
 @pytest.fixture
 def no_list_schedules(monkeypatch):
-    """Candidates are the given points and the baselines alone."""
-    monkeypatch.setattr(tuning, "_list_schedules", lambda *_: ([], []))
+    """Candidates are the given points and the library's algorithms alone."""
+    monkeypatch.setattr(tuning, "list_schedules", lambda *_: ([], []))
 
 
 def test_a_point_that_does_not_divide_a_size_is_chosen_at_its_padded_time(no_list_schedules):
@@ -336,36 +275,6 @@ def test_a_point_that_does_not_divide_a_size_is_chosen_at_its_padded_time(no_lis
     assert padded.tables[0].ours[0] == exact.tables[0].ours[1] > exact.tables[0].ours[0]
     assert padded.tables[0].library[0] <= exact.tables[0].library[1]
     assert table.losses == (0.0, 0.0)
-
-
-def test_the_library_competes_where_no_schedule_betters_it(no_list_schedules):
-    """A complete frontier leaves nothing that is better."""
-    frontier = made("ring", topology="hypercube:8", collective="allreduce")
-    plan = sound(api.tune(frontiers=[frontier], sizes=[1 << 10], protocols=["LL"]))
-    assert plan.choose("allreduce", 1 << 10).label == "recursive-doubling-rotated-LL"
-    names = []
-    for one in (frontier, replace(frontier, complete=True)):
-        inputs = tuning_inputs.CollectiveInputs("allreduce", 8, None, one.network, (one,), ())
-        names.append({row.name for row in tuning._schedules(inputs, TuningRequest(), tuning_inputs.SearchOptions())})
-    assert names[0] - names[1] == {"recursive-doubling-rotated", "halving-doubling-rotated"}
-    assert names[1] == {"S14-R14-C16", "ring", "direct", "halving-doubling", "binomial"}
-
-
-@pytest.mark.slow
-def test_a_size_is_left_to_the_library_with_both_times():
-    plan = sound(api.tune(frontiers=[ALLREDUCE], sizes=[1 << 10, 1 << 30]))
-    (table,) = plan.tables
-    (note,) = [note for note in plan.notes if note.startswith("left to nccl, whose own algorithm is at least as fast")]
-    assert note.endswith("1 GB (13090 µs by nccl-ring, 13090 µs by the best schedule)") and "1 KB (" not in note
-    assert table.library[1] <= table.ours[1] and table.library[0] > table.ours[0]
-    assert plan.algorithms[table.chosen[0]].backend == "synth"
-    (said,) = [line for line in api.export_plan(plan).remarks if "left to the library" in line]
-    assert said == (
-        "allreduce on 8 ranks: 219 MB to 1 GB are left to the library (nccl-ring: 13090 µs against 13185 µs by the "
-        "best schedule that this runtime takes, at 1 GB); the .md has every size"
-    )
-    csv = api.export_plan(plan, "nccl-tuner-csv").files[0][1].splitlines()[-1]
-    assert csv.startswith("allreduce,") and ",1073741824,ring,simple,-1," in csv
 
 
 def test_where_nothing_is_predicted_of_the_library_nothing_is_left_to_it(folder):
@@ -382,7 +291,7 @@ def test_where_nothing_is_predicted_of_the_library_nothing_is_left_to_it(folder)
 def test_ll128_is_offered_over_nvlink_alone_and_the_plan_keeps_the_kinds(folder, no_list_schedules, machine, protocols):
     """Whatever the file of the machine is called: it was believed to be a DGX-1 where it had that name."""
     Path("pcie.txt").write_text(PCIE)
-    plan = sound(api.tune(Path(machine) if "." in machine else machine, "alltoall", dividing=False))
+    plan = sound(api.tune(Path(machine) if "." in machine else machine, "alltoall"))
     assert {a.protocol for a in plan.algorithms} <= protocols
     assert ("LL128" in protocols) != any("LL128 is not offered" in note for note in plan.notes)
     kinds = {"dgx1": {"nvlink"}, "grid:2x2": {"unknown"}, "pcie.txt": {"pcie"}}[machine]
@@ -404,24 +313,6 @@ def test_ll128_is_offered_over_nvlink_alone_and_the_plan_keeps_the_kinds(folder,
             match=f"LL128 corrupts data on links other than NVLink, and the link 0 to 1 is {'|'.join(kinds)}",
         ):
             api.export_plan(forced)
-
-
-@pytest.mark.slow
-def test_schedules_are_found_that_divide_every_size(folder):
-    plan = sound(api.tune("dgx1", "allgather", [128, 64 << 20], time_limit=100))
-    assert plan.choose("allgather", 64 << 20, 4).schedule.chunks == 6  # of all the best; padded
-    whole = plan.choose("allgather", 64 << 20, 4, padding=False)
-    assert whole.schedule is not None and (64 << 20) % (4 * whole.divisor) == 0
-    found = {(a.schedule.chunks, a.schedule.rounds, len(a.schedule.steps)) for a in plan.algorithms if a.schedule}
-    assert (4, 5, 3) in found  # at most 4 chunks of 8 ranks' floats
-    assert all(t is not None for t in plan.tables[0].seconds)
-    without = sound(api.tune("dgx1", "allgather", [128, 64 << 20], dividing=False))
-    assert 4 not in {a.schedule.chunks for a in without.algorithms if a.schedule and not a.schedule.timed}
-    library, padded, other = plan.tables[0].library[1], *plan.tables[0].times[1][:2]
-    assert padded < other < library
-    (note,) = [note for note in plan.notes if "runtimes that do not pad" in note and "padded to a multiple" in note]
-    longer = 100 * (other / padded - 1)
-    assert ": 1 of 2 sizes; runtimes" in note and note.endswith(f"takes at most {longer:.1f}% longer, at 64 MB")
 
 
 def test_a_wrong_schedule_is_found_out(folder):
@@ -455,13 +346,11 @@ def test_sizes_double_unless_said():
         ("tune --from f.json --measured none.json", 1, "none.json: does not exist"),
         ("tune --from f.json --tolerance 200%", 2, "share"),
         ("tune --from f.json --protocol LL64", 2, "LL64"),
-        ("tune --from f.json --baseline tree", 2, "tree"),
         ("tune --from f.json --topo dgx1", 2, "a plan is for one machine"),
         ("tune --from f.json --dtype int3", 2, "int3"),
         ("tune --from f.json -o no/such/p.json", 1, "the folder no/such does not exist"),
         ("tune --from f.json --import t.csv", 2, "--from"),
         ("tune --import none.csv", 1, "does not exist"),
-        ("tune --from f.json --dividing", 2, "--topo"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(folder, words, code, what):
@@ -491,115 +380,9 @@ def test_a_damaged_document_is_one_line_with_its_place(folder, change, what):
     assert str(error.value).startswith("m.json: ") and what in str(error.value)
 
 
-class Clock:
-    """A clock that only what is asked for moves: frontiers take a tenth more than they may, questions all that they
-    may."""
-
-    def __init__(self, monkeypatch, frontier):
-        self.now, self.asked = 100.0, []
-        for module in (tuning, tuning_inputs):
-            monkeypatch.setattr(module, "time", self)
-        monkeypatch.setattr(synthesis, "known_frontier", lambda *_: None)
-        monkeypatch.setattr(synthesis, "frontier", lambda *_, **given: self._took(given, 1.1) or frontier)
-        monkeypatch.setattr(synthesis, "solve", lambda *_, **given: self._took(given, 1.0) or Unknown("time"))
-
-    def monotonic(self):
-        return self.now
-
-    def _took(self, given, times):
-        self.asked.append(given["time_limit"])
-        self.now += times * (given["time_limit"] or 0)
-
-
-@pytest.mark.parametrize(
-    "collectives", [pytest.param(["allgather"], marks=pytest.mark.slow), ["allgather", "broadcast"]]
-)
-def test_one_time_limit_is_for_all_frontiers_and_schedules_that_divide(monkeypatch, no_list_schedules, collectives):
-    clock = Clock(monkeypatch, api.frontier("dgx1", "allgather"))  # list schedules go by another clock
-    api.tune("dgx1", collectives, SIZES[::6], protocols=["Simple"], dividing=True, time_limit=60)
-    assert clock.now <= 160.001
-    assert len(clock.asked) > len(collectives) and all(0 < seconds <= 60 for seconds in clock.asked)
-    clock.asked.clear()
-    api.tune("dgx1", collectives, SIZES[::6], protocols=["Simple"], dividing=True)
-    assert clock.asked[: len(collectives)] == [None] * len(collectives)
-
-
-def test_schedules_that_the_time_did_not_allow_are_named(monkeypatch):
-    frontier = api.frontier("dgx1", "allgather")
-    clock = Clock(monkeypatch, frontier)
-    monkeypatch.setattr(synthesis, "frontier", lambda *_, **__: setattr(clock, "now", 1000.0) or frontier)
-    plan = api.tune("dgx1", "allgather", SIZES, dividing=True, time_limit=60)
-    assert any("the time limit ended the search for schedules that divide every size" in note for note in plan.notes)
-
-
-def test_allreduces_on_spanning_trees_have_chunks_that_divide_every_size():
-    """Three trees span a DGX-1 without a rank: 32 chunks tend to 11/32 rounds per chunk, and the bound is 1/3."""
-    network = api.topology("dgx1", ranks="0-6").network()
-    found = Frontier(network, collective("allreduce", 7), ())
-    made = tuning_inputs._on_trees(found, (1, 2, 4, 8, 16, 32))
-    assert [schedule.chunks for schedule in made] == [1, 2, 8, 32]
-    assert all(replay.schedule(schedule).chunks == schedule.chunks for schedule in made)
-    assert tuning_inputs._on_trees(replace(found, collective=collective("allgather", 7)), (1, 2)) == []
-
-
-def test_the_times_of_candidates_have_their_own_part_of_a_time_limit(monkeypatch):
-    ends = {}
-
-    def recorded(name, place):
-        made = getattr(tuning, name)
-
-        def call(*args):
-            ends[name] = args[place].end
-            return made(*args)
-
-        monkeypatch.setattr(tuning, name, call)
-
-    recorded("collective_inputs", 4)
-    recorded("_answer", 4)
-    api.tune("ring:3", "allgather", [1024], time_limit=400.0)
-    assert ends["_answer"] - ends["collective_inputs"] == pytest.approx(400 * tuning_inputs.SETTINGS.for_times)
-
-
-def test_no_size_is_without_a_time_and_no_time_below_the_bound_after_the_end_of_a_time_limit(monkeypatch):
-    """Each run takes a second. Times scaled from the nearest run were below what the links allow."""
-    frontier = made("direct", "ring", topology="full:4")
-    clock = Clock(monkeypatch, frontier)
-    compute = ProgramTimes.computed
-
-    def computed(times, elements):
-        clock.now += elements not in times._computed
-        return compute(times, elements)
-
-    monkeypatch.setattr(ProgramTimes, "computed", computed)
-    plan = api.tune("full:4", ["allgather"], SIZES, protocols=["Simple", "LL"], dividing=False, time_limit=60)
-    (table,) = plan.tables
-    assert table.sizes == SIZES and all(table.seconds) and all(table.library)
-    bound = time_bound(frontier.network, frontier.collective, SIZES, overheads=NCCL_OVERHEADS)
-    for row, seconds, library in zip(bound.rows, table.seconds, table.library, strict=True):
-        assert min(seconds, library) >= float(row.microseconds) * 1e-6 * (1 - 1e-9)
-    assert any(
-        note.startswith("the time limit ended the comparison at sizes between those given after ")
-        for note in plan.notes
-    )
-
-
-def test_list_schedules_take_their_part_of_a_time_limit_alone(monkeypatch):
-    ends = []
-
-    def ended(*_):
-        ends.append(current_deadline().remaining())
-        raise TimeUp
-
-    monkeypatch.setattr(list_schedules, "schedule_for_size", ended)
-    plan = api.tune("full:4", ["allgather"], [KIB, 1 << 20], dividing=False, time_limit=400.0)
-    assert ends and 100 < max(ends) <= 200
-    (note,) = [note for note in plan.notes if "list schedules" in note]
-    assert note.startswith("the time limit left no time for list schedules for 1 KB, ")
-
-
 def test_what_is_assumed_of_the_machine_is_a_note_of_the_plan():
     machine = replace(api.topology("ring:3"), notes=("25 GB/s a link assumed",))
-    plan = api.tune(machine, "allgather", [1024], dividing=False, time_limit=600)
+    plan = api.tune(machine, "allgather", [1024], time_limit=600)
     assert "25 GB/s a link assumed" in plan.notes
 
 
@@ -608,7 +391,7 @@ def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts(no
     machine = replace(api.topology("switch:4:multicast=through"), notes=(MULTICAST_NOTE,))
     frontiers = [made("direct", topology=machine, collective="allreduce")]
     options = {"sizes": [1 << 10, 1 << 20], "frontiers": frontiers, "protocols": ["Simple"]}
-    plan = api.tune(machine, "allreduce", dividing=False, **options)
+    plan = api.tune(machine, "allreduce", **options)
     (table,) = plan.tables
     small, large = (plan.algorithms[k] for k in table.chosen)
     assert large.label.startswith("switch-") and large.through_switches and not small.through_switches
@@ -620,17 +403,6 @@ def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts(no
     assert any(not plan.algorithms[k].through_switches for k in table.at(1 << 20).order)
     restored = Plan.from_json(json.loads(json.dumps(plan.to_json())))
     assert restored.to_json() == plan.to_json()
-    without = api.tune(machine, "allreduce", dividing=False, multicast=False, **options)
-    assert not any(one.through_switches for one in without.algorithms) and MULTICAST_NOTE in without.notes
-
-
-@pytest.mark.parametrize(("ranks", "count"), [(8, 1), (20, 0)])
-def test_no_schedule_through_a_switch_is_offered_where_no_plan_is_made_of_it(ranks, count):
-    """A thread block signals at most 16 peers."""
-    machine = api.topology(f"switch:{ranks}:multicast=through")
-    points = (made("direct", topology=machine, collective="allreduce"),)
-    work = tuning_inputs.CollectiveInputs("allreduce", ranks, None, machine.network(), points, ())
-    assert len(tuning._with_switches(work, machine, TuningRequest()).through_switches) == count
 
 
 def test_a_log_that_is_not_there_is_said_before_any_search(monkeypatch, tmp_path):

@@ -29,7 +29,7 @@ from synth.model.collective import COLLECTIVES, canonical_name
 from synth.model.documents.whole_file import write
 from synth.model.plan_registration import PlanRegistration
 from synth.model.topology import Topology
-from synth.model.tuning_plan import OURS, Plan, Table
+from synth.model.tuning_plan import OURS, Plan, Table, joined
 from synth.program import plan_limits
 from synth.program.checked_lowering import too_many_ranks_for_plan
 from synth.program.overheads import NCCL, describe
@@ -174,7 +174,7 @@ def build(
         frontiers.append(folder / "frontiers" / f"{task.name}.json")
     in_all = set.intersection(*(set(plan.notes) for plan in plans))
     assumed = tuple(note for note in machine.notes if note in in_all)
-    plan = _joined(plans, assumed)
+    plan = joined(plans)
     from synth.api.plan_export import load_plan
 
     write(folder / PLAN, json.dumps(plan.to_json()) + "\n")
@@ -233,14 +233,13 @@ def _plan_size(parts: int, size: int) -> int:
 def _cut_short(plans: Sequence[Plan]) -> list[str]:
     """Return a sentence on the collectives whose search the time limit of the build ended, and those on what was not
     run, if there are any."""
-    from synth.api.tuning import LEAST, NOT_COMPLETE, SYNCHRONOUS
-    from synth.api.tuning_inputs import SearchOptions
+    from synth.api.tuning import LEAST, NOT_COMPLETE, NOT_TIMED
 
     cut, said = [], []
     for plan in plans:
-        not_run = [note for note in plan.notes if LEAST in note or SYNCHRONOUS in note]
+        not_run = [note for note in plan.notes if LEAST in note or NOT_TIMED in note]
         said += [f"{table.collective}: {note}" for table in plan.tables for note in not_run]
-        if any(note.startswith((SearchOptions.limit, NOT_COMPLETE)) for note in plan.notes):
+        if any(note.startswith(("the time limit", NOT_COMPLETE)) for note in plan.notes):
             cut += [table.collective for table in plan.tables]
     if not cut:
         return said
@@ -374,36 +373,6 @@ def _save_frontier(found: ParetoFrontier, document: Path) -> None:
             if place is not None:
                 files[place] = f"{beside.name}/{name}"
     write(document, json.dumps(frontier_document(found, files)) + "\n")
-
-
-def _joined(plans: Sequence[Plan], assumed: tuple[str, ...]) -> Plan:
-    """Return one plan with the tables of all `plans`; of several plans labels begin with the collective's name.
-
-    `assumed`: notes on the machine, which every plan has and the result has once.
-    """
-    if len(plans) == 1:
-        return plans[0]
-    algorithms: list = []
-    tables: list[Table] = []
-    model: dict = {}
-    notes = list(assumed)
-    for plan in plans:
-        (table,), shift = plan.tables, len(algorithms)
-        for algorithm in plan.algorithms:
-            algorithms.append(replace(algorithm, label=f"{table.collective}-{algorithm.label}"))
-        ranges = []
-        for row in table.ranges:
-            ranges.append(row._replace(order=tuple(k + shift for k in row.order)))
-        chosen: list[int | None] = []
-        for number in table.chosen:
-            chosen.append(None if number is None else number + shift)
-        tables.append(replace(table, ranges=tuple(ranges), chosen=tuple(chosen)))
-        model |= plan.model
-        notes += [f"{table.collective}: {note}" for note in plan.notes if note not in assumed]
-    says = "; ".join(dict.fromkeys(plan.says for plan in plans))
-    return replace(
-        plans[0], algorithms=tuple(algorithms), tables=tuple(tables), says=says, model=model, notes=tuple(notes)
-    )
 
 
 def _exported(

@@ -205,15 +205,11 @@ def _stopped(frontier: ParetoFrontier) -> bool:
 
 
 class _TimesAt(NamedTuple):
-    """Times that `--size` prints: of all candidates, or of points at scale, and of points whose switches multicast.
-
-    `per_send`: they include the cost of messages.
-    """
+    """Times that `--size` prints: of all candidates, or of points at scale, and of points whose switches multicast."""
 
     candidates: Sequence[AlgorithmTime] = ()
     switches: Sequence[AlgorithmTime] = ()
     bound: TimeBound | None = None
-    per_send: bool = False
 
 
 def _times_at(
@@ -221,8 +217,8 @@ def _times_at(
 ) -> _TimesAt:
     """Return the times at the size asked for, by runs of the reference executor that end before the deadline."""
     from synth import api
-    from synth.api.point_times import point_times_at
-    from synth.api.tuning import clock_bound_at, times_at
+    from synth.api.point_times import times_at
+    from synth.api.tuning import clock_bound_at
     from synth.model.frontier import Frontier
 
     if not frontier.points:
@@ -232,14 +228,11 @@ def _times_at(
     with time_limited(deadline):
         if frontier.multicast:
             with time_limited(deadline.share(1 / 2)):
-                switches = point_times_at(frontier.multicast, size, per_send, overheads=overheads, machine=topology)
-        if isinstance(frontier, Frontier):
-            points = times_at(frontier, size, per_send, overheads=overheads, machine=topology)
-        else:
-            points = point_times_at(frontier, size, per_send, overheads=overheads, machine=topology)
+                switches = times_at(frontier.multicast, size, per_send, overheads=overheads, machine=topology)
+        points = times_at(frontier, size, per_send, overheads=overheads, machine=topology, library=True)
     if isinstance(frontier, Frontier):
-        return _TimesAt(points, switches, clock_bound_at(frontier, size, overheads, topology), bool(per_send))
-    return _TimesAt(points, switches, api.time_bound(topology, collective, size), bool(per_send))
+        return _TimesAt(points, switches, clock_bound_at(frontier, size, overheads, topology))
+    return _TimesAt(points, switches, api.time_bound(topology, collective, size))
 
 
 def _choice_document(frontier: Frontier, size: int, times: _TimesAt) -> dict:
@@ -260,7 +253,7 @@ def _print(frontier: Any, size: int | None, times: _TimesAt) -> None:
     if not size:
         tables.print_frontier(frontier)
         return
-    tables.print_choice(frontier, size, times.bound, times.candidates, times.switches, times.per_send)
+    tables.print_choice(frontier, size, times.bound, times.candidates, times.switches)
     if times.candidates and frontier.engine == "exact":
         from synth.view import algorithm_times
 

@@ -9,7 +9,6 @@ import click
 
 from synth.cli.framework.options import (
     FILE,
-    baselines_option,
     collectives_option,
     dtype_option,
     instances_option,
@@ -26,7 +25,6 @@ from synth.cli.framework.options import (
 )
 from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.progress import progress
-from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT
 from synth.errors import UsageError
 
@@ -35,15 +33,14 @@ CONFLICTS = {
     "topo_file": "topo-file",
     "from_files": "from",
     "measured": "measured",
-    "db": "db",
     "logs": "log",
 }
 
 
 # options that TuningRequest calls the same
 SAME = (
-    "sizes", "measured", "logs", "baselines", "root", "protocols", "instances", "tolerance", "dtype", "in_place",
-    "dividing", "multicast", "time_limit", "jobs", "per_send", "overheads",
+    "sizes", "measured", "logs", "root", "protocols", "instances", "tolerance", "dtype", "in_place", "time_limit",
+    "jobs", "per_send", "overheads",
 )  # fmt: skip
 
 
@@ -90,31 +87,17 @@ class Percentage(click.ParamType):
 @click.option(
     "--measured", type=FILE, multiple=True, metavar="FILE", help="Times that `synth bench -o` wrote (repeatable)."
 )
-@click.option("--db", type=FILE, metavar="FILE", help="A catalog with frontiers and measurements of this machine.")
 @click.option("--log", "logs", type=LogFile(), multiple=True, metavar="BACKEND=FILE",
               help="nccl-tests' output or JSON: nccl=FILE, rccl=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
-@click.option("--gpus", type=Positive(), metavar="N", help="Ranks of logs that do not print it, without --topo.")
-@baselines_option("A further candidate: ring, tree, ... (repeatable).")
 @protocol_option("Only Simple, LL or LL128 (repeatable).", "protocols", multiple=True)
 @instances_option("Copies of a program to try (repeatable).", multiple=True)
 @per_send_option
 @overheads_option
 @click.option(
-    "--dividing/--no-dividing",
-    default=None,
-    help="With --topo: add schedules whose chunks divide powers of two.",
-)
-@click.option(
-    "--multicast/--no-multicast",
-    default=True,
-    show_default=True,
-    help="With --topo: schedules through switches that multicast and reduce (NVLS) are candidates.",
-)
-@click.option(
     "--tolerance",
     type=Percentage(),
     metavar="1%",
-    help="Loss accepted to save a switch of algorithms; by default 1%, 0.1% for times predicted at the sizes given.",
+    help="Loss accepted to save a switch of algorithms; by default 1%.",
 )
 @dtype_option("Type of the elements, which chunks must divide.")
 @click.option("--in-place", is_flag=True, help="Use the times of calls in place.")
@@ -129,8 +112,9 @@ class Percentage(click.ParamType):
 )
 @output_options
 def tune(output: str | None, form: str | None, **flags: Any) -> None:
-    """Choose, for each range of message sizes, the best of frontier × protocol × instances and of other backends: from
-    measurements where there are any, else from the cost model. Prints where to switch, and the loss at every size.
+    """Choose, for each range of message sizes, the best of frontier × protocol × instances and of other backends: by
+    measured times where there are any, else by the clock of predicted times. Prints where to switch, and the loss at
+    every size.
 
     \b
     Examples:
@@ -151,7 +135,7 @@ def tune(output: str | None, form: str | None, **flags: Any) -> None:
             raise UsageError(
                 f"--import takes one table over as it is; remove {'--' + extra[0] if extra else 'all --coll but one'}"
             )
-        plan = api.import_plan(flags["table"], next(iter(flags["coll"]), None), flags["gpus"])
+        plan = api.import_plan(flags["table"], next(iter(flags["coll"]), None))
     else:
         plan = _tuned(flags)
     emit(plan.to_json, lambda: print_reports(plans.reports(plan, api.plan_bounds(plan))), output, form)
@@ -161,9 +145,7 @@ def _tuned(flags: dict[str, Any]) -> Any:
     from synth.api import tuning
     from synth.catalog.tuner.request import TuningRequest
 
-    if not flags["logs"]:
-        refuse_given("it says the ranks of --log files", "gpus")
-    if not flags["logs"] and not flags["measured"] and not flags["db"]:
+    if not flags["logs"] and not flags["measured"]:
         refuse_given("predicted times are of calls in place and out of place alike", "in_place")
     machine = machine_if_named(flags)
     if machine is None:
@@ -173,8 +155,6 @@ def _tuned(flags: dict[str, Any]) -> Any:
         topology=machine,
         collective=names,
         frontiers=flags["from_files"],
-        catalog=flags["db"],
-        ranks=flags["gpus"],
         **{key: flags[key] for key in SAME if flags[key] is not None},
     )
     with progress(f"{', '.join(names)} on {machine.name}" if machine else ", ".join(names)) as listen:

@@ -12,7 +12,8 @@ units).
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from synth.model.registry import NOTEBOOK, load
@@ -284,3 +285,40 @@ class Plan:
             tuple(map(tuple, doc.get("kinds", ()))),
             tuple(doc.get("nodes", ())),
         )
+
+
+def joined(plans: Sequence[Plan]) -> Plan:
+    """Return one plan with the tables of `plans`, which are of one machine and of one collective each.
+
+    Of several plans labels and notes begin with the collective's name; notes that all have stand once, first.
+    """
+    if len(plans) == 1:
+        return plans[0]
+    algorithms: list[Algorithm] = []
+    tables: list[Table] = []
+    model: dict = {}
+    shared = set.intersection(*(set(plan.notes) for plan in plans))
+    notes = [note for note in plans[0].notes if note in shared]
+    for plan in plans:
+        (table,), shift = plan.tables, len(algorithms)
+        for algorithm in plan.algorithms:
+            algorithms.append(replace(algorithm, label=f"{table.collective}-{algorithm.label}"))
+        ranges = []
+        for row in table.ranges:
+            ranges.append(row._replace(order=tuple(k + shift for k in row.order)))
+        chosen: list[int | None] = []
+        for number in table.chosen:
+            chosen.append(None if number is None else number + shift)
+        tables.append(replace(table, ranges=tuple(ranges), chosen=tuple(chosen)))
+        model |= plan.model
+        notes += [f"{table.collective}: {note}" for note in plan.notes if note not in shared]
+    first = next((plan for plan in plans if plan.topology is not None), plans[0])
+    return replace(
+        first,
+        algorithms=tuple(algorithms),
+        tables=tuple(tables),
+        source=max((plan.source for plan in plans), key=("model", "measured").index),
+        says="; ".join(filter(None, dict.fromkeys(plan.says for plan in plans))),
+        model=model,
+        notes=tuple(notes),
+    )

@@ -1,5 +1,5 @@
-"""Non-negative linear least squares by SciPy's active-set method (Lawson and Hanson, Solving Least Squares Problems,
-1974, ch. 23)."""
+"""Non-negative linear least squares by SciPy, for the fit of α and β: the active-set method of Lawson and Hanson
+(Solving Least Squares Problems, 1974, ch. 23)."""
 
 from __future__ import annotations
 

@@ -13,16 +13,12 @@ SHOWN = 10  # algorithms in the table, the fastest first; the document has all
 
 
 class AlgorithmTime(NamedTuple):
-    """An algorithm in one protocol and number of instances, its predicted seconds, and the clock's name (`model`).
-
-    `late`: its program was not run, because it is far behind, too long or too late; the time is of synchronous steps.
-    """
+    """An algorithm in one protocol and number of instances, its predicted seconds, and the clock's name (`model`)."""
 
     label: str
     protocol: str
     instances: int
     seconds: float
-    late: bool = False
     model: str = ""
 
 
@@ -36,17 +32,12 @@ def report(rows: Sequence[AlgorithmTime], size: int) -> Report:
     best, table = rows[0], []
     for row in list(fastest.values())[:SHOWN]:
         slower = f"{100 * (row.seconds / best.seconds - 1):.1f}%"
-        about = "~" if row.late else ""
-        time, rate = about + number(row.seconds * 1e6), about + number(size / row.seconds / 1e9)
-        table.append((row.label, row.protocol, time, rate, about + slower if row is not best else ""))
+        time, rate = number(row.seconds * 1e6), number(size / row.seconds / 1e9)
+        table.append((row.label, row.protocol, time, rate, slower if row is not best else ""))
     fastest_one = f"of these algorithms {best.label} in {best.protocol} is the fastest at {size_text(size)}"
-    about = "~" if best.late else ""
-    lines = [f"{fastest_one}: {about}{number(best.seconds * 1e6)} µs {best.model}"]
+    lines = [f"{fastest_one}: {number(best.seconds * 1e6)} µs {best.model}"]
     if len(fastest) > SHOWN:
         lines.append(f"{counted(len(fastest) - SHOWN, 'slower algorithm')} left out (--format json has all)")
-    if late := [row.label for row in fastest.values() if row.late]:
-        why = "far behind, or too long or too late to run; an estimate (~) by synchronous steps"
-        lines.append(f"{', '.join(late)}: {why}")
     lines.append(
         f"times of programs, by the clock of `synth tune` and `run` (here: --protocol {best.protocol}); "
         f"`synth tune -o plan.json`, then `synth export --plan plan.json` write the fastest"

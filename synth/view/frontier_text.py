@@ -149,13 +149,11 @@ def choice(
     size: int,
     bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
-    per_send: bool = False,
 ) -> Report:
     """Return the table of `synth pareto --size`: the recommended point at `size` bytes among all points.
 
     `times`: predicted times of programs, by rising time. A row shows the least of a point's programs; without `times`
-    its time in synchronous steps, which is of another model, is shown instead. `per_send`: `times` include the cost of
-    messages. `bound`: the lower bound in time at `size`.
+    its time in synchronous steps, which is of another model, is shown instead. `bound`: the lower bound at `size`.
     """
     programs = point_times(found, times)
     columns = [("steps", "right"), ("rounds/chunk", "right")]
@@ -169,8 +167,7 @@ def choice(
     for point, span in zip(found.points, fastest_sizes(found), strict=True):
         row = [("> " if point is best else "") + str(point.steps), show(point.rounds_per_chunk)]
         if programs and (time := programs.get(id(point))):
-            about = "~" if time.late else ""
-            row += [about + number(time.seconds * 1e6), time.protocol, about + number(size / time.seconds / 1e9)]
+            row += [number(time.seconds * 1e6), time.protocol, number(size / time.seconds / 1e9)]
         elif programs:
             row += ["", "", ""]
         else:
@@ -181,7 +178,7 @@ def choice(
     if best is not None:
         fastest = programs.get(id(best))
         taken = [_taken(found, best, size, fastest), *_clock_bound(bound, fastest)]
-        lines[:0] = [*taken, *_against(found, best, size, programs, per_send)]
+        lines[:0] = taken
     if programs:
         lines += _clock(found, programs)
     else:
@@ -196,16 +193,12 @@ def choice(
 def _clock(found: Frontier, programs: Mapping[int, AlgorithmTime]) -> list[str]:
     """Return the sentences that name the models of the times in a table of `synth pareto --size`."""
     bare = "`best for`: predicted, synchronous steps on bare links without a launch"
-    late = [point.steps for point in found.points if id(point) in programs and programs[id(point)].late]
-    synchronous = "synchronous steps with the protocol's hop in each, after its launch"
-    if len(late) == len(programs):
-        return [f"µs and GB/s: estimates (~) by {synchronous}, as the points' programs were not run; {bare}"]
     program = "the point's program in its fastest protocol"
     if found.network.multicast:
         program += ", with sends of switches its MSCCL++ plan"
     lines = [f"µs and GB/s: predicted, event-driven, of {program}; {bare}"]
-    if late:
-        lines.append(f"the points of {_spans(late)} were not run: their µs (~) are estimates by {synchronous}")
+    if len(programs) < len(found.points):
+        lines.append("points without µs are far behind by a lower bound, or were not run in time")
     return lines
 
 
@@ -233,7 +226,7 @@ def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) 
     """Return the sentence that recommends the point `best`, whose program takes `time`."""
     said = f"at {size_text(size)} take the {best.steps}-step point"
     if time is not None:
-        microseconds = ("~" if time.late else "") + number(time.seconds * 1e6)
+        microseconds = number(time.seconds * 1e6)
         return f"{said} in {time.protocol}: C={best.chunks}, R={best.rounds}; {microseconds} µs {time.model}"
     alpha = best.steps * float(found.network.latency)
     beta = float(seconds_per_byte(found, best)) * size * 10**6
@@ -270,20 +263,6 @@ def in_time(bound: TimeBound | None, seconds: float) -> list[str]:
         f"no program takes less than {number(row.microseconds)} µs on bare links ({row.reason}): the prediction, of "
         f"synchronous steps, is {_times_as_much(seconds, row.microseconds)}; the bound holds for {bound.holds_for}"
     ]
-
-
-def _against(
-    found: Frontier, best: Point, size: int, programs: Mapping[int, AlgorithmTime], per_send: bool
-) -> list[str]:
-    from synth.view.size_advice import CostModel, PointCost, advice
-
-    points = {}
-    for point in found.points:
-        time = programs.get(id(point))
-        seconds = found.seconds_at(point, size) if time is None else time.seconds
-        points[id(point)] = PointCost(point.steps, point.chunks, seconds)
-    wire = CostModel(found.network.latency, found.network.unit, found.collective.unit_share)
-    return advice(size, wire, list(points.values()), points[id(best)], per_send)
 
 
 def seconds_per_byte(found: Frontier, point: Point) -> Fraction:

@@ -89,8 +89,7 @@ def _about(path: Path, comments: list[str], collective: str | None, ranks: int |
     if collective is None or ranks is None:
         raise FormatError(
             "does not say of which operation and how many GPUs it is: no comment such as 'allgather on 16 GPUs', no "
-            "file name such as"
-            " mcrdl_allgather_16gpu.csv; say --coll and --gpus",
+            "file name such as mcrdl_allgather_16gpu.csv",
             str(path),
         )
     return collective, ranks

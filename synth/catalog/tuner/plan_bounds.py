@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from synth.model.collective import COLLECTIVES, Collective, collective
-from synth.model.topology import Topology
+from synth.model.collective import COLLECTIVES, collective
 from synth.model.tuning_plan import Plan
-from synth.program.overheads import Overheads, selected
+from synth.program.overheads import selected
 
 if TYPE_CHECKING:
     from synth.model.time_bound import TimeBound
@@ -28,20 +26,8 @@ def plan_bounds(plan: Plan) -> list[TimeBound | None]:
         if plan.topology is None or not table.sizes or not defined or table.ranks != plan.topology.ranks:
             bounds.append(None)
             continue
+        # Predicted times include the overheads of the clock unless bare links were asked for. Measured ones do not.
+        clock = plan.model.get(table.collective, {}).get("overheads", False)
         task = collective(table.collective, table.ranks, () if table.root is None else (table.root,))
-        bounds.append(time_bound(plan.topology, task, table.sizes, overheads=_overheads(plan, table.collective)))
+        bounds.append(time_bound(plan.topology, task, table.sizes, overheads=selected(clock)))
     return bounds
-
-
-def least_seconds(machine: Topology, task: Collective, sizes: Sequence[int]) -> dict[int, float]:
-    """Return lower bounds in seconds on any program on the machine's bare links, by size."""
-    from synth.scale.time_bound import time_bound
-
-    return time_bound(machine, task, sizes).seconds
-
-
-def _overheads(plan: Plan, name: str) -> Overheads:
-    """Return the overheads that the predicted times of a collective include; none for measured times."""
-    model = plan.model.get(name, {})
-    launches = [value for term, value in model.get("coefficients", {}).items() if term.startswith("launch")]
-    return selected(model.get("kind") == "nominal" and any(launches))
