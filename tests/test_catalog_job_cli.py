@@ -4,14 +4,12 @@ nothing."""
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 
 import pytest
 from click.testing import CliRunner
 
-from bench import catalog_kills
 from synth.cli.root import root
 
 FLEET = "topologies: ['ring:4']\ncollectives: [allgather, {name: broadcast, roots: all}]\noptions: {max-steps: 2}\n"
@@ -124,12 +122,3 @@ def test_ctrl_c_keeps_what_has_ended(folder):
     assert b"left" in done.stdout
     assert done.stderr.endswith(b"interrupted; the same command continues\n")
     assert [row["collective"] for row in json.loads(synth("catalog", "ls", "--format", "json")[1])] == ["allgather"]
-
-
-@pytest.mark.slow
-def test_a_job_that_is_killed_and_resumed_gives_the_same_catalog(tmp_path):
-    fleet = "topologies: ['ring:5', 'ring:4']\ncollectives: [allgather, alltoall]\n"
-    found = catalog_kills.killed(tmp_path, fleet, kills=2, chance=random.Random(5))
-    assert found["same"]
-    assert found["codes"] == [0, 0]
-    assert (found["entries"], found["left_over"], found["logs_left"]) == (4, 0, 0)

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from spanning_forest_check import verify
 
-from bench.spanning_forest_check import verify
 from synth.errors import VerificationError
 from synth.model.spanning_forest import SpanningForest
 from synth.model.topology import Topology

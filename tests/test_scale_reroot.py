@@ -6,8 +6,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+import spanning_forest_check as spanning_forest
 
-from bench import spanning_forest_check as spanning_forest
 from synth import topologies
 from synth.checker.certificates import throughput_cuts
 from synth.checker.documents import scale_frontier
