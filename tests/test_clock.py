@@ -172,12 +172,6 @@ def test_the_cost_of_a_message_is_said_beside_every_time_that_has_it():
     ):
         shown = [CliRunner().invoke(root, f"{command} {more}".split()).stdout for more in ("", "--per-send 0.3us")]
         assert ["a message costs 0.3 µs at either end" in text for text in shown] == [False, True], command
-    advised = [
-        CliRunner().invoke(root, f"pareto --topo ring:4 --coll allgather --size 1KB {more}".split()).stdout
-        for more in ("", "--per-send 0.3us")
-    ]
-    assert ["`--per-send` counts it in the times of programs" in text for text in advised] == [True, False]
-    assert ["the times of programs count it, `synth bench` measures it" in text for text in advised] == [False, True]
     assert (
         "a message costs 0.3 µs at either end"
         in nominal(api.topology("ring:4").network(), MessageCost.parse("0.3us")).says

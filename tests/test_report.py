@@ -491,7 +491,10 @@ def test_an_impossible_problem_says_what_proves_it():
     closed["problem"] = problem_fingerprint(cut, task)
     given = entry(Frontier(cut, task, ()), "d", state=INFEASIBLE, certificate=closed)
     sheet = report.collect([given]).sheets[0]
-    assert sheet.status == "impossible, proved" and "No link leaves the 1 ranks" in sheet.proofs[0][1]
+    assert (
+        sheet.status == "impossible, proved"
+        and "No link leaves the ranks that the data can reach" in sheet.proofs[0][1]
+    )
     wrong = report.collect([replace(given, certificate=closed | {"closed": [0, 1]})])
     assert wrong.sheets[0].status == "failed its check" and len(wrong.wrong) == 1
 

@@ -4,13 +4,13 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import thread_sanitizer
 from programs import broadcast_chain, direct_allgather, racing_broadcast, recursive_doubling_allreduce, ring_allreduce
+from thread_sanitizer import Executable
 
 from synth import api
 from synth.program import direct_writes
 from synth.program.program import Op, Span
-from synth.runtime.host import thread_sanitizer
-from synth.runtime.host.thread_sanitizer import Executable
 from synth.runtime.kernel import sources, transports
 
 pytestmark = pytest.mark.skipif(thread_sanitizer.missing() is not None, reason=str(thread_sanitizer.missing()))

@@ -205,15 +205,11 @@ def _stopped(frontier: ParetoFrontier) -> bool:
 
 
 class _TimesAt(NamedTuple):
-    """Times that `--size` prints: of all candidates, or of points at scale, and of points whose switches multicast.
-
-    `per_send`: they include the cost of messages.
-    """
+    """Times that `--size` prints: of all candidates, or of points at scale, and of points whose switches multicast."""
 
     candidates: Sequence[AlgorithmTime] = ()
     switches: Sequence[AlgorithmTime] = ()
     bound: TimeBound | None = None
-    per_send: bool = False
 
 
 def _times_at(
@@ -238,8 +234,8 @@ def _times_at(
         else:
             points = point_times_at(frontier, size, per_send, overheads=overheads, machine=topology)
     if isinstance(frontier, Frontier):
-        return _TimesAt(points, switches, clock_bound_at(frontier, size, overheads, topology), bool(per_send))
-    return _TimesAt(points, switches, api.time_bound(topology, collective, size), bool(per_send))
+        return _TimesAt(points, switches, clock_bound_at(frontier, size, overheads, topology))
+    return _TimesAt(points, switches, api.time_bound(topology, collective, size))
 
 
 def _choice_document(frontier: Frontier, size: int, times: _TimesAt) -> dict:
@@ -260,7 +256,7 @@ def _print(frontier: Any, size: int | None, times: _TimesAt) -> None:
     if not size:
         tables.print_frontier(frontier)
         return
-    tables.print_choice(frontier, size, times.bound, times.candidates, times.switches, times.per_send)
+    tables.print_choice(frontier, size, times.bound, times.candidates, times.switches)
     if times.candidates and frontier.engine == "exact":
         from synth.view import algorithm_times
 

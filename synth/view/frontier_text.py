@@ -149,20 +149,19 @@ def choice(
     size: int,
     bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
-    per_send: bool = False,
 ) -> Report:
     """Return the table of `synth pareto --size`: the recommended point at `size` bytes among all points.
 
     `times`: predicted times of programs, by rising time. A row shows the least of a point's programs; without `times`
-    its time in synchronous steps, which is of another model, is shown instead. `per_send`: `times` include the cost of
-    messages. `bound`: the lower bound in time at `size`.
+    its time in synchronous steps, which is of another model, is shown instead. `bound`: the lower bound in time at
+    `size`.
     """
     programs = point_times(found, times)
     columns = [("steps", "right"), ("rounds/chunk", "right")]
     if programs:
         columns += [(f"µs at {size_text(size)}", "right"), ("protocol", "left"), ("GB/s", "right")]
     else:
-        columns += [("synchronous µs", "right"), ("by link classes", "right"), ("synchronous GB/s", "right")]
+        columns += [("synchronous µs", "right"), ("synchronous GB/s", "right")]
     columns.append(("best for (synchronous)", "left"))
     best = best_point(found, size, times) if found.points else None
     rows = []
@@ -174,20 +173,19 @@ def choice(
         elif programs:
             row += ["", "", ""]
         else:
-            seconds = found.seconds_at(point, size), seconds_by_link_classes(found, point, size)
-            row += [*(number(one * 1e6) for one in seconds), number(found.gbps(point, size))]
+            row += [number(found.seconds_at(point, size) * 1e6), number(found.gbps(point, size))]
         rows.append((*row, _range(*span) if span else "no size"))
     lines = _proved(found) + _open(found) + _gap(found)
     if best is not None:
         fastest = programs.get(id(best))
         taken = [_taken(found, best, size, fastest), *_clock_bound(bound, fastest)]
-        lines[:0] = [*taken, *_against(found, best, size, programs, per_send)]
+        lines[:0] = taken
     if programs:
         lines += _clock(found, programs)
     else:
         lines.append(
             "synchronous: predicted, steps are barriers, each of the machine's greatest latency, on bare links without "
-            "a launch; `by link classes`: of the greatest latency of the links that the step uses"
+            "a launch"
         )
     lines += [f"note: {note}" for note in found.notes]
     return Report(title(found.network, found.collective), tuple(columns), tuple(rows), tuple(lines))
@@ -272,31 +270,12 @@ def in_time(bound: TimeBound | None, seconds: float) -> list[str]:
     ]
 
 
-def _against(
-    found: Frontier, best: Point, size: int, programs: Mapping[int, AlgorithmTime], per_send: bool
-) -> list[str]:
-    from synth.view.size_advice import CostModel, PointCost, advice
-
-    points = {}
-    for point in found.points:
-        time = programs.get(id(point))
-        seconds = found.seconds_at(point, size) if time is None else time.seconds
-        points[id(point)] = PointCost(point.steps, point.chunks, seconds)
-    wire = CostModel(found.network.latency, found.network.unit, found.collective.unit_share)
-    return advice(size, wire, list(points.values()), points[id(best)], per_send)
-
-
 def seconds_per_byte(found: Frontier, point: Point) -> Fraction:
     """Return the predicted seconds per byte of the size, without latencies.
 
     They are (R/C) · (share of the size in one unit of data) / (bandwidth of one unit).
     """
     return point.rounds_per_chunk * found.collective.unit_share / (found.network.unit * 10**9)
-
-
-def seconds_by_link_classes(found: Frontier, point: Point, size: int) -> float:
-    """Return the seconds of `point` at `size` bytes in synchronous steps that cost the latency of their own links."""
-    return float(point.schedule.latency) * 1e-6 + float(seconds_per_byte(found, point)) * size
 
 
 def fastest_sizes(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:

@@ -12,7 +12,6 @@ from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.time_bound import TimeBound
 from synth.view.frontier_text import OPTIONAL, SIZES, Report, in_time, table_title
-from synth.view.size_advice import CostModel, PointCost, advice
 
 if TYPE_CHECKING:
     from synth.view.algorithm_times import AlgorithmTime
@@ -49,12 +48,11 @@ def choice(
     size: int,
     lower: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
-    per_send: bool = False,
 ) -> Report:
     """Return the table of `synth pareto --size`: the recommended point at `size` bytes; all of it without points.
 
     `lower`: the lower bound in time at `size`, on bare links. `times`: of programs of those points that are short
-    enough to run, by rising time. `per_send`: they include the cost of messages.
+    enough to run, by rising time.
     """
     table = report(found)
     if not found.points:
@@ -64,11 +62,8 @@ def choice(
         f"at {size_text(size)}: the {found.points[best].steps}-step schedule, "
         f"{number(found.gbps(found.points[best], size))} GB/s predicted, of synchronous steps"
     )
-    points = [PointCost(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points]
     slower = in_time(lower, found.seconds_at(found.points[best], size))
-    wire = CostModel(found.latency, found.unit, found.unit_share)
-    against = advice(size, wire, points, points[best], per_send)
-    lines = (line, *_program(times, size), *slower, *against, *table.sentences)
+    lines = (line, *_program(times, size), *slower, *table.sentences)
     return Report(table.title, table.columns, (table.rows[best],), lines, OPTIONAL)
 
 

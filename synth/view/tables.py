@@ -19,7 +19,6 @@ from synth.model.topology import Network, Topology
 from synth.view import frontier_text, scale_table
 from synth.view.algorithm_times import AlgorithmTime
 from synth.view.frontier_text import WHY, Report
-from synth.view.size_advice import CostModel
 from synth.view.table_layout import report_lines
 
 __all__ = [
@@ -65,16 +64,15 @@ def print_choice(
     bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
     switch_times: Sequence[AlgorithmTime] = (),
-    per_send: bool = False,
 ) -> None:
     """Print the table of `synth pareto --size`, and that of schedules whose switches multicast, where there is one.
 
     `bound`: the lower bound in time at `size`, for the first of them. `times`: predicted times of
-    programs. `switch_times`: those of the points with multicasts. `per_send`: these times include the cost of messages.
+    programs. `switch_times`: those of the points with multicasts.
     """
-    reports = [TABLES[frontier.engine].choice(frontier, size, bound, times, per_send)]
+    reports = [TABLES[frontier.engine].choice(frontier, size, bound, times)]
     if frontier.multicast:
-        reports.append(TABLES[frontier.multicast.engine].choice(frontier.multicast, size, None, switch_times, per_send))
+        reports.append(TABLES[frontier.multicast.engine].choice(frontier.multicast, size, None, switch_times))
     print_reports(reports)
 
 
@@ -86,7 +84,6 @@ def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime
     """
     best = frontier_text.best_point(frontier, size, times) if frontier.points else None
     programs = frontier_text.point_times(frontier, times)
-    wire = CostModel(frontier.network.latency, frontier.network.unit, frontier.collective.unit_share)
     points = []
     for point, span in zip(frontier.points, frontier_text.fastest_sizes(frontier), strict=True):
         low, high = (None, None) if span is None else span
@@ -99,15 +96,12 @@ def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime
                 "bandwidth": show(point.rounds_per_chunk),
                 "status": point.status,
                 "seconds": frontier.seconds_at(point, size),
-                "link_class_seconds": frontier_text.seconds_by_link_classes(frontier, point, size),
                 "gbps": frontier.gbps(point, size),
                 "program_seconds": None if time is None else time.seconds,
                 "protocol": None if time is None else time.protocol,
                 "model": None if time is None else time.model,
                 "best_from": None if low is None else float(low),
                 "best_to": None if high is None else float(high),
-                "chunk_bytes": show(wire.chunk(size, point.chunks)),
-                "divides": wire.divides(size, point.chunks),
             }
         )
     return {

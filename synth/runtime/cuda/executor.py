@@ -18,9 +18,8 @@ import numpy as np
 from synth.errors import SynthError, UsageError
 from synth.model.registry import installed, need
 from synth.model.topology import Network
-from synth.program.buffer_layout import Layout
 from synth.program.program import Program
-from synth.runtime.cuda import devices, reference_timings
+from synth.runtime.cuda import copy_timing, devices
 from synth.runtime.cuda.devices import driver_version, gpu_description
 from synth.runtime.cuda.gpu_status import installed_wheels
 from synth.runtime.cuda.graph_timing import time_replays
@@ -236,18 +235,10 @@ class Cuda(FifoOptions):
         with errors_in_one_line(f"running {program.name}"):
             return time_replays(machine, arrays, *repetitions, graphs=self.graphs, fetch=self.fetch)
 
-    def beside(
-        self, name: str, layout: Layout, elements: int, *, dtype: str, op: str, repetitions: Repetitions
-    ) -> tuple[int, list[float]]:
-        """Return the bytes written, and the seconds of each repeat, of a reference timing: copy or nccl.
-
-        Raises UsageError where it cannot be timed.
-        """
-        call = reference_timings.TimedCall(
-            layout, elements, element_type(dtype), operator(op), self.ranks_on, *repetitions
-        )
-        with errors_in_one_line(f"timing {name}"):
-            return reference_timings.reference_timing(_cupy(), name, call)
+    def copy_seconds(self, size: int, repetitions: Repetitions) -> list[float]:
+        """Return the seconds of each timed repeat of a copy of `size` bytes by the GPU."""
+        with errors_in_one_line("timing a copy"):
+            return copy_timing.copy_seconds(_cupy(), size, repetitions)
 
     def facts(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the GPUs in use with the driver, and the versions of CuPy, CUDA's runtime and NVRTC."""
