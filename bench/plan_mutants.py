@@ -7,7 +7,7 @@ else it is a false alarm. Plans named with --wrong are wrong as they stand, and 
 
     python -m bench.plan_mutants FOLDER --count 160 --wrong m_sendrecv.json
 
-Writes bench/results/plan_mutants.json and .md. Ends with 1 where lint missed something or raised a false alarm.
+Prints the verdicts. Ends with 1 where lint missed something or raised a false alarm.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ import copy
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-from bench import measure
 from bench.plan_threads import Document, Machine, Wrong
 from synth.errors import SynthError
 from synth.export.mscclpp.read import read
@@ -150,44 +148,6 @@ def shortened(plan: Document) -> Document:
     return copied
 
 
-def rows_of(name: str, plan: Document, count: int, runs: int, chance: random.Random) -> Iterator[dict]:
-    """Change `plan` `count` times, and yield for each change its name, lint's verdict and what went wrong."""
-    made = 0
-    while made < count:
-        pair = changed(plan, chance)
-        if pair is None:
-            continue
-        made += 1
-        judged, wrong = verdict(pair[1], runs)
-        if judged == "missed":
-            print(f"{name}: {pair[0]} is missed: {wrong}", flush=True)
-        yield {"plan": name, "change": pair[0], "verdict": judged, "wrong": wrong}
-
-
-def table(document: dict) -> str:
-    """Return the page of results."""
-    lines = []
-    for kind in (*KINDS, "all"):
-        mine = [row for row in document["rows"] if kind in (row["change"], "all")]
-        counts = Counter(row["verdict"] for row in mine)
-        seen = sum(row["verdict"] == "caught" and row["wrong"] is not None for row in mine)
-        cells = (len(mine), counts["caught"], seen, counts["passed"], counts["missed"])
-        lines.append([kind, *map(str, cells)])
-    plans = sorted({row["plan"] for row in document["rows"]})
-    head = ["change", "made>", "caught by lint>", "of these seen to fail>", "harmless>", "missed>"]
-    return (
-        f"# Changed MSCCL++ plans\n\n{len(document['rows'])} random single changes of {len(plans)} plans "
-        f"({', '.join(plans)}), judged by lint and by an interpreter that steps single threads. Harmless: right in "
-        f"{document['runs']} runs of three launches, with random priorities of threads. Seen to fail: in {FEW} runs. "
-        f"False alarms on the plans themselves: {len(document['alarms'])}. Wrong as they stand, and not changed: "
-        f"{', '.join(document['wrong']) or 'none'}.\n\n"
-        + measure.markdown(head, lines)
-        + "\n"
-        + measure.setting(document["where"])
-        + "\n"
-    )
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -195,31 +155,29 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=12, help="runs of each plan that lint lets pass")
     parser.add_argument("--wrong", nargs="*", default=[], help="names of plans that are wrong as they stand")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("-o", type=Path, dest="output", default=measure.RESULTS / "plan_mutants.json")
     options = parser.parse_args()
-    chance = random.Random(options.seed)
-    rows: list[dict] = []
-    alarms = []
+    chance, total = random.Random(options.seed), Counter[str]()
     for path in sorted(options.folder.glob("*.json")):
-        plan = shortened(json.loads(path.read_text()))
         if path.name in options.wrong:
             continue
+        plan = shortened(json.loads(path.read_text()))
         wrong = fault(plan, units_of(plan), range(options.runs))
         if wrong is not None or not accepted(plan):
-            alarms.append(path.name)
+            total["alarms"] += 1
             print(f"{path.name}: lint {'accepts' if accepted(plan) else 'refuses'} it; in the interpreter: {wrong}")
-        mine = list(rows_of(path.name, plan, options.count, options.runs, chance))
-        rows += mine
-        counts = Counter(row["verdict"] for row in mine)
-        print(
-            f"{path.name}: {len(mine)} changes, " + ", ".join(f"{n} {what}" for what, n in counts.items()), flush=True
-        )
-    document = {
-        "where": measure.where(), "runs": options.runs, "seed": options.seed, "wrong": options.wrong,
-        "alarms": alarms, "rows": rows,
-    }  # fmt: skip
-    measure.keep(document, table(document), options.output)
-    return int(bool(alarms) or any(row["verdict"] == "missed" for row in rows))
+        mine: Counter[str] = Counter()
+        while mine.total() < options.count:
+            pair = changed(plan, chance)
+            if pair is None:
+                continue
+            judged, wrong = verdict(pair[1], options.runs)
+            mine[judged] += 1
+            if judged == "missed":
+                print(f"{path.name}: {pair[0]} is missed: {wrong}", flush=True)
+        total += mine
+        print(f"{path.name}: {dict(mine)}", flush=True)
+    print(dict(total))
+    return int(total["alarms"] + total["missed"] > 0)
 
 
 if __name__ == "__main__":
