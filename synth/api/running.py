@@ -81,7 +81,7 @@ def run(
     data : move and compare data. False: only the time.
     bound : compute the certified lower bound on the time.
     overheads : times include a launch and the protocol's costs. False: the α and β of bare links alone.
-    options : the executor's; for reference depth, part, local, delays, trace and per_send.
+    options : the executor's; for reference depth, part, delays, trace and per_send.
 
     Returns
     -------
