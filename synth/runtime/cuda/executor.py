@@ -7,9 +7,10 @@ at once, the program is refused. Machine code is compiled by NVRTC at first use 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from synth.model.topology import Network
 from synth.program.program import Program
 from synth.runtime.cuda import copy_timing, devices
 from synth.runtime.cuda.devices import driver_version, gpu_description
-from synth.runtime.cuda.gpu_status import installed_wheels
 from synth.runtime.cuda.graph_timing import time_replays
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
 from synth.runtime.dtypes import dtype as element_type
@@ -35,7 +35,18 @@ KEPT, KEPT_BYTES = (
     4,
     64 << 20,
 )  # maximum idle machines cached for the same call, and maximum bytes of the buffers of one
+WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
 INSTALL = "pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
+
+
+def installed_wheels() -> list[str]:
+    """Return the names of the distributions of CuPy that are installed. More than one exclude each other."""
+    found = []
+    for name in WHEELS:
+        with suppress(metadata.PackageNotFoundError):
+            metadata.distribution(name)
+            found.append(name)
+    return found
 
 
 def missing() -> str | None:
