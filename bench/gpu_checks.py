@@ -150,7 +150,12 @@ def frontiers(suite: Suite) -> None:
 
 
 def _plans() -> Iterator[tuple[str, Program]]:
-    """Yield the points of the DGX-1's frontiers as one-sided programs, with the words of each."""
+    """Yield sums through switches and the points of the DGX-1's frontiers as one-sided programs, with their words."""
+    # Sums and stores through a multicast address, as NVLS does them.
+    network = api.topology("switch:8:multicast=through").multicast_network()
+    for size in (4096, 1 << 20):
+        schedule = MulticastPipelining(network, api.collective("allreduce", 8)).plain((size,), 16)
+        yield f"allreduce through switches, planned for {size} B", onesided(schedule)
     for name in ("allgather", "allreduce"):
         for k, point in enumerate(frontier(name).points, 1):
             for channels, protocol, place in itertools.product(("memory", "port"), ("Simple", "LL"), ("out", "in")):
@@ -158,11 +163,6 @@ def _plans() -> Iterator[tuple[str, Program]]:
                 nodes = [0] * ranks if channels == "memory" else list(range(ranks))
                 options = LoweringOptions(protocol=protocol, in_place=place, nodes=nodes)
                 yield f"{name} point {k} {channels} {protocol} {place}", onesided(point.schedule, options)
-    # Sums and stores through a multicast address, as NVLS does them.
-    network = api.topology("switch:8:multicast=through").multicast_network()
-    for size in (4096, 1 << 20):
-        schedule = MulticastPipelining(network, api.collective("allreduce", 8)).plain((size,), 16)
-        yield f"allreduce through switches, planned for {size} B", onesided(schedule)
 
 
 def _launched(suite: Suite, program: Program) -> tuple[int, int]:
