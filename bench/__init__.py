@@ -8,7 +8,7 @@ python -m bench.count              the size of the project, and its budget; benc
 python -m bench.shipped            the catalog in the package, out of a catalog
 python -m bench.forge              nearly right documents of every schema: refused by synth verify, or true
 python -m bench.fuzz, bench.dumps  random command lines and files; random dumps (make fuzz)
-python -m bench.mutations, bench.plan_mutants   good programs and plans with one change each: caught by lint, or right
+python -m bench.mutations          good programs with one change each: caught by lint, or right however they are run
 python -m bench.onesided_launches  lint of one-sided programs against a judge that tries every order
 python -m bench.time_bounds        runs of programs by the reference executor against the bounds in time
 python -m bench.kernels            every instantiation of the kernel, compiled by NVRTC
