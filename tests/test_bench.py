@@ -5,8 +5,6 @@ import math
 import pytest
 
 from bench import goals, measure
-from synth import api
-from synth.model.collective import collective
 
 
 def test_medians():
@@ -24,26 +22,21 @@ def test_commands_are_timed_with_their_children():
     assert measure.command([measure.sys.executable, "-c", "import time; time.sleep(30)"], timeout=0.2).code == -1
 
 
-def test_the_goals_check_what_they_say(monkeypatch):
+def test_the_goals_check_what_they_say():
     check = goals.frontier({2: "3/2", 3: "7/6"}, complete=True)
     good = [
         {"steps": 2, "bandwidth": "3/2", "status": "optimal", "bound": {"value": "3/2"}},
         {"steps": 3, "bandwidth": "7/6", "status": "optimal", "bound": {"value": "7/6"}},
     ]
     floor = {"steps": None, "value": "7/6", "scope": "any-chunks", "certificate": {}}
-    machine = api.topology("ring:4").network()
-    problem = {"topology": machine.to_json(), "collective": collective("allgather", 4).to_json(1)}
-    doc = {**problem, "points": good, "complete": True, "bounds": [floor], "open": []}
-    assert check(doc) == goals.ends_proved(doc) == goals.decided(doc) == ""
+    doc = {"points": good, "complete": True, "bounds": [floor], "open": []}
+    assert check(doc) == goals.ends_proved(doc) == ""
     assert check(doc | {"complete": False}) != ""
     assert check(doc | {"points": good[:1]}) != ""
     assert check(doc | {"points": [*good, good[0] | {"steps": 4}]}) != ""
     assert check(doc | {"points": [good[0] | {"status": "best-known"}, good[1]]}) != ""
     lower = [doc | {"bounds": [floor | {"value": value}]} for value in ("8/7", "1")]
-    assert "not at the bound" in goals.ends_proved(lower[0])
-    monkeypatch.setattr(goals, "is_never_attained", lambda network, task, bound: network.routes == machine.routes)
     assert [goals.ends_proved(one) != "" for one in lower] == [False, True]  # within a tenth, and not
-    assert goals.ends_proved(doc | {"points": [good[0] | {"status": "best-known"}, good[1]]}) != ""
     far = {"steps": 3, "bandwidth": "2", "status": "best-known", "bound": {"value": "3/2"}}
     assert goals.ends_proved(doc | {"points": [good[0], far, good[1]]}) != ""
     assert goals.frontier({2: "3/2"}, upto={3: "1"})(doc) != ""
