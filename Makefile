@@ -4,7 +4,7 @@
 # make fuzz    random exploration, a new seed each time, printed (SEED=..: this one, ROUNDS=..: as many seeds from it on, CASES=..);
 #              stops at the first failure, and keeps its cases in fuzz-cases/
 # make check   formatting, lint, types, layers, size (bench/count.py)
-# make bench   the benchmarks; make clean removes the environment and everything built
+# make bench   what the command line does, how fast, and whether the answers are the known ones; make clean removes the environment and everything built
 # make test-gpu, make bench-gpu   on one CUDA GPU, ten minutes each (CUDA=12: CuPy for CUDA 12; GPU_PYTHON=python3: a Python that has
 #              CuPy and the rest already, nothing is installed; ARGS='--executor host': rehearsed on CPU threads)
 # make pictures  the pictures in docs/img, those of the report where Chromium is installed
@@ -58,7 +58,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/python -m bench.count
 
 bench: $(VENV)/.installed
-	$(BIN)/python -m bench $(ARGS)
+	$(BIN)/python -m bench.goals $(ARGS)
 
 pictures: $(VENV)/.installed-test
 	$(BIN)/python -m bench.pictures $(ARGS)

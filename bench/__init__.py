@@ -1,20 +1,18 @@
-"""Measurements, each made by one command that writes JSON to bench/results and a table beside it.
+"""Measurements and checks that take too long for the tests, each one command.
 
-python -m bench.encodings     SCCL's encoding in z3 against the default, instance by instance
-python -m bench.sweeps        SCCL's sweep against the guided one
-python -m bench.goals         what the command line does, how fast, and whether the answers are the known ones
-python -m bench.ablation      each engine and heuristic switched off in turn: the answers and times that change
-python -m bench.programs      the programs and files of a DGX-1's frontiers: clean, right, accepted and read back, or
-                              refused with a reason
-python -m bench.plans         MSCCL++ plans of random schedules, run under random delays by two judges: right, or
-                              refused with a reason
-python -m bench.mutations     good programs with one change each: caught by lint, or right however they are run
-python -m bench.forge         nearly right documents of every schema: refused by synth verify, or true (--take-back:
-                              with a mend undone)
-python -m bench.gpu_checks    on a GPU: is every element right (make test-gpu; --executor host rehearses it)
-python -m bench.gpu           on a GPU: times against its own memory copy, and the targets (make bench-gpu)
-python -m bench.notebooks     the notebooks of examples/, run and stored
-python -m bench.pictures      the pictures of the README
-python -m bench.readme        the figures of the README, from the JSON
-python -m bench               the first three
+python -m bench.goals              what the command line does, how fast, and whether the answers are the known ones
+python -m bench.readme             the figures of the README, from what bench.goals found
+python -m bench.frontier_table     frontiers of many machines, before and after a change of the engines
+python -m bench.audit              schedules of other tools beside the bounds: the table of docs/audit.md
+python -m bench.count              the size of the project, and its budget; bench.entered: what README's commands enter
+python -m bench.shipped            the catalog in the package, out of a catalog
+python -m bench.forge              nearly right documents of every schema: refused by synth verify, or true
+python -m bench.fuzz, bench.dumps  random command lines and files; random dumps (make fuzz)
+python -m bench.mutations          good programs with one change each: caught by lint, or right however they are run
+python -m bench.onesided_launches  lint of one-sided programs against a judge that tries every order
+python -m bench.time_bounds        runs of programs by the reference executor against the bounds in time
+python -m bench.kernels            every instantiation of the kernel, compiled by NVRTC
+python -m bench.gpu_checks         on a GPU: is every element right (make test-gpu; --executor host rehearses it)
+python -m bench.gpu                on a GPU: times against its own memory copy, and the targets (make bench-gpu)
+python -m bench.notebooks, bench.pictures       the notebooks of examples/ and the pictures of the README, made again
 """

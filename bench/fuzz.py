@@ -249,7 +249,6 @@ VALUES: dict[str, Value] = {
     "protocols": _one("Simple", "LL", "LL128"),
     "tolerance": _one("1%", "5%"),
     "title": _one("A title", ""),
-    "block_gbps": _one("10", "0.5"),
     "pcie": _one("10"),
     "switching": _one("1"),
     "gbps_per_link": _one("25", "20.5"),

@@ -4,9 +4,9 @@ python -m bench.gpu_checks [--executor cuda|host] [--small] [--only WORD] [-o FI
 
 8 virtual ranks on one GPU, also as 4 launches side by side; 1000 launches back to back; after an aborted launch; in a
 CUDA graph; on torch's tensors and stream, where torch is; beyond 4 GiB; logical time against the reference executor;
-MSCCL++ plans of the frontiers of a DGX-1 and a DGX H100 (searched for, unless `--frontiers` has them); and, where
-compute-sanitizer is, memcheck and synccheck on small cases. Ends with 1 if anything is wrong. `--executor
-host` rehearses it all on CPU threads, at small sizes.
+MSCCL++ plans of the frontiers of a DGX-1 and through switches; and, where compute-sanitizer is, memcheck and
+synccheck on small cases. Ends with 1 if anything is wrong. `--executor host` rehearses it all on CPU threads, at small
+sizes.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
-from bench import gpu_arrays, launches
+from bench import gpu_arrays
 from bench.gpu_arrays import HOW
 from bench.gpu_common import ROOT, Suite, build, frontier, group, options, ready
 from synth import api
+from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import SynthError
+from synth.program.checked_lowering import onesided
+from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime.dtypes import DTYPES, OPERATORS
 from synth.runtime.kernel import sources
@@ -48,6 +50,7 @@ COLLECTIVES = (
     ("direct", "allreduce"),
 )
 ODD = 61  # elements of a chunk: divisible by nothing
+ELEMENTS = 9  # of a chunk of a plan
 MOST = 10_000_000  # elements of a rank's buffer
 SANITIZERS = ("memcheck", "synccheck")
 
@@ -146,45 +149,50 @@ def frontiers(suite: Suite) -> None:
         )
 
 
-def _launched(suite: Suite, program: Program, place: str) -> tuple[int, int]:
+def _plans() -> Iterator[tuple[str, Program]]:
+    """Yield sums through switches and the points of the DGX-1's frontiers as one-sided programs, with their words."""
+    # Sums and stores through a multicast address, as NVLS does them.
+    network = api.topology("switch:8:multicast=through").multicast_network()
+    for size in (4096, 1 << 20):
+        schedule = MulticastPipelining(network, api.collective("allreduce", 8)).plain((size,), 16)
+        yield f"allreduce through switches, planned for {size} B", onesided(schedule)
+    for name in ("allgather", "allreduce"):
+        for k, point in enumerate(frontier(name).points, 1):
+            for channels, protocol, place in itertools.product(("memory", "port"), ("Simple", "LL"), ("out", "in")):
+                ranks = point.schedule.collective.ranks
+                nodes = [0] * ranks if channels == "memory" else list(range(ranks))
+                options = LoweringOptions(protocol=protocol, in_place=place, nodes=nodes)
+                yield f"{name} point {k} {channels} {protocol} {place}", onesided(point.schedule, options)
+
+
+def _launched(suite: Suite, program: Program) -> tuple[int, int]:
     """Launches of a program, and elements compared: out of place 1000 back to back, compared at the end and once more
     on new data; in place three runs, each compared. Raises SynthError."""
-    if place == "out":
+    if program.in_place != "in":
         repeats = 20 if suite.small else gpu_arrays.LAUNCHES
-        return repeats + 1, gpu_arrays.back_to_back(suite, program, launches.ELEMENTS, repeats)
-    size, compared = _bytes(program, launches.ELEMENTS), 0
+        return repeats + 1, gpu_arrays.back_to_back(suite, program, ELEMENTS, repeats)
+    compared = 0
     for seed in range(3):
-        done = api.run(program, executor=suite.executor, size=size, in_place=True, seed=seed)
+        done = api.run(program, executor=suite.executor, size=_bytes(program, ELEMENTS), in_place=True, seed=seed)
         compared += done.checked.elements if done.checked else 0
     return 3, compared
 
 
-def plans(suite: Suite, folder: Path) -> None:
-    """One-sided programs of the frontiers of `bench.launches`, launched many times."""
+def plans(suite: Suite) -> None:
+    """One-sided programs of the DGX-1's frontiers and through switches, launched many times."""
     count, runs, elements, wrong = 0, 0, 0, ""
-    for case in launches.cases(folder):
-        try:
-            program = case.program()
-        except SynthError as error:
-            suite.row(case.name, f"not run: {error}", None)
-            continue
+    for name, program in _plans():
         count += 1
         try:
-            launched, compared = _launched(suite, program, case.place)
+            launched, compared = _launched(suite, program)
             runs += launched
             elements += compared
         except SynthError as error:
-            wrong = wrong or f"; first wrong: {case.name}: {error}"
+            wrong = wrong or f"; first wrong: {name}: {error}"
         if suite.small and count == 12:
             break
-    suite.row(
-        "MSCCL++ plans of the frontiers",
-        f"{count} plans, {runs} launches, {elements} elements compared{wrong}",
-        not wrong and elements > 0,
-        plans=count,
-        launches=runs,
-        elements=elements,
-    )
+    found = f"{count} plans, {runs} launches, {elements} elements compared{wrong}"
+    suite.row("MSCCL++ plans", found, not wrong and elements > 0, plans=count, launches=runs, elements=elements)
 
 
 def stuck() -> Program:
@@ -275,7 +283,7 @@ def sanitized() -> int:
 def main(arguments: Sequence[str]) -> int:
     if list(arguments) == ["--sanitized"]:
         return sanitized()
-    given = options(__doc__, "gpu_checks", arguments, frontiers=True)
+    given = options(__doc__, "gpu_checks", arguments)
     ready(given.executor)
     suite = Suite(given.executor, given.small)
     names = ["copy", *(kind.short for kind in DTYPES)]
@@ -289,7 +297,7 @@ def main(arguments: Sequence[str]) -> int:
         "collectives": partial(collectives, suite),
         "sizes": partial(sizes, suite),
         "frontiers": partial(frontiers, suite),
-        "plans": partial(plans, suite, given.frontiers),
+        "plans": partial(plans, suite),
         "launches": partial(gpu_arrays.launches, suite),
         "views": partial(gpu_arrays.views, suite),
         "graphs": partial(gpu_arrays.graphs, suite),

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import launches, measure
+from bench import measure
 from synth import api
 from synth.api.programs import read
 from synth.errors import SynthError
@@ -123,10 +123,8 @@ def table(doc: dict) -> str:
     )
 
 
-def options(
-    description: str | None, name: str, arguments: Sequence[str], *, frontiers: bool = False
-) -> argparse.Namespace:
-    """--executor, --small and -o, which both commands take; --frontiers, which one does."""
+def options(description: str | None, name: str, arguments: Sequence[str]) -> argparse.Namespace:
+    """--executor, --small, --only and -o, which both commands take."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--executor", choices=("cuda", "host"), default="cuda")
     parser.add_argument(
@@ -136,13 +134,6 @@ def options(
         "-o", type=Path, dest="output", help=f"bench/results/{name}.json, or {name}_host.json, unless given"
     )
     parser.add_argument("--only", metavar="WORD", help="only sections with this word in their name")
-    if frontiers:
-        parser.add_argument(
-            "--frontiers",
-            type=Path,
-            default=launches.FOLDER,
-            help="folder of their frontiers; those missing are searched for",
-        )
     given = parser.parse_args(arguments)
     given.small = given.small or given.executor == "host"
     given.output = given.output or RESULTS / f"{name}{'' if given.executor == 'cuda' else '_host'}.json"

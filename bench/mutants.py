@@ -167,54 +167,6 @@ def other_count(program: Program, random: Random) -> Made:
     )
 
 
-_LIKE = {
-    "rcs": ("r",),
-    "r": ("rcs", "rrc"),
-    "rrc": ("r", "rrcs"),
-    "rrcs": ("rrc", "rcs", "rrs"),
-    "rrs": ("rrcs", "s"),
-    "s": ("rrs",),
-    "cpy": ("re",),
-    "re": ("cpy",),
-    "put": ("cpy",),
-    "reduce": ("cpy",),
-    "wait": ("signal", "nop"),
-    "signal": ("wait", "nop"),
-    "flush": ("nop",),
-    "barrier": ("nop",),
-}
-_TWO = {
-    "s": (1, 0),
-    "r": (0, 1),
-    "rcs": (0, 1),
-    "rrs": (1, 0),
-    "rrc": (1, 1),
-    "rrcs": (1, 1),
-    "cpy": (1, 1),
-    "re": (1, 1),
-}
-
-
-def other_code(program: Program, random: Random) -> Made:
-    """Another instruction on the same operands; one that needs an operand more takes the one it has twice."""
-
-    def edit(_: At, op: Op) -> Op | None:
-        options = [code for code in _LIKE.get(op.code, ()) if not (program.one_sided and code == "re")]
-        if not options:
-            return None
-        code = random.choice(options)
-        if code in ("wait", "signal", "nop"):
-            return op._replace(code=code, ports=op.ports if code != "nop" else (), group=())
-        if op.code == "reduce":
-            return op._replace(code=code, src=op.src[:1])
-        if code not in _TWO or program.one_sided:
-            return op._replace(code=code, ports=())
-        spans = op.src or op.dst
-        return op._replace(code=code, src=(op.src or spans)[: _TWO[code][0]], dst=(op.dst or spans)[: _TWO[code][1]])
-
-    return _edit(program, random, lambda op: op.code in _LIKE, edit)
-
-
 # ---------------------------------------------------------------- ops that go, come and move
 
 
@@ -391,16 +343,6 @@ def other_port(program: Program, random: Random) -> Made:
     return _edit(program, random, lambda op: bool(op.ports), edit)
 
 
-def fewer_ports(program: Program, random: Random) -> Made:
-    """A signal or wait leaves one of its ports out."""
-
-    def edit(_: At, op: Op) -> Op:
-        k = random.randrange(len(op.ports))
-        return op._replace(ports=(*op.ports[:k], *op.ports[k + 1 :]))
-
-    return _edit(program, random, lambda op: len(op.ports) > 1 and op.code in ("signal", "wait"), edit)
-
-
 def other_rank(program: Program, random: Random) -> Made:
     """Data go to, or come from, another rank's memory."""
 
@@ -416,20 +358,6 @@ def other_rank(program: Program, random: Random) -> Made:
     return _edit(program, random, lambda op: bool(op.src or op.dst), edit)
 
 
-def other_packet(program: Program, random: Random) -> Made:
-    """Plain data read or written as packets, or the other way round."""
-
-    def edit(_: At, op: Op) -> Op | None:
-        side = random.choice([name for name in ("src", "dst") if getattr(op, name)])
-        spans = getattr(op, side)
-        k = random.randrange(len(spans))
-        if spans[k].buffer != "s":
-            return None
-        return op._replace(**{side: (*spans[:k], spans[k]._replace(packet=not spans[k].packet), *spans[k + 1 :])})
-
-    return _edit(program, random, lambda op: bool(op.src or op.dst), edit)
-
-
 KINDS: Mapping[str, Callable[[Program, Random], Made]] = {
     "drop-dependency": drop_dependency,
     "other-dependency": other_dependency,
@@ -440,7 +368,6 @@ KINDS: Mapping[str, Callable[[Program, Random], Made]] = {
     "target-moved": _operand("dst", False),
     "target-buffer": _operand("dst", True),
     "count": other_count,
-    "code": other_code,
     "drop-op": drop_op,
     "repeat-op": repeat_op,
     "swap-ops": swap_ops,
@@ -449,7 +376,5 @@ KINDS: Mapping[str, Callable[[Program, Random], Made]] = {
     "channel": other_channel,
     "drop-order": drop_order,
     "port": other_port,
-    "fewer-ports": fewer_ports,
     "rank": other_rank,
-    "packet": other_packet,
 }

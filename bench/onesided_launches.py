@@ -13,12 +13,14 @@ Prints each difference, and a table; ends with 1 where lint proves a program tha
 from __future__ import annotations
 
 import argparse
+import importlib
 import random
+import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bench import roundtrip
+from bench.measure import ROOT
 from synth.model.collective import Collective, collective
 from synth.program import analysis
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
@@ -296,7 +298,9 @@ class Comparison(NamedTuple):
 
 def compare(program: Program) -> Comparison:
     """Return the verdicts of lint and of the judge on `program`."""
-    judge = roundtrip.tests_own("launch_judge")
+    if str(ROOT / "tests") not in sys.path:
+        sys.path.insert(0, str(ROOT / "tests"))
+    judge = importlib.import_module("launch_judge")
     report = analysis.check(program)
     reason = str(report.ranked[0]) if report.findings else ""
     return Comparison(report.verdict, judge.judge(program, program.in_place == "in"), reason)

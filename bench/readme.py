@@ -7,7 +7,7 @@ import sys
 
 from bench.measure import RESULTS, ROOT, markdown, seconds
 
-README = ROOT / "README.md"
+README, GOALS = ROOT / "README.md", RESULTS / "goals.json"
 BEGIN, END = "<!-- figures: written by python -m bench.readme -->\n", "<!-- end of figures -->"
 SIXTEEN = (
     "hypercube of 16 allgather",
@@ -26,48 +26,10 @@ def main() -> int:
 
 
 def figures() -> str:
-    """Sentences and a table; only what was measured."""
-    said = [part for part in (_encodings(), _sweeps(), _peers()) if part]
-    return "\n".join(said) if said else "Nothing has been measured at this version; `make bench` does.\n"
-
-
-def _read(name: str) -> dict | None:
-    file = RESULTS / f"{name}.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-
-
-def _encodings() -> str:
-    found = _read("encodings")
-    if found is None:
-        return ""
-    total = found["summary"]
-    return (
-        f"- Against SCCL's encoding in z3, over the {total['both']} of {total['instances']} instances that both decide:"
-        f" **{total['geomean_cpu']:.0f}×** less CPU (geometric mean of medians over {found['seeds']} renumberings;"
-        f" encode + solve of the engine that answers), {total['geomean_all']:.0f}× with the time of all other portfolio"
-        f" members added;"
-        f" {total['path_only_undecided']} more only the default decides in {found['timeout']:g} s"
-        " ([table](bench/results/encodings.md)).\n"
-    )
-
-
-def _sweeps() -> str:
-    found = _read("sweeps")
-    if found is None:
-        return ""
-    total = found["summary"]
-    return (
-        "- Against SCCL's own sweep on that encoding, the allgather frontier of a DGX-1:"
-        f" **{total['synthesis_cpu_ratio']:.0f}×** less CPU for the synthesis, {total['process_cpu_ratio']:.0f}× "
-        f"for the whole process"
-        " ([table](bench/results/sweeps.md)).\n"
-    )
-
-
-def _peers() -> str:
-    found = _read("goals")
-    if found is None:
-        return ""
+    """A sentence and a table; only what was measured."""
+    if not GOALS.exists():
+        return "Nothing has been measured at this version; `make bench` does.\n"
+    found = json.loads(GOALS.read_text(encoding="utf-8"))
     rows = {row["name"]: row for row in found["rows"] if not row["error"]}
     peers = (
         (

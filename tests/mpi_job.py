@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
-from random import Random
 
-from multicast_schedules import random_schedule
 from programs import (
     all_send_first,
     broadcast_chain,
     direct_allgather,
-    put_allgather,
     racing_broadcast,
     recursive_doubling_allreduce,
     ring_allgather,
@@ -22,9 +18,7 @@ from programs import (
 from synth import api
 from synth.errors import SynthError
 from synth.model.collective import COLLECTIVES, Collective
-from synth.program.checked_lowering import onesided
-from synth.program.lowering_options import LoweringOptions
-from synth.program.program import Block, Gpu, Op, Port, Program, Span
+from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime.dtypes import DTYPES, OPERATORS
 from synth.runtime.mpi import environment
 
@@ -114,70 +108,11 @@ def sizes() -> dict:
     return done
 
 
-def switched() -> dict:
-    """Puts, and random schedules with multicasts and fetched sums, in place too; packets; puts of several pairs."""
-    done = {"puts": same(put_allgather(N), size=N * 4 * 5), "pairs": same(pairs_and_barriers(), size=N * 4 * 3)}
-    codes: set[str] = set()
-    for seed, (kind, op) in enumerate([("f32", "sum"), ("f16", "avg")]):
-        schedule = random_schedule(Random(seed), N)
-        in_place = seed % 2 == 1
-        options = LoweringOptions("mscclpp", in_place="in" if in_place else "out")
-        program = onesided(schedule, options)
-        codes.update(op.code for gpu in program.gpus for block in gpu.blocks for op in block.ops)
-        size = program.loop_chunks * 8 * 7
-        done[f"random {seed}"] = same(program, size=size, dtype=kind, op=op, in_place=in_place)
-    assert {"glres", "gstore", "put", "signal", "wait"} <= codes, codes
-    packets = onesided(api.baseline("direct", "dgx1", "allgather"), LoweringOptions("mscclpp", "LL"))
-    assert any(span.packet for gpu in packets.gpus for block in gpu.blocks for op in block.ops for span in op.dst)
-    return done | {"packets": same(packets, size=packets.loop_chunks * 4 * 3)}
-
-
-def pairs_and_barriers() -> Program:
-    """An allgather in which one put serves two peers through port channels, and the blocks of a rank meet."""
-    gpus = []
-    for rank in range(N):
-        peers = [(rank + k) % N for k in range(1, N)]
-        ports, meet = tuple(Port("port", peer, 0) for peer in peers), Op("barrier", group=(0, 1))
-        put = Op(
-            "put",
-            (Span("i", 0),) * len(peers),
-            tuple(Span("o", rank, peer) for peer in peers),
-            ports=tuple(range(len(peers))),
-        )
-        every = tuple(range(len(peers)))
-        ops = (put, Op("signal", ports=every), Op("flush", ports=every), Op("wait", ports=every), meet)
-        blocks = (
-            Block(None, None, 0, ops, ports=ports),
-            Block(None, None, 0, (meet, Op("cpy", (Span("i", 0),), (Span("o", rank),)))),
-        )
-        gpus.append(Gpu(rank, 1, N, 0, blocks))
-    return Program("pairs", api.collective("allgather", N), 1, tuple(gpus))
-
-
-def without(name: str, program: Program, code: str) -> Program:
-    """Return `program` whose rank 0 leaves out the ops of `code`."""
-    blocks = []
-    for block in program.gpus[0].blocks:
-        blocks.append(block._replace(ops=tuple(op for op in block.ops if op.code != code)))
-    return replace(program, name=name, gpus=(program.gpus[0]._replace(blocks=tuple(blocks)), *program.gpus[1:]))
-
-
-def early_get() -> Program:
-    """Return a program whose rank 0 reads memory of rank 1 that nothing writes."""
-    program = put_allgather(N)
-    first = program.gpus[0].blocks[0]
-    get = Op("get", (Span("s", 0, 1),), (Span("s", 0),))
-    gpus = [gpu._replace(scratch=1) for gpu in program.gpus]
-    gpus[0] = gpus[0]._replace(blocks=(first._replace(ops=(get, *first.ops)), *gpus[0].blocks[1:]))
-    return replace(program, name="early-get", gpus=tuple(gpus))
-
-
 def errors() -> dict:
     """All processes raise the same error, and a right program runs after each."""
     said = {}
     # a deadlock several times: what is said must not depend on which process notices first
-    silent, early = without("silent", put_allgather(N), "signal"), early_get()
-    for program in (*[all_send_first(N, 5)] * 5, silent, early, ring_allreduce(4), racing_broadcast()):
+    for program in (*[all_send_first(N, 5)] * 5, ring_allreduce(4), racing_broadcast()):
         try:
             api.run(program, executor="mpi", size=program.loop_chunks * 4, patience=0.1)
         except SynthError as error:
@@ -185,8 +120,6 @@ def errors() -> dict:
             assert said.setdefault(program.name, text) == text
         if program.ranks == N:
             same(broadcast_chain(N, 4), size=64)
-            if program in (silent, early):
-                same(put_allgather(N), size=N * 4)
     return said
 
 
@@ -199,7 +132,6 @@ def main(what: str, *words: str) -> None:
         "types": types,
         "collectives": collectives,
         "sizes": sizes,
-        "switched": switched,
         "errors": errors,
     }
     found = {name: made[name]() for name in (what.split("+"))}

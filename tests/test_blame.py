@@ -7,18 +7,8 @@ import pytest
 from test_language import disagreement, play, random_plan
 
 import synth
-from bench import distances
 from synth import api
-from synth.algorithms import (
-    alltoall,
-    direct,
-    halving_doubling,
-    hierarchical,
-    one_shot,
-    recursive_doubling,
-    ring,
-    two_shot,
-)
+from synth.algorithms import direct, hierarchical, ring
 from synth.cli.root import root
 from synth.errors import VerificationError
 from synth.language import ChunkAlgorithm, algorithm
@@ -162,49 +152,3 @@ def test_explain_a_point_of_a_frontier(tmp_path, monkeypatch, capsys):
         found, printed = said(*words)
         assert found == code
         assert says in printed.err
-
-
-@algorithm("allreduce")
-def two_boxes(a):
-    return hierarchical.allreduce(a, a.inputs(), across=one_shot)
-
-
-# Programs of the same form as msccl-tools' files, whose steps, rounds and factors are known.
-SAME_FORM = {
-    "ring allgather": ring.allgather_one_way,
-    "all-pairs allgather": direct.allgather,
-    "recursive doubling allgather": recursive_doubling.allgather,
-    "all-pairs alltoall": direct.alltoall,
-    "ring allreduce": ring.allreduce,
-    "all-pairs allreduce": two_shot.allreduce,
-    "all-pairs allreduce, v2": two_shot.allreduce,
-    "halving-doubling": halving_doubling.allreduce,
-    "one-shot allreduce": one_shot.allreduce,
-    "hierarchical allreduce": hierarchical.allreduce,
-    "all-pairs, two boxes": two_boxes,
-    "two-step alltoall": alltoall.two_step,
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("known", distances.KNOWN, ids=[f"{one.name}-{one.machine}" for one in distances.KNOWN])
-def test_distance_and_blame_of_known_pairs(known):
-    """Each of the 18 pairs of an algorithm and a machine: at most the known factors, and blame that sums exactly."""
-    if known.name == "hierarchical allreduce":
-        made = SAME_FORM[known.name].compile(known.machine, None, CompileOptions(parameters={"inside": ring}))
-    elif known.name in SAME_FORM:
-        made = SAME_FORM[known.name].compile(known.machine)
-    else:
-        made = known.source(known.machine)
-    assert not distances.faults(known, distances.document(known, made, 60))
-
-
-def test_the_kept_distances_are_as_known():
-    rows = json.loads(distances.RESULTS.read_text())["rows"]
-    assert len(rows) == 18
-    for known, row in zip(distances.KNOWN, rows, strict=True):
-        assert (row["name"], row["machine"]) == (known.name, known.machine)
-        assert not distances.faults(known, row)
-        assert sum(map(Fraction, row["blame"].values())) == row["rounds"]
-    worse = rows[-1] | {"rounds_per_chunk": "1", "exact": False}
-    assert len(distances.faults(distances.KNOWN[-1], worse)) == 3

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_clusters import random_cluster
 
-from bench.random_clusters import random_cluster
 from synth import api
 from synth.bounds.trees.cheapest_trees import SteinerTreeDP
 from synth.checker.schedule import compressed_replay

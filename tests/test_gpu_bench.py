@@ -37,7 +37,9 @@ def document(module, path, *words, code=0):
     return found
 
 
-@pytest.mark.parametrize("section", ["launches", "views", "deadlock", "large", "sanitizers", "graphs", "torch"])
+@pytest.mark.parametrize(
+    "section", ["launches", "plans", "views", "deadlock", "large", "sanitizers", "graphs", "torch"]
+)
 def test_the_suite_on_cpu_threads(tmp_path, section, capsys):
     found = document(gpu_checks, tmp_path / "a.json", "--executor", "host", "--only", section)
     assert (found["schema"], found["executor"], found["small"], found["wrong"]) == (

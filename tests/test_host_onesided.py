@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
+import thread_sanitizer
 from host_runs import needs_compiler, same_outputs
 from multicast_schedules import random_schedule
 from programs import put_allgather
@@ -18,7 +19,6 @@ from synth.model.collective import collective
 from synth.program.checked_lowering import onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Block, Gpu, Op, Port, Program, Span
-from synth.runtime.host import thread_sanitizer
 from synth.runtime.host.executor import Host
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 

@@ -10,7 +10,6 @@ from random import Random
 
 import pytest
 
-from bench import agreement, small
 from synth import api, bounds
 from synth.bounds import single_chunk
 from synth.bounds.single_cut import single_cut_bound
@@ -311,34 +310,3 @@ def test_rings_take_a_limit_once_for_each_crossing():
 def test_the_drawing_counts_every_crossing():
     drawn = animation_data.machine(read(ONE_WAY).network())
     assert [routes for _, _, routes in drawn.caps] == [(0, 0)]
-
-
-# ---------------------------------------------------------------- random machines
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_exact_and_flow_methods_agree_on_random_machines(part):
-    """In one process: bounds of both engines against a linear program, encodings against dynamic programming, flow
-    schedules replayed."""
-    compared = Counter()
-    for index in range(part * 12, part * 12 + 12):
-        case = agreement.Case.drawn(2026, index)
-        if case.least is None:
-            continue
-        network, task = case.topology.network(), collective(case.name, case.topology.ranks, case.roots)
-        least = small.infimum(case.truth, case.name, case.root)
-        if least is not None:
-            assert float(bounds.flow(network, task, None).value) == pytest.approx(least, rel=1e-6)
-            compared["bounds"] += 1
-        for steps in (1, 2):
-            value = small.fewest(case.truth, case.name, case.root, steps, 1, work=3_000)
-            if value and not task.combining:
-                rounds = max(int(value), steps)
-                assert _decided(Problem(network, task, 1, steps, rounds))
-                assert rounds == steps or not _decided(Problem(network, task, 1, steps, rounds - 1))
-                compared["searches"] += 1
-        if case.name in agreement.FLOWS:
-            case.compare_flow()
-            compared["flows"] += case.seen["flow answers"]
-        assert not case.wrong, (index, case.name, case.root, case.wrong, case.doc)
-    assert min(compared["bounds"], compared["flows"]) > 2

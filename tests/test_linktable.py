@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from spanning_forest_check import verify
 
-from bench.spanning_forest_check import verify
 from synth import topologies
 from synth.checker.certificates import throughput_cuts
 from synth.checker.certificates.path_lengths import alltoall_digest

@@ -20,7 +20,6 @@ KINDS = (
     "source-buffer",
     "target-moved",
     "target-buffer",
-    "code",
     "drop-op",
     "repeat-op",
     "swap-ops",

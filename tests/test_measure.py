@@ -1,4 +1,4 @@
-"""synth bench, synth devices: figures against those worked out by hand, documents, errors."""
+"""synth bench: figures against those worked out by hand, documents, errors."""
 
 import json
 import subprocess
@@ -17,8 +17,6 @@ from synth.cli.framework.sizes import Sizes
 from synth.errors import UsageError, VerificationError
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.program.overheads import NCCL
-from synth.runtime import devices
-from synth.runtime.cuda import gpu_status
 from synth.runtime.dtypes import dtype
 from synth.runtime.mpi import environment
 from synth.runtime.reference.executor import Reference
@@ -123,63 +121,9 @@ def _machine():
     return api.topology("full:4")
 
 
-def test_devices_says_what_runs_and_what_is_missing(monkeypatch):
-    monkeypatch.setattr(gpu_status, "driver", lambda: None)
-    monkeypatch.setattr(environment, "installed", lambda module: False)
-    table = " ".join(synth("devices").stdout.split())
-    assert "no CUDA driver is installed here" in table
-    doc = json.loads(synth("devices --format json").stdout)
-    assert doc["gpus"] == []
-    rows = {row["executor"]: row["missing"] for row in doc["executors"]}
-    assert rows["reference"] is None
-    assert "pip install 'ccl-synth[mpi]'" in rows["mpi"]
-    listed = {row["name"]: row["missing"] for row in json.loads(synth("list executors --format json").stdout)}
-    assert listed == rows
-
-
-def test_devices_takes_a_broken_cuda_in_one_line(monkeypatch):
-    monkeypatch.setattr(gpu_status, "driver", lambda: 2)
-    monkeypatch.setattr(gpu_status, "installed", lambda module: False)
-    assert "2 GPUs here, but CuPy is not installed: pip install" in devices.devices().cuda
-    monkeypatch.setattr(gpu_status, "installed", lambda module: True)
-    monkeypatch.setattr(gpu_status, "installed_wheels", list)
-
-    def broken():
-        raise ImportError("libcudart.so.12: cannot open\nmore lines")
-
-    monkeypatch.setattr(gpu_status, "cupy", broken)
-    assert devices.devices().cuda == "CuPy cannot use the GPU: ImportError: libcudart.so.12: cannot open"
-    monkeypatch.setattr(gpu_status, "installed_wheels", lambda: list(gpu_status.WHEELS))
-    assert "exclude each other: pip uninstall cupy-cuda12x or cupy-cuda13x" in devices.devices().cuda
-
-
-def test_gpus_and_their_peers_are_listed(monkeypatch):
-    class Runtime:
-        getDeviceCount = staticmethod(lambda: 2)
-        driverGetVersion = staticmethod(lambda: 12040)
-        runtimeGetVersion = staticmethod(lambda: 12020)
-        deviceCanAccessPeer = staticmethod(lambda a, b: a == 0)
-
-        @staticmethod
-        def getDeviceProperties(index):
-            return {"name": b"A GPU", "major": 9, "minor": 0, "totalGlobalMem": 80 << 30, "multiProcessorCount": 132}
-
-    cupy = type("cupy", (), {"cuda": type("cuda", (), {"runtime": Runtime})})
-    monkeypatch.setattr(gpu_status, "driver", lambda: 2)
-    monkeypatch.setattr(gpu_status, "installed", lambda module: True)
-    monkeypatch.setattr(gpu_status, "installed_wheels", list)
-    monkeypatch.setattr(gpu_status, "cupy", lambda: cupy)
-    found = devices.devices()
-    assert found.cuda == "2 GPUs, driver for CUDA 12.4, CuPy for CUDA 12.2"
-    assert [gpu.peers for gpu in found.gpus] == [(1,), ()]
-    table = synth("devices").stdout
-    assert "A GPU" in table
-    assert "no other" in table
-
-
 def test_the_command_line_starts_quickly_and_without_cupy():
     code = (
-        "import sys; from synth.cli import devices, bench; print(sorted({'cupy', 'mpi4py', 'scipy', "
+        "import sys; from synth.cli import bench, run; print(sorted({'cupy', 'mpi4py', 'scipy', "
         "'z3'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

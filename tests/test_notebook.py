@@ -97,16 +97,15 @@ def test_reprs_are_one_short_line(found, program, done, measured):
     assert repr(synth.run(ring)).startswith(start)
 
 
-def test_plots_are_drawn_in_given_axes(found, done, measured):
+def test_plots_are_drawn_in_given_axes(found, done):
     figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed; pip install matplotlib")
-    for value in (found, done, measured):
+    for value in (found, done):
         axes = figure.Figure().subplots()
         assert value.plot(ax=axes) is axes and axes.has_data()
         assert value.plot()._repr_svg_().startswith("<?xml")
     bars = done.plot().axes[0].patches
     busy = done.execution.links[0].busy / done.execution.picoseconds
     assert bars[0].get_height() == pytest.approx(100 * busy)
-    assert [len(line.get_xdata()) for line in measured.plot().axes[0].lines] == [2] * 4
 
 
 def test_a_run_without_times_is_not_plotted(program):
@@ -115,9 +114,9 @@ def test_a_run_without_times_is_not_plotted(program):
         ran.plot()
 
 
-def test_without_matplotlib_a_plot_names_the_command(found, done, measured, monkeypatch):
+def test_without_matplotlib_a_plot_names_the_command(found, done, monkeypatch):
     monkeypatch.setattr(registry, "installed", lambda module: False)
-    for value in (found, done, measured):
+    for value in (found, done):
         with pytest.raises(MissingDependencyError, match="pip install 'ccl-synth\\[plot\\]'"):
             value.plot()
 

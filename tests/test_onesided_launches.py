@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import thread_sanitizer
+from thread_sanitizer import Executable, RaceReport, find_races
 
 from synth.export import program_reader
 from synth.export.mscclpp.read import read
 from synth.program import analysis
 from synth.program.program import Program
-from synth.runtime.host import thread_sanitizer
-from synth.runtime.host.thread_sanitizer import Executable, RaceReport, find_races
 from synth.runtime.kernel import sources
 from tests.test_foreign_plans import dealt_out, gpu, packet_allreduce, pipelined, plan, put_with_signal, swap
 

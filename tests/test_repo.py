@@ -28,7 +28,6 @@ CLICK = (
     "bound",
     "build",
     "compile",
-    "devices",
     "explain",
     "export",
     "lint",

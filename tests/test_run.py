@@ -203,8 +203,6 @@ def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
         ("--instances 2", 2, "program already"),
         ("--runtime nccl", 2, "unknown runtime"),
         ("--protocol LL64", 2, "LL64"),
-        ("--block-gbps fast", 2, "not a number"),
-        ("--block-gbps 0", 2, "greater than 0"),
         ("--topo ring:8 --topo-file x", 2, "exclude each other"),
     ],
 )
@@ -245,17 +243,6 @@ def test_the_timeline_of_a_run(tmp_path):
     assert "name the machine" in synth("run p.txt --trace t.json", code=2).stderr
     with pytest.raises(UsageError, match="kept no events"):
         api.trace(api.run(ring_allgather(2)))
-
-
-def test_a_block_no_faster_than_it_can_copy(tmp_path):
-    save(tmp_path, "p.txt", text.dump(ring_allgather(4)))
-    slow = json.loads(synth("run p.txt --topo ring:4 --size 400KB --block-gbps 1/4 --format json").stdout)
-    free = json.loads(synth("run p.txt --topo ring:4 --size 400KB --format json").stdout)
-    rate, size = Fraction(1, 4), 100 << 10
-    unit = api.topology("ring:4").network().unit
-    copies = size * 1000 / rate  # ps of a block for one chunk: s, cpy, then rcs, rcs, r
-    assert copies > size * 1000 / unit
-    assert slow["picoseconds"] >= 5 * copies > free["picoseconds"]
 
 
 def test_arrays_of_ones_own():

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import published_rates
 import pytest
+from spanning_forest_check import verify
 
-from bench.spanning_forest_check import verify
 from synth import bounds
 from synth.checker.certificates import throughput_cuts
 from synth.errors import SynthError, UndecidedError, UsageError, VerificationError

@@ -6,8 +6,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+import spanning_forest_check as spanning_forest
 
-from bench import spanning_forest_check as spanning_forest
 from synth import topologies
 from synth.checker.certificates import throughput_cuts
 from synth.checker.documents import scale_frontier
@@ -64,7 +64,8 @@ def test_large_machines_take_them_and_small_ones_are_packed():
 
 
 def test_the_best_of_both_where_one_misses_the_bound(monkeypatch):
-    graph = fabric(topologies.topology("dgx-a100*8"))
+    monkeypatch.setattr(build, "SETTINGS", replace(build.SETTINGS, rerooted_from=16))
+    graph = fabric(topologies.topology("dgx-a100*2"))
     kept = rerooting.reroot
 
     def worse(*given):

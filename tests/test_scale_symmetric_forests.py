@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from spanning_forest_check import verify
 
-from bench.spanning_forest_check import verify
 from synth.scale.fabric.fabric import fabric
 from synth.scale.forests import symmetric_trees, symmetric_trees_direct
 from synth.scale.forests.build import build

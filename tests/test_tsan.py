@@ -4,13 +4,13 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import thread_sanitizer
 from programs import broadcast_chain, direct_allgather, racing_broadcast, recursive_doubling_allreduce, ring_allreduce
+from thread_sanitizer import Executable
 
 from synth import api
 from synth.program import direct_writes
 from synth.program.program import Op, Span
-from synth.runtime.host import thread_sanitizer
-from synth.runtime.host.thread_sanitizer import Executable
 from synth.runtime.kernel import sources, transports
 
 pytestmark = pytest.mark.skipif(thread_sanitizer.missing() is not None, reason=str(thread_sanitizer.missing()))
@@ -30,13 +30,11 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 4])
-def test_silent_on_right_programs(way, threads):
+def test_silent_on_right_programs(way):
     for program in PROGRAMS:
         options = WAYS[way] | ({"network": NETWORK} if way == "clock" else {})
-        assert thread_sanitizer.find_races(
-            program, threads=threads, launches=3, **options
-        ) == thread_sanitizer.RaceReport((), False, True)
+        found = thread_sanitizer.find_races(program, threads=4, launches=3, **options)
+        assert found == thread_sanitizer.RaceReport((), False, True)
 
 
 def without_dependencies(program):
@@ -140,17 +138,8 @@ KERNELS = {
         1,
         APART,
     ),
-    "put taken before its message": ("interp.cuh", "op.flags & RECEIVES && !await", "false && !await", 1, {}),
-    "put without a barrier after it": ("interp.cuh", "          block_sync(team);\n        }\n", "        }\n", 4, {}),
     "dropped barrier after packets": ("interp.cuh", "if (block_any(team, gone))", "if (gone)", 4, PACKETS),
     "link taken out of turn": ("clock.cuh", "if (!await(p, clock.turns + route.line, ticket))", "if (false)", 1, TIMED),
-    "time of another message": (
-        "clock.cuh",
-        "p.nslots + taken % p.nslots]);",
-        "p.nslots + (taken + 1) % p.nslots]);",
-        1,
-        TIMED,
-    ),
 }
 
 

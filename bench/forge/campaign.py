@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bench.forge import check, oracle
 from bench.forge.operators import OPERATORS
@@ -121,9 +121,9 @@ def _batch(given: tuple[int, int]) -> tuple[Counter, list[Finding]]:
 
 
 def run(
-    seeds: Sequence[Case], seed: int, *, seconds: float, jobs: int, stop: Any = None, cases: int | None = None
+    seeds: Sequence[Case], seed: int, *, seconds: float, jobs: int, cases: int | None = None
 ) -> Iterator[tuple[Counter, list[Finding]]]:
-    """Counts by (cell, answer) and findings, batch after batch, until `seconds` are over or `stop(findings)` is true.
+    """Counts by (cell, answer) and findings, batch after batch, until `seconds` are over.
 
     With `cases` until about so many mutants have been tried, whole batches of them.
     """
@@ -133,9 +133,8 @@ def run(
     numbers = ((seed, first) for first in iter(range(0, cases or 1 << 60, BATCH)))
     if jobs == 1:
         for given in numbers:
-            done = _batch(given)
-            yield done
-            if time.monotonic() > end or (stop and stop(done[1])):
+            yield _batch(given)
+            if time.monotonic() > end:
                 break
         return
     context = multiprocessing.get_context("fork")
@@ -146,10 +145,7 @@ def run(
                 pending.append(pool.apply_async(_batch, (given,)))
             if not pending:
                 return
-            done = pending.popleft().get()
-            yield done
-            if stop and stop(done[1]):
-                return
+            yield pending.popleft().get()
 
 
 def _limit() -> None:

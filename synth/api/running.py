@@ -81,7 +81,7 @@ def run(
     data : move and compare data. False: only the time.
     bound : compute the certified lower bound on the time.
     overheads : times include a launch and the protocol's costs. False: the α and β of bare links alone.
-    options : the executor's; for reference depth, part, local, delays, trace and per_send.
+    options : the executor's; for reference depth, part, delays, trace and per_send.
 
     Returns
     -------
@@ -298,8 +298,8 @@ def bench(
     sizes : bytes as nccl-tests counts them, or texts such as "1MB", one or several.
     executor : a name (`synth list executors`). The times of the reference executor are modelled.
     point : the number of the only point, from 1, or its `StepCount`. None: all.
-    baselines : known algorithms on the links of the schedule; copy and nccl are the GPU's memcpy and NCCL, timed
-        beside them where the executor can.
+    baselines : known algorithms on the links of the schedule; copy is the GPU's memcpy, timed beside them where the
+        executor can.
     topology : the machine whose links give modelled times. None: the network that a schedule brings.
     collective, roots : the collective of a file that does not say it.
     protocol, instances : with which schedules are lowered.
@@ -331,13 +331,13 @@ def bench(
     sizes = sizes_in_bytes(sizes)
     found = _opened(source, None, collective, roots)
     machine = None if topology is None else named_topology(topology)
-    beside = [name.lower() for name in baselines if name.lower() in measure.BESIDE]
-    baselines = [name for name in baselines if name.lower() not in beside]
+    copy = "copy" in [name.lower() for name in baselines]
+    baselines = [name for name in baselines if name.lower() != "copy"]
     candidates, network, left_out = _candidates(found, point, baselines, LoweringOptions("synth", protocol, instances))
     how = measure.Settings(executor, dtype, op, 0, warmup, repeats, check, overheads)
     given = {name: value for name, value in options.items() if value is not None}
     programs = [candidate for candidate, _ in candidates]
-    done = measure.bench(programs, sizes, machine or network, how, beside, **given)
+    done = measure.bench(programs, sizes, machine or network, how, copy, **given)
     parts = programs[0].program.loop_chunks // programs[0].program.chunks
     return replace(done, left_out=(*left_out, *rounding_text(parts, sizes, dtype_of(how.dtype))))
 

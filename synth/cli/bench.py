@@ -40,7 +40,7 @@ from synth.cli.root import CONTEXT
 @click.argument("file", type=FILE, required=False)
 @executor_option("The executor that is timed (`synth list executors`).")
 @sizes_option("LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.", "1KiB:256MiB:x4")
-@baselines_option("Time this too: ring, tree, .. on the same links; copy, nccl on GPUs.")
+@baselines_option("Time this too: ring, tree, .. on the same links; copy on GPUs.")
 @point_option("Only the N-th point of a frontier; by default all points.")
 @multicast_points_option
 @search_limit_option

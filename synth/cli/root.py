@@ -203,7 +203,6 @@ COMMANDS = {  # the main job first
     "show": ("synth.cli.show:show", "Print a program, or draw it."),
     "bench": ("synth.cli.bench:bench", "Time programs over sizes, with nccl-tests' columns."),
     "tune": ("synth.cli.tune:tune", "Choose an algorithm for each message size: a plan."),
-    "devices": ("synth.cli.devices:devices", "List GPUs, the executors that run here, and missing libraries."),
     "explain": ("synth.cli.explain:explain", "Explain the optimal rate, or why a schedule is slower."),
     "allocations": ("synth.cli.allocations:allocations", "List the optimal rates of every allocation of a machine."),
     "catalog": (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
-from synth.model.rational import rational
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 
@@ -100,7 +98,6 @@ class AnySize(Size):
     metavar="N",
     help="Maximum number of chunks in one FIFO operation; by default as many as fit.",
 )
-@click.option("--block-gbps", metavar="GB/s", help="GB/s that one thread block can copy or send; by default no limit.")
 @per_send_option
 @overheads_option
 @click.option("--delays", type=int, metavar="SEED", help="Pause blocks at random: a correct program stays correct.")
@@ -166,7 +163,7 @@ def run(file: Path | None, output: str | None, form: str | None, **flags: Any) -
     if flags["no_data"]:
         refuse_given("without data nothing is drawn", "seed")
     options = {key: flags[key] for key in EXECUTOR}
-    options |= {"local": _speed(flags["block_gbps"]), "trace": True if flags["trace"] else None}
+    options |= {"trace": True if flags["trace"] else None}
     request = RunRequest(
         **{key: flags[key] for key in SAME},
         topology=machine,
@@ -209,15 +206,3 @@ def _baseline(file: Path | None, flags: dict[str, Any], machine: Topology | None
     if machine is None or flags["coll"] is None:
         raise UsageError("--baseline needs the machine (--topo NAME) and the collective (--coll NAME)")
     return api.baseline(flags["baseline"], machine, flags["coll"], roots=flags["root"] or ())
-
-
-def _speed(text: str | None) -> Fraction | None:
-    if text is None:
-        return None
-    try:
-        speed = rational(text)
-    except ValueError as error:
-        raise UsageError(f"--block-gbps: {error}") from None
-    if speed <= 0:
-        raise UsageError(f"--block-gbps {text}: a speed is greater than 0")
-    return speed

@@ -33,7 +33,6 @@ NOTEBOOK = {
     "schedule": "synth.api.notebook:schedule_html",
     "topology": "synth.api.notebook:topology_svg",
     "plot of frontier": "synth.view.plot:plot_frontier",
-    "plot of measured": "synth.view.plot:plot_measured",
     "plot of run": "synth.view.plot:plot_run",
 }
 TABLES = {

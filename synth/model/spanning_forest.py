@@ -31,7 +31,7 @@ class SpanningForest:
     """`time`: seconds per GB of one shard that the trees need at full bandwidth. `parents` and `via` are int32, -1 at
     the root.
 
-    `method` says how it was made. Nothing here is checked: `bench.spanning_forest_check` does that in tests.
+    `method` says how it was made. Nothing here is checked: `tests/spanning_forest_check.py` does that.
     """
 
     topology: Topology

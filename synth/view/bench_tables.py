@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from synth.model.number_text import number
 from synth.view.frontier_text import Report
 
 
@@ -72,12 +71,3 @@ def _half(row: dict | None) -> tuple[str, ...]:
 
 def _rate(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
-
-
-def _best(entries: list[dict], control: dict) -> str:
-    before, after = (entries[control[key]]["label"] for key in ("best_before", "best_after"))
-    return f"{before}, as before" if before == after else f"{after} instead of {before}"
-
-
-def _micro(picoseconds: int) -> str:
-    return number(picoseconds / 1e6)

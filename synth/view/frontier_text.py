@@ -160,7 +160,7 @@ def choice(
     if programs:
         columns += [(f"µs at {size_text(size)}", "right"), ("protocol", "left"), ("GB/s", "right")]
     else:
-        columns += [("synchronous µs", "right"), ("by link classes", "right"), ("synchronous GB/s", "right")]
+        columns += [("synchronous µs", "right"), ("synchronous GB/s", "right")]
     columns.append(("best for (synchronous)", "left"))
     best = best_point(found, size, times) if found.points else None
     rows = []
@@ -171,8 +171,7 @@ def choice(
         elif programs:
             row += ["", "", ""]
         else:
-            seconds = found.seconds_at(point, size), seconds_by_link_classes(found, point, size)
-            row += [*(number(one * 1e6) for one in seconds), number(found.gbps(point, size))]
+            row += [number(found.seconds_at(point, size) * 1e6), number(found.gbps(point, size))]
         rows.append((*row, _range(*span) if span else "no size"))
     lines = _proved(found) + _open(found) + _gap(found)
     if best is not None:
@@ -184,7 +183,7 @@ def choice(
     else:
         lines.append(
             "synchronous: predicted, steps are barriers, each of the machine's greatest latency, on bare links without "
-            "a launch; `by link classes`: of the greatest latency of the links that the step uses"
+            "a launch"
         )
     lines += [f"note: {note}" for note in found.notes]
     return Report(title(found.network, found.collective), tuple(columns), tuple(rows), tuple(lines))
@@ -271,11 +270,6 @@ def seconds_per_byte(found: Frontier, point: Point) -> Fraction:
     They are (R/C) · (share of the size in one unit of data) / (bandwidth of one unit).
     """
     return point.rounds_per_chunk * found.collective.unit_share / (found.network.unit * 10**9)
-
-
-def seconds_by_link_classes(found: Frontier, point: Point, size: int) -> float:
-    """Return the seconds of `point` at `size` bytes in synchronous steps that cost the latency of their own links."""
-    return float(point.schedule.latency) * 1e-6 + float(seconds_per_byte(found, point)) * size
 
 
 def fastest_sizes(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:

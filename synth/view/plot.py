@@ -75,31 +75,6 @@ def plot_run(doc: dict, axes: Axes | None = None) -> Axes | Figure:
     return _on(axes, draw)
 
 
-def plot_measured(doc: dict, axes: Axes | None = None) -> Axes | Figure:
-    """Plot the time of each program over the size, both logarithmic, of a ``synth.measured/1`` document.
-
-    Raises UsageError where it has no times, MissingDependencyError without matplotlib.
-    """
-    if not doc["rows"]:
-        raise UsageError("nothing was timed here")
-
-    def draw(axes: Axes) -> None:
-        lines: dict[tuple[int, bool], list[tuple[int, float]]] = {}
-        for row in doc["rows"]:
-            if row["seconds"]:
-                lines.setdefault((row["program"], row["in_place"]), []).append((row["size"], row["seconds"] * 1e6))
-        for (k, in_place), points in lines.items():
-            label = doc["programs"][k]["label"] + (", in place" if in_place else "")
-            axes.plot(*zip(*points, strict=True), "o--" if in_place else "o-", color=f"C{k % 10}", label=label)
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        title = f"{doc['collective']} on {doc['topology'] or doc['executor']}"
-        axes.set(xlabel="size, bytes", ylabel="µs, modelled" if doc["modelled"] else "µs", title=title)
-        axes.legend(frameon=False, fontsize=8)
-
-    return _on(axes, draw)
-
-
 def plot_frontier(frontier: ParetoFrontier, axes: Axes | None = None) -> Axes | Figure:
     """Plot rounds per chunk over steps: points, lower bounds as a staircase, and open intervals.
 

@@ -88,7 +88,6 @@ def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime
     for point, span in zip(frontier.points, frontier_text.fastest_sizes(frontier), strict=True):
         low, high = (None, None) if span is None else span
         time = programs.get(id(point))
-        chunk = size * frontier.collective.unit_share / point.chunks
         points.append(
             {
                 "steps": point.steps,
@@ -97,15 +96,12 @@ def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime
                 "bandwidth": show(point.rounds_per_chunk),
                 "status": point.status,
                 "seconds": frontier.seconds_at(point, size),
-                "link_class_seconds": frontier_text.seconds_by_link_classes(frontier, point, size),
                 "gbps": frontier.gbps(point, size),
                 "program_seconds": None if time is None else time.seconds,
                 "protocol": None if time is None else time.protocol,
                 "model": None if time is None else time.model,
                 "best_from": None if low is None else float(low),
                 "best_to": None if high is None else float(high),
-                "chunk_bytes": show(chunk),
-                "divides": (chunk / 4).denominator == 1,
             }
         )
     return {

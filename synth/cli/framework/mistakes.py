@@ -38,7 +38,7 @@ COMMANDS: Mapping[str, str] = {
     "library": "algorithms",
     "distance": "explain",
     "blame": "explain",
-    "gpus": "devices",
+    "gpus": "list executors",
     "topologies": "list topologies",
     "machines": "list topologies",
     "collectives": "list collectives",

@@ -7,8 +7,8 @@ measure(program, arrays, *, dtype, op, in_place, repetitions) -> (outputs, secon
     Seconds of each repeat, without compilation or copies from and to the caller; outputs of a run on poisoned memory.
 facts() -> (device, versions)
     The document's description of the device and of the software.
-beside(name, layout, elements, *, dtype, op, repetitions) -> (bytes, seconds)
-    A reference timing (`name`: copy or nccl): the bytes that it writes, and the seconds of each repeat.
+copy_seconds(size, repetitions) -> seconds
+    The seconds of each repeat of a plain copy of `size` bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from synth.program.program import Program
 from synth.runtime import reference_data
 from synth.runtime.benchmark.document import BenchmarkProgram, BenchmarkRow, Measured, ReferenceTiming
 from synth.runtime.call import make_executor, timed_links
-from synth.runtime.cuda.reference_timings import SAYS as BESIDE
+from synth.runtime.cuda.copy_timing import SAYS as COPY
 from synth.runtime.dtypes import Dtype, dtype, operator
 from synth.runtime.executor import Repetitions
 from synth.runtime.padding import Padding
@@ -65,15 +65,15 @@ def bench(
     sizes: Sequence[int],
     machine: Topology | Network | None,
     how: Settings,
-    beside: Sequence[str] = (),
+    copy: bool = False,
     **options: Any,
 ) -> Measured:
     """Time every candidate at every size in bytes, out of place and in place if its program supports both.
 
     Sizes are rounded down to whole elements for each part of the data, as nccl-tests does, but to no less than one
     element; chunks that do not divide a part are padded.
-    `machine`: the one whose links give modelled times, or its network. `beside`: names of reference timings, which are
-    taken at every size.
+    `machine`: the one whose links give modelled times, or its network. `copy`: time a plain copy beside them at every
+    size.
     `options`: those of the executor. Raises UsageError for an executor without times, VerificationError if an output is
     wrong.
     """
@@ -84,12 +84,8 @@ def bench(
         raise UsageError("the reference executor needs the times of the links: name the machine (--topo)")
     timer = _Host(runner) if name == "host" else runner
     clock: Callable | None = getattr(timer, "measure", None)
-    unknown = [] if hasattr(timer, "beside") else beside
-    if unknown:
-        raise UsageError(
-            f"{' and '.join(unknown)} can stand beside programs on an executor with a clock (--executor cuda), not "
-            f"{name}"
-        )
+    if copy and clock is None:
+        raise UsageError(f"a copy can stand beside programs on an executor with a clock (--executor cuda), not {name}")
     if not modelled and clock is None:
         raise UsageError(f"the {name} executor gives no times; reference and host do")
     rows = []
@@ -105,7 +101,7 @@ def bench(
             for in_place in {"out": (False,), "in": (True,), "both": (False, True)}[candidate.program.in_place]:
                 point = _Point(k, candidate.program, parts, in_place, launch)
                 rows.append(_row(runner, point, kind, how, clock))
-    others = [_beside(timer, other, candidates, size, kind, how) for other in beside for size in sizes]
+    others = [_copy(timer, candidates[0].program, size, kind, how) for size in sizes if copy]
     where, used = runner.facts() if hasattr(runner, "facts") else ({}, {})
     says = SAYS.get(name, "measured by the {name} executor").format(
         network=machine.name if machine else "no network", name=name, overheads=overheads.describe(costs)
@@ -125,30 +121,15 @@ def bench(
     )
 
 
-def _beside(
-    timer: Any, name: str, candidates: Sequence[BenchmarkProgram], size: int, kind: Dtype, how: Settings
-) -> ReferenceTiming:
-    """Take reference timings at the size to which the first candidate rounds `size`."""
-    program = candidates[0].program
+def _copy(timer: Any, program: Program, size: int, kind: Dtype, how: Settings) -> ReferenceTiming:
+    """Time a copy of as many bytes as all outputs of `program` hold, at the size to which it rounds `size`."""
     if program.collective is None:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
     size = rounded_size(program, size, kind)
     parts = padding(program, size, kind)
-    written, seconds = timer.beside(
-        name,
-        parts.layout(program.collective),
-        parts.row_elements,
-        dtype=kind.name,
-        op=how.op,
-        repetitions=Repetitions(how.warmup, how.repeats),
-    )
-    return ReferenceTiming(
-        name,
-        getattr(timer, "copies", BESIDE[name]) if name == "copy" else BESIDE[name],
-        size,
-        written,
-        tuple(sorted(seconds)),
-    )
+    written = sum(map(len, parts.layout(program.collective).outputs)) * parts.row_elements * kind.size
+    seconds = timer.copy_seconds(written, Repetitions(how.warmup, how.repeats))
+    return ReferenceTiming("copy", getattr(timer, "copies", COPY), size, written, tuple(sorted(seconds)))
 
 
 class _Point(NamedTuple):
@@ -198,22 +179,15 @@ class _Host(NamedTuple):
     runner: Any
     copies: str = "a copy of as many bytes as all outputs hold, by NumPy on one thread"
 
-    def beside(
-        self, name: str, layout: Layout, elements: int, *, dtype: str, repetitions: Repetitions, **_: Any
-    ) -> tuple[int, list[float]]:
-        """Time a copy by NumPy. Raises UsageError for NCCL."""
-        if name != "copy":
-            raise UsageError(f"{name} can stand beside programs on GPUs only: --executor cuda")
-        from synth.runtime.dtypes import dtype as element_type
-
-        size = sum(map(len, layout.outputs)) * elements * element_type(dtype).size
+    def copy_seconds(self, size: int, repetitions: Repetitions) -> list[float]:
+        """Time a copy of `size` bytes by NumPy."""
         source, target, seconds = np.ones(size, np.uint8), np.empty(size, np.uint8), []
         for k in range(sum(repetitions)):
             start = time.perf_counter()
             np.copyto(target, source)
             if k >= repetitions.warmup:
                 seconds.append(time.perf_counter() - start)
-        return size, seconds
+        return seconds
 
     def measure(
         self,

@@ -57,9 +57,9 @@ class BenchmarkRow(NamedTuple):
 
 
 class ReferenceTiming(NamedTuple):
-    """Measured times, at one size, of a plain copy or of NCCL, to compare programs with.
+    """Measured times, at one size, of a plain copy, to compare programs with.
 
-    `label`: "copy" or "nccl". `says`: its description. `size`: of the message, in bytes. `bytes`: number of bytes
+    `label`: "copy". `says`: its description. `size`: of the message, in bytes. `bytes`: number of bytes
     written on all ranks together. `seconds`: the time of each repeat.
     """
 
@@ -112,23 +112,6 @@ class Measured:
         labels = ", ".join(one.label for one in self.candidates)
         how = "modelled" if self.modelled else "measured"
         return f"<Measured {labels} on {self.executor}: {len(self.rows)} times, {how}>"
-
-    def plot(self, ax: Any = None) -> Any:
-        """Plot the time of each program over the size, with matplotlib.
-
-        Parameters
-        ----------
-        ax : the Axes to draw in. None: those of a new Figure.
-
-        Returns
-        -------
-        `ax`, or the new Figure.
-
-        Raises
-        ------
-        MissingDependencyError without matplotlib; UsageError where nothing was timed.
-        """
-        return load(NOTEBOOK["plot of measured"])(self.to_json(), ax)
 
     def _repr_html_(self) -> str:
         return load(NOTEBOOK["measured"])(self.to_json())

@@ -46,7 +46,7 @@ def enable_peer_access(cupy: Any, devices: Sequence[int]) -> None:
         if not runtime.deviceCanAccessPeer(i, j):
             raise SynthError(
                 f"GPU {i} has no peer access to the memory of GPU {j}, and ranks on both share FIFOs: put all ranks "
-                f"on GPUs that reach each other (`synth devices` shows which do)"
+                f"on GPUs that reach each other"
             )
     for i, j in pairs:
         with cupy.cuda.Device(i):

@@ -7,9 +7,10 @@ at once, the program is refused. Machine code is compiled by NVRTC at first use 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,9 @@ import numpy as np
 from synth.errors import SynthError, UsageError
 from synth.model.registry import installed, need
 from synth.model.topology import Network
-from synth.program.buffer_layout import Layout
 from synth.program.program import Program
-from synth.runtime.cuda import devices, reference_timings
+from synth.runtime.cuda import copy_timing, devices
 from synth.runtime.cuda.devices import driver_version, gpu_description
-from synth.runtime.cuda.gpu_status import installed_wheels
 from synth.runtime.cuda.graph_timing import time_replays
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
 from synth.runtime.dtypes import dtype as element_type
@@ -36,7 +35,18 @@ KEPT, KEPT_BYTES = (
     4,
     64 << 20,
 )  # maximum idle machines cached for the same call, and maximum bytes of the buffers of one
+WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
 INSTALL = "pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
+
+
+def installed_wheels() -> list[str]:
+    """Return the names of the distributions of CuPy that are installed. More than one exclude each other."""
+    found = []
+    for name in WHEELS:
+        with suppress(metadata.PackageNotFoundError):
+            metadata.distribution(name)
+            found.append(name)
+    return found
 
 
 def missing() -> str | None:
@@ -236,18 +246,10 @@ class Cuda(FifoOptions):
         with errors_in_one_line(f"running {program.name}"):
             return time_replays(machine, arrays, *repetitions, graphs=self.graphs, fetch=self.fetch)
 
-    def beside(
-        self, name: str, layout: Layout, elements: int, *, dtype: str, op: str, repetitions: Repetitions
-    ) -> tuple[int, list[float]]:
-        """Return the bytes written, and the seconds of each repeat, of a reference timing: copy or nccl.
-
-        Raises UsageError where it cannot be timed.
-        """
-        call = reference_timings.TimedCall(
-            layout, elements, element_type(dtype), operator(op), self.ranks_on, *repetitions
-        )
-        with errors_in_one_line(f"timing {name}"):
-            return reference_timings.reference_timing(_cupy(), name, call)
+    def copy_seconds(self, size: int, repetitions: Repetitions) -> list[float]:
+        """Return the seconds of each timed repeat of a copy of `size` bytes by the GPU."""
+        with errors_in_one_line("timing a copy"):
+            return copy_timing.copy_seconds(_cupy(), size, repetitions)
 
     def facts(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the GPUs in use with the driver, and the versions of CuPy, CUDA's runtime and NVRTC."""

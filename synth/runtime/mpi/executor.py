@@ -69,6 +69,11 @@ class Mpi(FifoOptions):
         return Execution(tuple(_joined(task, arrays)), None)
 
     def _fits(self, program: Program, world: mpi_world.World | None) -> None:
+        if program.one_sided:
+            raise UsageError(
+                f"{program.name} writes into other ranks' memory, and the mpi executor sends messages; run it with "
+                f"--executor reference or host"
+            )
         if self.processes not in (None, program.ranks):
             raise UsageError(
                 f"{program.name} has {program.ranks} ranks, and each is a process: -n {program.ranks}, not "

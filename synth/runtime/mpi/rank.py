@@ -5,7 +5,7 @@ of them wait. Then their messages leave by Issend, and the messages that they wa
 channel as tag. A message is received when the op that needs it has begun, and a synchronous send completes when it is
 received. So a connection holds as many parts as its FIFO, and a program that deadlocks there deadlocks here. Messages
 of one connection do not overtake each other (MPI 4.1, section 3.5), so parts need no tags of their own; each begins
-with its number of chunks and its op. One-sided ops reach the memory of other ranks through windows (`windows`).
+with its number of chunks and its op.
 
 The processes agree by sums over all of them (Iallreduce, one after the other) whether all have ended, one has failed,
 or all have seen no message move for `patience` seconds and many such sums, which means that none can. A process that
@@ -24,7 +24,6 @@ from synth.errors import SynthError, UsageError, VerificationError
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime.dtypes import combiner, dtype, operator, poison
-from synth.runtime.mpi.windows import WindowEngine
 from synth.runtime.reference.buffers import Arena, check_memory
 from synth.runtime.reference.deadlock_diagnosis import Halted, diagnose
 from synth.runtime.reference.event_loop import Engine, WaitReason
@@ -78,8 +77,7 @@ def engine_of(task: RankTask, rank: int, given: np.ndarray) -> tuple[Engine, Com
     for (owner, _), row in zip(code.place, code.steps, strict=True):
         steps.append(row if owner == rank else ())
     own = code._replace(steps=tuple(steps))
-    make = WindowEngine if program.one_sided else Engine
-    return make(own, arena, parts, kind.size, combiner(kind, operator(task.op))), code, layout
+    return Engine(own, arena, parts, kind.size, combiner(kind, operator(task.op))), code, layout
 
 
 class RankState(NamedTuple):
@@ -122,8 +120,6 @@ class Process:
 
         Raises VerificationError, SynthError.
         """
-        if isinstance(self.engine, WindowEngine):
-            self.moved += self.engine.poll()
         with np.errstate(all="ignore"):
             self.engine.run()
         for w in self.out:
@@ -219,7 +215,7 @@ def run_rank(mpi: Any, comm: Any, task: RankTask, given: np.ndarray) -> np.ndarr
         failure = error
     stuck: list[RankState] | None = None
     if not any(gather_values(comm, failure is not None)) and process is not None:
-        failure, stuck = _run_to_end(mpi, comm, process, code, task.patience)
+        failure, stuck = _until_all_end(comm, process, task.patience)
         if failure is None and stuck is None:
             try:
                 done = _result(task, engine.arena, layout, comm.rank, given)
@@ -243,20 +239,6 @@ def gather_values(comm: Any, value: Any) -> list:
         time.sleep(nap)
         nap = min(2 * nap, LONGEST)
     return comm.allgather(value)
-
-
-def _run_to_end(
-    mpi: Any, comm: Any, process: Process, code: CompiledProgram, patience: float
-) -> tuple[SynthError | None, list[RankState] | None]:
-    """Run as `_until_all_end`, with the memory of all ranks in windows if the program is one-sided."""
-    engine = process.engine
-    if not isinstance(engine, WindowEngine):
-        return _until_all_end(comm, process, patience)
-    engine.open_windows(mpi, comm, code)
-    gather_values(comm, None)  # no rank writes into a window before its owner has filled it
-    ended = _until_all_end(comm, process, patience)
-    engine.close_windows()
-    return ended
 
 
 def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthError | None, list[RankState] | None]:

@@ -4,9 +4,9 @@ Time is in picoseconds. Blocks run their ops in order, each op part by part, and
 that receives needs a message that has arrived. A part that sends needs a credit of its connection and then its link
 (`links`); the receiver returns the credit when it has ended the part that took the message. With a message cost a part
 also waits for its sender, and for its receiver, to have dealt with its message (`message_costs`). A part ends when its
-last byte has left, and its writes are visible to every part that starts later. Work within a rank takes no time unless
-`local` gives a rate. Simultaneous events are processed in the order of their requests, then of block numbers, so equal
-programs give equal runs.
+last byte has left, and its writes are visible to every part that starts later. Work within a rank takes no time.
+Simultaneous events are processed in the order of their requests, then of block numbers, so equal programs give equal
+runs.
 """
 
 from __future__ import annotations
@@ -44,14 +44,12 @@ class WaitReason(NamedTuple):
 class Simulation(NamedTuple):
     """Options of a simulated run.
 
-    `links`: the links that give the times (None: no transfer takes time). `delays`: seed of random delays. `local`:
-    maps bytes to the ps that a block needs to move them. `trace`: keep the events. `message_cost`: ps of a message at
-    each of its ends (`message_costs`).
+    `links`: the links that give the times (None: no transfer takes time). `delays`: seed of random delays. `trace`:
+    keep the events. `message_cost`: ps of a message at each of its ends (`message_costs`).
     """
 
     links: LinkSchedule | None = None
     delays: int | None = None
-    local: Callable[[int], int] | None = None
     trace: bool = False
     message_cost: int = 0
 
@@ -75,9 +73,8 @@ class Engine:
         simulation: Simulation = UNTIMED,
     ) -> None:
         blocks = len(code.place)
-        links, delays, local, trace, message_cost = simulation
+        links, delays, trace, message_cost = simulation
         self.code, self.arena, self.cut, self.size, self.links, self.combine = code, arena, cut, size, links, combine
-        self.local = local
         self.events: list[OpEvent] | None = [] if trace else None
         self.random = None if delays is None else Random(delays)
         self.slow = [0] * blocks  # by block: factor of its random delays
@@ -274,12 +271,8 @@ class Engine:
             receiver = self.code.wires[out].receiver
             if receiver is not None and self.waiting[receiver] == ("data", out):
                 self.wake(receiver, arrival)
-            if self.local:
-                end = max(end, begin + self.local(size))
             self.record(b, step, now, end, transfer)
         else:
-            if self.local:
-                end = now + self.local(size)
             self.record(b, step, now, end)
         return end
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -39,14 +38,12 @@ class _Call(NamedTuple):
 class Reference(FifoOptions):
     """A discrete-event simulation of thread blocks; `synth.runtime.reference.event_loop` gives its rules.
 
-    `network` gives the times; without one every event happens at time 0 and only the result counts. `local`: GB/s that
-    one block can move, None for no limit; it applies to copies and sends alike. `delays`: a seed with which blocks, and
-    the engines of port channels, pause at random. `trace`: record all events. `per_send`: the cost of a message at
-    either end (`message_costs`), for programs with FIFOs, also as text such as ``0.3us``.
+    `network` gives the times; without one every event happens at time 0 and only the result counts. `delays`: a seed
+    with which blocks, and the engines of port channels, pause at random. `trace`: record all events. `per_send`: the
+    cost of a message at either end (`message_costs`), for programs with FIFOs, also as text such as ``0.3us``.
     """
 
     network: Network | None = None
-    local: Fraction | None = None
     delays: int | None = None
     trace: bool = False
     per_send: MessageCost | str = NO_COST
@@ -107,7 +104,6 @@ class Reference(FifoOptions):
             Simulation(
                 links,
                 self.delays,
-                self._local if self.local else None,
                 self.trace,
                 MessageCost.of(self.per_send).picoseconds(self.protocol or program.protocol),
             ),
@@ -129,9 +125,6 @@ class Reference(FifoOptions):
         if engine.events is not None:
             events = tuple(sorted(engine.events, key=lambda event: (event.start, event.rank, event.block, event.op)))
         return Execution(outputs, makespan if links else None, _usage(links), events)
-
-    def _local(self, size: int) -> int:
-        return -(-size * 1000 * self.local.denominator // self.local.numerator) if self.local else 0
 
 
 def _usage(links: LinkSchedule | None) -> tuple[Usage, ...]:

@@ -100,7 +100,6 @@ class OneSidedOps:
             else:
                 left = yield from self._send(b, step, k, source, value, size)
                 end = max(end, left)
-        end = max(end, engine.now + engine.local(size)) if engine.local else end
         if not far:
             engine.record(b, step, start, end)
         return end

@@ -84,9 +84,9 @@ def build(
 
     `bound`: the result of `throughput`, if the caller has it. `on_bound` is called with each higher bound as soon as it
     is proved, and `on_forest` with a forest before the search for a better one, whose trees may be deeper. The forest
-    is not verified: pass `BoundedForest.forest` to `bench.spanning_forest_check.verify`. Raises InfeasibleError where a
-    rank cannot be reached, UsageError for another collective or root, UndecidedError where no forest is found, TimeUp
-    where a time limit (see `synth.solvers.processes.deadline`) ends the search before.
+    is not verified: tests/spanning_forest_check.py does that. Raises InfeasibleError where a rank cannot be reached,
+    UsageError for another collective or root, UndecidedError where no forest is found, TimeUp where a time limit (see
+    `synth.solvers.processes.deadline`) ends the search before.
     """
     moves = symmetries(fabric)
     bound = throughput(fabric, collective, root, moves) if bound is None else bound

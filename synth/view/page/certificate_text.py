@@ -24,38 +24,37 @@ ASSUMED = (
 )
 
 _HOW = {
-    "distance": "Distances in the document's links are counted: what {pair} needs is so many links away, or under a "
+    "distance": "Distances in the document's links are counted: what some rank needs is so many links away, or under a "
     "sketch's fan takes so many steps to spread.",
-    "unreachable": "No link leaves the {closed} ranks that the data can reach, and {pair} is not among them.",
-    "static-cuts": "Prices for links and limits, and {cuts} that every chunk must cross; the prices of what it must "
+    "unreachable": "No link leaves the ranks that the data can reach, and a rank that needs it is not among them.",
+    "static-cuts": "Prices for links and limits, and cuts that every chunk must cross; the prices of what it must "
     "cross add up to the"
     " bound.",
-    "deadline-cuts": "Prices for links and limits at each step, and {cuts} with deadlines that every chunk must "
+    "deadline-cuts": "Prices for links and limits at each step, and cuts with deadlines that every chunk must "
     "cross; the prices of"
     " what it must cross add up to the bound.",
-    "deadline-cut-trees": "Prices for links at each step, and for {units} a case distinction (does a rank hold the "
-    "chunk after a"
-    " step?); in every case the cuts that a chunk must still cross add up to the bound.",
-    "allreduce-cuts": "Some rank is the first to hold a chunk's whole sum. For each such rank ({roots} up to "
-    "symmetry) cuts before,"
+    "deadline-cut-trees": "Prices for links at each step, and for parts of the data a case distinction (does a rank "
+    "hold the chunk after a step?); in every case the cuts that a chunk must still cross add up to the bound.",
+    "allreduce-cuts": "Some rank is the first to hold a chunk's whole sum. For each such rank, up to "
+    "symmetry, cuts before,"
     " after and throughout add up to the bound at the prices given for links.",
     "allreduce-partition": "A partition of the ranks: each chunk is sent between parts at least twice as often as "
     "there are parts, less two, at the prices given for links and limits.",
     "one-chunk": "Prices for links at each step, and a refutation (LRAT) that no schedule for a single chunk pays "
     "less than its part"
     " of the bound.",
-    "too-few-steps": "A refutation (LRAT) of the clauses that a schedule of {steps} steps for a single chunk would "
+    "too-few-steps": "A refutation (LRAT) of the clauses that a schedule of so many steps for a single chunk would "
     "satisfy.",
     "throughput-cut": "A set of ranks and switches, the data that must leave it and the bandwidth that leaves it.",
-    "throughput-cuts": "{cuts} together, weighed, with prices for the ports or NICs that they share.",
+    "throughput-cuts": "Cuts together, weighed, with prices for the ports or NICs that they share.",
     "alltoall-lengths": "Each link and limit has a length: all pairs' shortest ways together, over what all links "
     "can pay.",
-    "allreduce-parts": "A partition of the ranks into {regions} parts: each byte crosses between parts at least "
+    "allreduce-parts": "A partition of the ranks into parts: each byte crosses between parts at least "
     "twice as"
     " often as there are parts, less two.",
     "switch-operations": "Through a switch that counts own data on their port each chunk uses at least two ports more "
     "than twice the number of ranks, over what all ports carry.",
-    "lrat": "A refutation (LRAT) of the clauses that a schedule with C={chunks}, S={steps}, R={rounds} would "
+    "lrat": "A refutation (LRAT) of the clauses that a schedule with these chunks, steps and rounds would "
     "satisfy, in a file of its"
     " own.",
 }
@@ -69,7 +68,7 @@ def check_in_words(certificate: dict) -> str:
     kind = str(certificate.get("kind", ""))
     if kind not in _HOW:
         return f"A certificate of kind {kind[:40]!r}." if kind else "No certificate is at hand."
-    sentences = [_HOW[kind].format_map(_Parts(certificate))]
+    sentences = [_HOW[kind]]
     if certificate.get("covers"):
         sentences.append("Sends are counted whole: few of them near a rank reach too little.")
     if certificate.get("count"):
@@ -79,39 +78,6 @@ def check_in_words(certificate: dict) -> str:
     size = len(json.dumps(certificate, separators=(",", ":")))
     end = "; checked without a solver, by sums of whole numbers" if kind != "lrat" else ""
     return f"{' '.join(sentences)} Certificate: {kind}, {size} bytes{end}."
-
-
-class _Parts(dict):
-    """The values of a certificate for the names in `_HOW`; a missing or malformed value becomes a vague word."""
-
-    def __missing__(self, key: str) -> str:
-        return "?"
-
-    def __getitem__(self, key: str) -> object:
-        value = self.get(key)
-        match key:
-            case "cuts":
-                count = 0
-                if isinstance(value, dict):
-                    count = sum(map(len, value.values()))
-                elif isinstance(value, list):
-                    count = len(value)
-                if count == 1:
-                    return "one cut"
-                return f"{count} cuts" if count else "cuts"
-            case "units":
-                trees = self.get("cuts")
-                count = len(trees) if isinstance(trees, dict) else 0
-                return "one part of the data" if count == 1 else f"{count} parts of the data"
-            case "pair":
-                return (
-                    f"rank {value[1]} of part {value[0]}"
-                    if isinstance(value, list) and len(value) == 2
-                    else "every rank"
-                )
-            case "closed" | "roots" | "regions":
-                return str(len(value)) if isinstance(value, list | dict) else "?"
-        return "?" if value is None else value
 
 
 def of_point(point: Point) -> tuple[str, str]:

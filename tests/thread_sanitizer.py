@@ -27,7 +27,8 @@ from synth.runtime.slicing import written_out
 
 FLAGS = ("-fsanitize=thread", "-g", "-O1")
 KIND = "int32"
-SOURCE = '#define SYNTH_FEATURE {}\n#include "race.cpp"\n'
+RACE = Path(__file__).with_name("race.cpp")
+SOURCE = f'#define SYNTH_FEATURE {{}}\n#include "{RACE}"\n'
 _SAFE = "int main() { return 0; }\n"
 
 
@@ -81,7 +82,9 @@ def _still() -> tuple[str, ...]:
 def build(feature: str = sources.PLAIN, folder: Path = sources.FOLDER, flags: tuple[str, ...] = FLAGS) -> Path:
     """Return the executable built from the kernel's files in `folder`, cached if possible. Raises SynthError."""
     source = SOURCE.format(feature.upper() or 0)
-    target = build_host.cache_directory() / f"race-{sources.fingerprint(source, *flags, folder=folder)}"
+    target = (
+        build_host.cache_directory() / f"race-{sources.fingerprint(source, RACE.read_text(), *flags, folder=folder)}"
+    )
     if not build_host.is_cached(target):
         build_host.build(source, target, flags, folder)
     return target

@@ -1,4 +1,4 @@
-// A separate executable for ThreadSanitizer: reads the dump of synth/runtime/host/thread_sanitizer.py, launches, writes the
+// A separate executable for ThreadSanitizer: reads the dump of thread_sanitizer.py, launches, writes the
 // buffers back as the first launch left them. race DUMP OUT THREADS LAUNCHES, for the instantiation with SYNTH_FEATURE. Ranks
 // that are launches of their own do not wait for each other's launches to end.
 //
