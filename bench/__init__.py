@@ -6,8 +6,6 @@ python -m bench.goals         what the command line does, how fast, and whether 
 python -m bench.ablation      each engine and heuristic switched off in turn: the answers and times that change
 python -m bench.programs      the programs and files of a DGX-1's frontiers: clean, right, accepted and read back, or
                               refused with a reason
-python -m bench.plans         MSCCL++ plans of random schedules, run under random delays by two judges: right, or
-                              refused with a reason
 python -m bench.mutations     good programs with one change each: caught by lint, or right however they are run
 python -m bench.forge         nearly right documents of every schema: refused by synth verify, or true (--take-back:
                               with a mend undone)

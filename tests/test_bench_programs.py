@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench import build, measure, plans, programs, roundtrip
+from bench import measure, programs, roundtrip
 from synth.errors import SynthError
 from synth.program.lowering.lower import lower
 from synth.program.lowering_options import LoweringOptions
@@ -33,24 +33,6 @@ def test_what_does_not_fit_is_refused_with_the_limit():
     assert programs.forbidden([row | {"collective": "allgather", "runtime": "rccl", "instances": 1}])
     assert not programs.forbidden([row | {"collective": "allgather", "runtime": "rccl", "instances": 4}])
     assert programs.forbidden([row | {"collective": "alltoall", "runtime": "rccl", "instances": 4, "why": "no reason"}])
-
-
-def test_a_build_is_right_where_each_size_has_an_answer_and_none_is_slower():
-    def verdict(**changes):
-        size = {"algorithm": "S1", "files": ["a.xml"], "seconds": 2e-6, "libraries": {"nccl-ring": 3e-6}} | changes
-        return build.judged({"tables": [{"sizes": [size]}]})
-
-    assert verdict() == {"sizes": 1, "served": 1, "left": 0, "slower": 0, "wrong": False}
-    assert verdict(algorithm="", files=[], seconds=3e-6) == {
-        "sizes": 1,
-        "served": 0,
-        "left": 1,
-        "slower": 0,
-        "wrong": False,
-    }
-    assert verdict(files=[])["wrong"]
-    assert verdict(algorithm="", files=[], libraries={})["wrong"]
-    assert verdict(seconds=4e-6)["slower"] == 1 and verdict(seconds=4e-6)["wrong"]
 
 
 def edited(program: Program, **changes) -> Program:
@@ -98,44 +80,3 @@ def test_makespans_are_exact_and_tables_say_what_was_measured():
     assert "| allgather | rccl | 1 | out and in | 2 | 1 | 1 | 0 | 1.25, 1.25 |" in shown
     assert "| rccl | rccl has at most 3 | 1 |" in shown
     assert "NOT the same bytes" in shown
-
-
-@pytest.mark.parametrize("protocol", ["Simple", "LL"])
-@pytest.mark.parametrize("channels", plans.CHANNELS)
-def test_random_plans_are_judged(protocol, channels):
-    for name in ("reduce-scatter", "custom"):
-        row = plans.campaign((name, protocol, channels), 3, 0, 60)
-        assert (row["plans"], row["right"], row["wrong"]) == (3, 3, 0), row
-
-
-@pytest.mark.parametrize("channels", plans.CHANNELS)
-def test_wrong_plans_are_seen(channels, monkeypatch):
-    """Scratch of its own size on each rank, as plans once had it; without the last op of a block; a larger message."""
-    kind = ("gather", "LL", channels)
-
-    def uneven(program):
-        plan = good(program)
-        plan["gpus"][0]["scratch_chunks"] += 1
-        return plan
-
-    def shorter(program):
-        plan = good(program)
-        next(block for gpu in plan["gpus"] for block in gpu["threadblocks"] if block["ops"][-1]["name"] != "nop")[
-            "ops"
-        ].pop()
-        return plan
-
-    def larger(program):
-        plan = good(program)
-        return plan | {"max_message_size": plan["max_message_size"] * 2}
-
-    good = plans.document
-    for wrong in (uneven, shorter, larger):
-        monkeypatch.setattr(plans, "document", wrong)
-        row = plans.campaign(kind, 1, 0, 60)
-        assert row["wrong"] == 1, wrong
-        assert row["faults"][0]["seed"] == "0 0"
-    rows = [row | {"kind": (kind[0], *way)} for way in plans.product(("Simple", "LL"), plans.CHANNELS)]
-    shown = plans.table({"rows": rows, "each": 1, "seed": 0, "where": measure.where()})
-    assert "| gather | 1 / 0 / 1 | 1 / 0 / 1 |" in shown
-    assert "6 are wrong" in shown

@@ -109,10 +109,6 @@ def test_export(kept, ring, large) -> None:  # noqa: F811
     made = synth(f"export {own} --to msccl-xml --point 1 --protocol LL").stdout
     assert made == api.export_program(ring, "msccl-xml", point=1, protocol="LL").files[0][1]
     assert "<algo" in synth(f"export {other}").stdout
-    synth(f"export {own} --all -o folder")
-    assert list(Path("folder").glob("*.xml"))
-    synth(f"export {other} --all -o folder2")
-    assert list(Path("folder2").glob("*.xml"))
     assert "has points 1 to 1" in refused(f"export {own} --point 9", 2)
     with catalog.open(kept) as store:
         assert catalog.export(store.get(own), point=1).files == api.export_program(ring, point=1).files

@@ -117,7 +117,7 @@ def measured(store: Store, document: str | Path | dict) -> list[AttachedDocument
 
 
 def export(entry: Entry, to: str = "msccl-xml", **options: Any) -> ExportResult:
-    """A point of an entry, or with `every` all points, in the form of a runtime; options as `synth.api.export_program`
+    """A point of an entry, in the form of a runtime; options as `synth.api.export_program`
     has them.
 
     Raises SynthError where the entry has no point, or its schedules are too large to write out.
