@@ -127,7 +127,8 @@ def build(
                 f"{name} has chunk counts, and a build is for calls with the same count on all ranks; `synth pareto "
                 f"--coll {name} --counts 2,1,...` finds its schedules, `synth export` writes one"
             )
-    tasks = [collective_of(name, machine.ranks, () if root is None else (root,)) for name in names]
+    roots = () if root is None else (root,)
+    tasks = [collective_of(name, machine.ranks, roots) for name in names]
     tasks = list({task.name: task for task in tasks}.values())
     if not tasks:
         raise UsageError("no collective given; name one, such as allreduce")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from synth.api.inputs import TopologyLike, named_topology
 from synth.api.programs import placed
@@ -18,7 +18,6 @@ from synth.model.tuning_plan import Plan
 if TYPE_CHECKING:
     from synth.export.exported_files import ExportResult
     from synth.export.request import Target
-    from synth.program.program import InPlace
 
 FORMATS = ("msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "mcrdl-csv")
 FOLDERS = ("msccl-dir", "mscclpp-dir")
@@ -32,19 +31,7 @@ def load_plan(path: str | Path) -> Plan:
 
 
 def export_plan(
-    source: str | Path | Plan,
-    to: str = "msccl-dir",
-    *,
-    runtime: str = ExportRequest.runtime,
-    in_place: InPlace | None = ExportRequest.in_place,
-    topology: TopologyLike | None = ExportRequest.topology,
-    rank_map: Sequence[int] | None = ExportRequest.rank_map,
-    assume_root: int | None = ExportRequest.assume_root,
-    assume_nvlink: bool = ExportRequest.assume_nvlink,
-    assume_one_node: bool = ExportRequest.assume_one_node,
-    min_size: int = ExportRequest.min_size,
-    max_size: int | None = ExportRequest.max_size,
-    plan_version: str = ExportRequest.plan_version,
+    source: str | Path | Plan, to: str = "msccl-dir", *, topology: TopologyLike | None = None, **options: Any
 ) -> ExportResult:
     """Return the files of a plan in the format `to`, one of `FORMATS`, with a remark on each thing that it cannot say.
 
@@ -52,11 +39,7 @@ def export_plan(
     of the plan can be exported, and UsageError for another format.
     """
     machine = None if topology is None else named_topology(topology)
-    request = ExportRequest(
-        to, runtime, machine, rank_map, in_place, assume_root, assume_nvlink, assume_one_node, min_size, max_size,
-        plan_version=plan_version,
-    )  # fmt: skip
-    return export_request(source, request)
+    return export_request(source, ExportRequest(to, topology=machine, **options))
 
 
 def export_request(source: str | Path | Plan, request: ExportRequest) -> ExportResult:

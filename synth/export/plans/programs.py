@@ -90,8 +90,8 @@ def _served(plan: Plan, row: Range, sizes: Sequence[int], before: Mapping[int, O
     for i, offer in before.items():
         if not sizes or (plan.algorithms[i].backend == OURS and any(map(offer.admits, sizes))):
             useful.append(offer)
-    admitted = all(any(offer.admits(size) for offer in useful) for size in sizes)
-    return admitted and any(covers_range(row, offer) for offer in useful)
+    admitted = {size for offer in useful for size in filter(offer.admits, sizes)}
+    return len(admitted) == len(sizes) and any(covers_range(row, offer) for offer in useful)
 
 
 def _programs(algorithm: Algorithm, target: Target) -> Sequence[tuple[str, Program]]:
@@ -100,14 +100,16 @@ def _programs(algorithm: Algorithm, target: Target) -> Sequence[tuple[str, Progr
     request = replace(target.request, protocol=algorithm.protocol, instances=algorithm.instances)
     plans = request.runtime == "mscclpp"
     found, errors = [], []
-    for place in ("out", "in") if plans and request.in_place in (None, "both") else (request.in_place,):
+    both = plans and request.in_place in (None, "both")
+    for place in ("out", "in") if both else (request.in_place,):
         wanted = replace(target, request=replace(request, in_place=place))
         try:
             program = exported_files.program_for_runtime(algorithm.schedule, wanted)
             made = []
             for suffix, one in exported_files.program_variants(program, wanted):
                 find("exporters", request.to, EXPORTERS)().emit(one, target)
-                made.append((suffix or ("-in-place" if plans and place == "in" else ""), one))
+                end = "-in-place" if plans and place == "in" else ""
+                made.append((suffix or end, one))
             exported_files.check_program(program, wanted)
             found += made
         except VerificationError:

@@ -128,7 +128,8 @@ def _loss(found: SizeShares) -> float:
         row, share = found.table.at(size), found.at(size)
         if row is not None and share is not None and best is not None:
             known = dict(zip(row.order, times, strict=True))
-            total += log(((None if share.choice is None else known[share.choice]) or max(t for t in times if t)) / best)
+            time = None if share.choice is None else known[share.choice]
+            total += log((time or max(filter(None, times))) / best)
     return total
 
 
