@@ -215,6 +215,13 @@ def build_boxes(
     Raises
     ------
     As `build`; what was built for fewer boxes stays.
+
+    Examples
+    --------
+    >>> import synth
+    >>> made = synth.build_boxes("switch:2", [1, 2], "allgather", "set", sizes=["64KB"], time_limit=4)
+    >>> [build.tables[0].ranks for build in made]
+    [2, 4]
     """
     counts = sorted(set(boxes))
     if not counts or counts[0] < 1:
@@ -235,7 +242,9 @@ def build_boxes(
         # The code that registers all plans so far: one module for jobs of every size.
         for plan in built[-1].registrations:
             plans.append(plan._replace(name=f"{folder.name}/mscclpp/{plan.name}"))
-        calls += [(table.collective, table.root) for table in built[-1].tables]
+        for table in built[-1].tables:
+            if any(row.files for row in table.rows):
+                calls.append((table.collective, table.root))
         if plans:
             version, warnings = options.get("plan_version", NEWEST), call_warnings("mscclpp", calls)
             write(Path(output) / "register.py", registration_code.python(plans, version, warnings))

@@ -139,7 +139,7 @@ def named_point(frontier: ParetoFrontier, request: ExportRequest) -> int:
     if point is None:
         raise UsageError(
             f"the frontier has {len(points)} points; choose one with --point K or --step S, or let `synth build` or "
-            f"`synth tune FILE` choose for each size"
+            f"`synth tune --from FILE` choose for each size"
         )
     number = frontier.number_of(point)
     frontier.check_sends(points[number - 1], checked_lowering.MAX_SENDS)
