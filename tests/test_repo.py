@@ -34,7 +34,6 @@ CLICK = (
     "lint",
     "lists",
     "pareto",
-    "plans",
     "report",
     "root",
     "run",
