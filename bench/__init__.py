@@ -3,7 +3,6 @@
 python -m bench.goals              what the command line does, how fast, and whether the answers are the known ones
 python -m bench.readme             the figures of the README, from what bench.goals found
 python -m bench.frontier_table     frontiers of many machines, before and after a change of the engines
-python -m bench.audit              schedules of other tools beside the bounds: the table of docs/audit.md
 python -m bench.count              the size of the project, and its budget; bench.entered: what README's commands enter
 python -m bench.shipped            the catalog in the package, out of a catalog
 python -m bench.forge              nearly right documents of every schema: refused by synth verify, or true

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
-
-import yaml
 
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
@@ -89,43 +86,6 @@ def _node(message: list[tuple[int, int | bytes]]) -> TraceNode:
             assert name == 1
             node.attributes[bytes(content).decode()] = int(number)
     return node
-
-
-class AstraNetwork:
-    """The congestion-aware analytical backend: store and forward over links that serve first come, first served.
-
-    `whole`: times are rounded down to whole ns, as there; otherwise they are exact.
-    """
-
-    def __init__(self, text: str, whole: bool = True) -> None:
-        doc = yaml.safe_load(text)
-        (self.shape,), (self.ranks,) = doc["topology"], doc["npus_count"]
-        self.rate = Fraction(doc["bandwidth"][0]) * 2**30 / 10**9  # bytes a ns
-        self.latency, self.whole = Fraction(doc["latency"][0]), whole
-        self.taken: dict[Any, Any] = {}
-
-    def path(self, src: int, dst: int, tag: int, via: tuple[str, ...] = ()) -> list[Any]:
-        """Return the links of a message."""
-        if self.shape == "Switch":
-            return [(src, self.ranks), (self.ranks, dst)]
-        if self.shape == "Ring":
-            assert (dst - src) % self.ranks in (1, self.ranks - 1)
-        return [(src, dst)]
-
-    def begin(self, link: Any, now: Any) -> Any:
-        """Return the time at which a message may ask for a link."""
-        return now
-
-    def waits(self, link: Any, now: Any) -> bool:
-        """Return True if another message has the link at `now`."""
-        return self.taken.get(link, 0) > now
-
-    def hop(self, link: Any, size: int, now: Any) -> Any:
-        """Return the time at which a message that wants a link at `now` has passed it."""
-        begin = max(now, self.taken.get(link, 0))
-        busy, passed = size / self.rate, self.latency + size / self.rate
-        self.taken[link] = begin + (int(busy) if self.whole else busy)
-        return begin + (int(passed) if self.whole else passed)
 
 
 class LinkNetwork:

@@ -39,29 +39,6 @@ def teccl(schedule: Schedule, switches: dict[tuple[int, int], int] | None = None
     return {"1-Epoch_Duration": 4e-8, "7-Flows": flows, "8-Chunk paths": demands}
 
 
-def sccl(schedule: Schedule) -> dict:
-    """Return the document that msccl-tools saves of an algorithm; chunks are numbered backwards."""
-    task, parts, ranks = schedule.collective, schedule.chunks, schedule.network.ranks
-    count = task.units * parts
-    chunks = []
-    for chunk in range(count):
-        ends = {"pre": sorted(task.pre[chunk // parts]), "post": sorted(task.post[chunk // parts])}
-        chunks.append({"msccl_type": "chunk", **ends, "addr": count - 1 - chunk})
-    steps = []
-    for step in schedule.steps:
-        sends = [[count - 1 - send.chunk, send.src, send.dst] for send in step.sends]
-        steps.append({"msccl_type": "step", "rounds": step.rounds, "sends": sends})
-    links = [[0] * ranks for _ in range(ranks)]
-    for route in schedule.network.routes:
-        links[route.dst][route.src] = int(route.units)
-    return {
-        "msccl_type": "algorithm", "name": "a", "steps": steps,
-        "collective": {"msccl_type": "collective", "name": "c", "nodes": ranks, "chunks": chunks, "triggers": {},
-                       "runtime_name": task.name.replace("-", "_")},
-        "topology": {"msccl_type": "topology", "name": "links", "switches": [], "links": links},
-    }  # fmt: skip
-
-
 def forest(parents: list[dict[int, int]], chunks: int = 1, boxes: int = 1) -> str:
     """Return ForestColl's XML of a tree for each root: `parents[root][rank]` is where a rank gets the data."""
     size = len(parents) // boxes

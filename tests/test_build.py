@@ -125,7 +125,7 @@ def test_several_boxes_are_started_box_by_box():
         assert (job.torchrun, job.mpirun) == (f"torchrun {torchrun}", mpirun)
     boxes = JobShape.of(Machine.of(synth.topology("mi250*2")))
     assert boxes == JobShape(32, 16, amd=True)
-    script = run_script("mscclpp", "mscclpp", ["01.json"], boxes)
+    script = run_script("mscclpp", ["01.json"], boxes)
     assert "--nnodes 2 --nproc-per-node 16 " in script and ":-librccl.so.1}" in script
     assert "--nnodes 2 --nproc-per-node 16 " in readme("title", "msccl-executor", boxes, ["allreduce"], "", (1, 2))
 
@@ -383,7 +383,6 @@ def test_commands_without_files_do_not_say_that_they_were_run(tmp_path, capsys):
     """They said "wrote 0 files of msccl-executor, all linted and run"."""
     for command, said in (
         (["build", "ring:2"], "/README.txt: no file for msccl-executor, all sizes are left to the library"),
-        (["plans", "--machine", "ring:2"], "/index.json: no new plan; the lines above say why"),
     ):
         folder = tmp_path / command[0]
         with pytest.raises(SystemExit) as end:

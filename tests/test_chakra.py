@@ -1,11 +1,9 @@
 """Chakra traces: what is written is read again by an independent reader, and takes the time that the schedule says."""
 
-import json
 from pathlib import Path
 
 import chakra_replay
 import pytest
-import yaml
 from click.testing import CliRunner
 
 import synth
@@ -14,10 +12,11 @@ from synth.algorithms import LIBRARY, one_shot, recursive_doubling, ring, two_sh
 from synth.cli import root
 from synth.cli.lists import listed
 from synth.errors import UsageError
-from synth.export.chakra.astra_sim import shape_of
 
-SHAPES = ("ring:4", "ring:7", "switch:4", "switch:8", "fully-connected:4", "fully-connected:8", "switch:6:units=25")
-OTHERS = ("dgx1", "line:5", "torus:2x4", "hypercube:8", "star:5", "mi300x", "dgx-a100", "dgx-h100*2", "pcie-2x4")
+MACHINES = (
+    "ring:7", "switch:8", "fully-connected:8", "dgx1", "line:5", "torus:2x4", "hypercube:8", "star:5", "mi300x",
+    "dgx-a100", "dgx-h100*2", "pcie-2x4",
+)  # fmt: skip
 
 
 def schedules(names):
@@ -39,32 +38,17 @@ def traces(folder):
 
 
 def check(schedule, size):
-    """Assert that traces have every byte and dependency, and replay in the time of the schedule; return both times."""
-    folder = api.astra_sim(schedule, "traces", size=size)
-    jobs = chakra_replay.jobs_of(traces(folder))
+    """Assert that traces have every byte and dependency, and replay in the time of the schedule."""
+    jobs = chakra_replay.jobs_of(traces(api.chakra(schedule, size=size)))
     wanted = chakra_replay.jobs_of_schedule(schedule, size)
     messages = sorted(job.message for job in jobs.values() if job.message)
     assert messages == sorted(job.message for job in wanted.values() if job.message)
-    files = dict(folder.files)
-    network = chakra_replay.LinkNetwork(schedule.network)
-    unit = 1000
-    if "network.yml" in files:
-        text = files["network.yml"].decode()
-        exact, unit = chakra_replay.AstraNetwork(text, whole=False), 1
-        network = chakra_replay.AstraNetwork(text)
-        time, exact_hops = chakra_replay.run(wanted, exact, unit)
-    else:
-        time, _ = chakra_replay.run(wanted, network, unit)
-        network = chakra_replay.LinkNetwork(schedule.network)
-    replayed, hops = chakra_replay.run(jobs, network, unit)
-    if "network.yml" in files:
-        hops = max(hops, exact_hops)  # messages of less than 1 ns wait for each other in exact times alone
-        assert abs(replayed - time) <= hops, (schedule, float(time), replayed, hops)
-    elif not schedule.network.caps:
+    time, _ = chakra_replay.run(wanted, chakra_replay.LinkNetwork(schedule.network), 1000)
+    replayed, _ = chakra_replay.run(jobs, chakra_replay.LinkNetwork(schedule.network), 1000)
+    if not schedule.network.caps:
         assert replayed == time, (schedule, time, replayed)
     else:
         assert abs(replayed - time) <= time / 50, (schedule, time, replayed)
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -79,30 +63,25 @@ def check(schedule, size):
     ],
 )
 def test_traces_take_the_time_of_the_schedule(name, one):
-    folder = check(one.schedule(name), 100_000)
-    described = name != "hypercube:4"
-    assert ("network.yml" in dict(folder.files)) == described
-    assert any("no network file" in line for line in folder.remarks) != described
+    check(one.schedule(name), 100_000)
 
 
 @pytest.mark.slow
-def test_traces_of_two_hundred_schedules_take_their_time():
+def test_traces_of_many_schedules_take_their_time():
     count = 0
-    for schedule in schedules(SHAPES + OTHERS):
+    for schedule in schedules(MACHINES):
         check(schedule, (1, 1_000_003)[count % 2])
         count += 1
-    assert count >= 200
+    assert count >= 100
 
 
 def test_a_dropped_dependency_or_message_is_seen():
     schedule = ring.allreduce.schedule("ring:4")
-    found = traces(api.astra_sim(schedule, "traces"))
-    with_all = chakra_replay.jobs_of(found)
-    network = api.astra_sim(schedule, "traces").files[-1][1].decode()
-    time, _ = chakra_replay.run(with_all, chakra_replay.AstraNetwork(network), 1)
+    found = traces(api.chakra(schedule))
+    time, _ = chakra_replay.run(chakra_replay.jobs_of(found), chakra_replay.LinkNetwork(schedule.network), 1000)
     for node in found[0]:
         node.deps.clear()
-    less, _ = chakra_replay.run(chakra_replay.jobs_of(found), chakra_replay.AstraNetwork(network), 1)
+    less, _ = chakra_replay.run(chakra_replay.jobs_of(found), chakra_replay.LinkNetwork(schedule.network), 1000)
     assert less < time
     found[0].pop()
     found[1] = [node for node in found[1] if node.kind != chakra_replay.RECEIVE]
@@ -112,7 +91,7 @@ def test_a_dropped_dependency_or_message_is_seen():
 
 def test_sums_wait_for_the_sends_that_read_what_they_replace():
     schedule = one_shot.allreduce.schedule("fully-connected:3")
-    for rank, trace in enumerate(traces(api.astra_sim(schedule, "traces"))):
+    for rank, trace in enumerate(traces(api.chakra(schedule))):
         names = {node.number: node for node in trace}
         for node in trace:
             if node.kind != chakra_replay.SUM:
@@ -128,31 +107,13 @@ def test_sums_wait_for_the_sends_that_read_what_they_replace():
             assert earlier <= reached, (rank, node)
 
 
-def test_the_files_of_astra_sim():
-    assert shape_of(synth.topology("ring:5").network()) == "Ring"
-    assert shape_of(synth.topology("switch:5").network()) == "Switch"
-    assert shape_of(synth.topology("dgx-a100").network()) == "Switch"
-    assert shape_of(synth.topology("fully-connected:5").network()) == "FullyConnected"
-    assert shape_of(synth.topology("line:5").network()) == ""
-    assert shape_of(synth.topology("dgx1").network()) == ""
-    files = dict(api.astra_sim(ring.allgather.schedule("switch:4"), "a/b/").files)
-    assert json.loads(files["system.json"])["all-gather-implementation-custom"] == ["a/b/collective"]
-    network = yaml.safe_load(files["network.yml"])
-    assert (network["topology"], network["npus_count"], network["latency"]) == (["Switch"], [4], [500.0])
-    (call,) = chakra_replay.read(files["workload.2.et"])
-    assert (call.kind, call.attributes) == (7, {"comm_type": 2, "comm_size": 1 << 20, "is_cpu_op": 0})
-
-
 def test_the_command_writes_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ring.allgather.schedule("ring:4").save(Path("s.json"))
     outcome = CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "--size", "64KB", "-o", "traces"])
     assert outcome.exit_code == 0, outcome.stderr
     names = {path.name for path in Path("traces").iterdir()}
-    assert names == {f"{kind}.{r}.et" for kind in ("collective", "workload") for r in range(4)} | {
-        "system.json",
-        "network.yml",
-    }
+    assert names == {f"collective.{r}.et" for r in range(4)}
     again = CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "-o", "traces"])
     assert again.exit_code == 0
     Path("traces/mine.txt").write_text("")
@@ -163,7 +124,7 @@ def test_the_command_writes_a_folder(tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("option", [["--all"], ["--multicast"], ["--coll", "allgather"], ["--assume-root", "0"]])
+@pytest.mark.parametrize("option", [["--multicast"], ["--coll", "allgather"], ["--assume-root", "0"]])
 def test_options_that_traces_ignore_are_refused_by_their_names(tmp_path, monkeypatch, option):
     monkeypatch.chdir(tmp_path)
     ring.allgather.schedule("ring:4").save(Path("s.json"))
@@ -173,7 +134,7 @@ def test_options_that_traces_ignore_are_refused_by_their_names(tmp_path, monkeyp
 
 
 def test_traces_are_the_same_bytes():
-    folder = api.astra_sim(ring.allreduce.schedule("ring:4"), "traces", size=4096)
+    folder = api.chakra(ring.allreduce.schedule("ring:4"), size=4096)
     golden = Path(__file__).parent / "golden" / "chakra-ring4-allreduce.et"
     assert dict(folder.files)["collective.0.et"] == golden.read_bytes()
 

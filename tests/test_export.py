@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,9 +19,8 @@ from hypothesis import strategies as st
 from synth import api
 from synth.cli import root as cli
 from synth.errors import FormatError, SynthError, UsageError
-from synth.export import exported_files, point_choice, rank_map
+from synth.export import exported_files, rank_map
 from synth.export.msccl_xml.read import read
-from synth.export.point_choice import PointProgram
 from synth.export.request import ExportRequest, Target
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Point
@@ -76,113 +74,12 @@ def synth(*words, code=0):
     return outcome
 
 
-def crossing(found):
-    """The size at which the two points of `found` are predicted to take the same time."""
-    (a, b), (c, d) = (point_choice.cost(found, point) for point in found.points)
-    return (c - a) / (b - d)
-
-
-def test_ranges_meet_where_the_predictions_do():
-    found = frontier()
-    made = api.export_program(found, every=True)
-    x = crossing(found)
-    assert x == int(x)
-    assert [re.findall(r'(?:min|max)Bytes="(\d+)"', text) for _, text in made.files] == [
-        ["0", f"{x}"],
-        [f"{x + 1}", "0"],
-    ]
-    for name, content in made.files:
-        assert name.endswith(".xml")
-        strict_msccl.load(content, "msccl-executor")
-    assert found.seconds_at(found.points[0], int(x) - 1) < found.seconds_at(found.points[1], int(x) - 1)
-    assert found.seconds_at(found.points[0], int(x) + 1) > found.seconds_at(found.points[1], int(x) + 1)
-
-
-def candidates(found, *limits):
-    return [
-        PointProgram(k, point, replace(programs.ring_allgather(4, point.chunks), min_bytes=low, max_bytes=high))
-        for k, (point, (low, high)) in enumerate(zip(found.points, limits, strict=True), 1)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("limits", "want"),
-    [
-        ([(0, None), (0, None)], [(1, 0, "x"), (2, "x+", None)]),
-        ([(0, None), (0, 10)], [(1, 0, None)]),
-        ([(0, 50), (0, None)], [(1, 0, 50), (2, 51, None)]),
-        ([(0, 50), (60, None)], [(1, 0, 50), (2, 60, None)]),
-        ([(100, None), (0, None)], [(2, 0, 99), (1, 100, "x"), (2, "x+", None)]),
-        ([(0, 1), (0, 3)], [(1, 0, 1), (2, 2, 3)]),
-    ],
-)
-def test_ranges_end_where_a_program_may_no_longer_serve(limits, want):
-    found = frontier()
-    x = int(crossing(found))
-    names = {"x": x, "x+": x + 1}
-    got = [(s.candidate.number, s.low, s.high) for s in point_choice.ranges(found, candidates(found, *limits))]
-    assert got == [tuple(names.get(v, v) for v in row) for row in want]
-
-
-def test_every_size_goes_to_the_fastest_that_may_serve_it():
-    found = frontier()
-    for limits in ([(0, 700), (5, 40_000)], [(10, None), (0, 2000)], [(0, None), (1, None)]):
-        able = candidates(found, *limits)
-        served = point_choice.ranges(found, able)
-        for size in (0, 1, 4, 5, 9, 10, 700, 701, 1999, 2000, 2001, 3999, 4000, 4001, 40_000, 40_001, 1 << 20):
-            fit = [
-                c
-                for c in able
-                if c.program.min_bytes <= size and (c.program.max_bytes is None or size <= c.program.max_bytes)
-            ]
-            best = min(
-                (point_choice.cost(found, c.point)[0] + size * point_choice.cost(found, c.point)[1] for c in fit),
-                default=None,
-            )
-            hit = [s for s in served if s.low <= size and (s.high is None or size <= s.high)]
-            assert len(hit) == (1 if fit else 0)
-            assert (
-                not hit
-                or sum(a * b for a, b in zip(point_choice.cost(found, hit[0].candidate.point), (1, size), strict=True))
-                == best
-            )
-
-
-def test_sizes_choose_the_point_whose_chunks_divide_them(file):
-    said = api.export_program(file, sizes=[4 * 4, 4 * 4 * 3])
-    assert said.remarks[0].startswith("this is point 1")
-    assert any("16 bytes are 4 elements, no multiple of 8" in line for line in said.remarks)
-    assert not any("no point serves" in line for line in said.remarks)
-    odd = api.export_program(file, sizes=[4 * 3, 4 * 7])
-    assert any("no point serves any of the listed sizes" in line for line in odd.remarks)
-    large = api.export_program(file, sizes=[1 << 26])
-    assert large.remarks[0].startswith("this is point 2")
-    made = api.export_program(file, every=True, sizes=[16])
-    assert len(made.files) == 1
-    assert any("no multiple of 8" in line for line in made.remarks)
-    none = api.export_program(file, every=True, sizes=[3], element=1)
-    assert any("no point divides" in line for line in none.remarks)
-
-
-def test_msccl_gets_two_files_a_point_and_no_more_than_four():
-    found = frontier()
-    made = api.export_program(found, runtime="msccl", every=True)
-    assert [name[-12:] for name, _ in made.files] == ["S2-R2-C1.xml", "in-place.xml", "S3-R3-C2.xml", "in-place.xml"]
+def test_msccl_gets_a_file_for_each_kind_of_call():
+    made = api.export_program(frontier(), runtime="msccl", point=2)
+    assert [name for name, _ in made.files] == ["", "-in-place"]
     for name, content in made.files:
         strict_msccl.load(content, "msccl")
-        assert read(content, name).in_place == ("in" if "in-place" in name else "out")
-    three = replace(found, points=(*found.points, found.points[1]))
-    assert len(api.export_program(three, runtime="msccl", every=True).files) == 4
-    slow = Point.of(
-        replace(found.points[1].schedule, steps=(*found.points[1].schedule.steps, Step(1, ()))), BOUND, "best-known", ""
-    )
-    assert any(
-        "predicted slower" in line
-        for line in api.export_program(replace(found, points=(*found.points, slow)), every=True).remarks
-    )
-    able = candidates(replace(found, points=(*found.points,)), (0, 9), (10, None))
-    served, out = point_choice.drop_to_fit(found, able, 1)
-    assert ([s.candidate.number for s in served], [c.number for c in out]) == ([2], [1])
+        assert read(content, "f.xml").in_place == (name.removeprefix("-").partition("-")[0] or "out")
 
 
 def test_scratch_of_msccl_gets_a_largest_size():
@@ -268,9 +165,8 @@ def test_a_machine_numbered_otherwise_is_matched():
     labelled = api.export_program(replace(frontier(), labels=(3, 2, 1, 0)), point=2)
     assert read(labelled.files[0][1], "f.xml").collective == collective("allgather", 4)
     assert any("none was checked" in line for line in labelled.remarks)
-    part = api.export_program(replace(frontier(), labels=(0, 1, 4, 7)), every=True)
+    part = api.export_program(replace(frontier(), labels=(0, 1, 4, 7)), point=1)
     assert any("devices 0,1,4,7, which must be ranks 0 to 3" in line for line in part.remarks)
-    assert "devices 0,1,4,7" in part.notes
 
 
 def test_the_command_line_writes_one_file(file, tmp_path):
@@ -288,48 +184,21 @@ def test_the_command_line_writes_one_file(file, tmp_path):
     assert 'inplace="0" outofplace="1"' in again
 
 
-def test_the_command_line_writes_a_folder_and_what_belongs_beside_it(file, tmp_path):
-    folder = tmp_path / "out"
-    for runtime, first in (
-        ("msccl-executor", f"MSCCL_ALGO_DIR={folder}"),
-        ("rccl", "MSCCL_ALGO_DIR"),
-        ("msccl", f"MSCCL_XML_FILES={folder}/01-"),
-    ):
-        synth("export", file, "--all", "--runtime", runtime, "-o", folder)
-        assert all(path.suffix == ".xml" for path in folder.iterdir())
-        assert (tmp_path / "out.env").read_text().startswith(first)
-        notes = (tmp_path / "out.md").read_text()
-        for path in folder.iterdir():
-            strict_msccl.load(path.read_text(), runtime)
-            assert f"`{path.name}`" in notes
-        assert "NCCL_BUFFSIZE" in notes
-        assert "NCCL_DEBUG=INFO" in notes
-    assert {path.name for path in tmp_path.iterdir()} == {"frontier.json", "out", "out.env", "out.md"}
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    synth("export", file, "--all", "--runtime", "msccl", "-o", folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    (folder / "README").write_text("mine")
-    assert "holds README" in synth("export", file, "--all", "-o", folder, code=1).stderr
-    assert (folder / "README").exists()
-
-
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ("", 2, "has 2 points; choose with --point K"),
+        ("", 2, "has 2 points; choose one with --point K"),
         ("--point 3 -o x.xml", 2, "points 1 to 2"),
-        ("--all", 2, "-o DIR"),
-        ("--all --point 1 -o d", 2, "leave --point and --step out"),
         ("--point 1 --to xml", 2, "unknown exporter 'xml'"),
         ("--point 1 --to mscclpp --protocol LL --reads", 2, "use the Simple protocol for reads"),
         ("--point 1 --to nccl-tuner-csv", 2, "nccl-tuner-csv is made of a tuner's plan: `synth tune -o plan.json`"),
         ("--point 1 --runtime nccl", 2, "it is for msccl-executor, msccl, rccl"),
         ("--point 1 --runtime msccl", 2, "give -o FILE"),
         ("--point 1 -o no/such/x.xml", 1, "the folder no/such does not exist"),
-        ("--all --to trace -o d", 2, "one by one"),
         ("--point 1 --topo dgx9", 2, "dgx9"),
         ("--point 1 --protocol LL128", 1, "is unknown"),
-        ("--point 1 --sizes 1QB", 2, "not a size"),
+        ("--point 1 --max-size 1QB", 2, "not a size"),
+        ("--all -o d", 2, "o such option"),
         ("--point 0", 2, "not a whole number"),
         ("--point 1 --rank-map 0,1", 2, "each of 0..3 once"),
         ("--point 1 --min-size 2 --max-size 1", 1, "serves no size"),
@@ -449,8 +318,8 @@ def test_schedules_lowered_with_any_options_are_written_and_come_back(
 
 def test_the_same_input_gives_the_same_bytes_in_every_process(file):
     code = (
-        f"from synth import api; made = api.export_program({str(file)!r}, every=True, instances=2); "
-        f"print(made.files, made.notes)"
+        f"from synth import api; made = api.export_program({str(file)!r}, point=2, instances=2); "
+        f"print(made.files, made.remarks)"
     )
     said = [
         subprocess.run(

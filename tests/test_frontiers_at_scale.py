@@ -96,12 +96,6 @@ def test_of_all_points_those_that_fit_are_taken(big, low_limit, tmp_path):
     left_out = f"left out, of more than {SMALL} sends each: point 2, point 3"
     done = cli("bench", big, "--sizes", "1MB", "--baseline", "ring", "-o", tmp_path / "out.json")
     assert done.exit_code == 0 and left_out in done.stderr, done.output
-    done = cli("export", big, "--all", "--runtime", "msccl-executor", "-o", tmp_path / "folder")
-    assert done.exit_code == 0, done.output
-    assert [p.name for p in (tmp_path / "folder").iterdir()] == ["01-allgather-S1-R8-C1.xml"]
-    assert f"point 3 has {sends(big, 3)} sends; at most {SMALL}" in done.stderr
-    done = cli("export", big, "--sizes", "1MB", "--runtime", "msccl-executor", "-o", tmp_path / "one.xml")
-    assert done.exit_code == 0 and "point 1 (S=1" in done.stderr
 
 
 @pytest.mark.parametrize("more", [(), ("--topo", "ring:4")])

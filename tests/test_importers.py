@@ -655,9 +655,6 @@ TORN = [
     (rocm_json(RING).replace("Weight between DRM devices 0 and 3", "W", 1), "weight of GPU0 to GPU3 is missing"),
     ("Hi, this is\nno: dump of mine\n", "begins with 'Hi, this is'"),
     ('{"msccl_type": "algorithm"}', "msccl-tools"),
-    ('{"msccl_type": "topology", "links": [[0, 1], [1]]}', "links[1]"),
-    ('{"msccl_type": "topology", "links": [[1, 1], [1, 0]]}', "to itself"),
-    ('{"msccl_type": "topology", "links": [[0, 0], [0, 0]], "switches": [[[0], [1], 1, "s"]]}', "no link leads"),
 ]
 
 
@@ -690,16 +687,6 @@ def test_xml_that_is_given_twice_or_wrapped_in_values_is_refused(tmp_path):
     assert "two <system>" in refusal(tmp_path / "twice.xml", XML + XML)
     torn = XML.replace('busid="0000', 'busid="0\n000', 1)
     assert "end of a line" in refusal(tmp_path / "torn.xml", torn)
-
-
-def test_topologies_of_sccl(tmp_path):
-    doc = {"msccl_type": "topology", "name": "s", "switches": [], "links": [[0, 2, 0], [1, 0, 1], [1, 0, 0]]}
-    made = read(tmp_path, json.dumps(doc))
-    units = {(k.src, k.dst): k.bandwidth for k in made.links}
-    assert units == {(1, 0): 2, (0, 1): 1, (2, 1): 1, (0, 2): 1}  # links[dst][src]
-    doc["switches"] = [[[0], [1, 2], 1, "port"]]
-    made = read(tmp_path, json.dumps(doc), gbps_per_link=25)
-    assert [(m.name, {made.links[i].dst for i in m.links}, m.bandwidth) for m in made.limits] == [("port", {1, 2}, 25)]
 
 
 def test_bandwidths_that_would_change_nothing_are_refused(tmp_path):

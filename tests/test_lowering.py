@@ -48,7 +48,6 @@ def files(tmp_path):
         "export schedule.json --to mscclpp --protocol LL -o out",
         "export schedule.json --to trace -o out",
         "export frontier.json --point 2 -o out",
-        "export frontier.json --all -o out",
         "export --plan plan.json -o out",
         "export --plan plan.json --to mscclpp-dir -o out",
         "run schedule.json",

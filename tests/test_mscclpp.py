@@ -19,8 +19,9 @@ from synth.algorithms import hierarchical, two_shot
 from synth.checker.schedule import replay
 from synth.cli.root import root
 from synth.errors import FormatError, SynthError, UsageError
-from synth.export.mscclpp.emit import Mscclpp, document, message_sizes, port_channels, registration
+from synth.export.mscclpp.emit import Mscclpp, document, message_sizes, port_channels
 from synth.export.mscclpp.read import read
+from synth.export.plans import registration_code
 from synth.export.request import ExportRequest, Target
 from synth.model.collective import collective
 from synth.model.schedule import Schedule, Send, Step
@@ -531,8 +532,8 @@ def test_the_registered_selector_takes_what_the_plan_serves(name, in_place, monk
 
     program = onesided(solved("dgx1", name), LoweringOptions(in_place=in_place))
     monkeypatch.setitem(__import__("sys").modules, "mscclpp", ModuleType("mscclpp"))
-    scope: dict = {}
-    exec(registration(program), scope)
+    scope: dict = {"__file__": "register.py"}
+    exec(registration_code.python([registration_code.registration(program, None)], "0.10"), scope)
     theirs = {"reduce-scatter": "reducescatter"}.get(name, name)
     plan = object()
 
@@ -541,7 +542,7 @@ def test_the_registered_selector_takes_what_the_plan_serves(name, in_place, monk
         near = {"allgather": -rank * share, "reduce-scatter": rank * share}.get(name, 0)
         request = SimpleNamespace(
             collective=theirs, message_size=share if name == "allgather" else size, rank=rank, input_buffer=start,
-            output_buffer=start + near if placed else 1 << 30,
+            output_buffer=start + near if placed else 1 << 30, world_size=8,
         )  # fmt: skip
         return scope["select"]({theirs: {program.name: plan}}, request)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +15,6 @@ from synth.cli import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import UsageError
 from synth.model.collective import collective
-from synth.model.frontier import Frontier, LowerBound, Point
 from synth.runtime.host.executor import Host
 from synth.runtime.reference.op_tables import CompiledProgram
 from synth.topologies import topology
@@ -119,19 +117,13 @@ def test_many_blocks_have_fewer_threads_by_default() -> None:
             threads(host, blocks)
 
 
-def test_sizes_that_no_point_divides_get_the_plain_schedule(tmp_path) -> None:
+def test_the_plain_schedule_serves_sizes_that_no_point_divides(tmp_path) -> None:
     network = topology("switch:3:multicast=through").multicast_network()
     family = MulticastPipelining(network, collective("allreduce", 3))
-    bound = LowerBound(Fraction(1), {"kind": "none"})
-    found = [family.schedule(steps) for steps in (3, 4)]
-    points = tuple(Point.of(one, bound, "best-known", "by hand") for one in found if one is not None)
-    source = Frontier(network, family.collective, points, bounds=((None, bound),))
-    made = export_program(source, "mscclpp", sizes=["1KB", "1MB"])
-    assert made.remarks[0] == "this is plain sums and multicasts beside the frontier (S=2, R=16, C=8)"
+    made = export_program(family.plain((1 << 10, 1 << 20), 16), "mscclpp")
     (plan,) = made.write(tmp_path / "plan.json")
     assert "switch_channel" in plan.read_text()
     machine = "--topo switch:3:multicast=through --coll allreduce"
     ran = said(f"run {plan} {machine} --size 1KB --executor host")
     assert ran.exit_code == 0 and "right: " in ran.stdout, ran.stderr
     assert said(f"lint {plan} --coll allreduce").exit_code == 0
-    assert export_program(source, "mscclpp", sizes=[3 * 1024]).remarks[0].startswith("this is point 1 ")

@@ -257,7 +257,6 @@ def test_one_size_need_not_stand_in_a_list(size):
     found = synth.frontier("ring:4", "allgather")
     assert synth.tune(frontiers=[found], sizes=size).tables[0].sizes == (65536,)
     assert synth.api.bench(found, size, point=1).to_json()["rows"][0]["size"] == 65536
-    assert synth.export_program(found, sizes=size).files
     for wrong in ("64 parsecs", [None]):
         with pytest.raises(UsageError, match=r"sizes: .* is not a size in bytes, such as 65536 or '64KB'"):
             synth.tune(frontiers=[found], sizes=wrong)  # type: ignore[arg-type]

@@ -38,9 +38,6 @@ CASES = [
     ("multi-broadcast", 4, {"roots": [3, 1]}),
     ("allreduce", 4, {}),
     ("multi-gather", 4, {"roots": [0, 2]}),
-    ("allgatherv", 3, {"sizes": [2, 0, 1]}),
-    ("reduce-scatterv", 3, {"sizes": [1, 2, 1]}),
-    ("alltoallv", 3, {"sizes": [[0, 2, 1], [0, 0, 1], [1, 0, 0]]}),
 ]
 
 
@@ -48,7 +45,7 @@ CASES = [
 def test_a_renumbered_schedule_replays(name, n, more):
     before = direct(name, n, **more)
     replay.schedule(before.to_json())
-    ranks = [2, 0, 3, 1] if n == 4 else [2, 0, 1]
+    ranks = [2, 0, 3, 1]
     after = rank_map.relabelled(before, ranks)
     replay.schedule(after.to_json())
     assert after.collective.name == name

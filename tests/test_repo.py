@@ -33,7 +33,6 @@ CLICK = (
     "lint",
     "lists",
     "pareto",
-    "plans",
     "report",
     "root",
     "run",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import sys
 from dataclasses import replace
@@ -14,16 +13,15 @@ from types import SimpleNamespace
 import pytest
 
 from synth import api
+from synth.api.interchange import AuditRow
 from synth.errors import MissingDependencyError, UsageError
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.number_text import bytes_text, number, size_text
-from synth.model.plan_set import PlanSet, PlanSetPart
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.served_sizes import SizeSpan
 from synth.model.time_bound import SizeBound, TimeBound
 from synth.program.analysis.report import size_text as lint_size_text
-from synth.view import bench_tables, build, frontier_text, plan_set, plot, tables
+from synth.view import bench_tables, build, frontier_text, plot, tables
 from synth.view.frontier_text import Report
 from synth.view.html import report_html
 
@@ -41,38 +39,6 @@ def test_sizes_left_to_the_library_are_ranges_with_both_times():
         "8.19 by a schedule)",
         "left to the library: 32 KB (3 µs by nccl-ring, 32.8 by a schedule)",
     )
-
-
-def test_ranges_between_the_rows_that_files_serve_are_named():
-    """`synth plans` said that 4 MB to 1 GB are left to the library, and had files for ranges in between."""
-    ring, kb = (LibraryTime("nccl-ring", 3e-6),), 1 << 10
-    rows = []
-    for size, name in ((kb, "S1"), (2 * kb, ""), (8 * kb, ""), (64 * kb, ""), (128 * kb, "S1")):
-        rows.append(BuildRow(size, name, "LL", (), 2e-6, size * 1e-9, ring, None))
-    own = SizeSpan(kb, 1535), SizeSpan(100 * kb, 128 * kb)
-    narrow = [SizeSpan(n * kb, n * kb + 99) for n in (4, 10, 12)]
-    for further, served, left in (
-        ([], "1 KB to 1.5 KB, 100 KB to 128 KB", "1.5 KB to 100 KB"),
-        (narrow[:1], "{}, and 4 KB to 4.1 KB", "1.5 KB to 100 KB, but for 4 KB to 4.1 KB"),
-        (
-            narrow,
-            "{}, and 3 further ranges from 4 KB to 12.1 KB",
-            "1.5 KB to 100 KB, but for 3 ranges from 4 KB to 12.1 KB",
-        ),
-    ):
-        served = served.format("1 KB to 1.5 KB, 100 KB to 128 KB")
-        spans = tuple(sorted([*own, *further]))
-        table = BuiltTable("allreduce", 4, None, tuple(rows), spans)
-        assert BuiltTable.from_json(json.loads(json.dumps(table.to_json()))) == table
-        plan = SimpleNamespace(says="a clock", topology=None)
-        (report,) = build.reports(BuildResult("ring:4", "", "msccl", "out", (table,), (), plan, ()))
-        assert report.sentences[0] == f"files serve {served}"
-        assert report.sentences[1].startswith(f"left to the library: {left} (2 KB: 3 µs by nccl-ring")
-        counts = {0: "", 1: " but for 1 range", 3: " but for 3 ranges"}
-        assert report.rows[1][1] == "left to the library" + counts[len(further)]
-        part = PlanSetPart("ring-4", 4, "key", tables=(table,))
-        report = plan_set.report(PlanSet("ring:4", "0.10", "out", (part,)))
-        assert report.rows[0][4] == served and f"left to the library: {left} (" in report.sentences[0]
 
 
 def test_numbers_of_bytes_are_digits_without_separators():
@@ -271,9 +237,8 @@ def test_tables_of_algorithms_and_audits_fit_80_columns(monkeypatch, capsys, tmp
     api.export_program(api.baseline("ring", "ring:4", "allgather"), "msccl-xml").write(tmp_path / "a-ring-of-4.xml")
     rows = api.library_on("full:4", "allreduce", bounds=False)
     rows = [row for row in rows if row.algorithm.name in ("ring", "two-shot", "one-shot", "recursive-doubling")]
-    with monkeypatch.context() as patched:
-        patched.chdir(tmp_path)
-        audited = api.audit([Path("a-ring-of-4.xml")], "ring:4", bounds=False)
+    found = api.import_schedule(tmp_path / "a-ring-of-4.xml", "ring:4")
+    audited = [AuditRow("a-ring-of-4.xml", found.kind, "right", "", found.schedule)]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     found = algorithms._report("allreduce on full:4: 4 ranks", rows, sorted(algorithms.SIZES))

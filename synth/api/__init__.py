@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 _HOME = {
     "allocations": "synth.api.scale",
-    "astra_sim": "synth.api.interchange",
     "audit": "synth.api.interchange",
     "baseline": "synth.api.baselines",
     "bench": "synth.api.running",
     "blame": "synth.api.algorithms",
     "bound": "synth.api.synthesis",
     "build": "synth.api.builds",
+    "build_boxes": "synth.api.builds",
     "build_catalog": "synth.api.catalog",
+    "chakra": "synth.api.interchange",
     "collective": "synth.api.inputs",
     "distance": "synth.api.algorithms",
     "explain": "synth.api.scale",
@@ -40,7 +41,6 @@ _HOME = {
     "lower": "synth.api.programs",
     "multicast_bounds": "synth.api.multicast",
     "plan_bounds": "synth.catalog.tuner.plan_bounds",
-    "plans": "synth.api.plan_sets",
     "prepare": "synth.api.running",
     "report": "synth.api.report_pages",
     "run": "synth.api.running",
@@ -59,14 +59,13 @@ if TYPE_CHECKING:
     from synth.api import catalog
     from synth.api.algorithms import blame, distance, hole_synthesizer, library, library_on
     from synth.api.baselines import baseline
-    from synth.api.builds import build
+    from synth.api.builds import build, build_boxes
     from synth.api.catalog import build_catalog
     from synth.api.frontier_files import frontier_document, verify
     from synth.api.inputs import collective, topology
-    from synth.api.interchange import astra_sim, audit, import_schedule
+    from synth.api.interchange import audit, chakra, import_schedule
     from synth.api.multicast import multicast_bounds
     from synth.api.plan_export import export_plan, load_plan
-    from synth.api.plan_sets import plans
     from synth.api.programs import export_program, lint, load_program, lower
     from synth.api.proofs import infeasible_document
     from synth.api.report_pages import report
@@ -79,15 +78,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "allocations",
-    "astra_sim",
     "audit",
     "baseline",
     "bench",
     "blame",
     "bound",
     "build",
+    "build_boxes",
     "build_catalog",
     "catalog",
+    "chakra",
     "collective",
     "distance",
     "explain",
@@ -107,7 +107,6 @@ __all__ = [
     "lower",
     "multicast_bounds",
     "plan_bounds",
-    "plans",
     "prepare",
     "report",
     "run",

@@ -11,10 +11,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology, sizes_in_bytes
@@ -22,7 +21,9 @@ from synth.api.inputs import collective as collective_of
 from synth.api.kept_searches import PLAN, KeptSearch, machine_digest
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.errors import SynthError, UsageError
+from synth.export.folder_notes import call_warnings
 from synth.export.job_files import JobShape
+from synth.export.plans import registration_code
 from synth.export.request import ExportRequest, Machine
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.collective import COLLECTIVES, canonical_name
@@ -37,7 +38,7 @@ from synth.program.plan_limits import ALIGNMENT, NEWEST
 from synth.solvers.processes.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
-    from synth.export.plans.plan_export import PlanExport
+    from synth.export.plans.folder import PlanExport
     from synth.export.plans.size_ranges import SizeShares
     from synth.model.collective import Collective
     from synth.model.frontier import ParetoFrontier
@@ -57,17 +58,9 @@ TUNER = "nccl-tuner"
 SUMMARY = "build.json"
 
 
-@dataclass(frozen=True)
-class BuildSettings:
-    """`time_limit`: wall seconds of all searches of a build by default. `for_frontiers`: their part for the frontiers;
-    the rest is for schedules of one size and for predicted times. `for_report`: seconds of the report at least."""
-
-    time_limit: float = 30.0
-    for_frontiers: float = 0.4
-    for_report: float = 0.3
-
-
-SETTINGS = BuildSettings()
+# Wall seconds of all searches of a build by default; the part of them for frontiers, the rest being for schedules of
+# one size and for predicted times; and the seconds of the report at least.
+TIME_LIMIT, FOR_FRONTIERS, FOR_REPORT = 30.0, 0.4, 0.3
 
 
 @keywords_checked
@@ -81,10 +74,9 @@ def build(
     dtype: str = TuningRequest.dtype,
     root: int | None = None,
     plan_version: str = NEWEST,
-    time_limit: float = SETTINGS.time_limit,
+    time_limit: float = TIME_LIMIT,
     jobs: int | None = None,
     fresh: bool = False,
-    box_is_host: bool = True,
     on_event: Listener | None = None,
 ) -> BuildResult:
     """Synthesize, choose, export and check algorithms for a machine, and write them into the folder `output`.
@@ -105,7 +97,6 @@ def build(
     jobs : processes of a search. None: one for each core.
     fresh : search anew. False: a search of the same machine and options is not repeated, its answer is in the cache
         directory; one that was interrupted, or had less time, is continued.
-    box_is_host : False where a box is several hosts, as one of NVL72 is: files then name no number of ranks of a host.
     on_event : called with each line of progress.
 
     Returns
@@ -128,35 +119,34 @@ def build(
         from synth.topologies.this_machine import this_machine
 
         topology = this_machine()
-    machine, match = _recognised(named_topology(topology), given=topology)
+    machine, match = _recognised(named_topology(topology))
     names = [collective] if isinstance(collective, str) else list(collective)
+    for name in map(canonical_name, names):
+        if name in COLLECTIVES and name.removesuffix("v") != name:
+            raise UsageError(
+                f"{name} has chunk counts, and a build is for calls with the same count on all ranks; `synth pareto "
+                f"--coll {name} --counts 2,1,...` finds its schedules, `synth export` writes one"
+            )
     roots = () if root is None else (root,)
-    for name in names:
-        _check_counts(name)
     tasks = [collective_of(name, machine.ranks, roots) for name in names]
     tasks = list({task.name: task for task in tasks}.values())
     if not tasks:
         raise UsageError("no collective given; name one, such as allreduce")
-    kinds = {link.kind for link in machine.links}
-    runtime = (runtime or ("rccl" if "xgmi" in kinds else "msccl-executor")).lower()
-    if runtime == "ncclx-tuner":
-        from synth.api.plan_export import NCCLX
-
-        raise UsageError(f"{runtime} is no longer a runtime: {NCCLX}")
+    xgmi = any(link.kind == "xgmi" for link in machine.links)
+    runtime = (runtime or ("rccl" if xgmi else "msccl-executor")).lower()
     if runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
     for task in tasks if runtime == "mscclpp" else ():
         _check_ranks(task)
-    form, loader, _ = RUNTIMES[runtime]
+    form, loader, protocols = RUNTIMES[runtime]
     rooted = [task.roots[0] for task in tasks if len(task.roots) == 1]
-    wanted = ExportRequest(
-        form, loader, assume_root=rooted[0] if rooted else None, plan_version=plan_version, box_is_host=box_is_host
-    )
+    wanted = ExportRequest(form, loader, assume_root=rooted[0] if rooted else None, plan_version=plan_version)
     folder = Path(output)
     _prepare(folder)
-    judged = sizes_in_bytes(sizes)
+
+    # One plan for each collective, from the cache or by a search within its part of the time that is left.
     request = TuningRequest(
-        machine, (), judged, root=root, protocols=RUNTIMES[runtime][2], dtype=dtype, multicast=runtime == "mscclpp",
+        machine, (), sizes_in_bytes(sizes), root=root, protocols=protocols, dtype=dtype, multicast=runtime == "mscclpp",
         jobs=jobs, plans=runtime == "mscclpp",
     )  # fmt: skip
     end = time.monotonic() + time_limit
@@ -165,7 +155,10 @@ def build(
         seconds = max(0.5, (end - time.monotonic()) / (len(tasks) - place))
         whole, said = _whole_elements(task, request, runtime)
         rounded += [f"{task.name}: {text}" for text in said]
-        kept = _kept_search(machine, task, whole, time_limit / len(tasks))
+        kept = KeptSearch.of(
+            machine_digest(machine), task.to_json(1), whole.sizes, protocols, dtype, whole.multicast,
+            time_limit / len(tasks), describe(NCCL),
+        )  # fmt: skip
         plan = None if fresh else kept.load(folder / "frontiers")
         if plan is None:
             plan = _planned(machine, task, replace(whole, time_limit=seconds), folder, fresh, on_event)
@@ -179,19 +172,84 @@ def build(
 
     write(folder / PLAN, json.dumps(plan.to_json()) + "\n")
     plan = load_plan(folder / PLAN)  # replays every schedule; the report reads the same, so bounds are found once
+
+    # The files of the runtime, and the pages.
     tell(on_event, "files of the runtime: lowered and proved")
     tables, files, notes, registrations = _exported(plan, machine, runtime, folder, wanted, on_event)
-    if root is None:
-        notes = [*_assumed_roots(tables), *notes]
+    for table in tables:
+        if root is None and table.root is not None and any(row.files for row in table.rows):
+            notes.insert(0, f"{table.collective}: root {table.root} is assumed, since no --root was given")
     notes = (*assumed, *rounded, *_cut_short(plans), *notes)
     result = BuildResult(
         machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes, registrations
     )
-    job = JobShape.of(Machine.of(machine))
-    job = job if box_is_host else replace(job, per_host=0)
-    with time_limited(Deadline(end).at_least(SETTINGS.for_report)):  # a page is drawn with the rings so far
-        _write_pages(result, plan, job if files else None, frontiers, folder)
+    with time_limited(Deadline(end).at_least(FOR_REPORT)):  # a page is drawn with the rings so far
+        _write_pages(result, JobShape.of(Machine.of(machine)) if files else None, frontiers, folder)
     return result
+
+
+def build_boxes(
+    box: str,
+    boxes: Iterable[int],
+    collective: str | Sequence[str] = ("allreduce", "allgather"),
+    output: str | Path = "algorithms",
+    *,
+    time_limit: float = TIME_LIMIT,
+    **options: Any,
+) -> tuple[BuildResult, ...]:
+    """Build for several sizes of a cluster: for each number of boxes the folder ``boxes-N`` in `output`.
+
+    Parameters
+    ----------
+    box : the name of one box, such as "dgx-a100"; options of clusters may follow: "dgx-a100:net=rail".
+    boxes : the numbers of boxes.
+    collective, options : as `build` takes them.
+    output : the folder. Folders of other numbers of boxes stay in it.
+    time_limit : wall seconds of all searches, of which each number of boxes has an equal part.
+
+    Returns
+    -------
+    The builds by rising number of boxes. Of MSCCL++ plans, ``register.py`` and ``register.hpp`` in `output` register
+    those of all these builds: a job loads the ones for its number of ranks.
+
+    Raises
+    ------
+    As `build`; what was built for fewer boxes stays.
+
+    Examples
+    --------
+    >>> import synth
+    >>> made = synth.build_boxes("switch:2", [1, 2], "allgather", "set", sizes=["64KB"], time_limit=4)
+    >>> [build.tables[0].ranks for build in made]
+    [2, 4]
+    """
+    counts = sorted(set(boxes))
+    if not counts or counts[0] < 1:
+        raise UsageError("no number of boxes is given; boxes=(2, 4) and --boxes 2,4 name two")
+    if len(set(named_topology(box).nodes)) > 1:
+        raise UsageError(f"{box} is a cluster: name one box, and the numbers of boxes beside it")
+    name, mark, net = box.rpartition(":")
+    if "=" not in net:
+        name, mark, net = box, "", ""
+    built: list[BuildResult] = []
+    plans: list[PlanRegistration] = []
+    calls: list[tuple[str, int | None]] = []
+    for count in counts:
+        machine = box if count == 1 else f"{name}*{count}{mark}{net}"
+        folder = Path(output) / f"boxes-{count}"
+        built.append(build(machine, collective, folder, time_limit=time_limit / len(counts), **options))
+
+        # The code that registers all plans so far: one module for jobs of every size.
+        for plan in built[-1].registrations:
+            plans.append(plan._replace(name=f"{folder.name}/mscclpp/{plan.name}"))
+        for table in built[-1].tables:
+            if any(row.files for row in table.rows):
+                calls.append((table.collective, table.root))
+        if plans:
+            version, warnings = options.get("plan_version", NEWEST), call_warnings("mscclpp", calls)
+            write(Path(output) / "register.py", registration_code.python(plans, version, warnings))
+            write(Path(output) / "register.hpp", registration_code.cpp(plans, version, warnings))
+    return tuple(built)
 
 
 def _whole_elements(task: Collective, request: TuningRequest, runtime: str) -> tuple[TuningRequest, tuple[str, ...]]:
@@ -237,22 +295,13 @@ def _cut_short(plans: Sequence[Plan]) -> list[str]:
 
     cut, said = [], []
     for plan in plans:
-        not_run = [note for note in plan.notes if LEAST in note or NOT_TIMED in note]
-        said += [f"{table.collective}: {note}" for table in plan.tables for note in not_run]
+        name = plan.tables[0].collective
+        said += [f"{name}: {note}" for note in plan.notes if LEAST in note or NOT_TIMED in note]
         if any(note.startswith(("the time limit", NOT_COMPLETE)) for note in plan.notes):
-            cut += [table.collective for table in plan.tables]
-    if not cut:
-        return said
-    more = "the same command with a longer --time-limit goes on from here and may find faster schedules"
-    return [*said, f"{', '.join(cut)}: not searched to the end; {more}"]
-
-
-def _assumed_roots(tables: Sequence[BuiltTable]) -> list[str]:
-    """Return a sentence for each collective with files whose root was not given."""
-    said = []
-    for table in tables:
-        if table.root is not None and any(row.files for row in table.rows):
-            said.append(f"{table.collective}: root {table.root} is assumed, since no --root was given")
+            cut.append(name)
+    if cut:
+        more = "the same command with a longer --time-limit goes on from here and may find faster schedules"
+        said.append(f"{', '.join(cut)}: not searched to the end; {more}")
     return said
 
 
@@ -269,16 +318,6 @@ def _check_ranks(task: Collective) -> None:
         raise SynthError(reason)
 
 
-def _check_counts(name: str) -> None:
-    """Raise UsageError for a collective of several chunk counts: the calls that a folder serves have one."""
-    key = canonical_name(name)
-    if key in COLLECTIVES and key.removesuffix("v") != key:
-        raise UsageError(
-            f"{key} has chunk counts, and a build is for calls with the same count on all ranks; `synth pareto --coll "
-            f"{key} --counts 2,1,...` finds its schedules, `synth export` writes one"
-        )
-
-
 def tell(on_event: Listener | None, text: str) -> None:
     """Tell the listener, if there is one, what is being done."""
     from synth.pareto.events import Event
@@ -287,18 +326,16 @@ def tell(on_event: Listener | None, text: str) -> None:
         on_event(Event("query", text))
 
 
-def _recognised(machine: Topology, given: object) -> tuple[Topology, str]:
+def _recognised(machine: Topology) -> tuple[Topology, str]:
     """Return the machine under a name that does not depend on that of its file, and the known machine that it is."""
     from synth.topologies import rank_placement
     from synth.topologies.match import match
 
-    network = machine.network()
-    if rank_placement.known(network) is not None:
+    if rank_placement.known(machine.network()) is not None:
         return machine, ""
     found = match(machine)
-    exact = found is not None and not found.missing and not found.fast_only and found.scale == 1
     name = f"machine-{machine_digest(replace(machine, name='', notes=()))[:8]}"
-    if found is not None and exact:
+    if found is not None and not found.missing and not found.fast_only and found.scale == 1:
         same_order = found.ranks == tuple(range(machine.ranks))
         name = found.machine if same_order else f"renumbered-{found.machine}"
     return replace(machine, name=name), "" if found is None else found.describe()
@@ -316,14 +353,6 @@ def _prepare(folder: Path) -> None:
         raise SynthError(f"cannot write {folder}: {reason}") from None
 
 
-def _kept_search(machine: Topology, task: Collective, request: TuningRequest, seconds: float) -> KeptSearch:
-    """Return the place of the answer to the search for one collective with a time limit of `seconds`."""
-    return KeptSearch.of(
-        machine_digest(machine), task.to_json(1), request.sizes, request.protocols, request.dtype, request.multicast,
-        seconds, describe(NCCL),
-    )  # fmt: skip
-
-
 def _planned(
     machine: Topology,
     task: Collective,
@@ -339,11 +368,11 @@ def _planned(
     from synth.api import synthesis
     from synth.api.tuning import tune_request
 
-    seconds = request.time_limit or SETTINGS.time_limit
+    seconds = request.time_limit or TIME_LIMIT
     began = time.monotonic()
     found = None if fresh else synthesis.known_frontier(machine, task)
     found = found or synthesis.frontier(
-        machine, task, time_limit=seconds * SETTINGS.for_frontiers, jobs=request.jobs, fresh=fresh, on_event=on_event,
+        machine, task, time_limit=seconds * FOR_FRONTIERS, jobs=request.jobs, fresh=fresh, on_event=on_event,
         multicast=False,
     )  # fmt: skip
     _save_frontier(found, folder / "frontiers" / f"{task.name}.json")
@@ -388,56 +417,41 @@ def _exported(
     Return the tables, the names of the files, notes, and the calls that MSCCL++ plans serve.
     """
     from synth.api import plan_export
+    from synth.catalog.tuner.plan_bounds import plan_bounds
     from synth.export import export_folder, folder_notes
-    from synth.export.plans.plan_export import NoFilesError, PlanExport
-    from synth.export.plans.size_ranges import served_spans
+    from synth.export.plans.folder import NoFilesError, PlanExport
 
-    notes, files, target = [], [], folder / runtime
+    notes: list[str] = []
+    files, target = [], folder / runtime
     registrations: tuple[PlanRegistration, ...] = ()
     names: dict[int, tuple[str, ...]] = {}
     if runtime == TUNER:
         made = plan_export.export_request(plan, request)
         target.mkdir(exist_ok=True)
-        write(target / "tuner.csv", made.files[0][1])
-        shares = [_library_alone(plan, table) for table in plan.tables]
-        files, notes = [f"{runtime}/tuner.csv"], []
+        write(target / "tuner.csv", made.text)
+        shares, files = [_library_alone(plan, table) for table in plan.tables], [f"{runtime}/tuner.csv"]
     else:
         try:
             done = plan_export.export_request(plan, request)
-            if not isinstance(done, PlanExport):
-                raise SynthError(f"{request.to} writes no folder")
-            export_folder.write_folder(target, done, partial(folder_notes.env, runtime))
-            shares = list(done.tables)
+            assert isinstance(done, PlanExport)
+            export_folder.write_folder(target, done, folder_notes.env(runtime, str(target.absolute()), done.env))
+            shares, registrations = list(done.tables), done.registrations
             for row in done.served:
                 names |= {id(row.share): tuple(f"{runtime}/{name}" for name in row.files)}
             files = [f"{runtime}/{name}" for name, _ in done.files]
-            registrations = done.registrations
-            calls = [(row.table.collective, row.table.root) for row in done.served]
-            notes = folder_notes.call_warnings(runtime, calls)
+            if registrations:
+                notes.append(f"the plans have the format of MSCCL++ {request.plan_version}")
+            notes += call_warnings(runtime, [(row.table.collective, row.table.root) for row in done.served])
             _check_files(folder, done, runtime, machine, on_event)
         except NoFilesError as error:
             shares = list(error.tables)
             reasons = [reason for table in shares for reason in table.refused.values()]
             notes = [f"no file is written: {reason}" for reason in dict.fromkeys(reasons)]
-    bounds = least_seconds(plan)
     tables = []
-    for table, found, bound in zip(plan.tables, shares, bounds, strict=True):
-        rows = _rows(plan, found, names, bound)
-        served = served_spans(plan, found) if names else ()
-        tables.append(BuiltTable(table.collective, table.ranks, table.root, tuple(rows), served))
-    if runtime == "mscclpp" and files:
-        notes.insert(0, f"the plans have the format of MSCCL++ {request.plan_version}")
+    for table, found, bound in zip(plan.tables, shares, plan_bounds(plan), strict=True):
+        rows = _rows(plan, found, names, {} if bound is None else bound.seconds)
+        tables.append(BuiltTable(table.collective, table.ranks, table.root, tuple(rows)))
     return tables, files, notes, registrations
-
-
-def least_seconds(plan: Plan) -> list[dict[int, float]]:
-    """Return for each table of `plan` the certified least seconds by size."""
-    from synth.catalog.tuner.plan_bounds import plan_bounds
-
-    found = []
-    for bound in plan_bounds(plan):
-        found.append({} if bound is None else bound.seconds)
-    return found
 
 
 def _library_alone(plan: Plan, table: Table) -> SizeShares:
@@ -451,22 +465,27 @@ def _library_alone(plan: Plan, table: Table) -> SizeShares:
 
 
 def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], bounds: dict[int, float]) -> list[BuildRow]:
-    from synth.export.plans.size_ranges import times_at_judged_sizes
-
-    rows = []
-    for place, served in enumerate(times_at_judged_sizes(plan, found)):
-        libraries = []
-        for library in found.table.libraries:
-            libraries.append(LibraryTime(library.name, library.seconds[place]))
-        algorithm = None if served.choice is None else plan.algorithms[served.choice]
+    """Return for each judged size what runs, with its time, the library's and that of the best schedule."""
+    table, rows = found.table, []
+    for place, (size, times) in enumerate(zip(table.sizes, table.times, strict=False)):
+        order = table.at(size)
+        if order is None:
+            continue
+        seconds = dict(zip(order.order, times, strict=True))
+        schedules = []
+        for i, offer in found.offers.items():
+            if plan.algorithms[i].backend == OURS and offer.admits(size) and seconds.get(i) is not None:
+                schedules.append(seconds[i])
+        libraries = tuple(LibraryTime(library.name, library.seconds[place]) for library in table.libraries)
         row = BuildRow(
-            served.size, "", "", (), served.seconds, served.schedule, tuple(libraries), bounds.get(served.size),
-            found.table.estimates(place),
-        )  # fmt: skip
-        if algorithm is not None and algorithm.backend == OURS:
-            label = algorithm.label.removeprefix(f"{found.table.collective}-").removesuffix(f"-{algorithm.protocol}")
-            share = found.at(served.size)
-            row = row._replace(algorithm=label, protocol=algorithm.protocol, files=names.get(id(share), ()))
+            size, "", "", (), None, min(schedules, default=None), libraries, bounds.get(size), table.estimates(place)
+        )
+        number = found.runs(size)
+        algorithm = None if number is None else plan.algorithms[number]
+        if number is not None and algorithm is not None and algorithm.backend == OURS:
+            label = algorithm.label.removeprefix(f"{table.collective}-").removesuffix(f"-{algorithm.protocol}")
+            files = names.get(id(found.at(size)), ())
+            row = row._replace(algorithm=label, protocol=algorithm.protocol, files=files, seconds=seconds[number])
         elif row.library is not None:
             row = row._replace(seconds=row.library.seconds)
         rows.append(row)
@@ -496,9 +515,7 @@ def _check_files(
             )  # fmt: skip
 
 
-def _write_pages(
-    result: BuildResult, plan: Plan, job: JobShape | None, frontiers: Sequence[Path], folder: Path
-) -> None:  # fmt: skip
+def _write_pages(result: BuildResult, job: JobShape | None, frontiers: Sequence[Path], folder: Path) -> None:
     """Write the report, the script, the README and the summary of a build. `job`: None where it has no files."""
     from synth.api.report_pages import report
     from synth.export import job_files
@@ -513,7 +530,7 @@ def _write_pages(
     if job is None:
         (folder / "run.sh").unlink(missing_ok=True)  # of an earlier build
     else:
-        write(folder / "run.sh", job_files.run_script(result.runtime, result.runtime, programs, job))
+        write(folder / "run.sh", job_files.run_script(result.runtime, programs, job))
         (folder / "run.sh").chmod(0o755)
     lines: list[str] = []
     for one in reports(result):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +11,13 @@ from synth.api.algorithms import Distance, distances
 from synth.api.arguments import keywords_checked
 from synth.api.inputs import CollectiveLike, TopologyLike, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
-from synth.api.programs import size_choice
 from synth.errors import FormatError, SynthError, UncheckedError, UsageError, VerificationError
 from synth.model.documents.text_file import files_of
 from synth.model.frontier import ParetoFrontier, StepCount
-from synth.model.number_text import size_text
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
-    from synth.export.chakra.astra_sim import AstraFolder
+    from synth.export.chakra.trace import TraceFiles
     from synth.interchange.read import Imported
 
 # Characters of the reason in a row.
@@ -98,20 +94,6 @@ class AuditRow:
     schedule: Schedule | None = None
     distance: Distance | None = None
 
-    @property
-    def busiest(self) -> Fraction | None:
-        """Rounds per chunk of the busiest link or limit: no pipelining of these sends in more steps takes fewer."""
-        if self.schedule is None:
-            return None
-        network, sent = self.schedule.network, Counter[tuple]()
-        for step in self.schedule.steps:
-            sent.update((send.src, send.dst, send.via) for send in step.sends if not send.local)
-        load = [sent[route.src, route.dst, route.via] for route in network.routes]
-        rates = [Fraction(count, route.units) for count, route in zip(load, network.routes, strict=True)]
-        for cap in network.caps:
-            rates.append(Fraction(sum(load[i] for i in cap.routes), cap.units))
-        return max(rates, default=Fraction(0)) / self.schedule.chunks
-
     def to_json(self) -> dict[str, Any]:
         """Return the row as a JSON document."""
         row: dict[str, Any] = {"file": self.file, "kind": self.kind, "verdict": self.verdict, "reason": self.reason}
@@ -120,7 +102,7 @@ class AuditRow:
             row |= {
                 "topology": schedule.network.name, "collective": schedule.collective.name,
                 "ranks": schedule.collective.ranks, "chunks": schedule.chunks, "steps": schedule.step_count,
-                "rounds": schedule.rounds, "busiest": str(self.busiest),
+                "rounds": schedule.rounds,
             }  # fmt: skip
         return row | {"distance": None if self.distance is None else self.distance.to_json()}
 
@@ -131,7 +113,6 @@ def audit(
     topology: TopologyLike | None = None,
     *,
     collective: CollectiveLike | None = None,
-    bounds: bool = True,
     time_limit: float | None = None,
 ) -> tuple[AuditRow, ...]:
     """Return a row for each file: right or wrong, its steps and rounds, and its distance from the lower bounds.
@@ -141,7 +122,6 @@ def audit(
     paths : files of the kinds of `import_schedule`, programs and MSCCL++ plans; of folders their .json and .xml files.
     topology : the machine. None: each pair of ranks that a file uses is a link of 1 GB/s.
     collective : of files that do not name theirs.
-    bounds : compute the lower bounds.
     time_limit : wall seconds for the bounds of one collective. None: `synth.api.algorithms.DISTANCE_SECONDS`.
 
     Examples
@@ -156,25 +136,24 @@ def audit(
     machine = None if topology is None else named_topology(topology)
     given = [Path(path) for path in paths]
     folder = given[0] if len(given) == 1 and given[0].is_dir() else None
-    rows = []
+    rows: list[AuditRow] = []
+    alike: dict[tuple, list[int]] = {}
     for path in files_of(given, below=True):
         name = path.relative_to(folder).as_posix() if folder is not None else str(path)
         if path.is_absolute() and folder is None:  # a document names no folder of its writer
             name = path.name
-        rows.append(_row(path, name, machine, collective))
-    if not bounds:
-        return tuple(rows)
-    alike: dict[tuple, list[int]] = {}
-    for i, row in enumerate(rows):
+        row = _row(path, name, machine, collective)
         if row.schedule is not None:
             network, task = row.schedule.network, row.schedule.collective
-            own = () if machine is not None and network == machine.network() else (i,)
-            alike.setdefault((task.name, task.roots, task.ranks, own), []).append(i)
-    for members in alike.values():
-        found_there = [rows[i].schedule for i in members]
-        schedules = [schedule for schedule in found_there if schedule is not None]
+            own = () if machine is not None and network == machine.network() else (len(rows),)
+            alike.setdefault((task.name, task.roots, task.ranks, own), []).append(len(rows))
+        rows.append(row)
+
+    # One set of bounds for all schedules of a collective on the machine; files with links of their own have their own.
+    for (*_, own), members in alike.items():
+        schedules = [schedule for i in members if (schedule := rows[i].schedule) is not None]
         where = replace(schedules[0].network.as_topology(), rules=None)  # whatever rules a file keeps, by its links
-        if machine is not None and schedules[0].network == machine.network():
+        if machine is not None and not own:
             where = machine
         for i, found in zip(members, distances(schedules, where, time_limit=time_limit), strict=True):
             rows[i] = replace(rows[i], distance=found)
@@ -207,21 +186,19 @@ def _reason(error: SynthError, path: Path) -> str:
 
 
 @keywords_checked
-def astra_sim(
+def chakra(
     source: Schedule | str | Path,
-    folder: str,
     *,
     size: int | str | None = None,
     point: int | StepCount | None = None,
     topology: TopologyLike | None = None,
-) -> AstraFolder:
-    """Return Chakra execution traces of a schedule, and ASTRA-sim's files to run them.
+) -> TraceFiles:
+    """Return Chakra execution traces of a schedule, one file for each rank.
 
     Parameters
     ----------
     source : a schedule; its file, or that of a frontier or of another program.
-    folder : the folder, as ASTRA-sim's system file names it.
-    size : of the call, nccl-tests' (``1 << 20`` or ``"1MB"``). None: that of a choice by size, else 1 MiB.
+    size : of the call, nccl-tests' (``1 << 20`` or ``"1MB"``). None: 1 MiB.
     point : the number of the frontier's point, from 1.
     topology : the machine of another program's file.
 
@@ -229,37 +206,23 @@ def astra_sim(
     --------
     >>> import synth
     >>> schedule = synth.api.baseline("ring", "ring:4", "allgather")
-    >>> [name for name, _ in synth.api.astra_sim(schedule, "traces").files if name.endswith("0.et")]
-    ['collective.0.et', 'workload.0.et']
+    >>> [name for name, _ in synth.api.chakra(schedule, size="64KB").files][:2]
+    ['collective.0.et', 'collective.1.et']
     """
     from synth.checker.schedule import replay
-    from synth.export.chakra.astra_sim import folder as files
-
-    schedule = source if isinstance(source, Schedule) else _schedule_of(Path(source), point, topology)
-    replay.schedule(schedule)
-    if size is not None:
-        return files(schedule, size_in_bytes(size), folder)
-    chosen = size_choice(source, schedule)
-    if chosen is None:
-        return files(schedule, 1 << 20, folder)
-    made = files(schedule, chosen.size, folder)
-    return made._replace(remarks=(f"of a call of {size_text(chosen.size)}, as in the file", *made.remarks))
-
-
-def _schedule_of(path: Path, point: int | StepCount | None, topology: TopologyLike | None) -> Schedule:
-    """Return the schedule of a file; of a frontier that of its point."""
     from synth.export import program_reader
+    from synth.export.chakra.trace import traces
     from synth.export.exported_files import named_point
     from synth.export.request import ExportRequest
     from synth.interchange.read import FrontierGivenError
     from synth.program.checked_lowering import MAX_SENDS
 
     try:
-        return import_schedule(path, topology).schedule
+        schedule = source if isinstance(source, Schedule) else import_schedule(source, topology).schedule
     except FrontierGivenError:
-        pass
-    found = program_reader.load(path)
-    assert isinstance(found, ParetoFrontier)
-    number = named_point(found, ExportRequest(point=point))
-    assert number is not None
-    return found.schedule_of(found.points[number - 1], MAX_SENDS)
+        frontier = program_reader.load(Path(str(source)))
+        assert isinstance(frontier, ParetoFrontier)
+        number = named_point(frontier, ExportRequest(point=point))
+        schedule = frontier.schedule_of(frontier.points[number - 1], MAX_SENDS)
+    replay.schedule(schedule)
+    return traces(schedule, 1 << 20 if size is None else size_in_bytes(size))

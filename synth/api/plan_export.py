@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from synth.api.inputs import TopologyLike, named_topology
 from synth.api.programs import placed
@@ -18,12 +18,9 @@ from synth.model.tuning_plan import Plan
 if TYPE_CHECKING:
     from synth.export.exported_files import ExportResult
     from synth.export.request import Target
-    from synth.program.program import InPlace
 
-FORMATS = ("msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "json", "mcrdl-csv")
+FORMATS = ("msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "mcrdl-csv")
 FOLDERS = ("msccl-dir", "mscclpp-dir")
-# What is said of NCCLX's CSV, which earlier versions wrote.
-NCCLX = "NCCLX's tuner has read another form since July 2026; use nccl-tuner, with NCCL and its example tuner plugin"
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -34,19 +31,7 @@ def load_plan(path: str | Path) -> Plan:
 
 
 def export_plan(
-    source: str | Path | Plan,
-    to: str = "msccl-dir",
-    *,
-    runtime: str = ExportRequest.runtime,
-    in_place: InPlace | None = ExportRequest.in_place,
-    topology: TopologyLike | None = ExportRequest.topology,
-    rank_map: Sequence[int] | None = ExportRequest.rank_map,
-    assume_root: int | None = ExportRequest.assume_root,
-    assume_nvlink: bool = ExportRequest.assume_nvlink,
-    assume_one_node: bool = ExportRequest.assume_one_node,
-    min_size: int = ExportRequest.min_size,
-    max_size: int | None = ExportRequest.max_size,
-    plan_version: str = ExportRequest.plan_version,
+    source: str | Path | Plan, to: str = "msccl-dir", *, topology: TopologyLike | None = None, **options: Any
 ) -> ExportResult:
     """Return the files of a plan in the format `to`, one of `FORMATS`, with a remark on each thing that it cannot say.
 
@@ -54,11 +39,7 @@ def export_plan(
     of the plan can be exported, and UsageError for another format.
     """
     machine = None if topology is None else named_topology(topology)
-    request = ExportRequest(
-        to, runtime, machine, rank_map, in_place, assume_root, assume_nvlink, assume_one_node, min_size, max_size,
-        plan_version=plan_version,
-    )  # fmt: skip
-    return export_request(source, request)
+    return export_request(source, ExportRequest(to, topology=machine, **options))
 
 
 def export_request(source: str | Path | Plan, request: ExportRequest) -> ExportResult:
@@ -69,8 +50,6 @@ def export_request(source: str | Path | Plan, request: ExportRequest) -> ExportR
     if isinstance(source, Plan):
         read.check(plan)
     kind = request.to.lower()
-    if kind == "ncclx-tuner-csv":
-        raise UsageError(f"{kind} is no longer written: {NCCLX}")
     if kind not in FORMATS:
         raise UsageError(f"a plan is exported to {', '.join(FORMATS)}; {request.to!r} is none of them")
     if request.runtime and kind != "msccl-dir":
@@ -79,31 +58,22 @@ def export_request(source: str | Path | Plan, request: ExportRequest) -> ExportR
         from synth.export.plans import mcrdl
 
         return mcrdl.export(plan)
-    if kind == "json":
-        return _json(plan)
-    request = replace(request, to=kind, runtime=request.runtime.lower())
-    targets = _targets(plan, request)
+    runtime = "mscclpp" if kind == "mscclpp-dir" else request.runtime.lower() or "msccl-executor"
+    if kind == "msccl-dir" and runtime not in ("msccl", "msccl-executor", "rccl"):
+        raise UsageError(f"msccl-dir is not for the runtime {request.runtime!r}; it is for msccl-executor, msccl, rccl")
+    targets = _targets(plan, replace(request, to="mscclpp" if runtime == "mscclpp" else "msccl-xml", runtime=runtime))
     if kind == "nccl-tuner-csv":
         from synth.export.plans.nccl_tuner_csv import csv
 
-        return csv(plan, _nodes(plan, targets))
-    if kind == "mscclpp-dir":
-        from synth.export.plans import mscclpp_folder
+        facts = None if plan.topology is None else targets(plan.topology).machine
+        return csv(plan, len(set(facts.nodes)) if facts is not None and facts.nodes else -1)
+    from synth.export.plans.folder import folder
 
-        made = mscclpp_folder.folder(plan, targets, request.plan_version)
-    else:
-        from synth.export.plans import msccl_folder
-
-        made = msccl_folder.folder(plan, targets, request.runtime or "msccl-executor")
-    return replace(made, remarks=(*_devices(plan, request.topology), *made.remarks))
-
-
-def _json(plan: Plan) -> ExportResult:
-    import json
-
-    from synth.export.exported_files import ExportResult
-
-    return ExportResult((("", json.dumps(plan.to_json()) + "\n"),), ".json")
+    made, labels = folder(plan, targets, runtime, request.plan_version), sorted(plan.labels)
+    if request.topology is not None or labels == list(range(len(labels))):
+        return made
+    devices = f"made for the devices {','.join(map(str, labels))}, which must be ranks 0 to {len(labels) - 1} of the"
+    return replace(made, remarks=(f"{devices} communicator", *made.remarks))
 
 
 def _targets(plan: Plan, request: ExportRequest) -> Callable[[Network], Target]:
@@ -115,14 +85,6 @@ def _targets(plan: Plan, request: ExportRequest) -> Callable[[Network], Target]:
     from synth.topologies import rank_placement
 
     machine = None if request.topology is None else named_topology(request.topology)
-    if request.to == "msccl-dir" and request.runtime not in ("", "msccl", "msccl-executor", "rccl"):
-        raise UsageError(f"msccl-dir is not for the runtime {request.runtime!r}; it is for msccl-executor, msccl, rccl")
-    to, runtime = "msccl-xml", request.runtime
-    if request.to == "msccl-dir":
-        runtime = runtime or "msccl-executor"
-    elif request.to == "mscclpp-dir":
-        to = runtime = "mscclpp"
-    programs = replace(request, to=to, runtime=runtime)
 
     @cache
     def target(network: Network) -> Target:
@@ -132,22 +94,6 @@ def _targets(plan: Plan, request: ExportRequest) -> Callable[[Network], Target]:
             raise UsageError(f"rank map {','.join(map(str, ranks))}: expected each of 0..{network.ranks - 1} once")
         if machine is None and plan.topology is not None and rank_placement.same(plan.topology, network):
             facts = Machine.of_plan(plan, ranks) or facts
-        return Target(programs, tuple(ranks), None if machine is None else machine.network(), facts)
+        return Target(request, tuple(ranks), None if machine is None else machine.network(), facts)
 
     return target
-
-
-def _nodes(plan: Plan, targets: Callable[[Network], Target]) -> int:
-    facts = None if plan.topology is None else targets(plan.topology).machine
-    return len(set(facts.nodes)) if facts is not None and facts.nodes else -1
-
-
-def _devices(plan: Plan, topology: object) -> list[str]:
-    """Which devices the ranks of an allocation must be."""
-    labels = sorted(plan.labels)
-    if topology is not None or not labels or labels == list(range(len(labels))):
-        return []
-    return [
-        f"made for the devices {','.join(map(str, labels))}, which must be ranks 0 to {len(labels) - 1} of the "
-        f"communicator"
-    ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.api.arguments import keywords_checked
-from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes, sizes_in_bytes
+from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.request import ExportRequest
@@ -306,7 +306,6 @@ def export_program(
     *,
     runtime: str = ExportRequest.runtime,
     point: int | StepCount | None = ExportRequest.point,
-    every: bool = ExportRequest.every,
     protocol: str | None = ExportRequest.protocol,
     instances: int | None = ExportRequest.instances,
     in_place: InPlace | None = ExportRequest.in_place,
@@ -315,8 +314,6 @@ def export_program(
     assume_root: int | None = ExportRequest.assume_root,
     assume_nvlink: bool = ExportRequest.assume_nvlink,
     assume_one_node: bool = ExportRequest.assume_one_node,
-    sizes: int | str | Iterable[int | str] = ExportRequest.sizes,
-    element: int = ExportRequest.element,
     min_size: int | str = ExportRequest.min_size,
     max_size: int | str | None = ExportRequest.max_size,
     size: int | str | None = ExportRequest.size,
@@ -328,15 +325,14 @@ def export_program(
     blocks: int | None = ExportRequest.blocks,
     reads: bool | None = ExportRequest.reads,
 ) -> ExportResult:
-    """Return the file of a program for another runtime, or a folder of all points of a frontier.
+    """Return the file of a program for another runtime.
 
     Parameters
     ----------
     source : a frontier, schedule or program, or a file of one.
     to : the format (`synth list exporters`).
     runtime : one of the format's runtimes. "": the first of them.
-    point : the number of a frontier's point, from 1, or its `StepCount`. None: the only one, or the best for `sizes`.
-    every : all points of a frontier.
+    point : the number of a frontier's point, from 1, or its `StepCount`. None: the only one.
     protocol, instances : with which a schedule is lowered. None: the exporter's choice.
     in_place : the calls that it is for. None: both where that can be.
     topology : the machine that it is for, from which kinds of links are taken. None: the one that the schedule names,
@@ -344,7 +340,6 @@ def export_program(
     rank_map : the machine's rank of each rank of the schedule. None: the labels of an allocation, or a match.
     assume_root : every call of the job has this root.
     assume_nvlink, assume_one_node : all links are NVLink; all ranks are in one box.
-    sizes, element : the bytes of the calls that the point is chosen for, and those of an element of data.
     min_size, max_size : the bytes for which the runtime uses the file.
     size : the bytes of the call that a timeline shows. None: the executor's own.
     collective, root : of a file that does not say them.
@@ -374,14 +369,12 @@ def export_program(
     """
     machine = None if topology is None else named_topology(topology)
     placing = None if rank_map is None else integers(rank_map, "rank_map")
-    judged = sizes_in_bytes(sizes)
     least = size_in_bytes(min_size, "min_size") if min_size else 0
     greatest = None if max_size is None else size_in_bytes(max_size, "max_size")
     bytes_of_call = None if size is None else size_in_bytes(size)
     request = ExportRequest(
         to, runtime, machine, placing, in_place, assume_root, assume_nvlink, assume_one_node, least, greatest, point,
-        every, protocol, instances, judged, element, bytes_of_call, collective, root, plan_version, lanes,
-        hints, blocks, reads,
+        protocol, instances, bytes_of_call, collective, root, plan_version, lanes, hints, blocks, reads,
     )  # fmt: skip
     return export_request(source, request)
 
@@ -396,9 +389,7 @@ def export_request(source: str | Path | ParetoFrontier | Schedule | Program, req
     find("exporters", request.to, exported_files.EXPORTERS, exported_files.OF_SCHEDULES)  # a wrong name comes first
     found = _source(source, request)
     chosen = size_choice(source, found)
-    if request.every and not isinstance(found, ParetoFrontier):
-        raise UsageError("--all is for a frontier; this is one schedule or program")
-    if isinstance(found, ParetoFrontier) and not request.every:
+    if isinstance(found, ParetoFrontier):
         exported_files.named_point(found, request)  # refused before anything is made of its machine
     machine = None if request.topology is None else named_topology(request.topology)
     ranks, said, facts = request.rank_map, [], None if machine is None else Machine.of(machine)
@@ -418,10 +409,7 @@ def export_request(source: str | Path | ParetoFrontier | Schedule | Program, req
         machine=facts,
         timeline=_timeline,
     )
-    if request.every and isinstance(found, ParetoFrontier):
-        made = exported_files.export_frontier(found, target)
-    else:
-        made = exported_files.export_point(found, target)
+    made = exported_files.export_point(found, target)
     return replace(made, remarks=(*said, *made.remarks))
 
 

@@ -32,7 +32,6 @@ EXIT_CODES = {"wrong": 5, "not analysed": 4, "unread": 1}  # of the verdicts of 
 @click.argument("paths", type=FILE, nargs=-1, required=True, metavar="DIR|FILE...")
 @machine_options
 @coll_option("The collective of files that do not name theirs.")
-@click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bounds.")
 @time_limit_option("Wall time for the bounds of one collective; by default 20s.", "20s")
 @output_options
 def audit(paths: tuple[Path, ...], **flags: Any) -> int:
@@ -56,17 +55,14 @@ def audit(paths: tuple[Path, ...], **flags: Any) -> int:
             raise FormatError("does not exist", str(path))
     machine = machine_if_named(flags)
     with waiting("auditing", flags["time_limit"]):
-        rows = api.audit(
-            paths, machine, collective=flags["coll"], bounds=flags["bounds"], time_limit=flags["time_limit"]
-        )
+        rows = api.audit(paths, machine, collective=flags["coll"], time_limit=flags["time_limit"])
     emit(
         lambda: {"schema": "synth.audit/1", "files": [row.to_json() for row in rows]},
         lambda: print_report(_report(rows)),
         flags["output"],
         flags["form"],
     )
-    unfinished = [row.file for row in rows if row.distance is not None and row.distance.unfinished]
-    if unfinished:
+    if any(row.distance is not None and row.distance.unfinished for row in rows):
         note("the time limit came before all bounds; --time-limit allows more")
     return max(EXIT_CODES.get(row.verdict, 0) for row in rows)
 
@@ -76,14 +72,11 @@ def _report(rows: Sequence[AuditRow]) -> Report:
 
     columns = (
         ("file", "left"), ("", "left"), ("collective", "left"), ("steps", "right"), ("rounds/chunk", "right"),
-        ("factor at its steps", "right"), ("at any steps", "right"), ("busiest link", "right"),
+        ("factor at its steps", "right"), ("at any steps", "right"),
     )  # fmt: skip
     table = tuple(_cells(row) for row in rows)
     lines = [printable(f"{row.file}: {row.verdict}: {row.reason}") for row in rows if row.reason]
-    meaning = (
-        "factor: rounds per chunk divided by the certified lower bound; busiest link: the rounds per chunk of its link "
-        "with the most data, below which no pipelining of the same sends gets, divided by the bound"
-    )
+    meaning = "factor: rounds per chunk divided by the certified lower bound"
     return Report("", columns, table, (meaning, *lines))
 
 
@@ -91,13 +84,12 @@ def _cells(row: AuditRow) -> tuple[str, ...]:
     from synth.model.rational import factor_text, show
 
     if row.schedule is None:
-        return (printable(row.file), row.verdict, "", "", "", "", "", "")
-    at_steps = at_any = busiest = ""
+        return (printable(row.file), row.verdict, "", "", "", "", "")
+    at_steps = at_any = ""
     if row.distance is not None:
         rate = row.schedule.rounds_per_chunk
         at_steps, at_any = factor_text(rate, row.distance.at_steps), factor_text(rate, row.distance.at_any)
-        busiest = factor_text(row.busiest, row.distance.at_any)
     return (
         printable(row.file), row.verdict, row.schedule.collective.name, str(row.schedule.step_count),
-        show(row.schedule.rounds_per_chunk), at_steps, at_any, busiest,
+        show(row.schedule.rounds_per_chunk), at_steps, at_any,
     )  # fmt: skip

@@ -18,28 +18,21 @@ from synth.cli.framework.options import (
 )
 from synth.cli.framework.output import note, wrote
 from synth.cli.framework.progress import progress
+from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT, INTERRUPTED
+from synth.errors import UsageError
 from synth.model.rational import counted
 
 RUNTIMES = ["msccl-executor", "msccl", "rccl", "mscclpp", "nccl-tuner"]
 
 
-class RuntimeChoice(click.Choice[str]):
-    """One of `RUNTIMES`; `executor` is an older name of the first."""
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """As it is spelled in `RUNTIMES`."""
-        if value.lower() == "ncclx-tuner":
-            from synth.api.plan_export import NCCLX
-
-            self.fail(f"{value} is no longer a runtime: {NCCLX}", param, ctx)
-        return super().convert(RUNTIMES[0] if value.lower() == "executor" else value, param, ctx)
-
-
 @click.command(context_settings=CONTEXT, short_help="Build a folder of algorithms for a machine, in one command.")
 @click.argument("topology", required=False, metavar="[NAME|FILE]", shell_complete=names_of("topologies", files=True))
+@click.option(
+    "--boxes", type=Ranks("numbers"), metavar="2,4,8", help="Build for so many boxes of NAME, each in a folder."
+)
 @click.option("-o", "--output", default="algorithms", show_default=True, metavar="DIR", help="The folder to write.")
-@click.option("--for", "runtime", type=RuntimeChoice(RUNTIMES, case_sensitive=False),
+@click.option("--for", "runtime", type=click.Choice(RUNTIMES, case_sensitive=False),
               help="Runtime that loads the files; by default rccl with xGMI links, else msccl-executor.")  # fmt: skip
 @machine_job_options
 @time_limit_option("Wall time of all searches; by default 30 s.")
@@ -60,6 +53,7 @@ def build(topology: str | None, **flags: Any) -> int:
     Examples:
       synth build topo.txt --coll allreduce,allgather -o algorithms
       synth build dgx1 --for mscclpp
+      synth build dgx-a100 --boxes 2,4,8 --for mscclpp -o plans
     """
     from synth import api
     from synth.view import build as view
@@ -67,27 +61,33 @@ def build(topology: str | None, **flags: Any) -> int:
 
     machine: Any = topology
     given = {name: value for name, value in changes(flags).items() if value}
+    if flags["boxes"] and (topology is None or given):
+        raise UsageError("--boxes takes the NAME of one box, such as dgx-a100, and no changes of it")
     if given:
         from synth.topologies.this_machine import this_machine
 
         machine = api.topology(this_machine() if topology is None else topology, **given)
-    options = {key: flags[key] for key in ("runtime", "sizes", "root", "dtype", "jobs", "fresh")}
+    options = {key: flags[key] for key in ("runtime", "sizes", "root", "dtype", "jobs", "fresh", "output")}
     if flags["coll"]:
         options["collective"] = flags["coll"]
     if flags["time_limit"] is not None:
         options["time_limit"] = flags["time_limit"]
     try:
         with progress(f"building for {topology or 'this machine'}") as listen:
-            result = api.build(machine, output=flags["output"], on_event=listen, **options)
+            if flags["boxes"]:
+                results = api.build_boxes(machine, flags["boxes"], on_event=listen, **options)
+            else:
+                results = (api.build(machine, on_event=listen, **options),)
     except KeyboardInterrupt:
         note("interrupted; the same command continues from here")
         return INTERRUPTED
-    print_reports(view.reports(result))
-    folder = Path(result.folder)
-    if result.files:
-        checked = "" if result.runtime.endswith("-tuner") else ", all linted and run,"
-        files = counted(len(result.files), "file")
-        wrote(f"{files} of {result.runtime}{checked} to {folder}: see {folder}/README.txt")
-    else:
-        wrote(f"{folder}/README.txt", f"no file for {result.runtime}, all sizes are left to the library")
+    for result in results:
+        print_reports(view.reports(result))
+        folder = Path(result.folder)
+        if result.files:
+            checked = "" if result.runtime.endswith("-tuner") else ", all linted and run,"
+            files = counted(len(result.files), "file")
+            wrote(f"{files} of {result.runtime}{checked} to {folder}: see {folder}/README.txt")
+        else:
+            wrote(f"{folder}/README.txt", f"no file for {result.runtime}, all sizes are left to the library")
     return 0

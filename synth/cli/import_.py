@@ -34,7 +34,7 @@ from synth.errors import FormatError, UsageError
 @quiet_option
 def import_(file: Path, coll: str | None, root: list[int] | None, point: Any, output: str | None, **flags: Any) -> None:
     """Read FILE, a schedule of another program, and replay it: MSCCL-IR (of msccl-tools, TACCL, TE-CCL or others),
-    TE-CCL's and SCCL's JSON, ForestColl's tree XML. The kind follows from the content.
+    TE-CCL's JSON, ForestColl's tree XML. The kind follows from the content.
 
     The steps are the fewest that the data allow. Without --topo each pair of ranks that the file uses is a link of
     1 GB/s. A dump of a machine is for `synth topo import`.

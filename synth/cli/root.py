@@ -188,7 +188,6 @@ def _debug() -> None:
 
 COMMANDS = {  # the main job first
     "build": ("synth.cli.build:build", "Build a folder of algorithms for a machine, in one command."),
-    "plans": ("synth.cli.plans:plans", "Write MSCCL++ plans for a machine in several sizes."),
     "pareto": ("synth.cli.pareto:pareto", "Find the frontier: least rounds per chunk at each number of steps."),
     "solve": ("synth.cli.solve:solve", "Decide whether C chunks, S steps and R rounds have a schedule."),
     "bound": ("synth.cli.bound:bound", "Print lower bounds and their certificates."),

@@ -25,5 +25,5 @@ SUMMARIES: Mapping[str, str] = {
 }
 # Formats of `synth export --to` that are made of a schedule, not of a Program.
 OF_SCHEDULES: Mapping[str, str] = {
-    "chakra": "folder of Chakra execution traces with ASTRA-sim's files (of a schedule)",
+    "chakra": "folder of Chakra execution traces (of a schedule)",
 }

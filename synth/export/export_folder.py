@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from synth.errors import SynthError
@@ -27,8 +26,8 @@ def _ours(path: Path) -> bool:
     return path.is_file() and re.fullmatch(r"\d+-.*\.(xml|json)|register\.(py|hpp)", path.name) is not None
 
 
-def write_folder(folder: Path, result: ExportResult, env: Callable[[str, Sequence[str]], str]) -> None:
-    """Write the files into `folder` in one move, the variables (of its path and files) and the notes beside it.
+def write_folder(folder: Path, result: ExportResult, env: str) -> None:
+    """Write the files into `folder` in one move, the variables `env` and the notes beside it.
 
     Raises SynthError.
     """
@@ -49,5 +48,5 @@ def write_folder(folder: Path, result: ExportResult, env: Callable[[str, Sequenc
             shutil.rmtree(fresh, ignore_errors=True)
     except OSError as error:
         raise SynthError(f"cannot write {folder}: {error.strerror or error}") from error
-    write(folder.with_name(folder.name + ".env"), env(str(folder), result.env))
+    write(folder.with_name(folder.name + ".env"), env)
     write(folder.with_name(folder.name + ".md"), result.notes)

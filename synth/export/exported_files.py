@@ -9,25 +9,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
-from synth.errors import SynthError, TooManySendsError, UsageError, VerificationError
-from synth.export import EXPORTERS, OF_SCHEDULES, point_choice, rank_map
-from synth.export import folder_notes as notes
+from synth.errors import SynthError, UsageError
+from synth.export import EXPORTERS, OF_SCHEDULES, rank_map
+from synth.export.folder_notes import divisor, span
 from synth.export.msccl_xml.limits import root_warning, unnamed_remark
-from synth.export.point_choice import PointProgram
 from synth.export.request import ExportRequest, Target
 from synth.model.documents import whole_file
-from synth.model.frontier import Frontier, ParetoFrontier, Point
+from synth.model.frontier import ParetoFrontier
 from synth.model.rational import counted
 from synth.model.registry import find
 from synth.model.schedule import Schedule
-from synth.program import checked_lowering, plan_limits
+from synth.program import checked_lowering
 from synth.program.analysis import check, largest_safe_size
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 from synth.program.runtimes import RUNTIMES
 
-MSCCL_FILES = 4  # files that msccl loads
 # the largest size in bytes of a program with scratch for msccl, which reserves scratch for it at the start, if neither
 # the program nor the user sets one
 SCRATCH_SIZE = 1 << 30
@@ -78,15 +75,16 @@ class ExportResult:
 def export_point(source: ParetoFrontier | Schedule | Program, target: Target) -> ExportResult:
     """Export a program, a schedule or one point of a frontier, as one file or two (out of place and in place).
 
-    Of a frontier, the point is `--point`, the only one, or the best for `--sizes`. Raises UsageError if the request is
-    ambiguous or contradicts itself, SynthError if the runtime cannot take the program.
+    Of a frontier, the point is the request's, or the only one. Raises UsageError if the request contradicts itself,
+    SynthError if the runtime cannot take the program.
     """
     exporter, target = _exporter(target)
     remarks: list[str] = []
     if isinstance(source, ParetoFrontier):
-        candidate = _chosen(source, target, remarks)
-        program = candidate.program
-        remarks.insert(0, f"this is {candidate.text}" + (" of the frontier" if candidate.number else ""))
+        number = named_point(source, target.request)
+        point = source.points[number - 1]
+        program = program_for_runtime(source.schedule_of(point, checked_lowering.MAX_SENDS), target)
+        remarks.append(f"this is point {number} (S={point.steps}, R={point.rounds}, C={point.chunks}) of the frontier")
     else:
         program = program_for_runtime(source, target)
     network = target.links
@@ -96,71 +94,13 @@ def export_point(source: ParetoFrontier | Schedule | Program, target: Target) ->
     files = [(suffix, exporter.emit(placed, placed_target)) for suffix, placed in program_variants(program, target)]
     check_program(program, target)
     if target.request.to == "msccl-xml":
-        remarks.append(
-            f"the file serves {notes.span(program.min_bytes, program.max_bytes)} where {notes.divisor(program)}"
-        )
+        sizes = span(program.min_bytes, program.max_bytes)
+        remarks.append(f"the file serves {sizes} where {divisor(program, target.request.runtime)}")
         said = (root_warning(program), unnamed_remark(program, RUNTIMES[target.request.runtime]))
         remarks += filter(None, said)
     elif hasattr(exporter, "remarks"):
         remarks += exporter.remarks(program, target)
     return ExportResult(tuple(files), exporter.suffix, (*remarks, *rank_remarks(source, target)))
-
-
-def export_frontier(frontier: ParetoFrontier, target: Target) -> ExportResult:
-    """Export the points of `frontier` as a folder of MSCCL-IR, each for the sizes at which it is predicted fastest.
-
-    The remarks name each point that is left out, with the reason. Raises UsageError for another format, SynthError if
-    the runtime takes no point.
-    """
-    exporter, target = _exporter(target)
-    request = target.request
-    if request.to != "msccl-xml":
-        raise UsageError(
-            f"--all writes a folder of MSCCL-IR files; export points to {request.to} one by one with --point"
-        )
-    lost: list[str] = []
-    candidates = _candidates(frontier, target, lost)
-
-    def divides(candidate: PointProgram) -> bool:
-        """True if every size of the request can be cut into the candidate's chunks."""
-        return not any(point_choice.indivisible(candidate.program, size, request.element) for size in request.sizes)
-
-    dividing = list(filter(divides, candidates))
-    for c in candidates:
-        if dividing and c not in dividing:
-            lost.append(f"{c.text}: {_reasons(c, target)}")
-    maximum = None
-    if request.runtime == "msccl":
-        maximum = MSCCL_FILES // len(program_variants(candidates[0].program, target))
-    served, out = point_choice.drop_to_fit(frontier, dividing or candidates, maximum)
-    lost += [f"{c.text}: msccl loads at most {MSCCL_FILES} files; export it alone with --point {c.number}" for c in out]
-    used = {item.candidate.number for item in served}
-    for c in dividing or candidates:
-        if c.number not in used and c not in out:
-            lost.append(f"{c.text}: predicted slower than the others at every size that it may serve")
-    placed_target = replace(target, network=frontier.network)
-    files: list[tuple[str, str]] = []
-    rows = []
-    for item in served:
-        names = []
-        for suffix, program in program_variants(item.program, target):
-            point = item.candidate.point
-            stem = f"{frontier.collective.name}-S{point.steps}-R{point.rounds}-C{point.chunks}"
-            names.append(f"{len(files) + 1:02d}-{stem}{suffix}{exporter.suffix}")
-            files.append((names[-1], exporter.emit(program, placed_target)))
-        rows.append((item, names))
-    remarks: list[str] = []
-    if not frontier.latency:
-        remarks.append(f"{frontier.network.name} gives its links no latency, so the prediction favours bandwidth alone")
-    first = served[0].candidate.program
-    remarks += filter(None, (root_warning(first), unnamed_remark(first, RUNTIMES[request.runtime])))
-    if not dividing:
-        reasons = "; ".join(_reasons(c, target) for c in candidates)
-        remarks.append(f"no point divides every one of the listed sizes: {reasons}")
-    remarks += rank_remarks(frontier, target)
-    runtime = request.runtime
-    page = notes.notes(runtime, f"{frontier.collective.name} on {frontier.network.name}", rows, lost, remarks)
-    return ExportResult(tuple(files), exporter.suffix, (*lost, *remarks), tuple(name for name, _ in files), page)
 
 
 def rank_remarks(source: ParetoFrontier | Schedule | Program, target: Target) -> list[str]:
@@ -187,8 +127,8 @@ def _exporter(target: Target) -> tuple:
     return exporter, replace(target, request=replace(target.request, to=to.lower(), runtime=runtime))
 
 
-def named_point(frontier: ParetoFrontier, request: ExportRequest) -> int | None:
-    """Return the number of the point that `request` names, or of the only one; None where sizes choose it.
+def named_point(frontier: ParetoFrontier, request: ExportRequest) -> int:
+    """Return the number of the point that `request` names, or of the only one.
 
     Raises UsageError where it names none, TooManySendsError where no program is made of so large a schedule.
     """
@@ -197,78 +137,13 @@ def named_point(frontier: ParetoFrontier, request: ExportRequest) -> int | None:
         raise SynthError("the frontier has no point")
     point = 1 if request.point is None and len(points) == 1 else request.point
     if point is None:
-        if not request.sizes:
-            raise UsageError(
-                f"the frontier has {len(points)} points; choose with --point K, --step S or --sizes, or export --all"
-            )
-        return None
+        raise UsageError(
+            f"the frontier has {len(points)} points; choose one with --point K or --step S, or let `synth build` or "
+            f"`synth tune --from FILE` choose for each size"
+        )
     number = frontier.number_of(point)
     frontier.check_sends(points[number - 1], checked_lowering.MAX_SENDS)
     return number
-
-
-def _chosen(frontier: ParetoFrontier, target: Target, remarks: list[str]) -> PointProgram:
-    number = named_point(frontier, target.request)
-    if number is not None:
-        point = frontier.points[number - 1]
-        return PointProgram(number, point, _program(frontier, point, target))
-    candidates = [*_candidates(frontier, target, remarks), *_through_switch(frontier, target)]
-    best = point_choice.best_candidate(frontier, candidates, target.request.sizes, target.request.element)
-    sizes, element = target.request.sizes, target.request.element
-    if all(point_choice.reason_against(best.program, size, element) for size in sizes):
-        remarks.append("no point serves any of the listed sizes: calls of these sizes will not run this file")
-    remarks += [f"{c.text}: {why}" for c in candidates if (why := _reasons(c, target))]
-    return best
-
-
-def _through_switch(frontier: ParetoFrontier, target: Target) -> list[PointProgram]:
-    """Return the plain allreduce through the switch of all ranks of a frontier with multicast, where MSCCL++ takes it.
-
-    Its few chunks divide sizes that those of points do not.
-    """
-    request = target.request
-    switched = isinstance(frontier, Frontier) and whole_switch(frontier.network) is not None
-    if request.runtime != "mscclpp" or not switched or frontier.collective_name != "allreduce":
-        return []
-    family = MulticastPipelining(frontier.network, frontier.collective)
-    schedule = family.plain(request.sizes, max(request.element, plan_limits.ALIGNMENT))
-    bound = next(bound for steps, bound in frontier.bounds if steps is None)
-    point = Point.of(schedule, bound, "best-known", "plain sums and multicasts")
-    try:
-        return [PointProgram(None, point, program_for_runtime(schedule, target))]
-    except SynthError:
-        return []
-
-
-def _candidates(frontier: ParetoFrontier, target: Target, lost: list[str]) -> list[PointProgram]:
-    """Return the points that the runtime takes; the reasons against the others are added to `lost`."""
-    exporter = find("exporters", target.request.to, EXPORTERS, OF_SCHEDULES)()
-    candidates: list[PointProgram] = []
-    error: SynthError | None = None
-    for number, point in enumerate(frontier.points, 1):
-        try:
-            program = _program(frontier, point, target)
-            for _, placed in program_variants(program, target):
-                exporter.emit(placed, replace(target, network=frontier.network))
-            check_program(program, target)
-            candidates.append(PointProgram(number, point, program))
-        except SynthError as refused:
-            if isinstance(refused, UsageError | VerificationError) and not isinstance(refused, TooManySendsError):
-                raise
-            error = error or refused
-            lost.append(f"point {number} (S={point.steps}, R={point.rounds}, C={point.chunks}): {refused}")
-    if not candidates:
-        raise error or SynthError("the frontier has no point")
-    return candidates
-
-
-def _reasons(candidate: PointProgram, target: Target) -> str:
-    sizes, element = target.request.sizes, target.request.element
-    return "; ".join(why for size in sizes if (why := point_choice.reason_against(candidate.program, size, element)))
-
-
-def _program(frontier: ParetoFrontier, point: Point, target: Target) -> Program:
-    return program_for_runtime(frontier.schedule_of(point, checked_lowering.MAX_SENDS), target)
 
 
 def program_for_runtime(source: Schedule | Program, target: Target) -> Program:

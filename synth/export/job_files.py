@@ -15,6 +15,62 @@ NCCL_TESTS = {
     "scatter": "scatter_perf",
 }  # fmt: skip
 
+SCRIPT = """\
+#!/usr/bin/env bash
+# Exports the variables with which the runtime loads these algorithms, then runs the command given:
+#   ./run.sh {torchrun}     (or: source run.sh)
+here="$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)"
+{exports}
+if [ "$#" -gt 0 ]; then exec "$@"; fi
+"""
+EXPORTS = {
+    "mscclpp": """\
+export PYTHONPATH="$here/mscclpp${PYTHONPATH:+:$PYTHONPATH}"
+export LD_PRELOAD="libmscclpp_nccl.so"
+export MSCCLPP_NCCL_LIB_PATH="${MSCCLPP_NCCL_LIB_PATH:-LIBRARY}"  # to fall back to""",
+    "nccl-tuner": """\
+export NCCL_TUNER_CONFIG_FILE="$here/nccl-tuner/tuner.csv"
+export NCCL_TUNER_PLUGIN="libnccl-tuner-example.so\"""",
+    "msccl-executor": 'export MSCCL_ALGO_DIR="$here/msccl-executor"',
+    "rccl": 'export MSCCL_ALGO_DIR="$here/rccl"',
+}
+README = """\
+{title}
+{line}
+
+{screen}
+
+{run}
+Files
+-----
+
+{script}report.html       a page: each algorithm step by step, times against size
+plan.json         the choice for each size (`synth export --plan`, `synth report`)
+build.json        the table above, with all sizes
+frontiers/        frontiers with certificates (`synth verify frontiers/*.json`)
+"""
+RUN = """\
+Run
+---
+
+PyTorch, one process for each GPU{on_each}:
+
+    ./run.sh {torchrun}
+
+{how}
+
+{tests}
+"""
+WITH_TESTS = "nccl-tests, with the library of the runtime, and once more without run.sh to compare:"
+WITH_REGISTER = """\
+Call this in train.py on every rank, before the first communicator is made:
+
+    import register
+    kept = register.register(rank, {ranks}, {per_host})
+
+nccl-tests does not call it, so it runs none of these plans: with run.sh it measures MSCCL++'s own algorithms
+and its fallback, without run.sh the library behind it. Measure the plans in a job that calls register()."""
+
 
 @dataclass(frozen=True)
 class JobShape:
@@ -52,36 +108,16 @@ class JobShape:
         return f"mpirun -np {self.ranks} --map-by ppr:{self.per_host}:node"
 
 
-def run_script(runtime: str, folder: str, files: Sequence[str], job: JobShape) -> str:
+def run_script(runtime: str, files: Sequence[str], job: JobShape) -> str:
     """Return a shell script that exports the variables of `runtime` and runs its arguments.
 
-    `folder`: the name of the folder of `files`, beside the script. `job`: the job of the example.
+    `files`: their names, in the folder beside the script that is called as the runtime. `job`: that of the example.
     """
-    match runtime:
-        case "msccl":
-            paths = ":".join(f"$here/{folder}/{name}" for name in files)
-            exports = [f'MSCCL_XML_FILES="{paths}"']
-        case "mscclpp":
-            library = "librccl.so.1" if job.amd else "libnccl.so.2"
-            exports = [
-                f'PYTHONPATH="$here/{folder}${{PYTHONPATH:+:$PYTHONPATH}}"', 'LD_PRELOAD="libmscclpp_nccl.so"',
-                f'MSCCLPP_NCCL_LIB_PATH="${{MSCCLPP_NCCL_LIB_PATH:-{library}}}"  # to fall back to',
-            ]  # fmt: skip
-        case "nccl-tuner":
-            exports = [
-                f'NCCL_TUNER_CONFIG_FILE="$here/{folder}/tuner.csv"', 'NCCL_TUNER_PLUGIN="libnccl-tuner-example.so"',
-            ]  # fmt: skip
-        case _:
-            exports = [f'MSCCL_ALGO_DIR="$here/{folder}"']
-    lines = [
-        "#!/usr/bin/env bash",
-        "# Exports the variables with which the runtime loads these algorithms, then runs the command given:",
-        f"#   ./run.sh {job.torchrun}     (or: source run.sh)",
-        'here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',
-        *(f"export {line}" for line in [*exports, *ENABLE.get(runtime, [])]),
-        'if [ "$#" -gt 0 ]; then exec "$@"; fi',
-    ]
-    return "\n".join(lines) + "\n"
+    paths = ":".join(f"$here/msccl/{name}" for name in files)
+    exports = EXPORTS.get(runtime, f'export MSCCL_XML_FILES="{paths}"')
+    exports = exports.replace("LIBRARY", "librccl.so.1" if job.amd else "libnccl.so.2")
+    lines = [exports, *(f"export {line}" for line in ENABLE.get(runtime, []))]
+    return SCRIPT.format(torchrun=job.torchrun, exports="\n".join(lines))
 
 
 def readme(
@@ -92,41 +128,19 @@ def readme(
     `job`: None where all sizes are left to the library, so that nothing is to be run. `sizes`: the least and the
     greatest in bytes.
     """
-    lines = [title, "=" * len(title), "", *screen.rstrip().splitlines(), ""]
-    if job is None:
-        lines += [f"No size has a file for {runtime}: run the library as it is."]
-    else:
-        lines += _commands(runtime, job, collectives, sizes)
-    lines += ["", "Files", "-----", ""]
+    script, run = "", f"No size has a file for {runtime}: run the library as it is.\n"
     if job is not None:
-        lines += ["run.sh            the variables of the runtime, then the command given to it"]
-    lines += [
-        "report.html       a page: each algorithm step by step, times against size",
-        "plan.json         the choice for each size (`synth export --plan`, `synth report`)",
-        "build.json        the table above, with all sizes",
-        "frontiers/        frontiers with certificates (`synth verify frontiers/*.json`)",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _commands(runtime: str, job: JobShape, collectives: Sequence[str], sizes: tuple[int, int]) -> list[str]:
-    """Return the lines on how the algorithms are run and measured."""
-    lines = ["Run", "---", ""]
-    on_each = "" if job.per_host == job.ranks else ", this command on each host"
-    lines += [f"PyTorch, one process for each GPU{on_each}:", "", f"    ./run.sh {job.torchrun}", ""]
-    if runtime == "mscclpp":
-        call = f"register.register(rank, {job.ranks}, {job.per_host or 'RANKS_PER_HOST'})"
-        lines += [
-            "Call this in train.py on every rank, before the first communicator is made:",
-            "", "    import register", f"    kept = {call}", "",
-            "nccl-tests does not call it, so it runs none of these plans: with run.sh it measures MSCCL++'s own "
-            "algorithms", "and its fallback, without run.sh the library behind it. Measure the plans in a job that "
-            "calls register().", "",
-        ]  # fmt: skip
-    else:
-        lines += ["nccl-tests, with the library of the runtime, and once more without run.sh to compare:", ""]
-    for name in collectives:
-        if name in NCCL_TESTS:
-            command = f"build/{NCCL_TESTS[name]} -b {sizes[0]} -e {sizes[1]} -f 2 -g 1"
-            lines.append(f"    {job.mpirun} ./run.sh {command}")
-    return lines
+        script = "run.sh            the variables of the runtime, then the command given to it\n"
+        how = WITH_TESTS
+        if runtime == "mscclpp":
+            how = WITH_REGISTER.format(ranks=job.ranks, per_host=job.per_host or "RANKS_PER_HOST")
+        tests = []
+        for name in collectives:
+            if name in NCCL_TESTS:
+                command = f"build/{NCCL_TESTS[name]} -b {sizes[0]} -e {sizes[1]} -f 2 -g 1"
+                tests.append(f"    {job.mpirun} ./run.sh {command}")
+        on_each = "" if job.per_host == job.ranks else ", this command on each host"
+        run = RUN.format(on_each=on_each, torchrun=job.torchrun, how=how, tests="\n".join(tests))
+    return README.format(
+        title=title, line="=" * len(title), screen=screen.rstrip(), run=run, script=script
+    )  # fmt: skip

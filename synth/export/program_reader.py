@@ -80,8 +80,8 @@ def load(
                 from synth.export.mscclpp import read as plan_reader
 
                 return plan_reader.read(text_of(path, MAX_TEXT), str(path), task, root)
-            case "synth.plans/1" | "synth.build/1":
-                raise FormatError("is the index of a folder of programs: name a file in it", str(path))
+            case "synth.build/1":
+                raise FormatError("is the summary of a folder of programs: name a file in it", str(path))
             case "synth.plan/1":
                 raise FormatError("is a tuner's plan: `synth export --plan FILE` writes its schedules", str(path))
             case other:

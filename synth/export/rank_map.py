@@ -80,46 +80,24 @@ def check_links(schedule: Schedule, machine: Network, name: str) -> None:
 def _moved(task: Collective, ranks: Sequence[int]) -> tuple[Collective, list[int]]:
     """Return the collective with renumbered ranks, and the new unit of each old one.
 
-    The signature of a unit is (pre, post, wants). Units with equal signatures are matched in their order.
+    Units that lie before and after on the same ranks are matched in their order.
     """
-
-    def renumbered(members: frozenset[int]) -> frozenset[int]:
-        return frozenset(ranks[r] for r in members)
-
-    moved: list[tuple] = []
-    for u, (pre, post) in enumerate(zip(task.pre, task.post, strict=True)):
-        wants = None
-        if task.wants is not None:
-            wants = tuple(sorted((ranks[r], renumbered(members)) for r, members in task.wants[u]))
-        moved.append((renumbered(pre), renumbered(post), wants))
-    new = _renamed(task, ranks, moved)
+    new = task
+    if task.name in COLLECTIVES and COLLECTIVES[task.name][1] != ("sizes",):
+        new = collective(task.name, task.ranks, tuple(ranks[r] for r in task.roots))
     units_of: dict[tuple, list[int]] = {}
-    for u, (pre, post) in enumerate(zip(new.pre, new.post, strict=True)):
-        units_of.setdefault((pre, post, None if new.wants is None else new.wants[u]), []).append(u)
-    used: dict[tuple, int] = {}
+    for u, ends in enumerate(zip(new.pre, new.post, strict=True)):
+        units_of.setdefault(ends, []).append(u)
     units = []
-    for signature in moved:
-        index = used.get(signature, 0)
-        if index >= len(units_of.get(signature, ())):
+    for pre, post in zip(task.pre, task.post, strict=True):
+        before = frozenset(ranks[r] for r in pre)
+        same = units_of.get((before, frozenset(ranks[r] for r in post)))
+        if not same or task.wants is not None:
             raise SynthError(
                 f"{task.name} depends on the numbers of the ranks; synthesize it on the machine as it is numbered"
             )
-        used[signature] = index + 1
-        units.append(units_of[signature][index])
+        units.append(same.pop(0))
     return new, units
-
-
-def _renamed(task: Collective, ranks: Sequence[int], moved: Sequence[tuple]) -> Collective:
-    roots = tuple(ranks[r] for r in task.roots)
-    options = COLLECTIVES[task.name][1] if task.name in COLLECTIVES else ("file",)
-    if options in ((), ("root",)) or task.name in ("allgather", "reduce-scatter", "alltoall"):
-        return collective(task.name, task.ranks, roots)
-    if options == ("sizes",):  # units lie in the order of the ranks that they come from and go to
-        order = sorted(range(task.units), key=lambda u: (sorted(moved[u][0]), sorted(moved[u][1])))
-        pre = tuple(moved[u][0] for u in order)
-        post = tuple(moved[u][1] for u in order)
-        return Collective(task.name, task.ranks, pre, post, task.combining)
-    return task
 
 
 def _end(end: int | str, ranks: Sequence[int]) -> int | str:

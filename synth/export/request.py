@@ -98,12 +98,9 @@ class ExportRequest:
     `min_size`, `max_size`: bounds in bytes of the sizes offered. `max_size` None: as far as it is proved safe.
 
     A plan says the others itself:
-    `point`: the number of the frontier's point, from 1, or its steps. None: the only one, or the best for `sizes`.
-    `every`: a folder of all points of a frontier, each for the sizes at which it is predicted fastest.
+    `point`: the number of the frontier's point, from 1, or its steps. None: the only one.
     `protocol`: the protocol of a lowered schedule, or a program's instead of its own. None: Simple, or its own.
     `instances`: copies of a schedule side by side, each for its share of the data. None: one.
-    `sizes`: sizes in bytes to be served.
-    `element`: bytes of an element of `sizes`.
     `size`: the size in bytes that a timeline is drawn for. None: the executor's own.
     `collective`: the collective that a foreign file computes, where the file does not say.
     `root`: the root of a foreign file's collective, where it does not follow.
@@ -111,7 +108,6 @@ class ExportRequest:
     `lanes`: the most connections of one route of a lowered schedule; not of MSCCL++ plans. None: its units.
     `hints`: connections and pieces of single sends of a schedule; not of MSCCL++ plans. None: none.
     `blocks`, `reads`: of a schedule that becomes a MSCCL++ plan, as `LoweringOptions` has them.
-    `box_is_host`: False where a box is several hosts, so that MSCCL++ plans are for any number of ranks of a node.
 
     Raises UsageError for an unknown `plan_version`.
     """
@@ -127,11 +123,8 @@ class ExportRequest:
     min_size: int = 0
     max_size: int | None = None
     point: int | StepCount | None = None
-    every: bool = False
     protocol: str | None = None
     instances: int | None = None
-    sizes: Sequence[int] = ()
-    element: int = 4
     size: int | None = None
     collective: str | Path | Collective | Mapping[str, Any] | None = None
     root: int | None = None
@@ -140,7 +133,6 @@ class ExportRequest:
     hints: SendHints | None = None
     blocks: int | None = None
     reads: bool | None = None
-    box_is_host: bool = True
 
     def __post_init__(self) -> None:
         if self.plan_version not in VERSIONS:

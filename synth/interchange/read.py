@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from synth.errors import FormatError, UncheckedError, UsageError, VerificationError
 from synth.export import program_reader
 from synth.export.msccl_xml.read import MAX_BYTES, skipped_in
-from synth.interchange import forestcoll, program_moves, sccl, teccl
+from synth.interchange import forestcoll, program_moves, teccl
 from synth.language.algorithm import Compiled
 from synth.model.collective import Collective
 from synth.model.documents import json_reader
@@ -26,7 +26,7 @@ from synth.program.program import Program
 _PROLOG = re.compile(r"(?s)(?:\s|<\?.*?\?>|<!--.*?-->)*")
 
 # Kinds of files that `synth import` alone reads.
-FOREST, FLOWS, SCCL = "ForestColl's trees", "TE-CCL's schedule", "SCCL's algorithm of msccl-tools"
+FOREST, FLOWS = "ForestColl's trees", "TE-CCL's schedule"
 
 
 class Imported(NamedTuple):
@@ -87,8 +87,6 @@ def schedule(path: Path, request: Request = Request()) -> Imported:  # noqa: B00
     doc = _document(text, str(path))
     if teccl.is_schedule(doc):
         return _finished(teccl.recorded(doc, request.machine, str(path)), FLOWS, request)
-    if sccl.is_algorithm(doc):
-        return _finished(sccl.recorded(doc, request.machine, str(path)), SCCL, request)
     if not _element(text).startswith("<algo"):
         return _own(path, request)
     program = program_reader.load(path, request.task, request.root)
@@ -104,10 +102,7 @@ def kind_of_other(path: Path) -> str:
         text = text_of(path, MAX_BYTES)
         if _element(text).startswith("<Algo"):
             return FOREST
-        doc = _document(text, str(path))
-        if teccl.is_schedule(doc):
-            return FLOWS
-        return SCCL if sccl.is_algorithm(doc) else ""
+        return FLOWS if teccl.is_schedule(_document(text, str(path))) else ""
     except FormatError:
         return ""
 

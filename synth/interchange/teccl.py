@@ -5,17 +5,16 @@ traveled over i->j [with volume x] in epoch k [via switches w]``. Numbers of nod
 follow from the names of the chunk paths: ``Demand at d for chunk c from s met by epoch k``.
 
 An allgather copies whole chunks, and its flows are followed. An alltoall divides chunks among paths. Its flows are a
-set, in which two parts that travel together stand once (teccl/solvers/alltoall.py), so its chunk paths are followed:
-each is a list of ``[k, i->j with volume x in epoch k]``, and brings its volume to the destination.
+set, in which two parts that travel together stand once (teccl/solvers/alltoall.py), so its chunk paths are followed in
+their stead: each is a list of ``[k, i->j with volume x in epoch k]``, and brings its volume to the destination.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from heapq import heappop, heappush
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -95,15 +94,24 @@ def recorded(doc: dict, machine: Topology | None, file: str) -> RecordedMoves:
             if node not in rank:
                 raise FormatError(f"a demand names node {node}, which no flow reaches", file)
     name, groups = _collective(found, rank, file)
+    paths: list[list[list[Flow]]] = []
+    parts = 1
+    if name == "alltoall":
+        paths = [_paths(demand, file) for demand in found.demands]
+        parts = _parts(found.demands, paths, file)
+
+    # The first chunk of each (source, chunk) of the file.
+    chunks = len(next(iter(groups.values()))) * parts
+    moves = RecordedMoves(collective(name, len(rank)), chunks, machine, file)
+    first = {}
+    for (source, dst), members in groups.items():
+        unit = source if name == "allgather" else source * len(rank) + dst
+        for i, member in enumerate(sorted(members)):
+            first[member] = unit * chunks + i * parts
     if name == "allgather":
-        moves, first = _empty_moves(name, groups, len(rank), 1, machine, file)
         _follow_flows(found, rank, moves, first)
-        return moves
-    paths = [_paths(demand, file) for demand in found.demands]
-    _check_flows(found, paths, file)
-    parts = _parts(found.demands, paths, file)
-    moves, first = _empty_moves(name, groups, len(rank), parts, machine, file)
-    _follow_paths(found.demands, paths, rank, parts, moves, first)
+    else:
+        _follow_paths(found.demands, paths, rank, parts, moves, first)
     return moves
 
 
@@ -186,24 +194,6 @@ def _collective(
     return name, groups
 
 
-def _empty_moves(
-    name: str,
-    groups: dict[tuple[int, int], list[tuple[int, int]]],
-    ranks: int,
-    parts: int,
-    machine: Topology | None,
-    file: str,
-) -> tuple[RecordedMoves, dict[tuple[int, int], int]]:
-    """Return empty moves of the collective, and the first chunk of each (source, chunk) of the file."""
-    chunks = len(next(iter(groups.values()))) * parts
-    first = {}
-    for (source, dst), members in groups.items():
-        unit = source if name == "allgather" else source * ranks + dst
-        for i, member in enumerate(sorted(members)):
-            first[member] = unit * chunks + i * parts
-    return RecordedMoves(collective(name, ranks), chunks, machine, file), first
-
-
 def _paths(demand: _Demand, file: str) -> list[list[Flow]]:
     """Return the paths of a demand of an alltoall, each with its flows in their order.
 
@@ -243,34 +233,13 @@ def _paths(demand: _Demand, file: str) -> list[list[Flow]]:
     return paths
 
 
-def _check_flows(found: _Document, paths: Sequence[list[list[Flow]]], file: str) -> None:
-    """Check that the flows of an alltoall are those of its chunk paths."""
-    flows = {flow[:6]: flow for flow in found.flows}
-    steps = {}
-    for some in paths:
-        for path in some:
-            for step in path:
-                steps[step[:6]] = step
-    for key, step in steps.items():
-        if key not in flows:
-            raise VerificationError(
-                f"the path over {step.src}->{step.dst} with volume {float(step.volume)} in epoch {step.epoch} is none"
-                " of the flows", str(step.place),
-            )  # fmt: skip
-    for key, flow in flows.items():
-        if key not in steps:
-            raise FormatError("a flow that is in no chunk path", str(flow.place))
-
-
 def _parts(demands: Sequence[_Demand], paths: Sequence[list[list[Flow]]], file: str) -> int:
     """Return the least number of parts of a chunk of which all volumes are whole numbers, and add up to the chunk."""
     shares: set[tuple[Fraction, ...]] = set()
     for some in paths:
-        volumes = [path[0].volume for path in some if path]
-        if volumes:
-            shares.add(tuple(sorted(volumes)))
+        shares.add(tuple(sorted(path[0].volume for path in some if path)))
     for parts in range(1, MAX_PARTS + 1):
-        if all(_whole(volumes, parts) for volumes in shares):
+        if all(_whole(volumes, parts) for volumes in shares if volumes):
             return parts
     for demand, some in zip(demands, paths, strict=True):
         total = sum(path[0].volume for path in some if path)
@@ -320,38 +289,26 @@ def _follow_flows(
     for (source, chunk), start in first.items():
         held[source, chunk, source] = moves.input(start, rank[source])
 
-    def move(flow: Flow) -> bool:
-        cell = held.get((flow.source, flow.chunk, flow.src))
-        if cell is None or flow.volume < 1 - VOLUME_ERROR:
-            return False
-        arrived = moves.copy(cell, rank[flow.dst], flow.place)
-        held.setdefault((flow.source, flow.chunk, flow.dst), arrived)
-        return True
-
-    for _, flows in groupby(found.flows, key=lambda flow: flow.epoch):
-        late = _epoch(list(flows), move)
-        if late is not None:
-            raise VerificationError(
-                f"node {late.src} sends chunk {late.chunk} of {late.source} in epoch {late.epoch} and does not have "
-                "that much of it",
-                str(late.place),
-            )
-
-
-def _epoch(flows: list[Flow], move: Callable[[Flow], bool]) -> Flow | None:
-    """Record the flows of an epoch in an order in which their data are there; return the first for which there is none.
-
-    `move` records a flow, or returns False. A flow is tried again when data came to its node, those with little first.
-    """
-    waiting: dict[tuple[int, int, int], list[tuple[Fraction, int]]] = {}
-    for number, flow in enumerate(flows):
-        ready = [number] if move(flow) else []
-        if not ready:
-            heappush(waiting.setdefault((flow.source, flow.chunk, flow.src), []), (flow.volume, number))
-        while ready:
-            reached = flows[ready.pop()]
-            there = waiting.get((reached.source, reached.chunk, reached.dst), [])
-            while there and move(flows[there[0][1]]):
-                ready.append(heappop(there)[1])
-    late = [number for there in waiting.values() for _, number in there]
-    return flows[min(late)] if late else None
+    # In an epoch, a flow may need what another one of the same epoch brings: it waits until that is there.
+    late = [flow for flow in found.flows if flow.volume < 1 - VOLUME_ERROR]  # an allgather copies whole chunks
+    for _, group in groupby(found.flows if not late else (), key=lambda flow: flow.epoch):
+        ready: list[Flow] = []
+        waiting: dict[tuple[int, int, int], list[Flow]] = {}
+        for flow in group:
+            have = flow.source, flow.chunk, flow.src
+            (ready if have in held else waiting.setdefault(have, [])).append(flow)
+        for flow in ready:  # grows
+            arrived = moves.copy(held[flow.source, flow.chunk, flow.src], rank[flow.dst], flow.place)
+            reached = flow.source, flow.chunk, flow.dst
+            held.setdefault(reached, arrived)
+            ready += waiting.pop(reached, [])
+        for flows in waiting.values():
+            late += flows
+        if late:
+            break
+    if late:
+        flow = late[0]
+        raise VerificationError(
+            f"node {flow.src} sends chunk {flow.chunk} of {flow.source} in epoch {flow.epoch} and does not have that "
+            "much of it", str(flow.place),
+        )  # fmt: skip

@@ -2,7 +2,7 @@
 
 LibraryTime  name seconds
 BuildRow     size algorithm protocol files seconds schedule libraries bound
-BuiltTable   collective ranks root rows served
+BuiltTable   collective ranks root rows
 BuildResult  topology match runtime folder tables files plan notes
 """
 
@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from synth.model.plan_registration import PlanRegistration
 from synth.model.registry import NOTEBOOK, load
-from synth.model.served_sizes import SizeSpan
 from synth.model.tuning_plan import Plan
 
 SCHEMA = "synth.build/1"
@@ -54,17 +53,12 @@ class BuildRow(NamedTuple):
 
 @dataclass(frozen=True)
 class BuiltTable:
-    """The rows of one collective by growing size.
-
-    `served`: the ranges of sizes that files serve, also between the sizes of the rows; () where no file does, and in
-    documents of earlier versions.
-    """
+    """The rows of one collective by growing size."""
 
     collective: str
     ranks: int
     root: int | None
     rows: tuple[BuildRow, ...]
-    served: tuple[SizeSpan, ...] = ()
 
     def to_json(self) -> dict:
         """Return the table's part of ``build.json``."""
@@ -72,19 +66,7 @@ class BuiltTable:
         for row in self.rows:
             lists = {"files": list(row.files), "estimated": list(row.estimated), "libraries": dict(row.libraries)}
             rows.append({**row._asdict(), **lists})
-        served = [list(span) for span in self.served]
-        return {"collective": self.collective, "ranks": self.ranks, "root": self.root, "served": served, "sizes": rows}
-
-    @staticmethod
-    def from_json(document: dict) -> BuiltTable:
-        """Return the table that `to_json` wrote."""
-        rows = []
-        for row in document["sizes"]:
-            libraries = tuple(LibraryTime(*pair) for pair in row["libraries"].items())
-            read = {"files": tuple(row["files"]), "libraries": libraries, "estimated": tuple(row.get("estimated", ()))}
-            rows.append(BuildRow(**{**row, **read}))
-        served = tuple(SizeSpan(*ends) for ends in document.get("served", ()))
-        return BuiltTable(document["collective"], document["ranks"], document["root"], tuple(rows), served)
+        return {"collective": self.collective, "ranks": self.ranks, "root": self.root, "sizes": rows}
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ from itertools import groupby
 
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable
 from synth.model.number_text import microseconds, number, size_text
-from synth.model.rational import counted
-from synth.model.served_sizes import SizeSpan, left_text, served_between, served_text, span_text
 from synth.model.time_bound import holds_for
 from synth.view.frontier_text import Report
 from synth.view.plans import ESTIMATE
@@ -18,6 +16,7 @@ def reports(result: BuildResult) -> list[Report]:
     tables = [_table(result, table) for table in result.tables]
     switches = result.plan.topology is not None and bool(result.plan.topology.multicast)
     lines = [
+        "sizes: those that were compared; the page beside the files says which sizes each file serves",
         "µs and GB/s (size / time) are predicted for the greatest size of a row, not measured; "
         "ring, tree: NCCL's own, by the same clock",
         f"the clock: {result.plan.says}",
@@ -40,23 +39,18 @@ def _table(result: BuildResult, table: BuiltTable) -> Report:
     rows, sentences = [], []
     for _, group in groupby(table.rows, lambda row: (row.algorithm, row.protocol if row.algorithm else "")):
         run = list(group)
-        rows.append(_row(run, names, table.served))
+        rows.append(_row(run, names))
         if not run[0].algorithm:
-            sentences.append(left_sentence(run, table.served))
-    if table.served:
-        sentences.insert(0, f"files serve {served_text(table.served, [row.size for row in table.rows])}")
+            sentences.append(_left_sentence(run))
     root = "" if table.root is None else f" from {table.root}"
     title = f"{table.collective}{root} on {result.topology}, {table.ranks} ranks, for {result.runtime}"
     return Report(title, tuple(columns), tuple(rows), tuple(sentences))
 
 
-def _row(run: list[BuildRow], names: list[str], served: tuple[SizeSpan, ...]) -> tuple[str, ...]:
+def _row(run: list[BuildRow], names: list[str]) -> tuple[str, ...]:
     last = run[-1]
     known = dict(last.libraries)
-    runs = f"{last.algorithm} {last.protocol}"
-    if not last.algorithm:
-        inner = served_between([row.size for row in run], served)
-        runs = "left to the library" + (f" but for {counted(len(inner), 'range')}" if inner else "")
+    runs = f"{last.algorithm} {last.protocol}" if last.algorithm else "left to the library"
     about = "~" if last.seconds in last.estimated else ""
     over = about + number(last.seconds / last.bound) if last.seconds and last.bound else ""
     rate = about + number(last.size / last.seconds / 1e9) if last.seconds else ""
@@ -64,16 +58,12 @@ def _row(run: list[BuildRow], names: list[str], served: tuple[SizeSpan, ...]) ->
     return (_sizes(run), runs, microseconds(last.seconds, last.estimated), rate, *libraries, over)
 
 
-def left_sentence(run: list[BuildRow], served: tuple[SizeSpan, ...]) -> str:
-    """Return the sentence about a range of sizes that is left to the library, with both times at sizes of rows.
-
-    `served`: the ranges that files serve; they are left out of the range.
-    """
-    sizes = left_text([row.size for row in run], served)
-    if sizes == size_text(run[0].size):
-        return f"left to the library: {sizes} ({_both_times(run[0])})"
-    ends = [f"{size_text(row.size)}: {_both_times(row)}" for row in dict.fromkeys((run[0], run[-1]))]
-    return f"left to the library: {sizes} ({'; '.join(ends)})"
+def _left_sentence(run: list[BuildRow]) -> str:
+    """Return the sentence about sizes that are left to the library, with both times at the ends."""
+    if len(run) == 1:
+        return f"left to the library: {_sizes(run)} ({_both_times(run[0])})"
+    ends = [f"{size_text(row.size)}: {_both_times(row)}" for row in (run[0], run[-1])]
+    return f"left to the library: {_sizes(run)} ({'; '.join(ends)})"
 
 
 def _both_times(row: BuildRow) -> str:
@@ -87,4 +77,4 @@ def _both_times(row: BuildRow) -> str:
 
 
 def _sizes(run: list[BuildRow]) -> str:
-    return span_text(run[0].size, run[-1].size)
+    return " to ".join(dict.fromkeys(size_text(row.size) for row in (run[0], run[-1])))

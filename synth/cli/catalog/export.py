@@ -21,7 +21,7 @@ _LEFT_OUT = ("plan", "coll", "root", "multicast")  # what an entry says itself, 
 @click.argument("name", metavar="ID")
 @db_option
 def export(name: str, db: Path, **flags: Any) -> None:
-    """Write a point of entry ID, or with --all every point, in the form that a runtime loads.
+    """Write a point of entry ID in the form that a runtime loads.
 
     --to frontier writes the document that `synth bench`, `synth verify` and all other commands read.
 

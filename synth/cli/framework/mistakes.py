@@ -125,8 +125,6 @@ def hint(error: click.UsageError) -> str:
             return f"; the machine is an argument: {error.ctx.command_path} {' '.join(arguments)}"
         if error.option_name == "--to" and error.ctx.info_name in ("import", "lift"):
             return "; it writes a schedule, -o s.json, of which `synth export s.json --to NAME` makes other files"
-        if error.option_name in ("--to", "--for") and error.ctx.info_name == "plans":
-            return "; all plans are MSCCL++'s, `synth build --for` makes files for other runtimes"
         if error.option_name == "--sizes" and "--counts" in options:
             return "; the chunk counts of a collective are --counts"
         if error.option_name in COUNTS and "--topo" in options:

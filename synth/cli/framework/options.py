@@ -419,7 +419,7 @@ def given_options(names: Iterable[str]) -> list[str]:
     """Return the options of these parameters that the command line has."""
     source = click.get_current_context().get_parameter_source
     present = [name for name in names if source(name) is ParameterSource.COMMANDLINE]
-    return [f"--{name.replace('every', 'all').replace('_', '-')}" for name in present]
+    return [f"--{name.replace('_', '-')}" for name in present]
 
 
 def refuse_given(reason: str, *names: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 VERSION = "0.0.4"
-COMP, COMM_SEND, COMM_RECV, COMM_COLL = 4, 5, 6, 7  # NodeType
+COMP, COMM_SEND, COMM_RECV = 4, 5, 6  # NodeType
 INT32, INT64, BOOL = 7, 9, 27  # fields of AttributeProto
 VARINT, BYTES = 0, 2  # wire types
 

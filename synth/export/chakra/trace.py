@@ -8,7 +8,9 @@ send ends when it has arrived.
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
+from synth.export.chakra import protobuf
 from synth.export.chakra.protobuf import BOOL, COMM_RECV, COMM_SEND, COMP, INT32, INT64, TraceNode
 from synth.model.schedule import Schedule, Send
 
@@ -81,13 +83,21 @@ class RankTraces:
         return number
 
 
-def traces(schedule: Schedule, size: int) -> list[list[TraceNode]]:
-    """Return the nodes of each rank for a call of `size` bytes (nccl-tests' size); chunks are rounded up to bytes.
+class TraceFiles(NamedTuple):
+    """The files, (name, content) each, and remarks."""
 
-    Sends of switches that multicast are written as sends from rank to rank.
+    files: tuple[tuple[str, bytes], ...]
+    remarks: tuple[str, ...]
+
+
+def traces(schedule: Schedule, size: int) -> TraceFiles:
+    """Return ``collective.R.et`` of each rank R for a call of `size` bytes (nccl-tests' size); chunks are rounded up to
+    bytes.
     """
     share = size * schedule.collective.unit_share / schedule.chunks
     found = RankTraces(schedule.collective.ranks, max(1, -(-share.numerator // share.denominator)))
     for step in schedule.steps:
         found.step(sorted(step.unicast_sends))
-    return found.nodes
+    files = tuple((f"collective.{rank}.et", protobuf.file(nodes)) for rank, nodes in enumerate(found.nodes))
+    said = "traces have no switches that multicast: their sends are written as sends from rank to rank"
+    return TraceFiles(files, (said,) if schedule.uses_multicast else ())

@@ -179,44 +179,6 @@ def message_sizes(program: Program) -> tuple[int, int]:
     return -int(-program.min_bytes * least // 1), message_size(program, program.max_bytes or 0)
 
 
-def registration(program: Program) -> str:
-    """Return a Python module with `register(path, rank, ranks_per_node)`, which registers the plan with MSCCL++ 0.9.
-
-    Every rank must call `register` before the first communicator is made. MSCCL++'s request gives the bytes of one
-    rank's part for allgather, those of the input for all others. It takes every reduce-scatter for out of place, so
-    the code compares the addresses itself.
-    """
-    name, n = collective_name(program), program.ranks
-    low, high = message_sizes(program)
-    divisor = limits.ALIGNMENT * max(limits.chunk_counts(gpu)[limits.counted_side(program)] for gpu in program.gpus)
-    size = f"request.message_size * {n}" if name == "allgather" else "request.message_size"
-    own = {
-        "allgather": " - request.rank * request.message_size",
-        "reducescatter": f" + request.rank * (request.message_size // {n})",
-    }
-    match = "==" if program.in_place == "in" else "!="
-    return f"""import mscclpp
-
-def register(path, rank, ranks_per_node):  # keep what it returns
-    plan = mscclpp.ExecutionPlan(path, rank)
-    where = mscclpp.Algorithm.Constraint({n}, ranks_per_node)
-    algorithm = mscclpp.Algorithm(id={program.name!r}, execution_plan=plan, constraint=where)
-    builder = mscclpp.AlgorithmCollectionBuilder()
-    builder.add_algorithm_builder(algorithm)
-    builder.set_algorithm_selector(select)
-    return algorithm
-
-def select(algorithms, request):
-    if request.collective != {name!r}:
-        return None  # MSCCL++ chooses
-    size = {size}
-    fits = {low} <= size <= {high} and size % {divisor} == 0
-    if fits and request.output_buffer {match} request.input_buffer{own.get(name, "")}:
-        return algorithms[{name!r}][{program.name!r}]
-    return None
-"""
-
-
 def _gpu(gpu: Gpu, switches: Sequence[SwitchChannel], put_signal_flush: bool) -> dict:
     inputs, outputs = limits.chunk_counts(gpu)
     wiring = Connections.of(gpu, switches, put_signal_flush)

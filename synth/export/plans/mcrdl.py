@@ -11,8 +11,6 @@ such a table gives the same bytes again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from synth.errors import SynthError
 from synth.export.exported_files import ExportResult
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Table
@@ -37,16 +35,11 @@ def files(plan: Plan) -> list[tuple[str, str]]:
 
     Raises SynthError for a table without sizes, or a name that cannot be written.
     """
-    named = [(f"mcrdl_{table.collective}_{table.ranks}gpu", table) for table in plan.tables]
-    return [(f"{name}.csv", text(plan, table)) for name, table in _distinct(named)]
-
-
-def _distinct(named: Sequence[tuple[str, Table]]) -> list[tuple[str, Table]]:
-    names = [name for name, _ in named]
-    distinct = []
-    for name, table in named:
-        distinct.append((f"{name}_root{table.root}" if names.count(name) > 1 else name, table))
-    return distinct
+    named = []
+    for table in plan.tables:
+        root = "" if table.root is None else f"_root{table.root}"
+        named.append((f"mcrdl_{table.collective}_{table.ranks}gpu{root}.csv", text(plan, table)))
+    return named
 
 
 def text(plan: Plan, table: Table) -> str:
@@ -55,21 +48,15 @@ def text(plan: Plan, table: Table) -> str:
         raise SynthError(
             f"{table.collective} on {table.ranks} ranks: the plan judged no sizes, and MCR-DL's form has a row for each"
         )
-    lines = (
-        plan.says.splitlines()
-        if plan.source == IMPORTED
-        else [f"{table.collective} on {table.ranks} GPUs: {_line(plan.says)}"]
-    )
+    lines = plan.says.splitlines()
+    if plan.source != IMPORTED:
+        lines = [f"{table.collective} on {table.ranks} GPUs: {' '.join(plan.says.split())}"]
     rows = []
     for size in table.sizes:
         row = table.at(size)
         if row is not None:
             rows.append(f"{size},{backend(plan.algorithms[row.order[0]])}")
-    return "\n".join([*map(_comment, lines), HEADER, *rows]) + "\n"
-
-
-def _comment(line: str) -> str:
-    return f"# {line}" if line else "#"
+    return "\n".join([*(f"# {line}".rstrip() for line in lines), HEADER, *rows]) + "\n"
 
 
 def backend(algorithm: Algorithm) -> str:
@@ -81,7 +68,3 @@ def backend(algorithm: Algorithm) -> str:
     if any(mark in name for mark in ',"\r\n'):
         raise SynthError(f"{name!r} cannot stand in a table of bytes and backends")
     return name
-
-
-def _line(said: str) -> str:
-    return " ".join(said.split())

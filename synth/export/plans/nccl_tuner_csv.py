@@ -10,8 +10,8 @@ from __future__ import annotations
 from synth.export.exported_files import ExportResult
 from synth.export.folder_notes import span
 from synth.export.plans.programs import NCCL
-from synth.export.plans.size_ranges import Offer, SizeShare, shares
-from synth.model.tuning_plan import Algorithm, Plan, Table
+from synth.export.plans.size_ranges import Offer, shares
+from synth.model.tuning_plan import OURS, Plan, Table
 
 COLLECTIVES = {name: name for name in ("broadcast", "reduce", "allgather", "allreduce")} | {
     "reduce-scatter": "reducescatter"
@@ -22,10 +22,8 @@ ALGORITHMS = {
     for name in ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 }
 PROTOCOLS = ("ll", "ll128", "simple")
-# Options of an algorithm that are numbers: their texts where the plan does not say them, and what is allowed.
-NUMBERS = {
-    "channels": ("-1", range(-1, 65)), "pipeops": ("-1", range(-1, 1 << 20)), "regbuff": ("-1", range(-1, 2)),
-}  # fmt: skip
+# Options of an algorithm that are numbers, -1 where the plan does not say them, and what is allowed.
+NUMBERS = {"channels": (-1, *range(1, 65)), "pipeops": range(-1, 1 << 20), "regbuff": range(-1, 2)}
 ENDLESS = (1 << 64) - 1  # the largest size in bytes of a range without an end
 LINE = 255  # characters of a line that the plugin reads
 HEAD = (
@@ -55,66 +53,44 @@ def csv(plan: Plan, nodes: int = -1) -> ExportResult:
 
 def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
     """Return the lines of the ranges that prefer an algorithm of NCCL, and a remark on each that no line can name."""
-    known = [i for row in table.ranges for i in row.order]
-    offers = {
-        i: Offer(0, None, plan.algorithms[i].divisor * table.element)
-        for i in known
-        if plan.algorithms[i].backend in (NCCL, "synth")
-    }
-    refused = {i: f"{plan.algorithms[i].backend} is none of NCCL's" for i in known if i not in offers}
-    found, said = [], []
+    offers: dict[int, Offer] = {}
+    refused: dict[int, str] = {}
+    for i in [i for row in table.ranges for i in row.order]:
+        algorithm = plan.algorithms[i]
+        if algorithm.backend in (NCCL, OURS):
+            offers[i] = Offer(0, None, algorithm.divisor * table.element)
+        else:
+            refused[i] = f"{algorithm.label} is {algorithm.backend}'s, which no tuner can name"
+    name = f"{table.collective} on {table.ranks} ranks"
+    found, said = [], [f"{name}: {reason}" for reason in refused.values()]
     for share in shares(table, offers, refused).shares:
-        where = f"{table.collective} on {table.ranks} ranks, {span(share.low, share.high)}"
-        if share.choice is None:
-            said.append(f"{where}: neither NCCL nor a schedule is in the plan")
+        if share.choice is None or plan.algorithms[share.choice].backend != NCCL:
             continue
         algorithm = plan.algorithms[share.choice]
-        if algorithm.backend != NCCL:
-            continue
-        lack = _lack(algorithm, table)
+        options = {_plain(key): _plain(str(value)) for key, value in algorithm.options}
+        fields = [ALGORITHMS.get(options.get("algorithm", "")), options.get("protocol")]
+        lack = ""
+        if table.collective not in COLLECTIVES:
+            lack = f"the plugin has no {table.collective}"
+        elif fields[0] is None:
+            known = " ".join(ALGORITHMS.values())
+            lack = f"the plan does not say which algorithm of NCCL's {algorithm.label} is ({known})"
+        elif fields[1] not in PROTOCOLS:
+            lack = f"the plan does not say which protocol of NCCL's {algorithm.label} is ({' '.join(PROTOCOLS)})"
+        numbers = []
+        for key, allowed in NUMBERS.items():
+            numbers.append(options.get(key, "-1"))
+            if not numbers[-1].lstrip("-").isdigit() or int(numbers[-1]) not in allowed:
+                lack = lack or f"{key} of {algorithm.label} is {numbers[-1]!r}"
         if lack:
-            said.append(f"{where}: left to NCCL, as {lack}")
-        else:
-            found.append(_line(algorithm, table, share, nodes))
-    for row in table.ranges:
-        first = plan.algorithms[row.order[0]]
-        if first.backend not in (NCCL, "synth"):
-            said.append(
-                f"{table.collective} on {table.ranks} ranks, {span(*row[:2])}: {first.label} is preferred, which no "
-                f"tuner can name"
-            )
+            said.append(f"{name}, {span(share.low, share.high)}: left to NCCL, as {lack}")
+            continue
+        high = ENDLESS if share.high is None else share.high
+        line = [COLLECTIVES[table.collective], share.low, high, *fields, numbers[0], nodes, table.ranks, *numbers[1:]]
+        found.append(",".join(map(str, line)))
     return found, said
 
 
-def _line(algorithm: Algorithm, table: Table, share: SizeShare, nodes: int) -> str:
-    options = _options(algorithm)
-    channels, pipe_ops, registered = (options.get(key, default) for key, (default, _) in NUMBERS.items())
-    high = ENDLESS if share.high is None else share.high
-    fields = [
-        COLLECTIVES[table.collective], share.low, high, ALGORITHMS[options["algorithm"]], options["protocol"], channels,
-        nodes, table.ranks, pipe_ops, registered,
-    ]  # fmt: skip
-    return ",".join(map(str, fields))
-
-
-def _lack(algorithm: Algorithm, table: Table) -> str:
-    """Return the reason why no line can name the algorithm; "" if one can."""
-    options = _options(algorithm)
-    if table.collective not in COLLECTIVES:
-        return f"the plugin has no {table.collective}"
-    if options.get("algorithm") not in ALGORITHMS:
-        return f"the plan does not say which algorithm of NCCL's {algorithm.label} is ({' '.join(ALGORITHMS.values())})"
-    if options.get("protocol") not in PROTOCOLS:
-        return f"the plan does not say which protocol of NCCL's {algorithm.label} is ({' '.join(PROTOCOLS)})"
-    for key, (default, allowed) in NUMBERS.items():
-        text = options.get(key, default)
-        if not text.lstrip("-").isdigit() or int(text) not in allowed or (key == "channels" and text == "0"):
-            return f"{key} of {algorithm.label} is {text!r}"
-    return ""
-
-
-def _options(algorithm: Algorithm) -> dict[str, str]:
-    def plain(text: str) -> str:
-        return text.lower().replace("_", "").replace("-", "") if not text.lstrip("-").isdigit() else text
-
-    return {plain(key): plain(str(value)) for key, value in algorithm.options}
+def _plain(text: str) -> str:
+    """Return a name without case and separators; a number as it is."""
+    return text if text.lstrip("-").isdigit() else text.lower().replace("_", "").replace("-", "")

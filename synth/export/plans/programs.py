@@ -12,14 +12,12 @@ from synth.export import EXPORTERS, exported_files
 from synth.export.plans.size_ranges import Offer, SizeShares, covers_range, judged_sizes, shares
 from synth.export.request import Target
 from synth.model.registry import find
-from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
 from synth.program import plan_limits
 from synth.program.program import Program
 
 NCCL = "nccl"
-UNSERVED = "the library's own algorithm runs"  # at sizes that no algorithm of the plan serves
 # the target of the schedules of one network, with the machine's ranks, links and kinds of links
 TargetOfNetwork = Callable[[Network], Target]
 
@@ -41,9 +39,9 @@ def table(plan: Plan, one: Table, placed: TargetOfNetwork, few: bool = False) ->
     """Return the table `one` of `plan` for one runtime: the programs that the runtime takes, and their sizes.
 
     NCCL's own algorithms are offered for every size without a program, because they run at sizes that no file serves.
-    An algorithm that the runtime does not take is refused with the reason. Those that serve no range (`_idle`) are left
-    out, unless files are `few`, so that any may have to stand in for another. `placed(network)`: the target of
-    schedules on that network. Raises UsageError for a wrong request, VerificationError for a wrong schedule.
+    An algorithm that the runtime does not take is refused with the reason. Those that would serve no size are left out,
+    unless files are `few`, so that any may have to stand in for another. `placed(network)`: the target of schedules on
+    that network. Raises UsageError for a wrong request, VerificationError for a wrong schedule.
     """
     offers: dict[int, Offer] = {}
     refused: dict[int, str] = {}
@@ -54,13 +52,15 @@ def table(plan: Plan, one: Table, placed: TargetOfNetwork, few: bool = False) ->
         algorithm = plan.algorithms[i]
         if algorithm.backend == NCCL:
             offers[i] = Offer(0, None, algorithm.divisor * one.element)
+        elif algorithm.backend != OURS:
+            refused[i] = f"it is {algorithm.backend}'s, which no file for this runtime can name"
         elif algorithm.schedule is None:
-            refused[i] = missing(algorithm)
+            refused[i] = "the plan knows it by name only, without a schedule"
         else:
             target = placed(algorithm.schedule.network)
             targets[i] = replace(target, network=algorithm.schedule.network)
             try:
-                programs[i] = _programs(algorithm.schedule, algorithm, target)
+                programs[i] = _programs(algorithm, target)
                 offers[i] = _offer(algorithm, programs[i], one)
             except VerificationError:
                 raise
@@ -68,37 +68,24 @@ def table(plan: Plan, one: Table, placed: TargetOfNetwork, few: bool = False) ->
                 refused[i] = str(error)
 
     for row in one.ranges:
-        left_out = () if few else _idle(plan, one, row)
+        sizes = judged_sizes(one, row)
         for place, i in enumerate(row.order):
-            if i not in left_out and i not in offers and i not in refused:
+            step = plan.algorithms[i].divisor * one.element
+            divides = not sizes or any(size % step == 0 for size in sizes)
+            if i not in offers and i not in refused and (few or divides):
                 consider(i)
             before = {k: offers[k] for k in row.order[: place + 1] if k in offers}
-            if not few and _served(plan, one, row, before):
+            if not few and _served(plan, row, sizes, before):
                 break
     return TablePrograms(shares(one, offers, refused), programs, targets)
 
 
-def _idle(plan: Plan, one: Table, row: Range) -> list[int]:
-    """Return the algorithms of `row` whose chunks divide no judged size there: they serve none of its sizes.
-
-    None where there are no judged sizes, or no other algorithms.
-    """
-    sizes = judged_sizes(one, row)
-    found = []
-    for i in row.order:
-        step = plan.algorithms[i].divisor * one.element
-        if sizes and all(size % step for size in sizes):
-            found.append(i)
-    return found if len(found) < len(row.order) else []
-
-
-def _served(plan: Plan, one: Table, row: Range, before: Mapping[int, Offer]) -> bool:
+def _served(plan: Plan, row: Range, sizes: Sequence[int], before: Mapping[int, Offer]) -> bool:
     """Return True if no algorithm of `row` serves a size after those of `before`, which are the first in its order.
 
-    One of them, a schedule where sizes were judged, covers the range, and each judged size there has one that admits
+    One of them, a schedule where `sizes` were judged, covers the range, and each judged size there has one that admits
     it. The time of a schedule is printed beside the library's.
     """
-    sizes = judged_sizes(one, row)
     useful = []
     for i, offer in before.items():
         if not sizes or (plan.algorithms[i].backend == OURS and any(map(offer.admits, sizes))):
@@ -107,22 +94,24 @@ def _served(plan: Plan, one: Table, row: Range, before: Mapping[int, Offer]) -> 
     return len(admitted) == len(sizes) and any(covers_range(row, offer) for offer in useful)
 
 
-def missing(algorithm: Algorithm) -> str:
-    """Return the reason why no file can be written for an algorithm without a schedule."""
-    if algorithm.backend == OURS:
-        return "the plan knows it by name only, without a schedule"
-    return f"it is {algorithm.backend}'s, which no file for this runtime can name"
-
-
-def _programs(schedule: Schedule, algorithm: Algorithm, target: Target) -> Sequence[tuple[str, Program]]:
+def _programs(algorithm: Algorithm, target: Target) -> Sequence[tuple[str, Program]]:
+    """Return (suffix, program) of each file of a schedule; an MSCCL++ plan is for calls in place or for others."""
+    assert algorithm.schedule is not None
     request = replace(target.request, protocol=algorithm.protocol, instances=algorithm.instances)
-    places = [request.in_place]
-    if request.runtime == "mscclpp" and request.in_place in (None, "both"):  # a plan is for one of the two
-        places = ["out", "in"]
+    plans = request.runtime == "mscclpp"
     found, errors = [], []
-    for place in places:
+    both = plans and request.in_place in (None, "both")
+    for place in ("out", "in") if both else (request.in_place,):
+        wanted = replace(target, request=replace(request, in_place=place))
         try:
-            found += _proved(schedule, replace(target, request=replace(request, in_place=place)))
+            program = exported_files.program_for_runtime(algorithm.schedule, wanted)
+            made = []
+            for suffix, one in exported_files.program_variants(program, wanted):
+                find("exporters", request.to, EXPORTERS)().emit(one, target)
+                end = "-in-place" if plans and place == "in" else ""
+                made.append((suffix or end, one))
+            exported_files.check_program(program, wanted)
+            found += made
         except VerificationError:
             raise
         except SynthError as error:
@@ -130,17 +119,6 @@ def _programs(schedule: Schedule, algorithm: Algorithm, target: Target) -> Seque
     if not found:
         raise errors[0]
     return found
-
-
-def _proved(schedule: Schedule, target: Target) -> list[tuple[str, Program]]:
-    program = exported_files.program_for_runtime(schedule, target)
-    request = target.request
-    suffix = "-in-place" if request.runtime == "mscclpp" and request.in_place == "in" else ""
-    pairs = [(end or suffix, one) for end, one in exported_files.program_variants(program, target)]
-    for _, one in pairs:
-        find("exporters", request.to, EXPORTERS)().emit(one, replace(target, network=schedule.network))
-    exported_files.check_program(program, target)
-    return pairs
 
 
 def _offer(algorithm: Algorithm, programs: Sequence[tuple[str, Program]], one: Table) -> Offer:

@@ -43,10 +43,8 @@ def named_form(doc: object) -> str:
     if isinstance(gpus, list) and {"name", "collective", "protocol"} <= doc.keys():
         old = any(isinstance(gpu, dict) and "inputChunks" in gpu for gpu in gpus)
         return OLD_PLAN if old else PLAN
-    if doc.get("msccl_type") == "algorithm":
-        return "is SCCL's algorithm of msccl-tools: `synth import` reads it"
     if "msccl_type" in doc:
-        return f"is SCCL's {str(doc['msccl_type'])[:20]} of msccl-tools: `synth topo import` reads its topology"
+        return "is SCCL's JSON of msccl-tools, not read: `msccl ncclize FILE -o FILE.xml` writes MSCCL-IR, which is"
     if any(re.fullmatch(r"\d+-flows", str(key).lower()) for key in doc):
         return "is TE-CCL's schedule: `synth import` reads it"
     if "TopologyParams" in doc:

@@ -1,7 +1,7 @@
 """Importers of what real machines and other tools print: the content decides what a file is, never its name.
 
     nvidia-smi   text of `nvidia-smi topo -m`              nccl-xml   NCCL_TOPO_DUMP_FILE of NCCL and RCCL
-    rocm-smi     `rocm-smi --showtopo`, `amd-smi topology` sccl       topology JSON of SCCL (msccl-tools)
+    rocm-smi     `rocm-smi --showtopo`, `amd-smi topology`
     topology     a user's file, node-link JSON or GraphML
 
 Each format has a module with `read(text, file, name, assumed)`: the topology of the dump `text`. `file` is its path in
@@ -43,7 +43,7 @@ def sniff(text: str) -> str:
     if AMD_JSON.search(text):
         return "rocm-smi"
     if start.startswith("{"):
-        return "sccl" if re.search(r'"s?msccl_type"|"sccl_type"', text) else "topology"
+        return "topology"
     if re.search(r"(?mi)(between two GPUs|ROCm System Management|(?:WEIGHT|LINK TYPE) TABLE:)", text):
         return "rocm-smi"
     return "nvidia-smi" if is_table(text) else "topology"
@@ -67,15 +67,13 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
         from synth.topologies.importers.nvidia_smi import read
     elif form == "rocm-smi":
         from synth.topologies.importers.rocm_smi import read
-    elif form == "sccl":
-        from synth.topologies.importers.sccl import read
     elif re.search(r"NVIDIA-SMI|^GPU \d+: .*\(UUID", text, re.M):
         raise FormatError("lists GPUs, not their links; those are printed by `nvidia-smi topo -m`", file)
     elif not _is_topology_file(path, text):
         first = text.strip().split("\n")[0].strip()
         raise FormatError(
             form_of(text)
-            or f"is neither a dump (nvidia-smi, rocm-smi, amd-smi, NCCL, SCCL) nor a topology file, which "
+            or f"is neither a dump (nvidia-smi, rocm-smi, amd-smi, NCCL) nor a topology file, which "
             f"has links; it begins with {first[:40]!r}",
             file,
         )
