@@ -60,20 +60,6 @@ def test_what_is_equal_up_to_numbering_is_stored_once_and_found_relabelled(tmp_p
     assert exact_frontier.frontier(entry.frontier.to_json())
 
 
-def test_entries_of_machines_that_multicast_have_both_frontiers(tmp_path):
-    text = "topologies: ['switch:3:multicast=through']\ncollectives: [{name: broadcast, roots: all}]\n"
-    text += "options: {max-steps: 3}\n"
-    summary = run(tmp_path, text)
-    assert [item.fate for item in summary.items].count("alike") == 2
-    last = planned(tmp_path, text)[2]
-    with Store.open(tmp_path / "catalog.db") as store:
-        entry, _ = store.find(
-            last.network, last.collective_value, last.answer_options, multicast=last.topology.multicast_network()
-        )
-    assert entry.frontier.multicast.roots == (2,) and entry.frontier.multicast.complete
-    assert exact_frontier.frontier(entry.frontier.to_json())
-
-
 def test_what_cannot_be_done_is_kept_with_its_certificate(tmp_path):
     summary = run(tmp_path, "topologies: ['ring:4']\ncollectives: [allgather]\noptions: {max-steps: 1}\n")
     assert summary.exit_code == 0

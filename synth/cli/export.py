@@ -15,7 +15,6 @@ from synth.cli.framework.options import (
     coll_option,
     given_options,
     instances_option,
-    multicast_points_option,
     one_of,
     onesided_options,
     plan_version_option,
@@ -56,11 +55,11 @@ SAME = (
 TRACE_FILES = ("system.json", "network.yml")
 NOT_OF_TRACES = (
     "runtime", "every", "protocol", "instances", "in_place", "rank_map", "assume_root", "assume_nvlink",
-    "assume_one_node", "sizes", "dtype", "min_size", "max_size", "multicast", "coll", "root", "plan_version",
+    "assume_one_node", "sizes", "dtype", "min_size", "max_size", "coll", "root", "plan_version",
     "blocks", "reads",
 )  # fmt: skip
 NOT_OF_PLANS = (
-    "point", "step", "multicast", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root", "blocks",
+    "point", "step", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root", "blocks",
     "reads",
 )  # fmt: skip
 
@@ -101,7 +100,6 @@ def _format(context: click.Context, option: click.Parameter, value: str | None) 
 )
 @runtime_option("msccl-executor, msccl or rccl for msccl-xml; by default msccl-executor.")
 @point_option("The K-th point of a frontier, in the order of its table, from 1.", "K")
-@multicast_points_option
 @click.option(
     "--all", "every", is_flag=True, help="All points, each for the sizes at which it is predicted fastest: a folder."
 )
@@ -168,7 +166,7 @@ def export(file: Path | None, **flags: Any) -> None:
         return
     if file is None:
         raise UsageError("name the FILE to export, or a tuner's plan with --plan")
-    from synth.api import plan_export, programs
+    from synth.api import plan_export
 
     to = (flags["to"] or "").lower()
     if to == "ncclx-tuner-csv":
@@ -179,7 +177,7 @@ def export(file: Path | None, **flags: Any) -> None:
         _chakra(file, flags)
         return
 
-    export_source(programs.multicast_frontier(file) if flags["multicast"] else file, file.name, flags)
+    export_source(file, file.name, flags)
 
 
 def export_source(source: Path | ParetoFrontier, name: str, flags: dict[str, Any]) -> None:

@@ -199,19 +199,17 @@ def _compared(frontier: Frontier, sketch: Sketch, machine: Topology) -> Sketched
 
 
 def _stopped(frontier: ParetoFrontier) -> bool:
-    """Return True if more time or memory could decide more, with switches that multicast or without."""
-    beside = () if frontier.multicast is None else frontier.multicast.open
-    return any(interval.reason in BUDGET for interval in (*frontier.open, *beside))
+    """Return True if more time or memory could decide more."""
+    return any(interval.reason in BUDGET for interval in frontier.open)
 
 
 class _TimesAt(NamedTuple):
-    """Times that `--size` prints: of all candidates, or of points at scale, and of points whose switches multicast.
+    """Times that `--size` prints: of all candidates, or of points at scale or with switches that multicast.
 
     `per_send`: they include the cost of messages.
     """
 
     candidates: Sequence[AlgorithmTime] = ()
-    switches: Sequence[AlgorithmTime] = ()
     bound: TimeBound | None = None
     per_send: bool = False
 
@@ -228,28 +226,21 @@ def _times_at(
     if not frontier.points:
         return _TimesAt()
     size, per_send, overheads = flags["size"], flags["per_send"] or NO_COST, flags["overheads"]
-    switches: list[AlgorithmTime] = []
     with time_limited(deadline):
-        if frontier.multicast:
-            with time_limited(deadline.share(1 / 2)):
-                switches = point_times_at(frontier.multicast, size, per_send, overheads=overheads, machine=topology)
-        if isinstance(frontier, Frontier):
+        if isinstance(frontier, Frontier) and not frontier.network.multicast:
             points = times_at(frontier, size, per_send, overheads=overheads, machine=topology)
         else:
             points = point_times_at(frontier, size, per_send, overheads=overheads, machine=topology)
     if isinstance(frontier, Frontier):
-        return _TimesAt(points, switches, clock_bound_at(frontier, size, overheads, topology), bool(per_send))
-    return _TimesAt(points, switches, api.time_bound(topology, collective, size), bool(per_send))
+        return _TimesAt(points, clock_bound_at(frontier, size, overheads, topology), bool(per_send))
+    return _TimesAt(points, api.time_bound(topology, collective, size), bool(per_send))
 
 
 def _choice_document(frontier: Frontier, size: int, times: _TimesAt) -> dict:
-    from synth.model.frontier import Frontier
     from synth.view import tables
 
     document = tables.choice_document(frontier, size, times.candidates)
     document["candidates"] = [row._asdict() for row in times.candidates]
-    if times.switches and isinstance(frontier.multicast, Frontier):
-        document["multicast"] = tables.choice_document(frontier.multicast, size, times.switches)
     return document
 
 
@@ -260,7 +251,7 @@ def _print(frontier: Any, size: int | None, times: _TimesAt) -> None:
     if not size:
         tables.print_frontier(frontier)
         return
-    tables.print_choice(frontier, size, times.bound, times.candidates, times.switches, times.per_send)
+    tables.print_choice(frontier, size, times.bound, times.candidates, times.per_send)
     if times.candidates and frontier.engine == "exact":
         from synth.view import algorithm_times
 

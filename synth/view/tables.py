@@ -55,8 +55,8 @@ def line_width() -> int | None:
 
 
 def print_frontier(frontier: ParetoFrontier) -> None:
-    """Print the table of `synth pareto`, and that of schedules whose switches multicast, where there is one."""
-    print_reports([TABLES[one.engine].report(one) for one in (frontier, frontier.multicast) if one])
+    """Print the table of `synth pareto`."""
+    print_report(TABLES[frontier.engine].report(frontier))
 
 
 def print_choice(
@@ -64,18 +64,14 @@ def print_choice(
     size: int,
     bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
-    switch_times: Sequence[AlgorithmTime] = (),
     per_send: bool = False,
 ) -> None:
-    """Print the table of `synth pareto --size`, and that of schedules whose switches multicast, where there is one.
+    """Print the table of `synth pareto --size`.
 
-    `bound`: the lower bound in time at `size`, for the first of them. `times`: predicted times of
-    programs. `switch_times`: those of the points with multicasts. `per_send`: these times include the cost of messages.
+    `bound`: the lower bound in time at `size`. `times`: predicted times of programs. `per_send`: these times include
+    the cost of messages.
     """
-    reports = [TABLES[frontier.engine].choice(frontier, size, bound, times, per_send)]
-    if frontier.multicast:
-        reports.append(TABLES[frontier.multicast.engine].choice(frontier.multicast, size, None, switch_times, per_send))
-    print_reports(reports)
+    print_report(TABLES[frontier.engine].choice(frontier, size, bound, times, per_send))
 
 
 def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime] = ()) -> dict:

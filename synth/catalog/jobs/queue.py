@@ -99,9 +99,8 @@ def look_up(
 def _isomorphic_entry(task: Task, store: Store) -> Entry | None:
     if task.engine == "flow" or not len(store):
         return None
-    multicast = task.topology.multicast_network() if task.topology.multicast else None
     labels = task.topology.labels
-    match = store.find(task.network, task.collective_value, task.answer_options, labels, multicast=multicast)
+    match = store.find(task.network, task.collective_value, task.answer_options, labels)
     return None if match is None else match[0]
 
 

@@ -175,13 +175,7 @@ def run(text: str) -> str:
 def _exact(task: Task) -> dict:
     from synth.frontiers import engine_choice
 
-    found = _with_log(task, engine_choice.synthesize)
-    if task.topology.multicast:
-        from synth.frontiers.multicast import with_multicast
-
-        options = query_of(task, Path()).options
-        found = with_multicast(found, task.topology, task.collective_value, options)
-    return answer_of(task, found)
+    return answer_of(task, _with_log(task, engine_choice.synthesize))
 
 
 def _from_log(task: Task, why: str) -> dict:

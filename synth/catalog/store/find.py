@@ -15,7 +15,6 @@ from synth.catalog.store.blobs import Blob, pack, unpack
 from synth.errors import FormatError, VerificationError
 from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Network
 
@@ -25,14 +24,12 @@ class Alias:
     """A further machine that an entry answers. `map` leads from the entry's problem to the machine's.
 
     `map` is None where the machine has the entry's own numbering, and another name, other speeds or other labels.
-    `multicast`: the network with its switches that multicast, where it has some.
     """
 
     network: Network
     collective: Collective
     labels: tuple[int, ...]
     map: Relabelling | None
-    multicast: Network | None = None
 
     def packed(self, problem: str) -> tuple[str, Blob]:
         """Return the alias's fingerprint, which hashes the `problem`'s fingerprint and the machine, and its blob."""
@@ -41,8 +38,6 @@ class Alias:
             "collective": self.collective.document,
             "labels": list(self.labels),
         }
-        if self.multicast is not None:
-            doc["multicast"] = self.multicast.document
         fingerprint = hashlib.sha256(canonical([problem, doc])).hexdigest()
         return fingerprint, pack(doc | {"map": None if self.map is None else list(map(list, self.map))})
 
@@ -56,7 +51,6 @@ class Alias:
             Collective.from_json(doc["collective"], 1),
             tuple(doc["labels"]),
             relabelling,
-            Network.from_json(doc["multicast"]) if "multicast" in doc else None,
         )
 
     def of(self, entry: Entry) -> Entry:
@@ -69,11 +63,10 @@ class Alias:
             if problem != problem_fingerprint(self.network, self.collective):
                 raise FormatError("is of another problem")
             points = tuple(replace(p, source=replace(p.schedule, network=self.network)) for p in frontier.points)
-            beside = self._beside(frontier)
-            moved = replace(frontier, network=self.network, points=points, labels=self.labels, multicast=beside)
+            moved = replace(frontier, network=self.network, points=points, labels=self.labels)
             return replace(entry, topology=self.network.name, frontier=moved)
         try:
-            moved = relabel.frontier(frontier, self.network, self.collective, self.map, self.labels, self.multicast)
+            moved = relabel.frontier(frontier, self.network, self.collective, self.map, self.labels)
             move = relabel.ProblemMap(
                 (frontier.network, frontier.collective), (self.network, self.collective), self.map
             )
@@ -82,23 +75,12 @@ class Alias:
             raise FormatError(f"does not fit its entry: {error!r}"[:200]) from None
         return replace(entry, topology=self.network.name, frontier=moved, certificate=proof)
 
-    def _beside(self, frontier: Frontier) -> Frontier | None:
-        """Return the frontier with multicast for this machine, of the entry's own numbering; None where it has none."""
-        inner, network = frontier.multicast, self.multicast
-        if inner is None or network is None:
-            return None
-        if problem_fingerprint(inner.network, inner.collective) != problem_fingerprint(network, self.collective):
-            return None
-        points = tuple(replace(p, source=replace(p.schedule, network=network)) for p in inner.points)
-        return replace(inner, network=network, points=points, labels=self.labels)
-
 
 def find_isomorphic(
     network: Network,
     collective: Collective,
     options: Options,
     labels: Sequence[int],
-    multicast: Network | None,
     candidates: Iterator[tuple[int, Callable[[], Entry]]],
 ) -> tuple[int, Alias, Entry] | None:
     """Return the row, the alias and the relabelled entry of the first candidate whose problem is isomorphic, or None.
@@ -116,7 +98,7 @@ def find_isomorphic(
             isomorphism = relabelling((frontier.network, frontier.collective), (network, collective))
             if isomorphism is None:
                 continue
-            alias = Alias(network, collective, tuple(labels), isomorphism, multicast)
+            alias = Alias(network, collective, tuple(labels), isomorphism)
             answer = alias.of(entry)
             if ("same_bits", "true") in [(key, value.lower()) for key, value in options] and not _same_bits(answer):
                 continue

@@ -92,14 +92,12 @@ class Store(Reader):
         options: Options = (),
         labels: Sequence[int] = (),
         *,
-        multicast: Network | None = None,
         remember: bool = False,
     ) -> tuple[Entry, Relabelling | None] | None:
         """Return the entry that answers this problem, and the relabelling; None where there is none.
 
         The answer has the numbering, name, GB/s and latencies of `network`. The entry of an isomorphic problem is
-        relabelled, and its schedules and certificates are checked again. `multicast`: the network with the machine's
-        switches that multicast, without which the answer has no frontier with them. The relabelling is None where the
+        relabelled, and its schedules and certificates are checked again. The relabelling is None where the
         entry has this very numbering. A failed entry is no answer. With `remember` the machine is stored as an alias of
         the entry: `state_of`, `get`, `ls` and `lookup` find it from then on.
         """
@@ -108,7 +106,7 @@ class Store(Reader):
         if known is not None:
             number, stored = known
             entry = self.entry(number)
-            alias = Alias(network, collective, tuple(labels), None if stored is None else stored.map, multicast)
+            alias = Alias(network, collective, tuple(labels), None if stored is None else stored.map)
             answer = alias.of(entry)
             new = not _is_of_machine(entry, alias)
         else:
@@ -116,7 +114,7 @@ class Store(Reader):
                 text = "SELECT id FROM entries WHERE invariant = ? AND state != ? ORDER BY id"
                 rows = self.base.execute(text, (invariant(network, collective, options), FAILED)).fetchall()
             candidates = ((row[0], partial(self.entry, row[0])) for row in rows)
-            match = find_isomorphic(network, collective, options, labels, multicast, candidates)
+            match = find_isomorphic(network, collective, options, labels, candidates)
             if match is None:
                 return None
             number, alias, answer = match

@@ -19,7 +19,7 @@ from synth.errors import SynthError
 if TYPE_CHECKING:
     from synth.catalog.entry import Entry
 
-_LEFT_OUT = ("plan", "coll", "root", "multicast")  # what an entry says itself, or does not hold
+_LEFT_OUT = ("plan", "coll", "root")  # what an entry says itself, or does not hold
 
 
 @click.command(context_settings=CONTEXT, short_help="Export an entry, as `synth export` does.")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import ceil, inf
+from operator import attrgetter
 
 import numpy as np
 
@@ -149,7 +150,7 @@ class Composition:
     ) -> None:  # fmt: skip
         self.resources, self.index, self.collective, self.root = resources, resources.index, collective, root
         self.templates, self.pricer, self.bound = list(listed), pricer, bound
-        self.units = {template.unit for template in listed} if pricer is None else pricer.units
+        self.units = pricer.units if pricer is not None else set(map(attrgetter("unit"), listed))
         self._begun = False  # whether a number of steps was tried
         # By the numbers of steps with large programs, the templates that carry data in them.
         self._carriers: dict[int, list[Template]] = {}

@@ -30,15 +30,16 @@ class TreePricer:
     ) -> None:
         self.resources, self.groups = resources, tuple(groups)
         self.reduces, self.copies = collective not in COPYING, collective not in REDUCING
-        self.weight = max(len(blocks) for _, blocks in groups) if running else 1
-        blocks = [block for _, blocks in groups for block in blocks]
+        members = [group for _, group in groups]
+        self.weight = max(map(len, members)) if running else 1
+        blocks = [block for group in members for block in group]
         self.units = {unit for unit, _ in groups}
-        self.roots = np.array(blocks if root is None else [root] * len(blocks))
+        self.roots = np.array(blocks) if root is None else np.full(len(blocks), root)
         joined = np.isfinite(resources.prices(np.ones((len(resources.capacity), 1))))[0]
         # of each tree, for reductions and for copies: the number of links from the root to each rank, or back
         self.hops: dict[bool, np.ndarray] = {}
         for reduces, links in ((True, joined.T), (False, joined)):
-            self.hops[reduces] = np.array([hops(links, root) for root in self.roots])
+            self.hops[reduces] = np.array([hops(links, start) for start in self.roots])
 
     def search(self, steps: int) -> CheapTrees | None:
         """Return a search for trees in `steps` steps, or None where a rank cannot be reached in time, and where the
