@@ -15,7 +15,7 @@ from synth.model.outcome import Cost
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule, SwitchSend
 from synth.model.time_bound import TimeBound
-from synth.model.topology import Network, Topology
+from synth.model.topology import MULTICAST_NOTE, Network, Topology
 from synth.view import frontier_text, scale_table
 from synth.view.algorithm_times import AlgorithmTime
 from synth.view.frontier_text import WHY, Report
@@ -183,6 +183,7 @@ def print_bounds(topology: Topology, collective: Collective, found: Sequence[tup
     rows = tuple(_bound_row(steps, bound) for steps, bound in found)
     lines = (
         "each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks",
+        *((MULTICAST_NOTE,) if topology.multicast else ()),
     )
     print_report(Report(frontier_text.title(topology.network(), collective, topology.labels), columns, rows, lines))
 
