@@ -36,7 +36,7 @@ from synth.topologies import topology
 def one_box(name: str, steps: int, ranks: int = 3, own: str = "local") -> Schedule:
     """A schedule through one switch. Those of an allreduce use links, too, where own data use the port."""
     network = topology(f"switch:{ranks}:multicast={own}").multicast_network()
-    schedule = MulticastPipelining(network, collective(name, ranks), alike=True).schedule(steps)
+    schedule = MulticastPipelining(network, collective(name, ranks)).schedule(steps)
     assert schedule is not None
     return schedule
 

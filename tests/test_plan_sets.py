@@ -419,7 +419,7 @@ def test_the_command(tmp_path, capsys):
 
 def test_version_0_9_has_no_gstore():
     network = synth.topology("switch:3:multicast=local").multicast_network()
-    schedule = MulticastPipelining(network, synth.collective("broadcast", 3), alike=True).schedule(1)
+    schedule = MulticastPipelining(network, synth.collective("broadcast", 3)).schedule(1)
     assert schedule is not None
 
     def export(source: Schedule, version: str) -> ExportResult:

@@ -145,7 +145,7 @@ def _through_switches(machine: Topology, network: Network, collective: Collectiv
     """Yield schedules through the switch that all ranks have ports at, or through those of several boxes."""
     counts = [steps for steps in STEPS if options.max_steps is None or steps <= options.max_steps]
     if whole_switch(network) is not None:
-        family = MulticastPipelining(network, collective, options.max_chunks, options.same_bits)
+        family = MulticastPipelining(network, collective, options.max_chunks)
         for schedule in filter(None, map(family.schedule, counts)):
             make = partial(replace, schedule)
             construction = f"{LABEL}sums and multicasts"
