@@ -86,9 +86,6 @@ def cases(folder: Path) -> Iterator[Case]:
     for machine, collective in product(MACHINES, COLLECTIVES):
         found = frontier(machine, collective, folder)
         schedules += [(machine, collective, point.schedule) for point in found.points]
-        for point in () if found.multicast is None else found.multicast.points:
-            if point.schedule.uses_multicast:
-                schedules.append((machine, collective, point.schedule))
     for machine, collective, schedule in sorted(schedules, key=lambda one: one[2].sends):
         channels = CHANNELS[:1] if schedule.uses_multicast else CHANNELS
         protocols = ("Simple",) if schedule.uses_multicast else ("Simple", "LL")
