@@ -102,10 +102,8 @@ def schedules(machine: Topology, task: Collective, random: Random, searched: boo
     if searched and machine.ranks <= SMALL:
         one_box = replace(machine, nodes=(0,) * machine.ranks)  # boxes change what is found, not the links
         found = api.frontier(one_box, task, max_steps=2, max_chunks=2, engine="exact", jobs=1)
-        beside = () if found.multicast is None else found.multicast.points
-        for kind, points in (("frontier", found.points), ("multicast frontier", beside)):
-            for point in points:
-                yield kind, point.schedule.written_out()
+        for point in found.points:
+            yield "frontier", point.schedule.written_out()
     if searched and task.name in FLOWS:
         found = api.frontier(machine, task, engine="flow", time_limit=2, multicast=False)
         points = [point for point in found.points if found.least_sends(point) <= MOST_SENDS]

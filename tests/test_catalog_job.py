@@ -20,8 +20,6 @@ from catalog_jobs import SMALL, Here, answers, built, planned
 from synth.catalog.jobs import runners
 from synth.catalog.jobs.run import Interrupted, exit_code
 from synth.catalog.jobs.task import TaskAnswer
-from synth.catalog.store import Store
-from synth.checker.documents import exact_frontier
 from synth.errors import MissingDependencyError, SynthError, UsageError
 from synth.model.frontier import Frontier
 from synth.pareto.events import Options
@@ -51,17 +49,6 @@ def test_every_task_is_answered_and_the_second_run_finds_what_the_first_one_did(
     again = built(tmp_path, runner=Here(lambda task: TaskAnswer(None, "infeasible")))
     assert sources(again) == {("done", "known"): 3, ("done", "alike"): 6, ("infeasible", "solved"): 6}
     assert not list((tmp_path / "tasks").glob("*.jsonl")), "nothing is left to go on from"
-
-
-def test_entries_of_machines_that_multicast_have_both_frontiers(tmp_path):
-    text = "topologies: ['switch:3:multicast=through']\ncollectives: [{name: broadcast, roots: all}]\n"
-    text += "options: {max-steps: 3}\n"
-    assert sources(built(tmp_path, text)) == {("done", "solved"): 1, ("done", "alike"): 2}
-    last = planned(tmp_path, text)[2]
-    with Store.open(tmp_path / "catalog.db") as store:
-        entry = store.find(last.network, last.collective, last.answer_options, multicast=last.multicast)
-    assert entry.frontier.multicast.roots == (2,) and entry.frontier.multicast.complete
-    assert exact_frontier.document(entry.frontier.to_json())
 
 
 def test_a_limit_leaves_an_interval_and_a_longer_one_or_retry_goes_on(tmp_path):

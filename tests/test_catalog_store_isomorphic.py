@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import random
 from dataclasses import replace
-from fractions import Fraction
 
 import pytest
 import randoms
@@ -25,7 +24,7 @@ from synth.errors import InfeasibleError, VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Frontier
 from synth.model.symmetry import renumbering
-from synth.model.topology import Cap, Link, Multicast, Network, Route, Topology
+from synth.model.topology import Cap, Network, Route
 from synth.pareto.events import Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
@@ -268,36 +267,3 @@ def _shared() -> list[tuple]:
         isinstance(row[3], list) for _, _, c, _, _ in found for row in c["prices"] if row[0] == "link" and len(row) > 3
     )
     return found
-
-
-def star(order: tuple[int, ...], name: str, multicast: bool = True) -> Topology:
-    """Ranks on one switch, whose ports are numbered in `order`; the port of `order[0]` is the widest."""
-    links = []
-    for place, rank in enumerate(order):
-        width = Fraction(3 if place == 0 else 2)
-        links += [Link(rank, len(order), width), Link(len(order), rank, width)]
-    through = (Multicast(name),) if multicast else ()
-    return Topology(f"star-{name}", len(order), tuple(links), (), (name,), unit=Fraction(1), multicast=through)
-
-
-@pytest.mark.parametrize("task", ["allreduce", "broadcast"])
-def test_frontiers_with_multicast_are_relabelled_for_machines_that_have_it(tmp_path, task: str) -> None:
-    found = synth.frontier(star((0, 1, 2), "a"), task, max_steps=3)
-    assert isinstance(found, Frontier) and found.multicast is not None
-    kind = found.multicast.bounds[-1][1].certificate["kind"]
-    assert kind == ("switch-operations" if task == "allreduce" else "static-cuts")
-    rates = [point.rounds_per_chunk for point in found.multicast.points]
-    other, plain = star((2, 0, 1), "b"), star((2, 0, 1), "c", multicast=False)
-    renamed = replace(star((0, 1, 2), "a"), name="renamed")
-    asked = collective(task, 3, [2] if task == "broadcast" else ())
-    same = found.collective
-    with Store.open(tmp_path / "catalog.db", create=True) as store:
-        store.put(entry(found))
-        for machine, problem in ((other, asked), (renamed, same)):
-            answer = store.find(machine.network(), problem, multicast=machine.multicast_network())
-            assert answer is not None and answer.frontier.multicast is not None
-            assert answer.frontier.multicast.network == machine.multicast_network()
-            assert [point.rounds_per_chunk for point in answer.frontier.multicast.points] == rates
-        for machine, problem in ((plain, asked), (renamed, same)):
-            answer = store.find(machine.network(), problem)
-            assert answer is not None and answer.frontier.multicast is None

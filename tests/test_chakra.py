@@ -124,7 +124,7 @@ def test_the_command_writes_a_folder(tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("option", [["--multicast"], ["--coll", "allgather"], ["--assume-root", "0"]])
+@pytest.mark.parametrize("option", [["--coll", "allgather"], ["--assume-root", "0"]])
 def test_options_that_traces_ignore_are_refused_by_their_names(tmp_path, monkeypatch, option):
     monkeypatch.chdir(tmp_path)
     ring.allgather.schedule("ring:4").save(Path("s.json"))

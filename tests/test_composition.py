@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_clusters import random_cluster
 
 from synth import api
 from synth.bounds.trees.cheapest_trees import SteinerTreeDP
@@ -25,11 +24,10 @@ from synth.program import analysis, checked_lowering
 from synth.scale import search
 from synth.scale.composition.compose import composed_points
 from synth.scale.composition.loads import PathIndex, Resources
-from synth.scale.composition.periods import Trees, in_succession, period, period_sizes
-from synth.scale.composition.phases import Phase, Template, TemplateBuilder, merged, separated
+from synth.scale.composition.phases import Phase, Template, TemplateBuilder, merged
 from synth.scale.composition.pipelining_lp import PipeliningProgram
 from synth.scale.composition.pricing import tree_template
-from synth.scale.composition.tree_columns import HalfTree, TreeColumns
+from synth.scale.composition.tree_columns import TreeColumns
 from synth.scale.composition.trees import ArrivalDescent, hops
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
@@ -333,21 +331,6 @@ def test_descent_postpones_sends_to_cheap_steps():
     assert descent.sends(arrivals[0], 0) == [(1, 0, 1), (2, 1, 2)]
 
 
-def test_half_trees_are_joined_where_reductions_end_before_copies():
-    """Two links: the reductions of two steps take half the second link, those of one step come before early copies."""
-    loads = {name: np.zeros((2, 3)) for name in ("late", "soon", "copy")}
-    loads["late"][1, :2], loads["soon"][0, 0], loads["copy"][0, 1:] = 0.5, 1, 0.5
-
-    def half(name: str, phases: int, placed: tuple[int, ...], step: int) -> HalfTree:
-        parts = tuple(Phase(f"{name} {t}", ((0, 0, 1),), name != "copy", ()) for t in range(phases))
-        return HalfTree(Template(name, parts, 0, (0,), 1, placed), 0, name != "copy", step)
-
-    columns = TreeColumns(np.ones(2), 3, [0], lambda trees: [loads[tree.name] for tree in trees], groups=1)
-    trees = [half("late", 2, (0, 1), 2), half("soon", 1, (0,), 1), half("copy", 2, (1, 2), 1)]
-    assert columns.generate(lambda prices: iter(trees)) and columns.value == pytest.approx(2)
-    assert [(tree.name, tree.placed) for tree in columns.used()] == [("soon", (0, 1, 2))]
-
-
 def test_the_most_steps_are_tried_first_where_no_schedule_is_near_the_bound(monkeypatch):
     """Breadth-first trees of two DGX-1 take many times the bound."""
     tried = []
@@ -382,52 +365,6 @@ def test_generation_of_trees_ends_at_its_deadline_with_those_so_far():
 
     assert value() == pytest.approx(1 / 16)
     assert value(deadline=Deadline.after(0)) == pytest.approx(1)
-
-
-def test_a_placed_template_is_separated_into_those_that_it_was_merged_from():
-    """Two blocks whose trees share one of their phases."""
-    first = tree_template(3, [((0, 3, 1), False), ((1, 1, 2), False)])
-    second = tree_template(5, [((1, 5, 1), False), ((2, 1, 2), False)])
-    parts = separated(merged([first, second], 0), {3: 7, 5: 8})
-    assert parts == [replace(first, unit=7), replace(second, unit=8)]
-
-
-def test_trees_of_many_blocks_are_chosen_for_each_block_alone():
-    """Three boxes of seven unlike ranks: where all blocks moved together, three steps took 17 rounds per chunk."""
-    *_, point = composed_points(random_cluster(3), "allgather", same_bits=False, most_sends=20_000, step_counts=[3])
-    assert point.steps == 3 and 14 <= replayed(point).rounds_per_chunk < 16
-
-
-def test_periods_fill_whole_rounds():
-    """Three trees that load one of three links: three of them take a round together."""
-    trees = Trees(np.eye(3), [0, 0, 0])
-    for count in (1, 2):
-        sizes = period_sizes([1 / 3] * count, below=1.0)
-        assert sizes[0] == (pytest.approx(count / 3), [1] * count, 3)
-        found = period([trees] * count, sizes)
-        assert found is not None and found[0] == pytest.approx(count / 3)
-        assert [sorted(some) for some in found[1]] == [[0, 1, 2]] * count
-    assert period_sizes([1 / 3], below=1 / 3) == []
-    assert period([trees], [(1 / 4, [1], 4)]) is None  # four trees load a link twice
-
-
-def test_periods_follow_each_other_in_the_fewest_steps():
-    """A period of two levels: as many periods as the steps hold, at most those that are allowed."""
-    period_of_two = tree_template(0, [((0, 0, 1), False), ((1, 1, 2), False)])
-    assert in_succession(period_of_two, 4, 9).tolist() == [[1, 2, 3, 3], [0, 1, 2, 3]]
-    assert in_succession(period_of_two, 9, 2).tolist() == [[1, 2, 2], [0, 1, 2]]
-    assert not in_succession(period_of_two, 1, 9)[0, -1]
-
-
-@pytest.mark.slow
-def test_long_schedules_of_fine_grained_machines_come_near_the_bound():
-    """In 1024 steps an allgather on mi250*2 is at most 1.2% above the bound: one period after the other."""
-    machine = topology("mi250*2")
-    group, bound = free_group(symmetries(fabric(machine)), 32), Fraction(15, 83)
-    limits = {"same_bits": True, "most_sends": 1 << 25, "bound": bound}
-    *_, point = composed_points(machine, "allgather", 0, group, step_counts=(768, 1024), **limits)
-    assert point.steps <= 1024 and bound < point.rounds_per_chunk <= bound * Fraction(1012, 1000)
-    assert compressed_replay.replay(point.make()).rounds_per_chunk == point.rounds_per_chunk
 
 
 def test_merged_trees_reduce_and_copy_in_the_same_step():

@@ -1,4 +1,4 @@
-"""Schedules through switches that multicast, and the second frontier that holds them."""
+"""Schedules through switches that multicast, and the frontier whose points they are."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from click.testing import CliRunner
 from synth import api
 from synth.api.multicast import HOLDS_NOTE
 from synth.bounds.multicast import bound_at_steps, multicast_bound
-from synth.checker.documents import scale_frontier
 from synth.checker.schedule import replay
 from synth.cli import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, VerificationError
+from synth.frontiers import multicast
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
-from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule, Step, SwitchSend
 from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Network, Topology
 from synth.model.unicast import unicast
+from synth.pareto.events import Options
 from synth.topologies import topology
 
 SWITCHES = [(ranks, units, own) for ranks in (2, 3, 5, 8) for units in (1, 3) for own in ("local", "through")]
@@ -34,30 +34,26 @@ def network(ranks: int, units: int, own: str) -> Network:
     return topology(f"switch:{ranks}:units={units},multicast={own}").multicast_network()
 
 
-@pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize(("ranks", "units", "own"), SWITCHES)
-def test_pipelined_allreduces_take_the_rounds_of_the_formula(ranks: int, units: int, own: str, alike: bool) -> None:
+def test_pipelined_allreduces_take_the_rounds_of_the_formula(ranks: int, units: int, own: str) -> None:
     made, task = network(ranks, units, own), collective("allreduce", ranks)
-    family = MulticastPipelining(made, task, alike=alike, loss=Fraction(1))
+    family = MulticastPipelining(made, task, loss=Fraction(1))
     for steps in (2, 3, 4, 7):
         schedule = family.schedule(steps)
         assert schedule is not None and len(schedule.steps) == steps
         value = replay.schedule(schedule).rounds_per_chunk * units
-        assert same_bits(schedule) or not alike
+        assert same_bits(schedule)
         if own == "through":
             assert value == Fraction(ranks + 1, ranks) + (1 - Fraction(3, ranks)) / (steps - 1)
-        elif alike:
-            assert value == 1 + (1 - Fraction(2, ranks)) / (steps - 1)
+            if ranks > 2:
+                assert value == bound_at_steps(made, task, steps, multicast_bound(made, task)).value * units
         else:
-            assert value == steps / (steps - 1 + Fraction(2, ranks))
-        if (not alike or own == "through") and ranks > 2:
-            assert value == bound_at_steps(made, task, steps, multicast_bound(made, task)).value * units
+            assert value == 1 + (1 - Fraction(2, ranks)) / (steps - 1)
 
 
-@pytest.mark.parametrize("alike", [False, True])
-def test_groups_of_uneven_sizes_replay(alike: bool) -> None:
+def test_groups_of_uneven_sizes_replay() -> None:
     for own in ("local", "through"):
-        family = MulticastPipelining(network(4, 3, own), collective("allreduce", 4), 14, alike)
+        family = MulticastPipelining(network(4, 3, own), collective("allreduce", 4), 14)
         for steps in range(1, 9):
             schedule = family.schedule(steps)
             assert schedule is not None and schedule.chunks <= 14
@@ -108,27 +104,28 @@ def test_at_most_so_many_chunks_are_used() -> None:
     assert sizes == [4, 4, 6, None]
 
 
-def test_a_frontier_has_both_and_is_verified(tmp_path) -> None:
+def test_points_through_switches_are_marked_and_verified(tmp_path) -> None:
     path = tmp_path / "frontier.json"
     words = ["pareto", "--topo", "dgx-h100", "--coll", "allreduce", "-o", str(path)]
     result = CliRunner().invoke(root, words)
     assert result.exit_code == 0
     assert "switches multicast and reduce" in result.output and MULTICAST_NOTE not in result.output
-    lines = api.verify(path)
-    assert "with multicast: S=1: R/C 1/4 with C=4, 32 sends replayed, optimal for any C, bits may differ" in lines
+    assert "S=1: R/C 1/4 with C=4, 32 sends replayed, optimal for any C, bits may differ" in api.verify(path)
     doc = json.loads(path.read_text())
     frontier = Frontier.from_json(doc)
-    assert frontier.multicast is not None and frontier.to_json() == doc
-    values = [point.rounds_per_chunk for point in frontier.multicast.points]
+    assert frontier.to_json() == doc
+    for point in frontier.points:
+        assert point.schedule.uses_multicast == point.construction.startswith("switch: ")
+    values = [point.rounds_per_chunk for point in frontier.points]
     assert values[:3] == [Fraction(1, 4), Fraction(7, 72), Fraction(23, 288)]  # in two steps multicast gains nothing
     assert values[-1] * Fraction(97, 100) <= Fraction(1, 16)
+    assert all(point.status == "optimal" for point in frontier.points if point.steps <= 8)
 
 
 def forged(change: str) -> dict:
     doc = api.frontier("switch:4:multicast=through", "allreduce", max_steps=6).to_json()
     api.verify(doc)
-    inner = doc["multicast"]
-    steps = inner["points"][-1]["schedule"]["steps"]
+    steps = doc["points"][-1]["schedule"]["steps"]
     if change == "a dropped send":
         steps[1]["switch_sends"].pop()
     elif change == "a doubled send":
@@ -136,18 +133,18 @@ def forged(change: str) -> dict:
     elif change == "fewer rounds":
         steps[1]["rounds"] -= 1
     elif change == "another bound":
-        inner["bounds"][-1]["value"] = "3/2"
+        doc["bounds"][-1]["value"] = "3/2"
     elif change == "another status":
-        inner["points"][-1]["status"] = "best-known"
+        doc["points"][-1]["status"] = "best-known"
     elif change == "local":
-        for row in (inner, *(point["schedule"] for point in inner["points"])):
+        for row in (doc, *(point["schedule"] for point in doc["points"])):
             row["topology"]["multicast"][0]["own"] = "local"
     elif change == "another collective":
-        inner["collective"] = doc["collective"] | {"post": doc["collective"]["post"][:-1]}
+        doc["collective"] |= {"post": doc["collective"]["post"][:-1]}
     elif change == "another machine":
         doc["topology"]["limits"][0]["units"] += 1
     else:
-        del inner["topology"]["multicast"]
+        del doc["topology"]["multicast"]
     return doc
 
 
@@ -165,63 +162,41 @@ def test_a_false_frontier_with_multicast_is_refused(change: str) -> None:
         api.verify(doc)
 
 
-@pytest.mark.parametrize("name", ["broadcast", "reduce", "allgather", "reduce-scatter", "alltoall"])
-def test_other_collectives_are_complete_in_one_box(name: str) -> None:
+@pytest.mark.parametrize("name", ["broadcast", "reduce"])
+def test_one_rank_has_a_complete_frontier(name: str) -> None:
     frontier = api.frontier("switch:4:multicast=through", name, max_steps=3)
-    assert frontier.multicast is not None and frontier.multicast.complete
-    one_rank = name in ("broadcast", "reduce")
-    assert [p.rounds_per_chunk for p in frontier.multicast.points] == [1 if one_rank else 3]
+    assert frontier.complete and [p.rounds_per_chunk for p in frontier.points] == [1]
     api.verify(frontier.to_json())
 
 
-def test_limits_of_the_search_hold_for_both() -> None:
+def test_limits_of_the_search_hold() -> None:
     """Without them there are points of 4 steps and 9 chunks, and of more."""
     limits = {"max_steps": 4, "max_chunks": 7, "same_bits": True}
-    frontier = api.frontier("switch:3:multicast=local", "allreduce", **limits)
-    assert frontier.multicast is not None
-    points = frontier.multicast.points
+    points = api.frontier("switch:3:multicast=local", "allreduce", **limits).points
     assert all(p.steps <= 4 and p.chunks <= 7 and p.same_bits for p in points)
-    assert points[-1].rounds_per_chunk < frontier.points[-1].rounds_per_chunk
-    assert api.frontier("switch:4:multicast=local", "allreduce", multicast=False, max_steps=2).multicast is None
+    plain = api.frontier("switch:3:multicast=local", "allreduce", multicast=False, max_steps=4)
+    assert points[-1].rounds_per_chunk < plain.points[-1].rounds_per_chunk and not plain.network.multicast
 
 
-def test_no_multicast_and_clusters_keep_the_note() -> None:
-    words = ["pareto", "--topo", "dgx-h100", "--coll", "allgather"]
-    plain = CliRunner().invoke(root, [*words, "--no-multicast"])
-    assert MULTICAST_NOTE in plain.output and "switches multicast and reduce\n" not in plain.output
-    cluster = api.frontier("dgx-h100*2", "allgather", max_steps=1, time_limit=5)
-    assert cluster.multicast is None and MULTICAST_NOTE in cluster.notes
+def test_other_collectives_keep_the_note() -> None:
+    result = CliRunner().invoke(root, ["pareto", "--topo", "dgx-h100", "--coll", "allgather"])
+    assert MULTICAST_NOTE in result.output and "switches multicast and reduce\n" not in result.output
 
 
-def test_large_frontiers_have_both(monkeypatch) -> None:
+def test_frontiers_of_flow_methods_get_such_points() -> None:
     frontier = api.frontier("switch:70:multicast=through", "broadcast")
-    assert isinstance(frontier, ScaleFrontier)
-    assert frontier.multicast is not None and frontier.multicast.complete
-    document = api.frontier_document(frontier)
-    assert any(line.startswith("with multicast: S=1: R/C 1 ") for line in api.verify(document))
-    for key in ("links", "limits"):
-        false = copy.deepcopy(document["multicast"])
-        false["topology"][key] = false["topology"][key][::-1]
-        false |= {"points": [], "bounds": [], "complete": False}
-        with pytest.raises(VerificationError, match=f"multicast.topology.{key}"):
-            api.verify(document | {"multicast": false})
-    narrow = copy.deepcopy(document["multicast"]) | {"points": [], "bounds": [], "complete": False}
-    links = [row[:2] for row in narrow["topology"]["links"]]
-    narrow["topology"]["limits"].append(
-        {"units": sum(row[2] for row in narrow["topology"]["links"]) - 1, "links": links}
-    )
-    with pytest.raises(VerificationError, match="limit of the document's links that it has not"):
-        api.verify(document | {"multicast": narrow})
-    fewer = copy.deepcopy(document["multicast"]) | {"points": [], "bounds": [], "complete": False}
-    fewer["topology"]["links"].pop()
-    fewer["topology"]["limits"] = []
-    fewer["topology"]["multicast"] = []
-    monkeypatch.setattr(Topology, "network", lambda machine: pytest.fail("all routes are listed"))
-    with pytest.raises(VerificationError):
-        api.verify(document | {"multicast": fewer})
-    monkeypatch.setattr(scale_frontier, "MOST_MULTICAST_RANKS", 69)
-    with pytest.raises(VerificationError, match="has 70 ranks"):
-        api.verify(document)
+    assert isinstance(frontier, Frontier) and frontier.complete
+    assert any(line.startswith("S=1: R/C 1 ") for line in api.verify(api.frontier_document(frontier)))
+
+
+def test_what_no_time_is_left_for_is_open() -> None:
+    """The point of the least R/C is replayed in any case."""
+    frontier = api.frontier("switch:4:multicast=through", "allreduce", time_limit=10)
+    ended = multicast.with_multicast(
+        replace(frontier, network=replace(frontier.network, multicast=()), points=(), open=()),
+        topology("switch:4:multicast=through"), frontier.collective, Options(time_limit=0),
+    )  # fmt: skip
+    assert ended.points[-1].rounds_per_chunk == frontier.points[-1].rounds_per_chunk and not ended.complete
 
 
 def emulated(name: str, steps: int, own: str = "through") -> Schedule:
@@ -280,20 +255,13 @@ def test_files_for_other_runtimes_are_refused_in_one_line(tmp_path, form: str, s
     assert len(result.output.splitlines()) == 1
 
 
-def test_schedules_with_switch_sends_are_written_beside_the_others(tmp_path) -> None:
+def test_schedules_with_switch_sends_are_written_like_others(tmp_path) -> None:
     words = ["pareto", "--topo", "switch:4:multicast=local", "--coll", "allreduce", "--max-steps", "3"]
     assert CliRunner().invoke(root, [*words, "--schedules", str(tmp_path)]).exit_code == 0
-    names = sorted(path.name for path in tmp_path.glob("*-multicast.json"))
-    assert [name[3:] for name in names] == [f"allreduce-S{steps}-multicast.json" for steps in (1, 2, 3)]
+    names = sorted(path.name for path in tmp_path.glob("0*.json"))
+    assert [name[3:] for name in names] == [f"allreduce-S{steps}.json" for steps in (1, 2, 3)]
     for name in names:
         api.verify(tmp_path / name)
-
-
-def test_the_report_has_a_sheet_for_each_frontier() -> None:
-    frontier = api.frontier("switch:4:multicast=through", "allreduce", max_steps=3)
-    page = api.report(frontier)
-    assert page.entries == 2 and not page.wrong
-    assert page.html.count("switches multicast and reduce") > 1
 
 
 def test_explain_says_what_nothing_exceeds_with_multicast() -> None:

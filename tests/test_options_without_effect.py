@@ -58,7 +58,6 @@ lint schedule.json --step 2
 lint schedule.json --root 1
 run program.xml --instances 2
 run program.xml --step 2
-run program.xml --multicast
 run program.xml --threads 64
 run program.xml --clock logical
 run schedule.json --no-data --seed 3
@@ -67,7 +66,6 @@ import schedule.json --step 2
 export frontier.json --step 2 --to msccl-xml --reads
 export frontier.json --step 2 --to msccl-xml --blocks 4
 export program.xml --to msccl-xml --instances 2
-export program.xml --to msccl-xml --multicast
 export frontier.json --step 2 --to chakra -o traces --runtime msccl
 """.strip().splitlines()
 

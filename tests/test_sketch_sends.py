@@ -26,7 +26,7 @@ from synth.encodings.step import StepEncoding
 from synth.errors import InfeasibleError, UncheckedError, UsageError, VerificationError
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier
-from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerprint
+from synth.model.schedule import Problem, Schedule, Send, Step
 from synth.model.send_mask import send_mask
 from synth.model.send_rules import SendRules
 from synth.model.topology import Cap, Network, Route
@@ -441,48 +441,6 @@ def test_every_document_under_rules_says_so(boxes):
         lines = check_document(doc, None, lambda name: None)
         assert any(f"states ({stated}): links across boxes carry data in steps 1 to 2 alone" in line for line in lines)
         assert lines.subject == "allgather on rail:2x3 with rules for sends, 6 ranks"
-
-
-def switched(topology, collective):
-    """A frontier whose one schedule is a multicast of every rank at once, over switches without limits to speak of."""
-    limits = [{"links": [], "units": 6}] * 2
-    known = len(topology["limits"])
-    ports = [[rank, [known], [known + 1]] for rank in range(6)]
-    topology = {key: value for key, value in topology.items() if key != "rules"}
-    topology |= {"limits": [*topology["limits"], *limits]}
-    topology |= {"multicast": [{"switch": "s", "own": "local", "ports": ports}]}
-    sends = [[rank, rank, list(range(6)), "multicast", "s"] for rank in range(6)]
-    steps = [{"rounds": 5, "sends": [], "switch_sends": sends}]
-    schedule = {
-        "schema": "synth.schedule/1",
-        "topology": topology,
-        "collective": collective,
-        "chunks": 1,
-        "steps": steps,
-    }
-    problem = Network.from_json(topology), Collective.from_json(collective, 1)
-    proof = {"kind": "static-cuts", "problem": problem_fingerprint(*problem), "steps": None, "scale": 1}
-    proof |= {"prices": [], "cuts": {}, "generators": []}
-    point = {"steps": 1, "rounds": 5, "chunks": 1, "bandwidth": "5", "status": "best-known", "construction": "",
-             "same_bits": True, "bound": {"value": "0", "scope": "any-chunks", "certificate": proof},
-             "schedule": schedule, "seconds": 0}  # fmt: skip
-    return {"schema": "synth.frontier/1", "topology": topology, "collective": collective, "complete": False,
-            "max_steps": None, "points": [point], "open": [], "seconds": 0}  # fmt: skip
-
-
-def test_schedules_with_multicast_do_not_stand_beside_a_sketch(document):
-    """They keep none of its rules, and the document says that all of its schedules do."""
-    inner = switched(document["topology"], document["collective"])
-    assert exact_frontier.document(inner)
-    with pytest.raises(VerificationError, match="is of schedules that no sketch rules"):
-        exact_frontier.document(document | {"multicast": inner})
-    links_alone = {key: value for key, value in document["topology"].items() if key != "rules"}
-    entry = {"name": "s", "rules": {"without": []}, "topology": links_alone, "nodes": [], "bounds": []}
-    frontier = switched(links_alone, document["collective"])
-    plain = frontier | {"topology": links_alone, "points": [], "sketch": entry}
-    assert exact_frontier.document(plain)
-    with pytest.raises(VerificationError, match="is of schedules that no sketch rules"):
-        exact_frontier.document(plain | {"multicast": frontier})
 
 
 def test_bounds_without_the_sketch_are_not_said_to_be_under_it(document):

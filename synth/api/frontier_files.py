@@ -51,18 +51,15 @@ def _named_machine(name: str) -> Topology | None:
 
 def save_schedules(
     frontier: ParetoFrontier, folder: Path, announce: Callable[[str], None] = lambda text: None
-) -> Iterator[tuple[int | None, str]]:
+) -> Iterator[tuple[int, str]]:
     """Write the schedule of each point to a file in `folder`; yield (index of the point, name of the file) after each.
 
-    The index is None for a point of the frontier with multicasts. Schedules that are not there are left out: those of
-    too many sends to list, or too large for the catalog that they come from. Raises OSError.
+    Schedules that are not there are left out: those of too many sends to list, or too large for the catalog that they
+    come from. Raises OSError.
     """
-    points = [(i, point, "") for i, point in enumerate(frontier.points)]
-    if frontier.multicast is not None:
-        points += [(None, p, "-multicast") for p in frontier.multicast.points if p.schedule.uses_multicast]
-    for number, (i, point, suffix) in enumerate(points, 1):
-        stem = f"{number:02}-{frontier.collective_name}-S{point.steps}{suffix}"
-        announce(f"writing {stem}, {number} of {len(points)}")
+    for number, point in enumerate(frontier.points, 1):
+        stem = f"{number:02}-{frontier.collective_name}-S{point.steps}"
+        announce(f"writing {stem}, {number} of {len(frontier.points)}")
         try:
             schedule = point.schedule
         except (FormatError, VerificationError):
@@ -71,7 +68,7 @@ def save_schedules(
             continue
         name = stem + schedule.suffix
         schedule.save(folder / name)
-        yield i, name
+        yield number - 1, name
 
 
 @keywords_checked

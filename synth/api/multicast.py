@@ -16,8 +16,6 @@ from synth.model.topology import MULTICAST_NOTE, Network
 # The note of a bound at scale that holds where the machine's switches multicast and reduce, too.
 HOLDS_NOTE = "its switches multicast and reduce (NVLS); the bound on rounds/chunk holds for schedules with that, too"
 
-MULTICAST_NOTES = (MULTICAST_NOTE, HOLDS_NOTE)
-
 
 class MulticastBounds(NamedTuple):
     """Bounds of `collective` on `network` with multicast: pairs (steps, bound) as `synth.api.bound` returns them."""
@@ -36,17 +34,18 @@ def multicast_bounds(
 ) -> MulticastBounds | None:
     """Return bounds on steps and on R/C at any number of steps where the switches of a machine multicast and reduce.
 
-    None where they do not, and on more than `synth.frontiers.multicast.MOST_RANKS` ranks. Raises InfeasibleError.
+    None where no schedule of the collective passes them, and on more than `synth.frontiers.multicast.MOST_RANKS` ranks.
+    Raises InfeasibleError.
     """
     from synth.bounds.distance import steps
     from synth.bounds.multicast import multicast_bound
-    from synth.frontiers.multicast import MOST_RANKS
+    from synth.frontiers.multicast import applies
 
     machine = named_topology(topology)
-    if not machine.multicast or machine.ranks > MOST_RANKS:
+    task = task_of(collective, machine.ranks, roots, sizes)
+    if not applies(machine, task):
         return None
     network = machine.multicast_network()
-    task = task_of(collective, machine.ranks, roots, sizes)
     least = steps(network, task)
     bounds: list[tuple[int | None, LowerBound]] = [(0, least)]
     if least.value:

@@ -42,7 +42,7 @@ def frontier_html(found: ParetoFrontier) -> str:
         assert isinstance(found, Frontier)
         table = frontier_text.report(found)
     title = f"{found.collective_name} on {found.machine.name}"
-    return report_html(table) + _frame(replace(found, multicast=None), title)  # type: ignore[type-var]
+    return report_html(table) + _frame(found, title)
 
 
 def schedule_html(schedule: Schedule) -> str:

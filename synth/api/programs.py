@@ -161,22 +161,6 @@ def chosen_point(frontier: ParetoFrontier, point: int | StepCount | None, size: 
     return frontier.points[frontier.number_of(point) - 1]
 
 
-def multicast_frontier(source: str | Path | ParetoFrontier) -> ParetoFrontier:
-    """Return the frontier in which switches multicast and reduce, beside the one given or in a file.
-
-    Raises UsageError where there is none.
-    """
-    found = read(Path(source)) if isinstance(source, str | Path) else source
-    if not isinstance(found, ParetoFrontier):
-        raise UsageError(f"--multicast chooses points of a frontier; {source} is none")
-    if found.multicast is None:
-        raise UsageError(
-            f"this frontier of {found.collective_name} on {found.machine.name} has no part with multicast: its machine "
-            "has no switch that multicasts for this collective, or it was made with --no-multicast"
-        )
-    return found.multicast
-
-
 @keywords_checked
 def load_program(
     path: str | Path,

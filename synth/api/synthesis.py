@@ -109,9 +109,8 @@ def frontier(
     engine : "exact" synthesis; "flow" methods, for any size; or "auto": flow above 64 ranks (alltoall: 40), and above
         16 where a round carries so many chunks that long schedules cannot be written out; else exact synthesis with the
         points of flow methods where these improve on it.
-    multicast : compute `Frontier.multicast` too: the frontier of schedules in which the machine's switches multicast
-        and reduce, where a switch has ports for all ranks, or for those of a box and the collective is allreduce,
-        broadcast or reduce.
+    multicast : bounds and points are those of schedules in which the machine's switches may multicast and reduce, for
+        an allreduce, and for a broadcast or a reduce through one switch of all ranks. False: of links alone.
 
     Returns
     -------
@@ -133,7 +132,7 @@ def frontier(
     <Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>
     """
     from synth.frontiers import engine_choice
-    from synth.frontiers.multicast import MOST_RANKS, with_multicast
+    from synth.frontiers.multicast import with_multicast
 
     if sweep not in ("guided", "blind"):
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
@@ -169,7 +168,7 @@ def frontier(
         if chosen != by_ranks:
             large = replace(large, notes=(*large.notes, engine_choice.FINE_GRAINED))
         limits = Options(max_steps, max_chunks, time_limit=time_limit, same_bits=same_bits)
-        if not multicast or not machine.multicast or machine.ranks > MOST_RANKS:
+        if not multicast:
             return large
         return with_multicast(large, machine, task_of(name, machine.ranks, large.roots), limits)
     task = task_of(collective, machine.ranks, roots, sizes)
@@ -214,12 +213,12 @@ def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
 
 
 def _before_multicast(machine: Topology, multicast: bool, time_limit: float | None) -> float | None:
-    """Return the part of a time limit for the frontier without multicasts, where one with them comes after it."""
-    from synth.frontiers.multicast import MOST_RANKS, SETTINGS
+    """Return the part of a time limit for the points without multicasts, where those with them come after it."""
+    from synth.frontiers.multicast import MOST_RANKS, SHARE
 
     if time_limit is None or not multicast or not machine.multicast or machine.ranks > MOST_RANKS:
         return time_limit
-    return time_limit * (1 - SETTINGS.share)
+    return time_limit * (1 - SHARE)
 
 
 def _flow(

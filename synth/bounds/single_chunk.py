@@ -5,7 +5,7 @@ A schedule with many chunks is a mixture of single-chunk schedules. The least ro
 linear program, and its dual values price bandwidth. CaDiCaL searches for a single-chunk schedule that costs less than
 all known ones. If there is none, the prices bound R/C for every number of chunks, and CaDiCaL's proof is the
 certificate (`synth.checker.certificates.single_chunk`). Unlike flows, this sees that one address holds one sum at a
-time, and what one multicast or fetched sum of a switch does.
+time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import NamedTuple
 
 from synth import bounds
@@ -22,7 +21,7 @@ from synth.checker.certificates.instance import MOST_WORK, Instance
 from synth.errors import SynthError, VerificationError
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
-from synth.model.schedule import Send, SwitchSend, problem_fingerprint
+from synth.model.schedule import Send, problem_fingerprint
 from synth.model.topology import Network
 from synth.solvers.boolean_model import Model
 from synth.solvers.cadical import Cadical
@@ -44,8 +43,6 @@ class SingleChunkSettings:
         conflicts: Conflict limit of one query.
         denominator: Largest denominator of a simple price.
         fine: Largest scale of prices, and that of prices that are not simple; they are rounded down.
-        switch_denominator, switch_fine: The same for prices of switches that multicast, where the coarser ones find no
-            column. Ports of different widths have prices of large denominators.
         close: Tolerance for float comparisons.
     """
 
@@ -54,8 +51,6 @@ class SingleChunkSettings:
     conflicts: int = 4_000
     denominator: int = 24
     fine: int = 60
-    switch_denominator: int = 400
-    switch_fine: int = 2_000
     close: float = 1e-6
 
 
@@ -63,10 +58,9 @@ SETTINGS = SingleChunkSettings()
 
 
 class Column(NamedTuple):
-    """A schedule of one chunk of `unit`: its sends by step, chunk number 0, and their `loads` by resource and step."""
+    """A schedule of one chunk of `unit`: the `loads` of its sends by resource and step."""
 
     unit: int
-    steps: tuple[tuple[Send | SwitchSend, ...], ...]
     loads: tuple[tuple[int, ...], ...]
 
 
@@ -133,7 +127,7 @@ class _Spent(Exception):
 class MixtureGeneration:
     """Column generation for schedules of `steps` steps: restricted master over the known single-chunk schedules.
 
-    The chunks of each unit are summed, or copied from one rank. At most `most_columns` columns are generated, and a
+    The chunks of each unit are summed. At most `most_columns` columns are generated, and a
     query is limited to so many `conflicts`.
 
     Attributes:
@@ -142,15 +136,11 @@ class MixtureGeneration:
         value: the least R/C of a mixture of the columns; infinite where a unit has none.
         prices: for each resource the price of a send in each step, in units of 1 / `scale`.
         least: for each unit the price of its cheapest column.
-        precisions: (largest denominator of a simple price, largest scale) in the order in which they are tried.
     """
 
     def __init__(self, network: Network, collective: Collective, steps: int, most_columns: int, conflicts: int) -> None:
         self.network, self.collective, self.steps = network, collective, steps
         self.most_columns, self.conflicts = most_columns, conflicts
-        self.precisions = [(SETTINGS.denominator, SETTINGS.fine)]
-        if network.multicast:
-            self.precisions.append((SETTINGS.switch_denominator, SETTINGS.switch_fine))
         self.problem = Instance(network, collective.document, False)
         self.names = {}
         for unit, ranks in enumerate(self.problem.post):
@@ -172,7 +162,7 @@ class MixtureGeneration:
             generation = generate_columns(
                 self._solve,
                 lambda: self.value <= above + SETTINGS.close,
-                [partial(self._add_cheaper, precision) for precision in self.precisions],
+                [self._add_cheaper],
                 self.most_columns + 1,
             )
             if generation.ending != "no column" or self.value == float("inf"):
@@ -203,20 +193,14 @@ class MixtureGeneration:
         self.shares, self._duals = x[:size], [max(y, 0.0) for y in duals[: -len(self.names)]]
         return True
 
-    def _round_prices(self, precision: tuple[int, int]) -> bool:
-        """Set `scale`, `prices` and `least` by the duals, which come to at most the scale in each step.
-
-        `precision`: the largest denominator of a simple price, and the largest scale. Returns False where the prices
-        are those of before.
-        """
+    def _round_prices(self) -> None:
+        """Set `scale`, `prices` and `least` by the duals, which come to at most the scale in each step."""
         if not self.shares:
-            return True
-        before = self.scale, self.prices
-        self.scale, whole = near_integers(self._duals, *precision, SETTINGS.close)
+            return
+        self.scale, whole = near_integers(self._duals, SETTINGS.denominator, SETTINGS.fine, SETTINGS.close)
         self.prices = [whole[k : k + self.steps] for k in range(0, len(whole), self.steps)]
         for unit in self.names:
             self.least[unit] = min(self._cost(column) for column in self.columns if column.unit == unit)
-        return before != (self.scale, self.prices)
 
     def _paid(self) -> list[list[int]]:
         """Return the price of a send over each route, in each step."""
@@ -232,12 +216,13 @@ class MixtureGeneration:
             cost += sum(a * b for a, b in zip(row, loads, strict=True))
         return cost
 
-    def _add_cheaper(self, precision: tuple[int, int]) -> bool:
-        """Add for each unit a single-chunk schedule that costs less than all known ones at prices of this `precision`;
-        return False if there is none. Raises `_Spent`."""
+    def _add_cheaper(self) -> bool:
+        """Add for each unit a single-chunk schedule that costs less than all known ones; return False if there is none.
+
+        Raises `_Spent`.
+        """
         added = False
-        if not self._round_prices(precision) and precision != self.precisions[0]:
-            return False
+        self._round_prices()
         for unit in self.names:
             check_deadline()
             if self.shares and self.least[unit] == 0:
@@ -255,8 +240,7 @@ class MixtureGeneration:
 
     def _clauses(self, unit: int) -> list[list[int]]:
         self.problem.work = MOST_WORK  # the checker's limit holds for each query by itself
-        limits = self.prices[len(self.network.routes) :]
-        return single_chunk.clauses(self.problem, unit, self.steps, self._paid(), self.least[unit], limits)
+        return single_chunk.clauses(self.problem, unit, self.steps, self._paid(), self.least[unit])
 
     def _column(self, unit: int, true: Sequence[bool]) -> Column:
         """Return the column of a model, without dead sends."""
@@ -270,53 +254,35 @@ class MixtureGeneration:
         steps.reverse()
         loads = [[0] * self.steps for _ in self.resources]
         first_cap = len(self.network.routes)
-        switches = {switch.switch: switch for switch in self.network.multicast}
         for t, sends in enumerate(steps):
             for send in sends:
-                if isinstance(send, SwitchSend):
-                    fetches = send.kind == "fetch-reduce"
-                    counted = switches[send.switch].caps(send.rank, send.group, fetches=fetches)
-                elif send.local:
+                if send.local:
                     continue
-                else:
-                    route = self.network.route_index[send.src, send.dst, send.via]
-                    loads[route][t] += 1
-                    counted = list(self.network.caps_of[route])
-                for k in counted:
+                route = self.network.route_index[send.src, send.dst, send.via]
+                loads[route][t] += 1
+                for k in self.network.caps_of[route]:
                     loads[first_cap + k][t] += 1
-        return Column(unit, tuple(map(tuple, steps)), tuple(map(tuple, loads)))
+        return Column(unit, tuple(map(tuple, loads)))
 
     def _sends(
         self, names: single_chunk.Variables, t: int, true: Sequence[bool], needed: set[int]
-    ) -> tuple[list[Send | SwitchSend], set[int]]:
+    ) -> tuple[list[Send], set[int]]:
         """Return the sends of step `t` into ranks that are `needed` after it, and the ranks that these sends read."""
-        switched: list[SwitchSend] = []
         read: set[int] = set()
         replaced = {n for n in needed if not true[names.keep[t][n]]}
-        for row in names.switched[t]:
-            members = {member for member, x in row.members.items() if true[x]}
-            fetches = row.kind == "fetch-reduce"
-            members = members & needed if not fetches else members
-            if not true[row.used] or not members or (fetches and row.rank not in needed):
-                continue
-            group = tuple(sorted({row.rank, *members}))
-            switched.append(SwitchSend(0, row.rank, group, row.kind, self.network.multicast[row.switch].switch))
-            read |= members if fetches else {row.rank}
-            if row.kind == "multicast":
-                replaced -= members
         sends: list[Send] = []
         for route, (total, raw) in zip(self.network.routes, names.sent[t], strict=True):
             for x, suffix in ((total, ""), (raw, "-input")):
                 if route.dst in needed and true[x]:
                     kind = "copy" if route.dst in replaced else "reduce"
                     replaced.discard(route.dst)
-                    kind = kind + suffix if self.problem.combining else "copy"
+                    kind += suffix
                     sends.append(Send(0, route.src, route.dst, kind, route.via))
                     read |= {route.src} if not kind.endswith("-input") else set()
-        for n in sorted(needed) if self.problem.combining else ():
+        for n in sorted(needed):
             if true[names.own[t][n]]:
                 sends.append(Send(0, n, n, "copy-input" if n in replaced else "reduce-input"))
-        return [*sends, *switched], read
+        return sends, read
 
     def _proved(self) -> LowerBound | None:
         """Return the bound of the prices, with the refutation of cheaper schedules of each unit; None without one."""

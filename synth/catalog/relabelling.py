@@ -84,13 +84,11 @@ def frontier(
     collective: Collective,
     map: Generator,
     labels: Sequence[int] = (),
-    multicast: Network | None = None,
 ) -> Frontier:
     """Return `source` relabelled for the problem (`network`, `collective`), to which `map` leads from its own.
 
     `labels`: the numbers of the ranks on the whole machine. The schedules replay on `network`, and the certificates
-    prove the same bounds there; the caller checks both. `multicast`: the network with its switches that multicast;
-    without it, or where they are not those of `source`, the frontier with multicast is left out.
+    prove the same bounds there; the caller checks both.
     """
     move = ProblemMap((source.network, source.collective), (network, collective), map)
     points = tuple(_point(p, move) for p in source.points)
@@ -107,24 +105,7 @@ def frontier(
         open=tuple(intervals),
         bounds=bounds,
         labels=tuple(labels),
-        multicast=_beside(source, collective, map, labels, multicast),
     )
-
-
-def _beside(
-    source: Frontier, collective: Collective, map: Generator, labels: Sequence[int], multicast: Network | None
-) -> Frontier | None:
-    """Return the frontier with multicast that stands beside the image of `source`, or None."""
-    if source.multicast is None or multicast is None:
-        return None
-    stored = source.multicast.network
-    if len(stored.multicast) != len(multicast.multicast):
-        return None
-    try:
-        _ = ProblemMap((stored, source.collective), (multicast, collective), map).switches
-    except (KeyError, IndexError):  # no such switch, or no such limit
-        return None
-    return frontier(source.multicast, multicast, collective, map, labels)
 
 
 def _point(point: Point, move: ProblemMap) -> Point:

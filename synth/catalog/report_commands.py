@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from synth.catalog.report_sheets import MULTICAST, WRONG
+from synth.catalog.report_sheets import WRONG
 from synth.errors import SynthError
 from synth.topologies import topology
 from synth.view.page import animation_data
@@ -22,19 +22,18 @@ def commands(sheet: Sheet, file: str, kind: str) -> Commands:
     name = shlex.quote(file if not file.startswith("-") else f"./{file}")
     if sheet.status == WRONG:
         return (("check it", f"synth verify {name}"),) if file and kind != "catalog" else ()
-    multicast = " --multicast" if sheet.id.endswith(MULTICAST) else ""
     rows: list[tuple[str, str]] = []
     match kind:
         case "catalog":
-            entry = f"{shlex.quote(sheet.id.removesuffix(MULTICAST))} --db {name}"
+            entry = f"{shlex.quote(sheet.id)} --db {name}"
             rows.append(("check all entries", f"synth catalog verify --db {name}"))
-            if sheet.algorithms and not multicast:
+            if sheet.algorithms:
                 rows.append(("write the chosen one", f"synth catalog export {entry} {POINT} -o algorithm.xml"))
         case "synth.frontier/1":
             rows.append(("check all claims", f"synth verify {name}"))
             if sheet.algorithms:
-                rows.append(("run the chosen one on this machine", f"synth run {name} {POINT}{multicast} --size 1MB"))
-                rows.append(("write it", f"synth export {name} {POINT}{multicast} -o algorithm.xml"))
+                rows.append(("run the chosen one on this machine", f"synth run {name} {POINT} --size 1MB"))
+                rows.append(("write it", f"synth export {name} {POINT} -o algorithm.xml"))
         case "synth.schedule/1":
             rows.append(("check it", f"synth verify {name}"))
             rows.append(("run it on this machine", f"synth run {name} --size 1MB"))

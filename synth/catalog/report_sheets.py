@@ -24,7 +24,6 @@ from synth.view.page.sections import EntryContext
 Value = TypeVar("Value")
 Rows = tuple[tuple[str, str], ...]
 WRONG = "failed its check"
-MULTICAST = ", switches multicast and reduce"  # the end of the name of a sheet with multicast
 CHECKED = "re-checked when this page was made: schedules replayed, certificates added up again"
 BOUND_CHECKED = "the bound was added up again when this page was made; schedules were not replayed"
 
@@ -88,8 +87,6 @@ def value_sheets(
             yield from value_sheets(value.frontier, value.id, _provenance_rows(value), context)
         case ParetoFrontier():
             yield _of_frontier(value, name, rows, context)
-            if value.multicast is not None:
-                yield _of_multicast(value.multicast, name, rows, context)
         case Plan():
             yield from _of_plan(value, name, rows, context)
         case Schedule():
@@ -127,11 +124,6 @@ def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
             continue
         marks.append(time_chart.library_mark(f"nccl-{name}", schedule))
     return tuple(marks)
-
-
-def _of_multicast(frontier: Frontier, name: str, rows: Rows, context: SheetContext) -> Sheet:
-    """Return the sheet of the frontier in which switches multicast and reduce, beside that of the frontier without."""
-    return _of_frontier(frontier, f"{name}{MULTICAST}", rows, context)
 
 
 def _check_exact(frontier: Frontier) -> None:

@@ -49,17 +49,14 @@ def rows() -> list[tuple[EntryRow, Origin]]:
         return [(row, Origin.of(row)) for row in store.ls()]
 
 
-def entry_of(
-    network: Network, collective: Collective, labels: Sequence[int] = (), multicast: Network | None = None
-) -> Entry | None:
+def entry_of(network: Network, collective: Collective, labels: Sequence[int] = ()) -> Entry | None:
     """Return the shipped answer to a problem, in the numbering of `network`, replayed and re-checked.
 
-    `multicast`: the network with the machine's switches that multicast. None where the package has no answer, or one
-    that fails its check.
+    None where the package has no answer, or one that fails its check.
     """
     try:
         with Store.open(FILE) as store:
-            return store.find(network, collective, labels=labels, multicast=multicast)
+            return store.find(network, collective, labels=labels)
     except SynthError:
         return None
 
@@ -111,7 +108,7 @@ def joined(found: Frontier, entry: Entry, options: Options) -> Frontier:
         notes = tuple(note for note in notes if note != BESIDE and not note.startswith(UNWRITTEN))
     if any(point.construction.startswith(LABEL) for point in result.points):
         notes = (*notes, _note(entry))
-    return replace(result, seconds=found.seconds, answers=found.answers, multicast=found.multicast, notes=notes)
+    return replace(result, seconds=found.seconds, answers=found.answers, notes=notes)
 
 
 def _within(frontier: Frontier, steps: int) -> Frontier:

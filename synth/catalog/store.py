@@ -149,13 +149,11 @@ class Store:
         collective: Collective,
         options: Mapping[str, str] | None = None,
         labels: Sequence[int] = (),
-        multicast: Network | None = None,
     ) -> Entry | None:
         """Return the entry that answers this problem in any numbering of its ranks, None where there is none.
 
         Its frontier is relabelled, with the numbering, name, GB/s and latencies of `network`, and its schedules and
-        certificates are checked again. `multicast`: the network with the machine's switches that multicast, without
-        which the answer has no frontier with them.
+        certificates are checked again.
         """
         problem = network, collective
         with _errors(self.path):
@@ -167,7 +165,7 @@ class Store:
                 found = renumbering((entry.frontier.network, entry.frontier.collective), problem)
                 if found is None:
                     continue
-                moved = relabel.frontier(entry.frontier, *problem, found, labels, multicast)
+                moved = relabel.frontier(entry.frontier, *problem, found, labels)
                 exact_frontier.document(moved.to_json())
             except (FormatError, VerificationError, *MALFORMED):  # damaged or forged: no answer
                 continue

@@ -18,7 +18,6 @@ from synth.cli.framework.options import (
     instances_option,
     machine_if_named,
     machine_options,
-    multicast_points_option,
     op_option,
     output_options,
     overheads_option,
@@ -42,7 +41,6 @@ from synth.cli.root import CONTEXT
 @sizes_option("LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.", "1KiB:256MiB:x4")
 @baselines_option("Time this too: ring, tree, .. on the same links; copy on GPUs.")
 @point_option("Only the N-th point of a frontier; by default all points.")
-@multicast_points_option
 @search_limit_option
 @protocol_option("Simple, LL or LL128, for frontiers and schedules.", default="Simple", show_default=True)
 @instances_option("Copies side by side, for frontiers and schedules.", default=1)

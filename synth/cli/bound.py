@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,7 +30,7 @@ from synth.model.topology import Topology
 from synth.program.program import PROTOCOLS
 
 if TYPE_CHECKING:
-    from synth.api.multicast import MulticastBounds
+    pass
 
 
 @click.command(context_settings=CONTEXT, short_help="Print lower bounds and their certificates.")
@@ -59,7 +57,6 @@ def bound(**flags: Any) -> int:
       synth bound --topo 'dgx-a100*2' --coll allreduce --sizes 1KB,1MB,1GB
     """
     from synth import api
-    from synth.api.multicast import MULTICAST_NOTES
     from synth.api.synthesis import BoundsInterrupted, FewerBounds
     from synth.view import tables
 
@@ -73,21 +70,26 @@ def bound(**flags: Any) -> int:
     if flags["sizes"] is not None:
         return _in_time(flags, topology, requested)
     with write_infeasible_document(flags, topology, requested):
+        multicast = api.multicast_bounds(topology, requested) if flags["multicast"] else None
+    if multicast is not None:
+        refuse_given("bounds through switches are for any number of steps; --no-multicast has others", "max_steps")
+        emit(
+            lambda: tables.bounds_document(*multicast),
+            lambda: tables.print_multicast_bounds(*multicast, topology.labels),
+            flags["output"], flags["form"],
+        )  # fmt: skip
+        return 0
+    with write_infeasible_document(flags, topology, requested):
         large = api.scale_bound(topology, requested, engine=flags["method"].lower(), time_limit=flags["time_limit"])
     if large is not None:
         refuse_given("bounds of flow methods are for any number of steps", "max_steps")
         from synth.view import scale_table as view
 
-        multicast = api.multicast_bounds(topology, requested) if flags["multicast"] else None
-        if multicast is not None:
-            large = replace(large, notes=tuple(note for note in large.notes if note not in MULTICAST_NOTES))
-        _emit(
-            flags,
+        emit(
             lambda: api.frontier_document(large),
             lambda: tables.print_report(view.bound(large)),
-            multicast,
-            topology.labels,
-        )
+            flags["output"], flags["form"],
+        )  # fmt: skip
         return UNDECIDED if large.unfinished else 0
     collective = chosen_collective(flags, topology)
     code, left = 0, ""
@@ -104,13 +106,11 @@ def bound(**flags: Any) -> int:
         left = "the time limit came" if limited else "the default effort is spent, --time-limit allows more: it came"
     except BoundsInterrupted as stop:
         code, left, bounds = INTERRUPTED, "Ctrl-C came", stop.found
-    _emit(
-        flags,
+    emit(
         lambda: tables.bounds_document(topology.network(), collective, bounds),
         lambda: tables.print_bounds(topology, collective, bounds),
-        api.multicast_bounds(topology, collective) if flags["multicast"] else None,
-        topology.labels,
-    )
+        flags["output"], flags["form"],
+    )  # fmt: skip
     if left:
         note(f"left open: {left} before the bounds at more steps")
     return code
@@ -130,27 +130,3 @@ def _in_time(flags: dict[str, Any], topology: Topology, collective: Collective |
     report = time_bounds.report(bounds, topology.ranks, flags["protocol"] or "")
     emit(bounds.to_json, lambda: tables.print_report(report), flags["output"], flags["form"])
     return 0
-
-
-def _emit(
-    flags: dict[str, Any],
-    document: Callable[[], dict],
-    table: Callable[[], None],
-    multicast: MulticastBounds | None,
-    labels: Sequence[int],
-) -> None:
-    """Print or write the bounds, and beside them those of switches that multicast, where there are any."""
-    from synth.view import tables
-
-    if multicast is None:
-        emit(document, table, flags["output"], flags["form"])
-        return
-
-    def both() -> dict:
-        return document() | {"multicast": tables.bounds_document(*multicast)}
-
-    def tables_of_both() -> None:
-        table()
-        tables.print_multicast_bounds(*multicast, labels)
-
-    emit(both, tables_of_both, flags["output"], flags["form"])

@@ -13,7 +13,6 @@ from synth.cli.framework.options import (
     coll_option,
     given_options,
     instances_option,
-    multicast_points_option,
     onesided_options,
     plan_version_option,
     point_option,
@@ -40,10 +39,10 @@ SAME = (
 )  # fmt: skip
 NOT_OF_TRACES = (
     "runtime", "protocol", "instances", "in_place", "rank_map", "assume_root", "assume_nvlink", "assume_one_node",
-    "min_size", "max_size", "multicast", "coll", "root", "plan_version", "blocks", "reads",
+    "min_size", "max_size", "coll", "root", "plan_version", "blocks", "reads",
 )  # fmt: skip
 NOT_OF_PLANS = (
-    "point", "step", "multicast", "protocol", "instances", "size", "coll", "root", "blocks", "reads",
+    "point", "step", "protocol", "instances", "size", "coll", "root", "blocks", "reads",
 )  # fmt: skip
 
 
@@ -65,7 +64,6 @@ NOT_OF_PLANS = (
 )
 @runtime_option("msccl-executor, msccl or rccl for msccl-xml; by default msccl-executor.")
 @point_option("The K-th point of a frontier, in the order of its table, from 1.", "K")
-@multicast_points_option
 @click.option("-o", "--output", metavar="FILE|DIR", help="The output file or folder; by default, and with -, stdout.")
 @protocol_option("Simple, LL or LL128; by default Simple.")
 @instances_option("Copies of the program, each for a share of the data; by default 1.")
@@ -115,7 +113,7 @@ def export(file: Path | None, **flags: Any) -> None:
         return
     if file is None:
         raise UsageError("name the FILE to export, or a tuner's plan with --plan")
-    from synth.api import plan_export, programs
+    from synth.api import plan_export
 
     to = _form(flags).lower()
     if to in plan_export.FORMATS:
@@ -123,7 +121,7 @@ def export(file: Path | None, **flags: Any) -> None:
     if to == "chakra":
         _chakra(file, flags)
         return
-    export_source(programs.multicast_frontier(file) if flags["multicast"] else file, file.name, flags)
+    export_source(file, file.name, flags)
 
 
 def export_source(source: Path | ParetoFrontier, name: str, flags: dict[str, Any]) -> None:

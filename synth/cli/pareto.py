@@ -199,16 +199,14 @@ def _compared(frontier: Frontier, sketch: Sketch, machine: Topology) -> Sketched
 
 
 def _stopped(frontier: ParetoFrontier) -> bool:
-    """Return True if more time or memory could decide more, with switches that multicast or without."""
-    beside = () if frontier.multicast is None else frontier.multicast.open
-    return any(interval.reason in BUDGET for interval in (*frontier.open, *beside))
+    """Return True if more time or memory could decide more."""
+    return any(interval.reason in BUDGET for interval in frontier.open)
 
 
 class _TimesAt(NamedTuple):
-    """Times that `--size` prints: of all candidates, or of points at scale, and of points whose switches multicast."""
+    """Times that `--size` prints: of all candidates, or of points at scale or with switches that multicast."""
 
     candidates: Sequence[AlgorithmTime] = ()
-    switches: Sequence[AlgorithmTime] = ()
     bound: TimeBound | None = None
 
 
@@ -224,25 +222,19 @@ def _times_at(
     if not frontier.points:
         return _TimesAt()
     size, per_send, overheads = flags["size"], flags["per_send"] or NO_COST, flags["overheads"]
-    switches: list[AlgorithmTime] = []
     with time_limited(deadline):
-        if frontier.multicast:
-            with time_limited(deadline.share(1 / 2)):
-                switches = times_at(frontier.multicast, size, per_send, overheads=overheads, machine=topology)
-        points = times_at(frontier, size, per_send, overheads=overheads, machine=topology, library=True)
+        library = isinstance(frontier, Frontier) and not frontier.network.multicast
+        points = times_at(frontier, size, per_send, overheads=overheads, machine=topology, library=library)
     if isinstance(frontier, Frontier):
-        return _TimesAt(points, switches, clock_bound_at(frontier, size, overheads, topology))
-    return _TimesAt(points, switches, api.time_bound(topology, collective, size))
+        return _TimesAt(points, clock_bound_at(frontier, size, overheads, topology))
+    return _TimesAt(points, api.time_bound(topology, collective, size))
 
 
 def _choice_document(frontier: Frontier, size: int, times: _TimesAt) -> dict:
-    from synth.model.frontier import Frontier
     from synth.view import tables
 
     document = tables.choice_document(frontier, size, times.candidates)
     document["candidates"] = [row._asdict() for row in times.candidates]
-    if times.switches and isinstance(frontier.multicast, Frontier):
-        document["multicast"] = tables.choice_document(frontier.multicast, size, times.switches)
     return document
 
 
@@ -253,7 +245,7 @@ def _print(frontier: Any, size: int | None, times: _TimesAt) -> None:
     if not size:
         tables.print_frontier(frontier)
         return
-    tables.print_choice(frontier, size, times.bound, times.candidates, times.switches)
+    tables.print_choice(frontier, size, times.bound, times.candidates)
     if times.candidates and frontier.engine == "exact":
         from synth.view import algorithm_times
 

@@ -20,7 +20,6 @@ from synth.cli.framework.options import (
     instances_option,
     machine_if_named,
     machine_options,
-    multicast_points_option,
     op_option,
     output_options,
     overheads_option,
@@ -79,7 +78,6 @@ class AnySize(Size):
 @op_option
 @click.option("--in-place", is_flag=True, help="Input and output are one buffer, as in NCCL.")
 @point_option("The N-th point of a frontier; by default the fastest at that size.")
-@multicast_points_option
 @search_limit_option
 @runtime_option("Lower for this runtime, with its slices: msccl, msccl-executor, rccl; by default for synth's own.")
 @protocol_option(
@@ -141,7 +139,6 @@ def run(file: Path | None, output: str | None, form: str | None, **flags: Any) -
       synth solve --topo dgx1 --coll allgather --chunks 6 --steps 3 --rounds 7 -o s.json
       synth run s.json --size 6MB --dtype float16 --in-place
       synth run --baseline ring --topo dgx1 --coll allreduce
-      synth run --topo dgx-h100 --coll allreduce --multicast --size 1MB
 
     Exit codes: 1 with the cycle where ranks wait for each other for ever, 5 where an output is wrong.
     """

@@ -2,14 +2,10 @@
 
 An allreduce of S ≥ 2 steps splits the chunks into S − 1 groups. At step t the owner of each chunk of group t fetches
 its sum, and the owner of each chunk of group t − 1 multicasts it. Owners take turns. That leaves the ports downwards
-nearly idle in the first step, and those upwards in the last one, which is made good:
-
-- Where own data use the port (`own: through`), the first group is summed, and the last one copied, over links. With n
-  equal ports of u units an allreduce takes ((n + 1)/n + (1 − 3/n)/(S − 1))/u rounds per chunk.
-- Where they stay on their rank (`own: local`), every rank also multicasts its contributions to some chunks in the first
-  step, and fetches the sum of as many chunks in the last one. That takes S/(S − 1 + 2/n)/u, which is optimal
-  (`synth.bounds.multicast`), but ranks add in different orders. With the same bits on all ranks it is
-  (1 + (1 − 2/n)/(S − 1))/u, by groups alone.
+nearly idle in the first step, and those upwards in the last one. Where own data use the port (`own: through`), the
+first group is summed, and the last one copied, over links. With n equal ports of u units an allreduce then takes
+((n + 1)/n + (1 − 3/n)/(S − 1))/u rounds per chunk, which is optimal (`synth.bounds.multicast`). Where they stay on
+their rank (`own: local`) it takes (1 + (1 − 2/n)/(S − 1))/u.
 
 Without links, two steps are plain: every sum is fetched, then multicast. Its few chunks can divide every size. As a
 program, in which steps are no barriers, it keeps the ports as busy as a pipelined one.
@@ -53,20 +49,18 @@ def whole_switch(network: Network) -> MulticastSwitch | None:
 class MulticastPipelining:
     """Schedules of a collective through the switch that all ranks of `network` have ports at.
 
-    `max_chunks`: the most chunks into which a unit is split. `alike`: only schedules after which all ranks hold the
-    same bits. `loss`: R/C of many chunks may be so many times the least one.
+    `max_chunks`: the most chunks into which a unit is split. `loss`: R/C of many chunks may be so many times the least
+    one.
 
     Attributes:
         units: chunks that the narrowest port carries in a round.
         through: True if own data use the port.
         linked: True if groups are summed and copied over links, too, which are wide enough for a share of a port.
-        mixed: True if each rank also multicasts its contributions, and fetches sums, for all chunks of some groups.
     """
 
     def __init__(
-        self, network: Network, collective: Collective, max_chunks: int | None = None, alike: bool = False,
-        loss: Fraction = LOSS,
-    ) -> None:  # fmt: skip
+        self, network: Network, collective: Collective, max_chunks: int | None = None, loss: Fraction = LOSS
+    ) -> None:
         switch = whole_switch(network)
         if switch is None or collective.name not in COLLECTIVES:
             raise ValueError(f"{collective.name} on {network.name} is not of this family")
@@ -81,7 +75,6 @@ class MulticastPipelining:
         widths = [network.routes[network.route_index[u, v, via]].units for u, v, via in self._links()]
         complete = len(widths) == self.ranks * (self.ranks - 1)
         self.linked = self.through and complete and min(widths) * (self.ranks - 1) >= self.units
-        self.mixed = not self.through and not alike and self.ranks > 2
 
     def _links(self) -> Iterator[tuple[int, int, tuple[str, ...]]]:
         """Yield the ends and the path of the first route through the switch between every two ranks that have one."""
@@ -96,7 +89,7 @@ class MulticastPipelining:
             return self._one_rank() if steps == 1 else None
         if steps == 1:
             return self._one_step()
-        return (self.mixed and self._pipelined(steps, True)) or self._pipelined(steps, False)
+        return self._pipelined(steps)
 
     def plain(self, sizes: Sequence[int], granularity: int) -> Schedule:
         """Return the allreduce of two steps and few chunks: every sum is fetched by its owner, then multicast.
@@ -136,23 +129,19 @@ class MulticastPipelining:
         step = Step(self._rounds(best * (members + 1)), (), tuple(sends))
         return Schedule(self.network, self.collective, 2 * best, (step,))
 
-    def _pipelined(self, steps: int, mixed: bool) -> Schedule | None:
-        """Sums of group t at step t, and their copies one step later; with `mixed` other chunks at both ends."""
+    def _pipelined(self, steps: int) -> Schedule | None:
+        """Sums of group t at step t, and their copies one step later."""
         costs: dict[int, Fraction] = {}  # R/C by the number of chunks of a group
-        for size in range(1, self.ranks * self.units + 1):
-            chunks = self._chunks(size, steps, mixed)
-            if chunks <= self.max_chunks and (size % self.ranks == 0 or not mixed):
-                first, middle = self._group_rounds(size, mixed)
-                costs[size] = Fraction(2 * first + (steps - 2) * middle, chunks)
+        for size in range(1, min(self.ranks * self.units, self.max_chunks // (steps - 1)) + 1):
+            first, middle = self._group_rounds(size)
+            costs[size] = Fraction(2 * first + (steps - 2) * middle, size * (steps - 1))
         if not costs:
             return None
         size = min(costs, key=lambda size: (costs[size], size))
-        if self._chunks(size, steps, mixed) > EXACT_CHUNKS:
+        if size * (steps - 1) > EXACT_CHUNKS:
             allowed = costs[size] * self.loss
             size = next(size for size, cost in costs.items() if cost <= allowed)
-        first, middle = self._group_rounds(size, mixed)
-        grouped, chunks = size * (steps - 1), self._chunks(size, steps, mixed)
-        ends = [range(grouped, (grouped + chunks) // 2), range((grouped + chunks) // 2, chunks)]
+        first, middle = self._group_rounds(size)
         rows = []
         for t in range(steps):
             links: list[Send] = []
@@ -169,21 +158,10 @@ class MulticastPipelining:
                     links += [Send(chunk, u, v, "copy", via) for u, v, via in self._links() if u == owner]
                 else:
                     sends.append(self._send(chunk, owner, "multicast"))
-            if t in (0, steps - 1):
-                kind = "multicast-reduce" if t == 0 else "fetch-reduce"
-                for chunk in ends[t > 0]:
-                    sends += [self._send(chunk, rank, kind) for rank in range(self.ranks)]
             rows.append(Step(middle if 0 < t < steps - 1 else first, tuple(links), tuple(sends)))
-        return Schedule(self.network, self.collective, chunks, tuple(rows))
+        return Schedule(self.network, self.collective, size * (steps - 1), tuple(rows))
 
-    def _chunks(self, size: int, steps: int, mixed: bool) -> int:
-        """Return the number of chunks of schedules with groups of `size`.
-
-        With `mixed` they are two for each that a rank owns of a group, beside the groups.
-        """
-        return size * (steps - 1) + (2 * (size // self.ranks) if mixed else 0)
-
-    def _group_rounds(self, size: int, mixed: bool) -> tuple[int, int]:
+    def _group_rounds(self, size: int) -> tuple[int, int]:
         """Rounds of the first or the last step, and of one between.
 
         A rank owns ⌊size/n⌋ or ⌈size/n⌉ chunks of a group. Fetches and multicasts of a group load one direction with
@@ -191,8 +169,6 @@ class MulticastPipelining:
         those that it owns. Over links these count n − 1 times there.
         """
         least, most = size // self.ranks, -(-size // self.ranks)
-        if mixed:
-            return self._rounds(size), self._rounds(size)
         if self.linked:
             return self._rounds(max(size - least, most * (self.ranks - 1))), self._rounds(size + most)
         if self.through:

@@ -185,8 +185,8 @@ def check_program(program: Program, target: Target) -> None:
 def _lowered(schedule: Schedule, target: Target) -> Program:
     if schedule.uses_multicast and target.request.runtime not in ("synth", "mscclpp"):
         raise UsageError(
-            f"files for {target.request.runtime} hold no sends of switches that multicast; take a schedule without, "
-            "--to mscclpp, or `synth run`, which emulates them"
+            f"files for {target.request.runtime} hold no sends of switches that multicast; take a schedule without "
+            "(`synth pareto --no-multicast`), --to mscclpp, or `synth run`, which emulates them"
         )
     if target.request.hints and target.ranks and list(target.ranks) != sorted(target.ranks):
         raise UsageError("hints name the schedule's own ranks; they take no rank map")

@@ -229,7 +229,6 @@ class ParetoFrontier(ABC):
     network, collective: the problem as exact synthesis has it; at scale made when they are asked for.
     collective_name, roots: the collective; no roots where it has none.
     labels: the machine's own numbers of the ranks.
-    multicast: the frontier with switches that multicast and reduce, beside this one; None where there is none.
     unit, latency, unit_share: the cost model: GB/s of one unit, α in µs, and bytes of a unit of data over the size.
     """
 
@@ -251,7 +250,6 @@ class ParetoFrontier(ABC):
     unit: Fraction
     latency: Fraction
     unit_share: Fraction
-    multicast: Frontier | None
 
     def gap(self, point: Point) -> Fraction:
         """Return the distance of R / C from the point's bound, as a fraction of the bound."""
@@ -386,7 +384,6 @@ class Frontier(ParetoFrontier):
     notes : features of this machine outside the model.
     labels : the machine's own numbers of the ranks.
     answers : the solver that decided each query.
-    multicast : the frontier of schedules in which the machine's switches multicast and reduce, or None.
 
     Examples
     --------
@@ -414,7 +411,6 @@ class Frontier(ParetoFrontier):
     notes: tuple[str, ...] = ()
     labels: tuple[int, ...] = ()
     answers: tuple[QueryRecord, ...] = ()
-    multicast: Frontier | None = None
 
     def __repr__(self) -> str:
         points = []
@@ -478,7 +474,6 @@ class Frontier(ParetoFrontier):
             "notes": list(self.notes),
             "labels": list(self.labels),
             "answers": [a.to_json() for a in self.answers],
-            **({} if self.multicast is None else {"multicast": self.multicast.to_json()}),
         }
 
     @staticmethod
@@ -498,5 +493,4 @@ class Frontier(ParetoFrontier):
             tuple(doc.get("notes", [])),
             tuple(doc.get("labels", [])),
             tuple(QueryRecord(**a) for a in doc.get("answers", [])),
-            Frontier.from_json(doc["multicast"]) if "multicast" in doc else None,
         )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, eq=False)
 class ScaleFrontier(ParetoFrontier):
     """A frontier at scale. `unfinished`: stages that a time limit or Ctrl-C (`interrupted`) cut short or left
-    untried. `multicast` as in `Frontier`."""
+    untried."""
 
     engine: ClassVar[str] = "flow"
     in_files: ClassVar[bool] = True
@@ -49,7 +49,6 @@ class ScaleFrontier(ParetoFrontier):
     notes: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
     interrupted: bool = False
-    multicast: Frontier | None = None
 
     def __repr__(self) -> str:
         points = ", ".join(f"{point.steps}: {show(point.rounds_per_chunk)}" for point in self.points)
@@ -167,7 +166,6 @@ class ScaleFrontier(ParetoFrontier):
             "seconds": round(self.seconds, 3),
             "notes": list(self.notes),
             **({"open": list(self.unfinished)} if self.unfinished else {}),
-            **({} if self.multicast is None else {"multicast": self.multicast.to_json()}),
         }
 
     @staticmethod
@@ -193,7 +191,6 @@ class ScaleFrontier(ParetoFrontier):
             doc["seconds"],
             tuple(doc["notes"]),
             tuple(doc.get("open", ())),
-            multicast=Frontier.from_json(doc["multicast"]) if "multicast" in doc else None,
         )
 
 

@@ -15,7 +15,7 @@ from synth.model.outcome import Cost
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule, SwitchSend
 from synth.model.time_bound import TimeBound
-from synth.model.topology import Network, Topology
+from synth.model.topology import MULTICAST_NOTE, Network, Topology
 from synth.view import frontier_text, scale_table
 from synth.view.algorithm_times import AlgorithmTime
 from synth.view.frontier_text import WHY, Report
@@ -54,8 +54,8 @@ def line_width() -> int | None:
 
 
 def print_frontier(frontier: ParetoFrontier) -> None:
-    """Print the table of `synth pareto`, and that of schedules whose switches multicast, where there is one."""
-    print_reports([TABLES[one.engine].report(one) for one in (frontier, frontier.multicast) if one])
+    """Print the table of `synth pareto`."""
+    print_report(TABLES[frontier.engine].report(frontier))
 
 
 def print_choice(
@@ -63,17 +63,12 @@ def print_choice(
     size: int,
     bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
-    switch_times: Sequence[AlgorithmTime] = (),
 ) -> None:
-    """Print the table of `synth pareto --size`, and that of schedules whose switches multicast, where there is one.
+    """Print the table of `synth pareto --size`.
 
-    `bound`: the lower bound in time at `size`, for the first of them. `times`: predicted times of
-    programs. `switch_times`: those of the points with multicasts.
+    `bound`: the lower bound in time at `size`. `times`: predicted times of programs.
     """
-    reports = [TABLES[frontier.engine].choice(frontier, size, bound, times)]
-    if frontier.multicast:
-        reports.append(TABLES[frontier.multicast.engine].choice(frontier.multicast, size, None, switch_times))
-    print_reports(reports)
+    print_report(TABLES[frontier.engine].choice(frontier, size, bound, times))
 
 
 def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime] = ()) -> dict:
@@ -181,6 +176,7 @@ def print_bounds(topology: Topology, collective: Collective, found: Sequence[tup
     rows = tuple(_bound_row(steps, bound) for steps, bound in found)
     lines = (
         "each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks",
+        *((MULTICAST_NOTE,) if topology.multicast else ()),
     )
     print_report(Report(frontier_text.title(topology.network(), collective, topology.labels), columns, rows, lines))
 

@@ -71,11 +71,6 @@ class Task:
         """Equal for tasks whose problems are equal up to the numbering of ranks."""
         return isomorphism.invariant(self.network, self.collective, self.answer_options)
 
-    @property
-    def multicast(self) -> Network | None:
-        """The network with the machine's switches that multicast; None where it has none."""
-        return self.topology.multicast_network() if self.topology.multicast else None
-
     def answer(self) -> TaskAnswer:
         """Solve the task. A SynthError becomes an answer; any other exception is a crash."""
         began, task = time.monotonic(), self.collective
@@ -88,10 +83,6 @@ class Task:
                     frontier = engine_choice.synthesize(query)
                 except LogError:  # another job holds the log, or its folder is not here
                     frontier = engine_choice.synthesize(replace(query, log=Path(folder) / "log.jsonl"))
-            if self.topology.multicast:
-                from synth.frontiers.multicast import with_multicast
-
-                frontier = with_multicast(frontier, self.topology, task, self.options)
         except InfeasibleError as error:
             return TaskAnswer(None, INFEASIBLE, str(error))
         except SynthError as error:

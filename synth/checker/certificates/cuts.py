@@ -37,8 +37,7 @@ KEYS = {  # kind: (fields it must have, fields it may have)
 }
 # Kinds that hold for schedules with switch sends, too.
 WITH_SWITCHES = (
-    "distance", "unreachable", "static-cuts", "deadline-cuts", "allreduce-partition", "switch-operations", "one-chunk",
-    "too-few-steps",
+    "distance", "unreachable", "static-cuts", "deadline-cuts", "allreduce-partition", "switch-operations",
 )  # fmt: skip
 TIMED = ("deadline-cuts", "deadline-cut-trees", "one-chunk")  # for one number of steps
 MOST_STEPS = 1 << 14  # maximum number of steps of a certificate with prices listed step by step

@@ -1,4 +1,4 @@
-"""The least price of one chunk of a combining collective, or of one copied by switches, with a proof in steps of LRAT.
+"""The least price of one chunk of a combining collective, with a proof in steps of LRAT.
 
 Chunks of a schedule share bandwidth and nothing else: the sends of each are a schedule for one chunk. So if every
 schedule of S steps for one chunk of a unit pays at least V at the prices given, C chunks pay at least C·V. That none
@@ -14,7 +14,7 @@ import lzma
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations, count, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from synth.checker.certificates import lrat
 from synth.checker.certificates.instance import Instance
@@ -27,20 +27,6 @@ if TYPE_CHECKING:
 
 # Maximum characters of a packed proof in a certificate, and maximum bytes of its lines.
 MOST_PACKED, MOST_TEXT = 400_000, 1 << 23
-SWITCH_KINDS = ("multicast", "multicast-reduce", "fetch-reduce")
-
-
-class SwitchSends(NamedTuple):
-    """The sends of one kind through switch `switch` between `rank` and any of the others in one step.
-
-    `used` is true where there is one, `members[other]` where `other` is in its group.
-    """
-
-    switch: int
-    rank: int
-    kind: str
-    used: int
-    members: dict[int, int]
 
 
 class Variables:
@@ -51,7 +37,6 @@ class Variables:
     keep[t][n]           what n holds after step t includes what it held before
     own[t][n]            and its own input, added in this step
     sent[t][link][raw]   the link carries what its tail holds (raw = 0) or what that rank had at the start (raw = 1)
-    switched[t]          the sends of switches that multicast, as `SwitchSends`: of each switch, rank and kind
     """
 
     def __init__(self, problem: Instance, unit: int, steps: int) -> None:
@@ -65,25 +50,6 @@ class Variables:
         self.sent: list[list[tuple[int, int]]] = []
         for _ in range(steps):
             self.sent.append([(next(self.fresh), next(self.fresh)) for _ in problem.links])
-        self.switched = [list(self._switch_sends(problem)) for _ in range(steps)]
-
-    def _switch_sends(self, problem: Instance) -> Iterator[SwitchSends]:
-        """Yield the variables of the switch sends of one step, by switches in the order of their ports.
-
-        Data that do not combine are multicast alone.
-        """
-        kinds = SWITCH_KINDS if problem.combining else SWITCH_KINDS[:1]
-        keys = []
-        for switch in problem.switches:
-            ports = [(rank, sorted(up), sorted(switch.down[rank])) for rank, up in sorted(switch.up.items())]
-            keys.append((switch.through, ports))
-        for k in sorted(range(len(keys)), key=keys.__getitem__):
-            switch = problem.switches[k]
-            for rank in sorted(switch.up):
-                for kind in kinds:
-                    used = next(self.fresh)
-                    others = [other for other in sorted(switch.up) if other != rank]
-                    yield SwitchSends(k, rank, kind, used, dict(zip(others, self.fresh, strict=False)))
 
 
 def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
@@ -93,8 +59,7 @@ def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
 
     What a rank holds after a step is made of what it kept, its own input and what it received, and nothing counts
     twice: of the things that would bring one contribution at most one is there, and the contribution is held exactly
-    where one is. A multicast replaces what its members hold, so that at most one reaches a rank in a step. Several
-    sends of one kind between a rank and others through one switch in one step cost no less than one to all of them.
+    where one is.
     """
     names = Variables(problem, unit, steps)
     yield from _end_clauses(names, problem, unit)
@@ -121,28 +86,20 @@ def _send_clauses(names: Variables, problem: Instance, unit: int, t: int) -> Ite
         yield [-total, *has[u].values()]
         if t == 0 or u not in problem.pre[unit]:
             yield [-raw]  # what a rank holds before the first step is what it had at the start: called total
-    for row in names.switched[t]:
-        for member, x in row.members.items():
-            source = member if row.kind == "fetch-reduce" else row.rank
-            yield from ([-x, row.used], [-x, *has[source].values()])
 
 
 def _content_clauses(names: Variables, problem: Instance, unit: int, t: int, n: int) -> Iterator[list[int]]:
     """Yield clauses by which rank `n` holds after step `t` what it kept, its own input and what it received."""
     has, keep, own = names.has[t], names.keep[t][n], names.own[t][n]
     into = [(u, *names.sent[t][link]) for link, (u, v, _) in enumerate(problem.links) if v == n]
-    copies, added = _switched_into(names.switched[t], n)
     if n not in problem.pre[unit]:
         yield [-own]
-    # Only what comes replaces what is there. What is added by a switch replaces nothing.
+    # Only what comes replaces what is there.
     replacing = [x for _, *both in into for x in both]
-    yield [keep, own, *replacing, *(x for _, x in copies)]
-    yield from ([-x, -keep] for _, x in copies)
-    yield from ([-x, -y] for (_, x), (_, y) in combinations(copies, 2))
-    moved = [*((u, total) for u, total, _ in into), *copies, *added]
+    yield [keep, own, *replacing]
     for i in sorted(problem.pre[unit]):
         # Each term brings contribution i: a move of a holder of i, the own input, or a send of an input.
-        pairs = [(keep, has[n][i]), *((x, has[u][i]) for u, x in moved)]
+        pairs = [(keep, has[n][i]), *((total, has[u][i]) for u, total, _ in into)]
         terms = [next(names.fresh) for _ in pairs]
         for term, (move, there) in zip(terms, pairs, strict=True):
             yield from ([-term, move], [-term, there], [term, -move, -there])
@@ -151,17 +108,6 @@ def _content_clauses(names: Variables, problem: Instance, unit: int, t: int, n: 
         yield [-after, *terms]
         yield from ([-term, after] for term in terms)
         yield from ([-a, -b] for a, b in combinations(terms, 2))
-
-
-def _switched_into(rows: Sequence[SwitchSends], n: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return (source, variable) of the switch sends that replace what rank `n` holds, and of those that add to it."""
-    copies, added = [], []
-    for row in rows:
-        if row.kind == "fetch-reduce":
-            added += list(row.members.items()) if row.rank == n else []
-        elif n in row.members:
-            (copies if row.kind == "multicast" else added).append((row.rank, row.members[n]))
-    return copies, added
 
 
 def cost_clauses(costs: Sequence[tuple[int, int]], least: int, fresh: int) -> Iterator[list[int]]:
@@ -185,30 +131,16 @@ def cost_clauses(costs: Sequence[tuple[int, int]], least: int, fresh: int) -> It
         before = sums
 
 
-def clauses(
-    problem: Instance, unit: int, steps: int, prices: Sequence[Sequence[int]], least: int,
-    limits: Sequence[Sequence[int]] = (),
-) -> list[list[int]]:  # fmt: skip
+def clauses(problem: Instance, unit: int, steps: int, prices: Sequence[Sequence[int]], least: int) -> list[list[int]]:
     """Return the clauses that a schedule for one chunk of `unit` fulfils if its sends cost less than `least`.
 
-    It has `steps` steps. A send costs ``prices[link][step]``, and one of a switch ``limits[k][step]`` for each limit k
-    of a port that it counts against.
+    It has `steps` steps. A send costs ``prices[link][step]``.
     """
     problem.spend(_clause_count(problem, unit, steps))
-    problem.spend(len(SWITCH_KINDS) * steps * sum(len(s.up) * s.listed_limits for s in problem.switches))
     names = Variables(problem, unit, steps)
     costs = []
     for t in range(steps):
         costs += [(x, row[t]) for row, both in zip(prices, names.sent[t], strict=True) for x in both]
-        for row in names.switched[t]:
-            switch = problem.switches[row.switch]
-            one, many = (switch.down, switch.up) if row.kind == "fetch-reduce" else (switch.up, switch.down)
-            counted = list(one[row.rank])
-            if switch.through:
-                counted += many[row.rank]
-            costs.append((row.used, sum(limits[k][t] for k in counted)))
-            for member, x in row.members.items():
-                costs.append((x, sum(limits[k][t] for k in many[member])))
     costs = [(x, cost) for x, cost in costs if cost]
     problem.spend(2 * len(costs) * least)
     rules = list(formula(problem, unit, steps))
@@ -230,9 +162,6 @@ def _clause_count(problem: Instance, unit: int, steps: int) -> int:
     arrivals = Counter(dict.fromkeys(range(problem.ranks), 2))
     for _, v, _ in problem.links:
         arrivals[v] += 2
-    for switch in problem.switches:
-        for rank in switch.up:
-            arrivals[rank] += 3 * (len(switch.up) - 1)
     return steps * (len(problem.pre[unit]) + 1) * sum(count**2 for count in arrivals.values())
 
 
@@ -243,16 +172,14 @@ def least_prices(packing: PricedCuts, given: dict) -> list[int]:
     """
     problem = packing.problem
     prices: dict[int, int] = {}  # by orbit
-    need(problem.combining or problem.switches, "is for collectives that combine, or switches that multicast", "kind")
+    need(problem.combining, "is for collectives that combine", "kind")
     orbits = [packing.orbits["unit"].of(u) for u in range(len(problem.pre))]
     for name, row in mapping(given, "chunk").items():
         unit, place = packing.index(name, len(problem.pre)), f"chunk.{name}"
         least, proof = items(row, place)
-        need(problem.combining or len(problem.pre[unit]) == 1, "is copied from several ranks", place)
         need(orbits[unit] not in prices, "is in the orbit of another unit", place)
         prices[orbits[unit]] = number(least, place, 1)
-        limits = packing.prices["limit"]
-        lrat.check(clauses(problem, unit, packing.layers, packing.send_prices, least, limits), unpacked(proof, place))
+        lrat.check(clauses(problem, unit, packing.layers, packing.send_prices, least), unpacked(proof, place))
     return [prices.get(orbit, 0) for orbit in orbits]
 
 

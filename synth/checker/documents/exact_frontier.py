@@ -97,7 +97,7 @@ def assumed(doc: dict) -> str:
 def bounds(doc: dict) -> list[str]:
     """Check every bound of the document that `synth bound -o` writes; return a line for each. Raises
     VerificationError."""
-    json_reader.fields(doc, "$", PROBLEM | {"bounds"}, {"multicast"})
+    json_reader.fields(doc, "$", PROBLEM | {"bounds"})
     try:
         verify.problem(doc["topology"], doc["collective"])
         rows = json_reader.items(doc["bounds"], "$.bounds")
@@ -106,57 +106,7 @@ def bounds(doc: dict) -> list[str]:
         raise VerificationError(malformed(error), "$") from None
     if not entries:
         raise VerificationError("is empty: the document claims nothing", "$.bounds")
-    lines = [f"bound: {_in_words(steps, value)}, certificate checked" for steps, value in entries]
-    return [*lines, *_with_multicast(doc)]
-
-
-def _with_multicast(doc: dict) -> list[str]:
-    """Check what a document says of the same problem with switches that multicast; return its lines."""
-    if "multicast" not in doc:
-        return []
-    if "sketch" in doc or "rules" in doc["topology"]:
-        raise VerificationError("is of schedules that no sketch rules", "$.multicast")
-    lines = with_multicast(doc["multicast"])
-    plain, switched = doc["topology"], doc["multicast"]["topology"]
-    for key in ("name", "ranks", "links", "unit_gbps", "wires", "latency_us"):
-        if plain.get(key) != switched.get(key):
-            raise VerificationError("is not that of the document", f"$.multicast.topology.{key}")
-    check_limits(plain, switched, "$.multicast.topology.limits")
-    if doc["multicast"]["collective"] != doc["collective"]:
-        raise VerificationError("is not that of the document", "$.multicast.collective")
-    return lines
-
-
-def check_limits(plain: dict, switched: dict, place: str) -> None:
-    """Check that `switched` has the limits of `plain`, and beside them only limits that its links cannot exceed.
-
-    Those are the ports of switches, which count what is sent through the switch, too. Both topologies have the same
-    links. Raises VerificationError.
-    """
-    known = len(plain["limits"])
-    if switched["limits"][:known] != plain["limits"]:
-        raise VerificationError("leave out limits of the document", place)
-    units = {(a, b, *map(tuple, via)): width for a, b, width, *via in switched["links"]}
-    for i, limit in enumerate(switched["limits"][known:], known):
-        if limit["units"] < sum(units[a, b, *map(tuple, via)] for a, b, *via in limit["links"]):
-            raise VerificationError("is a limit of the document's links that it has not", f"{place}[{i}]")
-
-
-def with_multicast(doc: object) -> list[str]:
-    """Check the bounds or frontier with multicast inside another document; return the lines that verify prints for it.
-
-    Raises VerificationError.
-    """
-    place = "$.multicast"
-    if not isinstance(doc, dict) or doc.get("schema") not in ("synth.bounds/1", "synth.frontier/1"):
-        raise VerificationError("expected bounds or a frontier", place)
-    if not isinstance(doc.get("topology"), dict) or "multicast" not in doc["topology"] or "multicast" in doc:
-        raise VerificationError("expected a machine whose switches multicast", f"{place}.topology")
-    try:
-        lines = bounds(doc) if doc["schema"] == "synth.bounds/1" else frontier(doc)
-    except VerificationError as error:
-        raise error.within(place) from None
-    return [f"with multicast: {line}" for line in lines]
+    return [f"bound: {_in_words(steps, value)}, certificate checked" for steps, value in entries]
 
 
 def _in_words(steps: int | None, value: Fraction) -> str:
@@ -202,7 +152,7 @@ def frontier(doc: dict) -> list[str]:
 
     Raises VerificationError.
     """
-    json_reader.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels", "multicast", "sketch"})
+    json_reader.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels", "sketch"})
     json_reader.one_of(doc["schema"], ("synth.frontier/1",), "$.schema")
     try:
         verify.problem(doc["topology"], doc["collective"])
@@ -245,7 +195,7 @@ def _frontier(doc: dict) -> list[str]:
     if labels and (len(labels) != doc["topology"]["ranks"] or len(set(labels)) < len(labels)):
         raise VerificationError("must give each rank a label of its own", "$.labels")
     said.append(_completeness(doc, points, bounds) if doc["complete"] else "not complete: there may be other points")
-    return [*said, *_with_multicast(doc), *_under_sketch(doc)]
+    return [*said, *_under_sketch(doc)]
 
 
 def _under_sketch(doc: dict) -> list[str]:

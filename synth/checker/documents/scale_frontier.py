@@ -11,7 +11,7 @@ from pathlib import Path
 from synth.checker.certificates import partition, path_lengths, throughput_cuts, unreachable
 from synth.checker.documents import link_columns, scale_schema, schedule_archive
 from synth.checker.schedule import compressed_replay
-from synth.errors import FormatError, SynthError, VerificationError
+from synth.errors import FormatError, VerificationError
 from synth.model import compressed_schedule
 from synth.model.documents import json_diff, json_reader
 from synth.model.documents.json_reader import Unchecked
@@ -24,8 +24,6 @@ from synth.model.topology import Topology
 _COLLECTIVE_OF = {"alltoall-lengths": "alltoall", "allreduce-parts": "allreduce"}
 # Maximum of links times ranks from which distances are counted. Beyond it `least_steps` is reported as not checked.
 MOST_LOOKED_AT = 4_000_000
-# Maximum of ranks of a machine with multicast, all of whose routes are listed. `synth pareto` has them up to 128 ranks.
-MOST_MULTICAST_RANKS = 256
 # The properties that two machines share where schedules and bounds of one are schedules and bounds of the other.
 _SAME: tuple[Callable[[Topology], object], ...] = (
     lambda t: t.ranks, lambda t: len(t.switches), lambda t: t.links, lambda t: t.limits, lambda t: t.unit_bandwidth(),
@@ -129,38 +127,8 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
             point = f"the point of {counted(row['steps'], 'step')}, R/C={show(rate)}"
             where_not = f"its file {row['file']} is not there" if "file" in row else "its schedule is in no file"
             unchecked.append(Unchecked(f"{point}: {where_not}, and was not replayed"))
-    if "multicast" in doc:
-        lines += _with_multicast(doc, machine)
-    switches = doc["multicast"]["topology"]["multicast"] if "multicast" in doc else []
-    assumed = json_reader.assumed(bool(machine.limits), [switch["switch"] for switch in switches])
+    assumed = json_reader.assumed(bool(machine.limits), [])
     return [*lines, *unchecked, f"{assumed}; seconds, names of engines and notes"]
-
-
-def _with_multicast(doc: dict, machine: Topology) -> list[str]:
-    """Check what the document says of its problem on `machine` with switches that multicast; return its lines."""
-    from synth.checker.documents.exact_frontier import check_limits, with_multicast
-
-    if machine.ranks > MOST_MULTICAST_RANKS:
-        raise VerificationError(
-            f"has {machine.ranks} ranks; all routes are listed for at most {MOST_MULTICAST_RANKS}", "multicast.topology"
-        )
-    lines, inner = with_multicast(doc["multicast"]), doc["multicast"]
-    if not machine.switches and len(inner["topology"]["links"]) != len(machine.links):
-        raise VerificationError("are not those of the document", "multicast.topology.links")
-    for key in ("name", "ranks", "unit_gbps"):
-        if inner["topology"][key] != doc["topology"][key]:
-            raise VerificationError("is not that of the document", f"multicast.topology.{key}")
-    try:
-        plain, switched = machine.network().document, inner["topology"]
-    except SynthError as error:
-        raise VerificationError(str(error), "topology") from None
-    for key in ("links", "wires", "latency_us"):
-        if switched.get(key) != plain.get(key):
-            raise VerificationError("are not those of the document", f"multicast.topology.{key}")
-    check_limits(plain, switched, "multicast.topology.limits")
-    if (inner["collective"]["name"], inner["collective"]["root"]) != (doc["collective"], doc["root"]):
-        raise VerificationError("is not that of the document", "multicast.collective")
-    return lines
 
 
 def open_document(

@@ -17,7 +17,7 @@ MOST_RANKS = 1 << 20  # of a machine in a document: arrays of some numbers a ran
 def check(doc: dict) -> None:
     """Raise VerificationError, with the place, where `doc` has not the shape of a ``synth.large/1`` document."""
     must = {"schema", "topology", "collective", "root", "bound", "least_steps", "points", "seconds", "notes"}
-    json_reader.fields(doc, "$", must, {"open", "multicast"})
+    json_reader.fields(doc, "$", must, {"open"})
     json_reader.one_of(doc["schema"], (SCHEMA,), "schema")
     machine = doc["topology"]
     beside = LINKS if isinstance(machine, dict) and LINKS & machine.keys() else frozenset()

@@ -14,7 +14,7 @@ from synth.cli.export import export_source
 from synth.cli.framework.output import check_writable, save
 from synth.cli.root import CONTEXT
 
-_LEFT_OUT = ("plan", "coll", "root", "multicast")  # what an entry says itself, or does not hold
+_LEFT_OUT = ("plan", "coll", "root")  # what an entry says itself, or does not hold
 
 
 @click.command(context_settings=CONTEXT, short_help="Export an entry, as `synth export` does.")

@@ -72,14 +72,6 @@ def point_option(help: str, metavar: str = "N") -> Callable[[Function], Function
     )  # fmt: skip
 
 
-multicast_points_option = click.option(
-    "--multicast/--no-multicast",
-    default=False,
-    show_default=True,
-    help="Of a frontier, the points in which switches multicast and reduce (NVLS).",
-)
-
-
 def instances_option(help: str, **attributes: Any) -> Callable[[Function], Function]:
     """Return --instances, the number of copies of a program that share the data."""
     return click.option("--instances", type=Positive(), metavar="N", help=help, **attributes)
@@ -154,7 +146,7 @@ multicast_option = click.option(
     "--multicast/--no-multicast",
     default=True,
     show_default=True,
-    help="Show what switches that multicast and reduce (NVLS) allow, beside what is possible without.",
+    help="Count what switches that multicast and reduce (NVLS) allow / links alone.",
 )
 
 

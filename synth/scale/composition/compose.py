@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 from math import ceil, inf
+from operator import attrgetter
 
 import numpy as np
 
@@ -18,16 +19,9 @@ from synth.model.topology import Topology
 from synth.scale.candidate import Candidate
 from synth.scale.composition.boxes import boxes_of
 from synth.scale.composition.loads import PathIndex, Resources
-from synth.scale.composition.periods import Trees, in_succession, period, period_sizes
-from synth.scale.composition.phases import Template, separated
-from synth.scale.composition.pipelining_lp import (
-    TOLERANCE,
-    Pipelining,
-    PipeliningProgram,
-    TemplateShares,
-    rounds,
-)
-from synth.scale.composition.pricing import NAME, CheapTrees, TreePricer, period_template
+from synth.scale.composition.phases import Template
+from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, PipeliningProgram, TemplateShares
+from synth.scale.composition.pricing import NAME, CheapTrees, TreePricer
 from synth.scale.composition.settings import SETTINGS
 from synth.scale.composition.templates import Message, block_groups, message_templates, templates
 from synth.scale.composition.tree_columns import TreeColumns
@@ -53,18 +47,15 @@ def composed_points(
     symmetries that schedules have.
     `same_bits`: only schedules count that leave the same floating-point sums on all ranks. `most_sends`: maximum number
     of sends of a schedule, images under the symmetries included. `priced`: trees by column generation are added to the
-    templates. `step_counts`: numbers of steps that are tried, one after the other. `bound`: on rounds per chunk; trees
-    of more levels are left out where others meet it.
+    templates. `step_counts`: numbers of steps that are tried, one after the other. `bound`: on rounds per chunk; no
+    further schedules are tried where it is met.
     """
     index = PathIndex(topology, generators, flipped=collective in ("reduce-scatter", "reduce"))
     boxes = boxes_of(index)
     if boxes is None and not (priced and collective == "allreduce" and (topology.limits or topology.switches)):
         return
     blocks = sorted(set(orbits(topology.ranks, [g[: topology.ranks] for g in generators]).tolist()))
-    groups, tree_groups = (
-        block_groups(collective, blocks, bool(generators), most)
-        for most in (SETTINGS.most_separate, SETTINGS.most_separate_trees)
-    )
+    groups = block_groups(collective, blocks, bool(generators), SETTINGS.most_separate)
     running = collective in ROOTED or (collective == "allreduce" and not generators)
     listed = [] if boxes is None else templates(boxes, collective, root, groups, running)
     if same_bits:
@@ -76,7 +67,7 @@ def composed_points(
     resources = Resources(index)
     rooted = root if collective in ROOTED else None
     if priced and collective != "alltoall":
-        pricer = TreePricer(resources, collective, rooted, tree_groups, running)
+        pricer = TreePricer(resources, collective, rooted, groups, running)
     yield from Composition(resources, collective, rooted, listed, pricer, bound).points(most_sends, step_counts)
 
 
@@ -159,13 +150,7 @@ class Composition:
     ) -> None:  # fmt: skip
         self.resources, self.index, self.collective, self.root = resources, resources.index, collective, root
         self.templates, self.pricer, self.bound = list(listed), pricer, bound
-        self.units = {template.unit for template in listed}  # of `templates`
-        # whether trees have one block each where those of listed templates move together
-        self._separate = False
-        if pricer is not None:
-            self._separate = len(pricer.groups) > 1 and any(len(template.blocks) > 1 for template in listed)
-            if not self._separate:
-                self.units = pricer.units
+        self.units = pricer.units if pricer is not None else set(map(attrgetter("unit"), listed))
         self._begun = False  # whether a number of steps was tried
         # By the numbers of steps with large programs, the templates that carry data in them.
         self._carriers: dict[int, list[Template]] = {}
@@ -206,32 +191,23 @@ class Composition:
 
         None where no template is so short, and where R / C must be above `most`.
         """
-        long = self._in_succession(steps, most_sends) if steps > SETTINGS.most_placed else ()
-        best = min(long, key=lambda found: found.rounds_per_chunk, default=None)
-        for program, shares in self._solutions(steps):
-            if shares.value > most:
+        solution = self._solution(steps)
+        if solution is None or solution[1].value > most:
+            return None
+        program, shares = solution
+        tried = self._pieces(program.templates, shares, most_sends)
+        options = [(shares, pieces) for pieces in tried]
+        if steps <= SETTINGS.most_placed:
+            options += self._in_whole_rounds(program, shares, tried[-1])
+        best: Pipelining | None = None
+        for some, pieces in options:
+            # no number of chunks takes fewer rounds than the linear program
+            if best is not None and ceil(some.value * pieces - TOLERANCE) >= best.rounds_per_chunk * pieces:
                 continue
-            tried = self._pieces(program.templates, shares, most_sends)
-            options = [(shares, pieces) for pieces in tried]
-            if steps <= SETTINGS.most_placed:
-                options += self._in_whole_rounds(program, shares, tried[-1])
-            for some, pieces in options:
-                # No number of chunks takes fewer rounds than the linear program.
-                if best is not None and ceil(some.value * pieces - TOLERANCE) >= best.rounds_per_chunk * pieces:
-                    continue
-                found = program.whole(some.tables, pieces)
-                if found is not None and (best is None or _is_worth(found, best, some.value)):
-                    best = found
+            found = program.whole(some.tables, pieces)
+            if found is not None and (best is None or _is_worth(found, best, some.value)):
+                best = found
         return best
-
-    def _in_succession(self, steps: int, most_sends: int) -> Iterator[Pipelining]:
-        """Yield schedules of at most `steps` steps in which each period of trees follows the last one a step later."""
-        for template in self._periods:
-            passed = in_succession(template, steps, int(most_sends / (template.sends() * self.index.images)))
-            if passed[0, -1]:
-                (loads,) = self._phase_loads([template])
-                needed = rounds([passed], loads, self.resources.capacity)
-                yield Pipelining((template,), (passed,), template.weight * int(passed[0, -1]), needed)
 
     def _in_whole_rounds(
         self, program: PipeliningProgram, shares: TemplateShares, most_pieces: int
@@ -247,34 +223,28 @@ class Composition:
                 for fewer in range(min(SETTINGS.fewer_chunks, chunks)):
                     yield carried, chunks - fewer
 
-    def _solutions(self, steps: int) -> Iterator[Solution]:
-        """Yield linear programs for the number of steps, and their solutions."""
+    def _solution(self, steps: int) -> Solution | None:
+        """Return the linear program for the number of steps, with trees by column generation in few, and its
+        solution."""
+        # templates that carry data in few steps are known before those for many steps are chosen
         if steps > SETTINGS.most_placed and not self._begun:
             for fewer in range(1, SETTINGS.most_placed + 1):
                 self._plain(fewer)
         self._begun = True
         plain = self._plain(steps)
-        used = () if plain is None else plain[0].templates
+        search = None
         if self.pricer is not None and steps <= SETTINGS.most_placed:
-            known = self._trees.get(max((tried for tried in self._trees if tried < steps), default=0), [])
-            shifted = [_later(tree, t) for tree in known for t in range(steps - tree.steps() + 1)]
-            search = self.pricer.search(steps, steady=False)
-            if search is not None:
-                placed = [] if plain is None else self._placements(search, *plain)
-                columns = self._generated(search, [*placed, *shifted])
-                trees = [] if columns is None else columns.used()
-                if not self._separate:
-                    trees = [tree for tree in trees if tree.name == NAME]
-                self._trees[steps] = trees
-                joint = self._solved(steps, trees if self._separate else [*used, *trees], self.pricer.units)
-                plain = plain if joint is None else _restricted(*joint)
-        if plain is not None:
-            yield plain
-        for template in self._periods if SETTINGS.most_placed < steps <= SETTINGS.most_shaped else ():
-            program = self._program([template])
-            shares = program.shares(steps)
-            if shares is not None:
-                yield program, shares
+            search = self.pricer.search(steps)
+        if search is None:
+            return plain
+        known = self._trees.get(max((tried for tried in self._trees if tried < steps), default=0), [])
+        shifted = [_later(tree, t) for tree in known for t in range(steps - tree.steps() + 1)]
+        placed = [] if plain is None else _placements(*plain)
+        trees = [tree for tree in self._generated(search, [*placed, *shifted]) if tree.name == NAME]
+        self._trees[steps] = trees
+        used = () if plain is None else plain[0].templates
+        joint = self._solved(steps, [*used, *trees])
+        return plain if joint is None else _restricted(*joint)
 
     def _plain(self, steps: int) -> Solution | None:
         """Return the solution of the templates alone, without those that carry no data.
@@ -287,7 +257,7 @@ class Composition:
         for tried in earlier:
             longer = [template for template in self.templates if template.steps() > tried]
             lists += [[*self._carriers[tried], *longer], self._carriers[tried]]
-        solutions = (self._solved(steps, listed, self.units) for listed in lists)
+        solutions = (self._solved(steps, listed) for listed in lists)
         plain = next((solution for solution in solutions if solution is not None), None)
         if plain is None:
             return None
@@ -296,113 +266,38 @@ class Composition:
             self._carriers[steps] = list(used[0].templates)
         return used
 
-    def _generated(self, search: CheapTrees, listed: Sequence[Template]) -> TreeColumns | None:
-        """Return trees by column generation, None where there is no solution; `listed`: placed ones to begin with.
+    def _generated(self, search: CheapTrees, listed: Sequence[Template]) -> list[Template]:
+        """Return the trees that carry data after column generation; `listed`: placed ones to begin with.
 
         Where the time is limited it takes a share of the rest, so that there is some for the other numbers of steps.
         """
-        steps = 1 if search.steady else search.steps
-        loads = partial(self._step_loads, steps)
-        groups = len(search.pricer.groups) if search.halved else 0
-        columns = TreeColumns(self.resources.capacity, steps, sorted(search.pricer.units), loads, groups)
+        loads = partial(self._step_loads, search.steps)
+        columns = TreeColumns(self.resources.capacity, search.steps, sorted(search.pricer.units), loads)
         columns.add(listed)
         deadline = current_deadline().share(SETTINGS.generation_share)
-        return columns if columns.generate(search.templates, deadline) else None
-
-    def _placements(self, search: CheapTrees, program: PipeliningProgram, shares: TemplateShares) -> list[Template]:
-        """Return the templates, placed in every combination of steps in which they carry data; all of them carry some.
-
-        They are separated into those of single blocks where the trees are.
-        """
-        placements: list[Template] = []
-        for template, table in zip(program.templates, shares.tables, strict=True):
-            for end in np.unique(table[table > TOLERANCE]):
-                placed = tuple((table < end * (1 - TOLERANCE)).sum(axis=1).tolist())
-                whole = replace(template, placed=placed)
-                placements += separated(whole, search.pricer.unit_of) if self._separate else [whole]
-        return placements
+        return columns.used() if columns.generate(search.templates, deadline) else []
 
     def _step_loads(self, steps: int, listed: Sequence[Template]) -> list[np.ndarray]:
-        """Return ``loads[resource, step]`` of each placed template; in one step all phases together."""
+        """Return ``loads[resource, step]`` of each placed template."""
         loads = []
         for template, rows in zip(listed, self._phase_loads(listed), strict=True):
             loads.append(np.zeros((len(self.resources.capacity), steps)))
             for load, t in zip(rows, template.placed, strict=True):
-                loads[-1][:, 0 if steps == 1 else t] += load
+                loads[-1][:, t] += load
         return loads
-
-    @cached_property
-    def _periods(self) -> list[Template]:
-        """Periods of trees of few and of many levels that need few rounds per chunk where steps do not count."""
-        if self.pricer is None:
-            return []
-        least = self.steady_rate()
-        periods = []
-        for extra_levels in SETTINGS.extra_levels:
-            halves = self.pricer.halves()
-            found = [self._steady_columns(pricer, extra_levels) for pricer in halves]
-            kinds = [kind for kind in found if kind is not None]
-            value = sum(columns.value for _, columns in kinds)
-            if len(kinds) < len(halves) or value > least * (1 - SETTINGS.slight):
-                continue
-            rate, trees = self._period(kinds, least * (1 - SETTINGS.slight))
-            if trees:
-                least = rate
-                periods.append(period_template(trees))
-            if value <= float(self.bound) * self.scale * (1 + SETTINGS.slight):
-                break
-        return periods
-
-    def _period(
-        self, kinds: Sequence[tuple[CheapTrees, TreeColumns]], below: float
-    ) -> tuple[float, list[list[Template]]]:
-        """Return the rounds per chunk of a period, below the given ones, and its trees of each kind; none if not found.
-
-        If the trees of the program do not suffice others are added, at varied prices.
-        """
-        best, chosen = below, []
-        weight = kinds[0][0].pricer.weight
-        for turns in SETTINGS.varied_turns:
-            sizes = period_sizes([columns.value * weight for _, columns in kinds], best * weight)
-            if not sizes:
-                break
-            found = period([self._varied(*kind, turns) for kind in kinds], sizes)
-            if found is not None:
-                best = found[0] / weight
-                chosen = []
-                for (_, columns), places in zip(kinds, found[1], strict=True):
-                    trees = columns.trees
-                    chosen.append([trees[i] for i in places])
-        return best, chosen
-
-    def _steady_columns(self, pricer: TreePricer, extra_levels: int) -> tuple[CheapTrees, TreeColumns] | None:
-        """Return trees by column generation where steps do not count; None where there is no solution."""
-        search = pricer.search(pricer.depth() + extra_levels, steady=True)
-        columns = None if search is None else self._generated(search, [])
-        return None if search is None or columns is None else (search, columns)
-
-    def _varied(self, search: CheapTrees, columns: TreeColumns, turns: int) -> Trees:
-        """Return the trees of which periods are put together: those so far and others at varied prices."""
-        columns.vary(search.templates, turns)
-        loads = np.array(self._step_loads(1, columns.trees))[:, :, 0] / self.resources.capacity
-        units = [tree.unit for tree in columns.trees]
-        return Trees(loads, units)
 
     def steady_rate(self) -> float:
         """Return the rounds per chunk of the templates where steps do not count; infinite where they do not suffice."""
-        solution = self._solved(1, [_flat(template) for template in self.templates], self.units)
+        solution = self._solved(1, [_flat(template) for template in self.templates])
         return inf if solution is None else solution[1].value
 
-    def _solved(self, steps: int, listed: Sequence[Template], units: set[int]) -> Solution | None:
+    def _solved(self, steps: int, listed: Sequence[Template]) -> Solution | None:
         short = [template for template in listed if template.steps() <= steps]
-        if not short or {template.unit for template in short} != units:
+        if not short or {template.unit for template in short} != self.units:
             return None
-        program = self._program(short)
+        program = PipeliningProgram(short, self._phase_loads(short), self.resources.capacity)
         shares = program.shares(steps)
         return None if shares is None else (program, shares)
-
-    def _program(self, listed: Sequence[Template]) -> PipeliningProgram:
-        return PipeliningProgram(listed, self._phase_loads(listed), self.resources.capacity)
 
     def _phase_loads(self, listed: Sequence[Template]) -> list[np.ndarray]:
         """Return ``loads[phase, resource]`` of each template."""
@@ -498,6 +393,16 @@ def _restricted(program: PipeliningProgram, shares: TemplateShares) -> Solution:
     used = [i for i, table in enumerate(shares.tables) if table[0, -1] > TOLERANCE]
     tables = [shares.tables[i] for i in used]
     return program.restricted(used), shares._replace(tables=tables)
+
+
+def _placements(program: PipeliningProgram, shares: TemplateShares) -> list[Template]:
+    """Return the templates, placed in every combination of steps in which they carry data; all of them carry some."""
+    placements: list[Template] = []
+    for template, table in zip(program.templates, shares.tables, strict=True):
+        for end in np.unique(table[table > TOLERANCE]):
+            placed = (table < end * (1 - TOLERANCE)).sum(axis=1).tolist()
+            placements.append(replace(template, placed=tuple(placed)))
+    return placements
 
 
 def _later(template: Template, steps: int) -> Template:

@@ -11,7 +11,7 @@ phase after each step describe a schedule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -139,34 +139,6 @@ class TemplateBuilder:
     def template(self) -> Template:
         """Return the template, of unit 0."""
         return Template(self.name, tuple(self._phases), 0, (self.block,))
-
-
-def in_sequence(first: Template, second: Template) -> Template:
-    """Return a template whose phases are those of `first`, then those of `second`."""
-    count = len(first.phases)
-    waited = {q for phase in first.phases for q in phase.after}
-    ends = tuple(p for p in range(count) if p not in waited)
-    later = []
-    for phase in second.phases:
-        after = tuple(q + count for q in phase.after)
-        later.append(replace(phase, after=after or ends))
-    return replace(first, phases=(*first.phases, *later), placed=(*first.placed, *second.placed))
-
-
-def separated(template: Template, unit_of: Mapping[int, int]) -> list[Template]:
-    """Return a template for each block of a placed one, of the unit of that block: the inverse of `merged`."""
-    parts = []
-    for i, block in enumerate(template.blocks):
-        phases, place = [], {}
-        for p, phase in enumerate(template.phases):
-            sends = tuple((0, src, dst) for j, src, dst in phase.sends if i == j)
-            if sends:
-                place[p] = len(phases)
-                after = tuple(place[q] for q in phase.after if q in place)
-                phases.append(replace(phase, sends=sends, after=after))
-        placed = tuple(template.placed[p] for p in place)
-        parts.append(Template(template.name, tuple(phases), unit_of[block], (block,), 1, placed))
-    return parts
 
 
 def merged(templates: Sequence[Template], unit: int, weight: int = 1) -> Template:

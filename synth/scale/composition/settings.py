@@ -21,24 +21,12 @@ class CompositionSettings:
             round in most steps.
         message_chunks: Chunks of such a schedule from which on the paths over all rails of a box have several each.
         most_placed: Maximum number of steps for which trees are placed in the steps.
-        most_shaped: Maximum number of steps in which the linear program divides periods of trees; in more they only
-            follow each other one step apart.
-        extra_levels: Numbers of levels that the trees of longer schedules may have more than breadth-first trees.
         most_priced: Maximum of (steps + 1)^2 x ranks^2 for which trees are priced: their table takes 8 bytes an entry.
-        fresh_turns: Number of turns of which one also begins with breadth-first trees.
         slight: Fraction below which savings by further trees are not worth a larger program.
         slow_turns: Number of turns of column generation that together must save as much, or it ends.
         last_turns: Number of turns after which, if all of them find no new tree at the same prices, it ends, too.
         generation_share: Fraction of the remaining time, where it is limited, that column generation may take for one
-            number of steps, or for one kind of periods. It goes on from the trees of fewer steps.
-        varied_turns: Numbers of turns that add trees at prices about the best ones, for periods of trees: the later
-            ones where no period of the least rounds was found.
-        variation: Standard deviation of the logarithms of these prices.
-        least_varied: The least of these prices, in relation to their mean, before they are varied.
-        most_period: Maximum number of trees of a unit in a period.
-        period_nodes: Maximum number of nodes of the integer program for a period of one size: a few seconds.
-        periods_tried: Maximum number of sizes of a period that are tried.
-        descent_passes: Passes over all ranks, forwards and backwards, in which a tree is improved in one turn.
+            number of steps. It goes on from the trees of fewer steps.
         idle_price: Price of each resource in relation to that of one of average use. It keeps trees from useless
             detours over idle links.
         many_columns: Columns of the linear program above which the templates that carry no data are left out of those
@@ -48,12 +36,9 @@ class CompositionSettings:
         most_compared: Maximum number of different resources that are compared with each other.
         most_separate: Maximum number of blocks that have templates of their own; of more blocks the chunks move
             together.
-        most_separate_trees: The same for trees by column generation. Where blocks have their own, the program combines
-            them, so that the same trees serve it far better; of more blocks it takes seconds to solve.
         most_tries: Maximum number of numbers of chunks that are tried for a number of steps, a third each: small ones,
             multiples of that in which the linear program has whole rounds, and some at even ratios.
-        few_tries: Maximum number of chunks, or periods, up to which each number is tried: a number of periods may fit
-            where its neighbours lose a round in each step.
+        few_tries: Maximum number of chunks up to which each number is tried.
         rounds_tried: Fractions of the maximum number of rounds for which shares are computed anew, in whole rounds.
         fewer_chunks: By how many chunks less than such shares amount to it is tried to round them.
     """
@@ -65,28 +50,17 @@ class CompositionSettings:
     message_rounds: int = 64
     message_chunks: int = 64
     most_placed: int = 12
-    most_shaped: int = 512
-    extra_levels: tuple[int, ...] = (5, 12)
     most_priced: int = 1 << 22
-    fresh_turns: int = 3
     slight: float = 1e-3
     slow_turns: int = 30
     last_turns: int = 12
     generation_share: float = 0.125
-    varied_turns: tuple[int, ...] = (4, 36)
-    variation: float = 0.5
-    least_varied: float = 0.2
-    most_period: int = 24
-    period_nodes: int = 4_000
-    periods_tried: int = 4
-    descent_passes: int = 2
     idle_price: float = 1e-3
     many_columns: int = 1_000
     most_columns: int = 2_000
     ramp: int = 4
     most_compared: int = 500
     most_separate: int = 16
-    most_separate_trees: int = 64
     most_tries: int = 240
     few_tries: int = 600
     rounds_tried: tuple[float, ...] = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from synth.scale.composition.settings import SETTINGS
-
 # A send `(step, source, destination)`.
 Send = tuple[int, int, int]
+# Passes over all ranks, forwards and backwards, in which a tree is improved at one set of prices.
+PASSES = 2
 
 
 class ArrivalDescent:
@@ -40,7 +40,7 @@ class ArrivalDescent:
 
         The price is infinite where no send reaches a rank in time.
         """
-        for forwards in [True, False] * SETTINGS.descent_passes:
+        for forwards in [True, False] * PASSES:
             costs = self._costs(arrivals, roots)
             order = self._ranks if forwards else self._ranks[::-1]
             changes = [self._improve_rank(costs, arrivals, roots, rank) for rank in order]
@@ -103,63 +103,3 @@ def hops(joined: np.ndarray, root: int) -> np.ndarray:
         level = joined[level].any(axis=0) & (distance < 0)
         distance[level] = distance.max() + 1
     return distance
-
-
-def levels(parents: np.ndarray, root: int) -> np.ndarray:
-    """Return the level of each rank in a tree."""
-    level = np.full(len(parents), -1)
-    level[root] = 0
-    for depth in range(len(parents)):
-        level[(level < 0) & (level[parents] == depth)] = depth + 1
-    return level
-
-
-def cheapest_arborescence(prices: np.ndarray, root: int) -> np.ndarray | None:
-    """Return the parent of each rank in a minimum-cost arborescence from `root`, -1 for the root; None where there is
-    none.
-
-    ``prices[source, destination]``. Edmonds, "Optimum branchings", 1967, on a dense matrix; all cycles of cheapest
-    edges are contracted at once.
-    """
-    prices = prices.copy()
-    np.fill_diagonal(prices, np.inf)
-    prices[:, root] = np.inf
-    count = len(prices)
-    parent = prices.argmin(axis=0)
-    parent[root] = root
-    paid = prices[parent, np.arange(count)]
-    paid[root] = 0.0
-    if not np.isfinite(paid).all():
-        return None
-    cycle = _cycles(parent)
-    on_top = cycle == np.arange(count)  # one rank of each cycle, and those on none
-    if not on_top.all():
-        # each cycle becomes a node: entering it at a rank saves what the rank's parent on the cycle costs
-        node = (np.cumsum(on_top) - 1)[cycle]
-        sizes = np.bincount(node)
-        order, starts = np.argsort(node, kind="stable"), np.cumsum(sizes) - sizes
-        extra = prices - paid
-        rows = np.minimum.reduceat(extra[order], starts, axis=0)
-        inner = cheapest_arborescence(np.minimum.reduceat(rows[:, order], starts, axis=1), int(node[root]))
-        if inner is None:
-            return None
-        # of each node the cheapest edge from the node above, the first source among equal ones
-        allowed = np.where(node[:, None] == inner[node], extra, np.inf)
-        source = allowed.argmin(axis=0)
-        ranked = np.lexsort((source, allowed.min(axis=0), node))
-        entries = ranked[starts][inner >= 0]
-        parent[entries] = source[entries]
-    parent[root] = -1
-    return parent
-
-
-def _cycles(parent: np.ndarray) -> np.ndarray:
-    """Return the least node of the cycle of parents that each node lies on, the node itself where it lies on none."""
-    nodes = np.arange(len(parent))
-    ahead, least = parent, nodes
-    for _ in range(len(parent).bit_length()):
-        least = np.minimum(least, least[ahead])
-        ahead = ahead[ahead]
-    cyclic = np.zeros(len(nodes), bool)
-    cyclic[ahead] = True  # many parents up from any node lies a node of a cycle
-    return np.where(cyclic, least, nodes)
