@@ -500,8 +500,8 @@ def _without_calls(document: dict) -> dict:
 def _load() -> None:
     """Import the libraries that most runs need, so that forks share them."""
     import scipy.optimize  # noqa: F401
-
     import synth.pareto.combining.combining_sweep
+
     import synth.pareto.sweep
     import synth.scale.search  # noqa: F401
 

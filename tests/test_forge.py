@@ -45,7 +45,6 @@ def test_every_kind_of_certificate_is_attacked(made: list[seeds.Case]) -> None:
         "static-cuts",
         "deadline-cuts",
         "deadline-cut-trees",
-        "allreduce-cuts",
         "one-chunk",
         "too-few-steps",
         "lrat",

@@ -36,9 +36,6 @@ _HOW = {
     "deadline-cut-trees": "Prices for links at each step, and for {units} a case distinction (does a rank hold the "
     "chunk after a"
     " step?); in every case the cuts that a chunk must still cross add up to the bound.",
-    "allreduce-cuts": "Some rank is the first to hold a chunk's whole sum. For each such rank ({roots} up to "
-    "symmetry) cuts before,"
-    " after and throughout add up to the bound at the prices given for links.",
     "allreduce-partition": "A partition of the ranks: each chunk is sent between parts at least twice as often as "
     "there are parts, less two, at the prices given for links and limits.",
     "one-chunk": "Prices for links at each step, and a refutation (LRAT) that no schedule for a single chunk pays "
@@ -109,7 +106,7 @@ class _Parts(dict):
                     if isinstance(value, list) and len(value) == 2
                     else "every rank"
                 )
-            case "closed" | "roots" | "regions":
+            case "closed" | "regions":
                 return str(len(value)) if isinstance(value, list | dict) else "?"
         return "?" if value is None else value
 

@@ -19,7 +19,7 @@ from synth.solvers.processes.fork_server import ForkServer, ProcessJob
 MODULES = (
     "synth.catalog.jobs.task",
     "synth.pareto.sweep",
-    "synth.pareto.combining.combining_frontier",
+    "synth.pareto.combining.close_combining",
     "synth.bounds.cut_lp",
     "synth.checker.documents.exact_frontier",
     "scipy.optimize",
