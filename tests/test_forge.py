@@ -136,7 +136,6 @@ def test_it_shares_no_code_with_what_it_judges() -> None:
         ("covers", "5/4"),
         ("scan", "3/2"),
         ("count", "3/2"),
-        ("completing", "2"),
         ("tree", "5/2"),
         ("one chunk", "3"),
     ],
