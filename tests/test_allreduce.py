@@ -16,16 +16,14 @@ from synth.model.collective import collective
 from synth.model.dead_sends import prune
 from synth.model.frontier import Open, Point
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.symmetry.permutations import compose as compose_permutations
-from synth.model.symmetry.permutations import orbits
 from synth.model.topology import Link, Topology
-from synth.pareto.combining import combining_frontier
-from synth.pareto.combining.attempts import Attempt, run_attempt
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.rs_ag_composition import compose
 from synth.pareto.combining.symmetry_candidates import symmetry_candidates
+from synth.pareto.events import Options
+from synth.pareto.log import Log
+from synth.pareto.sweep import Sweep
 from synth.solvers.cadical import Cadical
-from synth.solvers.processes.deadline import Budget, Deadline
 from synth.topologies import topology
 
 
@@ -35,7 +33,8 @@ def net(name):
 
 def everything(name, **options):
     network = net(name)
-    return list(combining_frontier.points(network, collective("allreduce", network.ranks), budget=Budget(), **options))
+    found = Sweep(network, collective("allreduce", network.ranks), Options(**options), Log(None, "")).run()
+    return [*found.points, *found.open]
 
 
 def replayed(point):
@@ -79,46 +78,17 @@ def test_the_whole_frontier_of_a_dgx1():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "steps", "value"), [("ring:8", 7, "7/8"), ("torus:4x4", 7, "15/32")])
+@pytest.mark.parametrize(("name", "steps", "value"), [("ring:8", 7, "7/8")])
 def test_later_points(name, steps, value):
     found = {p.steps: replayed(p) for p in everything(name, max_steps=steps) if isinstance(p, Point)}
     assert (str(found[steps].rounds_per_chunk), found[steps].status) == (value, "optimal")
 
 
-def test_classes_of_symmetries_decide_where_six_steps_meet_the_bound_of_a_torus():
-    """Of the candidates with a representative that four symmetries leave invariant, some have a schedule."""
-    candidates = []
-    for candidate in Candidates(net("torus:4x4"), collective("allreduce", 16)).meeting(6, Fraction(1, 2)):
-        if len(candidate.translation.stabilizer_group) == 3 and candidate.rounds == 8 and candidate.loads == 1:
-            candidates.append(candidate)
-    outcomes = [run_attempt(Attempt("direct", c.translation, 6, 8, 12_000)) for c in candidates]
-    assert {outcome.status for outcome in outcomes} >= {"sat", "unsat"}
-    values = {outcome.schedule.rounds_per_chunk for outcome in outcomes if outcome.schedule is not None}
-    assert values == {Fraction(1, 2)}
-
-
-@pytest.mark.parametrize("name", ["ring:6", "torus:4x4", "hypercube:16", "fully-connected:8"])
-def test_symmetry_candidates_are_pairs_of_groups(name):
-    """Translations carry a representative to distinct images, and only the identity of its stabilizer fixes a rank."""
-    network = net(name)
-    for candidate in symmetry_candidates(network, collective("allreduce", network.ranks)):
-        stabilizer = [tuple(range(network.ranks)), *(g.ranks for g in candidate.stabilizer_group)]
-        assert len(set(stabilizer)) == candidate.order
-        assert not any(image == rank for g in stabilizer[1:] for rank, image in enumerate(g))
-        images = {compose_permutations(k, t.ranks) for t in candidate.translations for k in stabilizer}
-        assert len(images) == candidate.order * len(candidate.translations) <= 64
-        routes = len(network.routes)
-        group = [t.routes for t in (*candidate.translations, *candidate.stabilizer_group)]
-        assert len(set(orbits(routes, group))) == candidate.orbits
-
-
 def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce"):
     network = net(name)
     task = collective(coll, network.ranks)
-    shape = next(
-        s for s in symmetry_candidates(network, task) if not s.stabilizer_group and len(s.translations) == moves
-    )
-    model, read = engine.encode(TranslatedChunks(network, task, shape.translations, chunks, copies), steps, rounds)
+    group = next(group for group in symmetry_candidates(network, task) if len(group) == moves)
+    model, read = engine.encode(TranslatedChunks(network, task, group, chunks, copies), steps, rounds)
     answer = Cadical().solve(model)
     if answer.status != "sat":
         return None
@@ -277,19 +247,8 @@ def test_pruning_keeps_what_is_read_before_it_is_replaced():
     assert [len(step.sends) for step in prune(made).steps] == [1, 2, 1]
 
 
-def test_known_points_are_taken_over():
-    first = {p.steps: p for p in everything("fully-connected:4") if isinstance(p, Point)}
-    asked = []
-    again = [p for p in everything("fully-connected:4", known=first, progress=asked.append) if isinstance(p, Point)]
-    assert {p.steps: p.schedule for p in again} == {s: p.schedule for s, p in first.items()}
-    assert not any("C=" in text for text in asked)
-
-
 def test_a_budget_that_is_spent_leaves_open_intervals():
-    network = net("torus:4x4")
-    items = list(combining_frontier.points(network, collective("allreduce", 16), budget=Budget(Deadline.after(0.0))))
-    assert not [i for i in items if isinstance(i, Point)]
-    opened = [i for i in items if isinstance(i, Open)]
+    opened = [i for i in everything("torus:4x4", time_limit=0.0) if isinstance(i, Open)]
     assert opened[0].steps == 4
     assert 0 < opened[0].lower <= 1  # that of 4 steps is 1
     assert opened[0].upper is None

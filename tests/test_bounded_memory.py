@@ -11,13 +11,10 @@ from synth import api
 from synth.encodings import contributions
 from synth.encodings.hubs import reduce_broadcast
 from synth.model.collective import collective
-from synth.model.frontier import Frontier, LowerBound
-from synth.model.outcome import Unknown
-from synth.pareto.combining import candidates, constructions
-from synth.pareto.combining.candidates import SETTINGS, Candidates
-from synth.pareto.combining.constructions import Constructions
-from synth.solvers.processes.deadline import Budget
-from synth.topologies import importers, topology
+from synth.model.frontier import Frontier
+from synth.pareto.combining import candidates
+from synth.pareto.combining.candidates import COUNTED, Candidates
+from synth.topologies import importers
 
 BRIDGES = importers.load(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt").network()
 ALLREDUCE = collective("allreduce", 4)
@@ -35,7 +32,7 @@ def encoded(candidate):
 def test_formulas_that_count_too_many_rounds_are_not_asked_for():
     some = Candidates(BRIDGES, ALLREDUCE)
     frames = some.frames(3, FINE / 2)
-    assert frames and all(c.fits for c in some.meeting(3, Fraction(1, 5)))
+    assert frames and all(f.at(f.least).fits for f in some.frames(3, Fraction(1, 5)))
     asked = [c for f in frames for upper in (None, Fraction(1, 2)) if (c := f.next(upper)) is not None]
     assert asked and all(c.fits for c in asked)
     many = max(asked, key=lambda c: c.rounds)
@@ -53,34 +50,7 @@ def test_the_clauses_that_count_rounds_are_about_as_many_as_is_said():
         said = candidates.estimate_clauses(translation.loads, 2 * len(translation.representatives), steps, rounds)
         counted = encoded(candidate) - encoded(replace(candidate, rounds=steps))
         assert counted <= 2 * said + 2_000
-        assert said <= SETTINGS.counted
-
-
-def test_what_takes_too_many_chunks_is_not_composed(monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        constructions.portfolio, "solve", lambda problem, **_: asked.append(problem.chunks) or Unknown("gave-up")
-    )
-    for value, tried in ((FINE, []), (Fraction(4, 5), [5])):
-        made = Constructions(BRIDGES, ALLREDUCE, Budget())
-        monkeypatch.setattr(made, "_bound", lambda *_, value=value: LowerBound(value, {}))
-        assert list(made.schedules(2, None)) == []
-        assert asked == tried * 2 or asked == tried
-
-
-@pytest.mark.parametrize(("second", "tried"), [(Fraction(59, 50), []), (Fraction(59, 10), [10, 794])])
-def test_parts_whose_common_number_of_chunks_is_too_large_are_not_composed(monkeypatch, second, tried):
-    """794 and 50 chunks have 19,850 in common: more than the limit for 7 ranks, though each is far below it."""
-    asked = []
-    monkeypatch.setattr(
-        constructions.portfolio, "solve", lambda problem, **_: asked.append(problem.chunks) or Unknown("gave-up")
-    )
-    made = Constructions(topology("ring:7").network(), collective("allreduce", 7), Budget())
-    values = {3: second, 4: Fraction(875, 794)}
-    monkeypatch.setattr(made, "_bound", lambda _, steps, __: LowerBound(values[steps], {}))
-    monkeypatch.setattr(made, "forest", None)
-    assert list(made.schedules(7, None)) == []
-    assert asked == tried
+        assert said <= COUNTED
 
 
 @pytest.mark.parametrize("steps", [1, 2])

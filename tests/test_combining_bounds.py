@@ -4,29 +4,22 @@ is left early."""
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from fractions import Fraction
-from types import SimpleNamespace
 
 import pytest
 from dozing import doze, doze_until
 
 from synth import api, bounds
-from synth.algorithms import recursive_doubling, ring
 from synth.bounds.single_cut import single_cut_bound
 from synth.errors import UsageError
 from synth.model.collective import collective
-from synth.model.frontier import LowerBound, Open, Point
 from synth.model.outcome import Unknown
-from synth.model.schedule import Schedule, Step
 from synth.pareto import prefetched_bounds
-from synth.pareto.combining import bounds_over_steps, combining_frontier, combining_sweep
-from synth.pareto.combining.bounds_over_steps import StepBounds
-from synth.pareto.events import Options
+from synth.pareto.combining.close_combining import CombiningSearch
+from synth.pareto.events import Options, SweepInterrupted
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
 from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget, Deadline
+from synth.solvers.processes.deadline import Deadline
 from synth.solvers.processes.resumable_jobs import ResumableJobs
 from synth.topologies import topology
 
@@ -38,20 +31,6 @@ LATE = 1000  # seconds to wait for what comes
 def ended():
     yield
     pool.stop()
-
-
-@pytest.fixture
-def made():
-    """A maker of bounds with so many seconds for all of them."""
-    everything = []
-
-    def make(seconds: float | None, network=NINE, task=ALL) -> StepBounds:
-        everything.append(StepBounds(network, task, Budget(Deadline.after(seconds))))
-        return everything[-1]
-
-    yield make
-    for one in everything:
-        one.close()
 
 
 def never(*_):
@@ -89,99 +68,43 @@ def _dies(*_):
     os._exit(3)
 
 
-@pytest.mark.parametrize("seconds", [None, 100.0])
-@pytest.mark.parametrize("name", ["allreduce", "scan"])
-def test_with_time_enough_they_are_the_bounds(made, seconds, name):
-    task = collective(name, 9)
-    some = made(seconds, task=task)
-    assert some.first().value == bounds.combining(NINE, task, None).value
-    assert some.at(2, some.deadline).value == bounds.combining(NINE, task, 2).value
-    assert not some.may_rise(2) and not some.notes
-
-
-def test_where_one_half_died_the_other_is_waited_for(made, monkeypatch):
-    monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": _dies, "completing": bounds.completion_bound})
-    some = made(100.0)
-    assert some.first() == bounds.completion_bound(NINE, ALL)
-    assert not some.may_rise(2) and "its search ended early" in some.notes[0]
-
-
-def test_where_both_halves_are_late_a_cut_serves(made, monkeypatch):
-    monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": bounds.flow, "completing": doze})
-    monkeypatch.setattr(bounds_over_steps, "SETTINGS", replace(bounds_over_steps.SETTINGS, floor_share=0.0))
-    some = made(100.0)
-    assert some.first() == single_cut_bound(NINE, ALL)
-    assert some.may_rise(2) and "the time limit ended its search" in some.notes[0]
-
-
-def test_where_the_bound_at_some_steps_is_late_the_one_for_any_serves_and_then_it_comes(made):
-    some = made(100.0)
-    floor = some.first()
-    assert some.at(2, Deadline.after(0)) == floor
-    assert some.may_rise(2) and not some.notes
-    assert some.with_more_time(2, Deadline.after(50.0)).value == bounds.flow(NINE, ALL, 2).value > floor.value
-    assert not some.may_rise(2)
-
-
-def test_a_cut_serves_where_every_part_is_late(monkeypatch):
-    monkeypatch.setattr(bounds_over_steps, "PARTS", {"flow": doze, "completing": doze})
-    items = list(combining_frontier.points(NINE, ALL, budget=Budget(Deadline.after(0.1))))
-    assert items[0] == (None, single_cut_bound(NINE, ALL))
-    assert [item.reason for item in items if isinstance(item, Open)]
-
-
-def no_share(self, same_bound):
-    return Deadline.after(0), float("inf")
+def test_where_bounds_are_late_a_cut_serves(monkeypatch):
+    monkeypatch.setattr(bounds, "flow", doze)
+    found = Sweep(NINE, ALL, Options(time_limit=0.1), Log(None, "")).run()
+    assert dict(found.bounds)[None] == single_cut_bound(NINE, ALL)
+    assert [interval.reason for interval in found.open]
 
 
 @pytest.mark.parametrize(("name", "coll"), [("ring:4", "allreduce"), ("line:3", "scan")])
 def test_a_frontier_with_time_left_returns_to_what_is_open(monkeypatch, name, coll):
-    """As if the share of every S had been nothing."""
+    """As if the share of every S had been nothing at first."""
     network = topology(name).network()
     task = collective(coll, network.ranks)
-    whole = [
-        (p.steps, p.rounds_per_chunk)
-        for p in combining_frontier.points(network, task, budget=Budget(), max_steps=4)
-        if isinstance(p, Point)
-    ]
-    monkeypatch.setattr(combining_frontier.StepSearches, "_limits", no_share)
+    whole = Sweep(network, task, Options(max_steps=4), Log(None, "")).run()
+    limits = CombiningSearch._limits
+
+    def none_at_first(search):
+        return limits(search) if search.state.share else (Deadline.after(0), float("inf"))
+
+    monkeypatch.setattr(CombiningSearch, "_limits", none_at_first)
     found = Sweep(network, task, Options(time_limit=60.0, max_steps=4), Log(None, "")).run()
-    assert [(p.steps, p.rounds_per_chunk) for p in found.points] == whole
+    assert [(p.steps, p.rounds_per_chunk) for p in found.points] == [
+        (p.steps, p.rounds_per_chunk) for p in whole.points
+    ]
     assert found.complete and not found.open
     said = [steps for steps, _ in found.bounds]
     assert len(said) == len(set(said))
     api.verify(found)
 
 
-def test_a_bound_that_comes_late_closes_an_interval(monkeypatch):
-    """The schedule found meets the bound at its S, whose search was suspended."""
-    task = collective("allreduce", 9)
-    monkeypatch.setattr(bounds_over_steps, "SETTINGS", replace(bounds_over_steps.SETTINGS, steps_share=0.0))
-    monkeypatch.setattr(combining_frontier.StepSearches, "_limits", no_share)
-    found = list(combining_frontier.points(NINE, task, budget=Budget(Deadline.after(60.0)), max_steps=2))
-    points = [p for p in found if isinstance(p, Point)]
-    assert points[-1].status == "optimal" and points[-1].rounds_per_chunk == bounds.combining(NINE, task, 2).value
-    opened = [place for place, item in enumerate(found) if isinstance(item, Open) and item.steps == 2]
-    assert opened and opened[-1] < found.index(points[-1])
+def test_ctrl_c_keeps_what_was_found(monkeypatch):
+    whole = CombiningSearch._improvements
 
+    def stopped(*arguments):
+        yield from whole(*arguments)
+        raise KeyboardInterrupt
 
-def test_an_interval_ends_where_a_point_of_fewer_steps_meets_its_bound():
-    nothing: object = None
-    searches = combining_frontier.StepSearches(nothing, nothing)  # type: ignore[arg-type]
-    searches._reached = {2: Fraction(1), 4: Fraction(1, 2)}
-    assert [searches._upper(s) for s in (1, 2, 3, 5)] == [None, 1, 1, Fraction(1, 2)]
-    assert list(searches._items(3, LowerBound(Fraction(1), {}), None)) == [(3, LowerBound(Fraction(1), {}))]
-    assert list(searches._items(3, LowerBound(Fraction(1, 2), {}), None)) == []
-
-
-def test_known_schedules_that_others_dominate_take_no_time_of_the_search():
-    """They were replayed at the end, for which half of the time limit was kept."""
-    network = topology("fully-connected:9").network()
-    found = [recursive_doubling.scan.schedule(network), *(ring.scan.schedule(network, pieces=p) for p in (2, 1, 4))]
-    longer = Schedule(network, found[0].collective, found[0].chunks, (*found[0].steps, Step(1, ())))
-    seeds = [("longer", longer), *(("library", schedule) for schedule in found)]
-    state = SimpleNamespace(seeds=seeds, allowed=lambda schedule: True, resumed=list)
-    known = combining_sweep._known(state)
-    doubling, two, _, four = found
-    kept = [doubling, *(one for one in (two, four) if one.rounds_per_chunk < doubling.rounds_per_chunk)]
-    assert len(kept) < len(found) and [point.schedule for point in known.values()] == kept
+    monkeypatch.setattr(CombiningSearch, "_improvements", stopped)
+    with pytest.raises(SweepInterrupted) as caught:
+        Sweep(topology("ring:4").network(), collective("scan", 4), Options(max_steps=6), Log(None, "")).run()
+    assert caught.value.frontier.points

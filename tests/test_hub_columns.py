@@ -20,6 +20,12 @@ def network(name, ranks=None):
     return synth.topology(name, ranks=ranks).network()
 
 
+def columns(net, *arguments):
+    chunks = Candidates(net, synth.collective("allreduce", net.ranks)).columns()
+    assert chunks is not None
+    return search_hub_trees(chunks, *arguments)
+
+
 @pytest.mark.parametrize("name", ["dgx1", "fully-connected:5", "hypercube:8", "ring:4"])
 def test_after_an_exchange_every_hub_has_what_all_had(name):
     net = network(name)
@@ -59,8 +65,8 @@ def test_a_way_costs_what_its_sends_cost():
 def test_fractions_meet_the_bound_on_an_odd_machine(steps):
     net = network("dgx1", ODD)
     task = synth.collective("allreduce", net.ranks)
-    bound = bounds.combining(net, task, steps).value
-    found = search_hub_trees(net, task, steps, bound, None, 2.0, 0)
+    bound = bounds.flow(net, task, steps).value
+    found = columns(net, steps, bound, None, 2.0, 0)
     assert found.value == pytest.approx(float(bound))
     assert found.schedule is not None
     replay.schedule(found.schedule)
@@ -69,8 +75,7 @@ def test_fractions_meet_the_bound_on_an_odd_machine(steps):
 
 def test_same_bits_where_asked():
     net = network("dgx1", [0, 1, 2, 3, 4, 5, 6])
-    task = synth.collective("allreduce", 7)
-    free, alike = (search_hub_trees(net, task, 3, Fraction(5, 7), None, 1.0, 0, asked) for asked in (False, True))
+    free, alike = (columns(net, 3, Fraction(5, 7), None, 1.0, 0, asked) for asked in (False, True))
     assert free.schedule is not None and alike.schedule is not None
     assert (free.schedule.rounds_per_chunk, alike.schedule.rounds_per_chunk) == (Fraction(3, 4), 1), (
         "three hubs that exchange at once cost the same bits"
@@ -78,10 +83,9 @@ def test_same_bits_where_asked():
     assert same_bits(alike.schedule) and not same_bits(free.schedule)
 
 
-def test_dives_find_what_the_fractions_are_not_whole_for():
+def test_cp_sat_finds_what_the_fractions_are_not_whole_for():
     net = network("dgx1", [0, 1, 2, 3, 4, 5, 6])
-    task = synth.collective("allreduce", 7)
-    found = search_hub_trees(net, task, 5, Fraction(16, 39), None, 4.0, 0)
+    found = columns(net, 5, Fraction(16, 39), None, 4.0, 0)
     assert found.value == pytest.approx(7 / 17)
     assert found.schedule is not None
     replay.schedule(found.schedule)
@@ -90,14 +94,12 @@ def test_dives_find_what_the_fractions_are_not_whole_for():
 
 def test_too_few_steps_for_hubs():
     net = network("ring:8")
-    assert search_hub_trees(net, synth.collective("allreduce", 8), 4, Fraction(1), None, 1.0, 0) == HubTreeResult(
-        None, None
-    )
+    assert columns(net, 4, Fraction(1), None, 1.0, 0) == HubTreeResult(None, None)
 
 
 def test_nothing_below_what_is_known():
     net = network("dgx1", ODD)
-    found = search_hub_trees(net, synth.collective("allreduce", 5), 5, Fraction(1), Fraction(8, 5), 1.0, 0)
+    found = columns(net, 5, Fraction(1), Fraction(8, 5), 1.0, 0)
     assert found.schedule is None
     assert found.value == pytest.approx(1.6)
 

@@ -21,7 +21,6 @@ from synth.model.outcome import Unknown
 from synth.model.schedule import Schedule
 from synth.model.topology import Link, Topology
 from synth.pareto import close_step_count
-from synth.pareto.combining.bounds_over_steps import StepBounds
 from synth.pareto.events import Options, SweepInterrupted
 from synth.pareto.log import Log
 from synth.pareto.portfolio import portfolio
@@ -29,7 +28,7 @@ from synth.pareto.prefetched_bounds import PrefetchedBounds
 from synth.pareto.sweep import Sweep
 from synth.scale.search import ScaleSearch
 from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget, Deadline, current_deadline, time_limited
+from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
 from synth.topologies import topology
 
 
@@ -338,6 +337,3 @@ def test_bounds_whose_certificates_are_too_large_to_check_are_none(monkeypatch):
     monkeypatch.setattr(pool, "outcome", outcome)
     prefetched = PrefetchedBounds(network, task, None)
     assert isinstance(prefetched.bound(2), Unknown)
-    combining = StepBounds(network, collective("allreduce", 9), Budget(Deadline.after(60)))
-    assert combining.first() == combining.at(4) == single_cut_bound(network, combining.collective)
-    assert combining.notes

@@ -36,7 +36,7 @@ def left_open(name, coll, *points):
     network = machine.network()
     task = collective(coll, network.ranks, (2,) if coll in ("broadcast", "reduce") else ())
     least = bounds.steps(network, task)
-    floor = (bounds.combining if task.combining and not task.reversible else bounds.flow)(network, task, None)
+    floor = bounds.flow(network, task, None)
     made = tuple(
         Point.of(s, floor, "optimal" if s.rounds_per_chunk == floor.value else "best-known", "exact", same_bits(s))
         for s in points

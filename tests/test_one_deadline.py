@@ -3,7 +3,6 @@ kept."""
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from fractions import Fraction
@@ -19,15 +18,13 @@ from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Open
 from synth.model.outcome import Unknown
 from synth.pareto import prefetched_bounds
-from synth.pareto.combining.constructions import Constructions
 from synth.pareto.events import Options
 from synth.pareto.log import Log
-from synth.pareto.queries import call_within_limit
 from synth.pareto.sweep import Sweep
 from synth.scale import frontier_points, search
 from synth.solvers import linear_program
 from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import NEVER, Budget, Deadline, TimeUp, current_deadline, time_limited
+from synth.solvers.processes.deadline import NEVER, Deadline, TimeUp, current_deadline, time_limited
 from synth.topologies import topology
 
 MACHINE = topology("torus:3x3")
@@ -191,24 +188,6 @@ def test_a_cut_serves_where_the_best_bound_is_late(late):
         (floor,) = [bound for steps, bound in found.bounds if steps is None]
         assert floor == single_cut_bound(LARGER.network(), kind) and floor.value > 0
         api.verify(found)
-
-
-@pytest.mark.parametrize("seconds", [None, 100.0])
-def test_trees_of_an_allreduce_are_not_packed_beyond_the_limit(seconds):
-    def made(elapsed: float) -> Constructions:
-        deadline = NEVER if seconds is None else Deadline.after(seconds - elapsed)
-        return Constructions(NETWORK, collective("allreduce", 9), Budget(deadline))
-
-    assert made(0.0).forest is not None
-    assert (made(200.0).forest is None) == (seconds is not None)
-
-
-def test_a_late_call_of_the_sweep_is_killed_at_the_limit():
-    """Tree bounds and packings look at no wall clock themselves. Without a limit they run in this process."""
-    late = Sweep(NETWORK, TASK, Options(jobs=1, time_limit=1.0), Log(None, ""), started=time.monotonic() - 2)
-    assert call_within_limit(late, time.sleep, 1000) == Unknown("time")
-    assert call_within_limit(Sweep(NETWORK, TASK, Options(), Log(None, "")), os.getpid) == os.getpid()
-    pool.stop()
 
 
 def test_the_sweep_leaves_time_for_what_follows(monkeypatch, tmp_path):

@@ -11,15 +11,14 @@ from synth import bounds
 from synth.checker.documents import scale_frontier
 from synth.frontiers import engine_choice, merge_scale_points
 from synth.model.collective import collective
-from synth.model.frontier import Frontier, Open, Point
-from synth.pareto.combining import combining_frontier, search_at_steps
+from synth.model.frontier import Frontier, Open
 from synth.pareto.events import Options, SweepInterrupted
 from synth.scale import search
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.candidate import Candidate
 from synth.scale.forests import build
 from synth.scale.search_state import SearchState
-from synth.solvers.processes.deadline import Budget, Deadline, TimeUp, time_limited
+from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
 from synth.topologies import topology
 
 
@@ -148,19 +147,3 @@ def test_of_nearly_equal_rates_the_one_of_fewest_chunks_is_kept():
 
     assert point_of(Fraction(1, 2)) == [(3, 2000), (4, 1)]
     assert point_of(Fraction(1)) == [(3, 4000)]  # the least is proved to be the least
-
-
-def test_ctrl_c_while_sums_are_searched_for_keeps_what_was_found(monkeypatch):
-    network, task = topology("ring:4").network(), collective("scan", 4)
-    whole = search_at_steps.SearchAtSteps.run
-
-    def stopped(here):
-        whole(here)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(search_at_steps.SearchAtSteps, "run", stopped)
-    kept = []
-    with pytest.raises(KeyboardInterrupt):
-        for item in combining_frontier.points(network, task, budget=Budget(), max_steps=3):
-            kept.append(item)  # noqa: PERF402 - what came before the interrupt is asked for
-    assert any(isinstance(item, Point) for item in kept)

@@ -15,7 +15,7 @@ from synth.model.frontier import LowerBound
 from synth.model.outcome import Cost, Sat
 from synth.model.schedule import Step
 from synth.pareto import close_step_count
-from synth.pareto.combining import combining_frontier
+from synth.pareto.combining.close_combining import CombiningSearch
 from synth.scale.candidate import Candidate
 from synth.scale.search_state import SearchState
 from synth.solvers.processes.deadline import Deadline
@@ -50,7 +50,7 @@ def test_the_sweep_goes_on_after_a_wrong_schedule(tmp_path, monkeypatch):
         schedule = right[steps].schedule
         if steps == 2:
             schedule = without_last_send(schedule)
-        return Sat(schedule, Cost("made up", 0.0, 0.0, 0.0, {})), "", bound
+        return Sat(schedule, Cost("made up", 0.0, 0.0, 0.0, {})), ""
 
     monkeypatch.setattr(close_step_count, "meet_bound", wrong)
     monkeypatch.setattr(close_step_count, "seed", lambda state, steps, bound: None)
@@ -68,12 +68,13 @@ def test_a_sweep_of_sums_goes_on_after_a_wrong_schedule(tmp_path, monkeypatch):
     found = synth.frontier("ring:4", "allreduce", log=tmp_path / "a")
     first, *others = found.points
 
-    def points(*_, **__):
-        yield 0, found.bounds[0][1]
-        yield replace(first, source=without_last_send(first.schedule), construction="made up")
-        yield from others
+    def improvements(self, search):
+        if search.steps == first.steps:
+            yield without_last_send(first.schedule), "made up"
+        else:
+            yield next(point for point in others if point.steps == search.steps).schedule, "right"
 
-    monkeypatch.setattr(combining_frontier, "points", points)
+    monkeypatch.setattr(CombiningSearch, "_improvements", improvements)
     again = synth.frontier("ring:4", "allreduce", log=tmp_path / "b", multicast=False)
     assert [point.steps for point in again.points] == [point.steps for point in others]
     assert [interval.steps for interval in again.open] == [first.steps] and not again.complete

@@ -71,7 +71,7 @@ def test_bounds_never_exceed_the_exact_ones_and_schedules_replay(machine, name):
 def _exact(network, task):
     """The linear program's bound on R / C at any number of steps; infinite where it says nothing."""
     try:
-        at = bounds.combining if task.combining and not task.reversible else bounds.flow
+        at = bounds.flow
         return at(network, task, None).value
     except (InfeasibleError, UndecidedError):
         return inf

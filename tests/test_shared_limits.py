@@ -45,7 +45,7 @@ def behind_switches(sizes: list[int], stream: int, switches: list[int]) -> Topol
 
 def exact_bound(machine: Topology, name: str) -> Fraction:
     task = collective(name, machine.ranks)
-    certified = bounds.combining if name == "allreduce" else bounds.flow
+    certified = bounds.flow
     return certified(machine.network(), task, None).value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import copy
-import json
 import random
 from collections.abc import Sequence
 from fractions import Fraction
@@ -15,18 +14,15 @@ from synth import bounds
 from synth.bounds import single_chunk as generation
 from synth.checker.certificates import cuts, single_chunk
 from synth.checker.certificates.instance import Instance
-from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
 from synth.errors import VerificationError
 from synth.model.collective import Collective, collective
-from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.frontier import LowerBound
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Cap, Network, Route
-from synth.pareto.combining import combining_frontier
 from synth.solvers.boolean_model import Model
 from synth.solvers.cadical import Cadical
 from synth.solvers.cadical_lrat import refute
-from synth.solvers.processes.deadline import Budget
 from synth.topologies import topology
 
 DGX1 = topology("dgx1").network()
@@ -151,20 +147,24 @@ def decoded(network: Network, task: Collective, names: single_chunk.Variables, t
     return Schedule(network, task, 1, tuple(made))
 
 
+def bound(network: Network, task: Collective, steps: int, above: Fraction) -> LowerBound | None:
+    return generation.MixtureGeneration(network, task, steps, 64, 4_000).run(above)
+
+
 STAR, STAR_SCAN = topology("star:5").network(), collective("scan", 5)
 
 
 @pytest.fixture(scope="module")
 def found() -> LowerBound:
     """The bound on a scan on a star of five in three steps."""
-    made = generation.bound(STAR, STAR_SCAN, 3, Fraction(3, 2))
+    made = bound(STAR, STAR_SCAN, 3, Fraction(3, 2))
     assert made is not None
     return made
 
 
 def test_scan_on_a_star_in_three_steps_needs_two(found: LowerBound) -> None:
     """Cuts say 3/2: what they do not see is that the hub has one place for each chunk."""
-    assert bounds.combining(STAR, STAR_SCAN, 3).value == Fraction(3, 2)
+    assert bounds.flow(STAR, STAR_SCAN, 3).value == Fraction(3, 2)
     assert found.value == 2
     assert len(str(found.certificate)) < 20_000
     docs = STAR.to_json(), STAR_SCAN.to_json(1)
@@ -206,33 +206,22 @@ def test_every_price_matters(found: LowerBound) -> None:
                 cuts.check(doc, STAR.to_json(), STAR_SCAN.to_json(1), steps=3)
 
 
-def test_the_sweep_proves_the_three_step_point() -> None:
-    first = next(
-        item
-        for item in combining_frontier.points(STAR, STAR_SCAN, budget=Budget(), max_steps=3)
-        if isinstance(item, Point)
-    )
-    assert (first.steps, first.rounds_per_chunk, first.status) == (3, 2, "optimal")
-    frontier = Frontier(STAR, STAR_SCAN, (first,), (), False, 3, 0.0, (), (), ())
-    assert any("R/C 2 " in line for line in exact_frontier.document(json.loads(json.dumps(frontier.to_json()))))
-
-
 def test_no_bound_where_a_mixture_attains_it() -> None:
-    assert generation.bound(STAR, STAR_SCAN, 3, Fraction(2)) is None
-    assert generation.bound(topology("line:4").network(), collective("scan", 4), 3, Fraction(3)) is None
+    assert bound(STAR, STAR_SCAN, 3, Fraction(2)) is None
+    assert bound(topology("line:4").network(), collective("scan", 4), 3, Fraction(3)) is None
 
 
 def test_the_work_of_one_question_is_not_charged_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many questions as the machine takes, with room for little more than one each."""
     monkeypatch.setattr(generation, "MOST_WORK", 12_000)
-    found = generation.bound(topology("fully-connected:4").network(), collective("scan", 4), 2, Fraction(1, 2))
+    found = bound(topology("fully-connected:4").network(), collective("scan", 4), 2, Fraction(1, 2))
     assert found is not None
     assert found.value == Fraction(11, 18)
 
 
 def test_too_many_clauses_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generation, "MOST_WORK", 10)
-    assert generation.bound(STAR, STAR_SCAN, 3, Fraction(3, 2)) is None
+    assert bound(STAR, STAR_SCAN, 3, Fraction(3, 2)) is None
 
 
 def test_limits_have_prices_too() -> None:
@@ -243,7 +232,7 @@ def test_limits_have_prices_too() -> None:
     task = Collective(
         "sums", 3, (frozenset({0, 1, 2}),), (everyone,), True, (), (((1, frozenset({0, 1})), (2, frozenset({0, 2}))),)
     )
-    found = generation.bound(network, task, 1, Fraction(1))
+    found = bound(network, task, 1, Fraction(1))
     assert found is not None
     assert found.value == 2
     assert found.certificate["prices"] == [["limit", 0, 1]]

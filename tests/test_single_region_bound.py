@@ -101,7 +101,7 @@ def test_no_schedule_is_faster(given):
 @given(machines(most=4, switches=0))
 def test_no_more_than_a_reduction_and_then_a_broadcast_take(given):
     """Arborescences into the best rank, and others out of it, attain a rate: no bound is above it."""
-    exact = bounds.combining(given.network(), collective("allreduce", given.ranks), None).value
+    exact = bounds.flow(given.network(), collective("allreduce", given.ranks), None).value
     assert search.bound(given, "allreduce").bound <= _mixed(given) * given.unit_bandwidth()
     assert exact <= _mixed(given) * given.unit_bandwidth()
 

@@ -242,10 +242,13 @@ def test_nothing_is_complete_without_the_bounds_that_say_so(tmp_path, monkeypatc
     whole = frontier(tmp_path, "ring:4", "allreduce")
     first = whole.points[0]
     weak = next(bound for steps, bound in whole.bounds if steps is None)
-    monkeypatch.setattr(
-        "synth.pareto.combining.combining_frontier.points",
-        lambda *_, **__: iter([(None, weak), first, (first.steps + 1, weak)]),
-    )
+
+    def sweep(state, steps):
+        state.bounds += [(None, weak), (steps + 1, weak)]
+        state.add_point(first)
+        state.complete, state.last = True, steps + 1
+
+    monkeypatch.setattr("synth.pareto.sweep.Sweep._sweep", sweep)
     found = synth.frontier("ring:4", "allreduce", log=tmp_path / "again", engine="exact")
     assert not found.complete
     assert [(o.steps, o.lower, o.upper) for o in found.open] == [(first.steps + 1, weak.value, first.rounds_per_chunk)]

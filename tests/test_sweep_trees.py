@@ -92,11 +92,3 @@ def test_sixteen_ranks_are_proved_or_near_their_bounds(tmp_path):
     (near,) = [p for p in found.points if p.status != "optimal"]
     assert (near.steps, near.bound.value) == (3, F(2216, 1873))
     assert near.rounds_per_chunk <= near.bound.value * F(101, 100)
-
-
-def test_a_bound_by_trees_of_a_sum_is_of_its_own_problem():
-    # the trees of the broadcast that the reduce turns round prove more than cuts at 4 steps
-    found = synth.frontier(synth.topology("dgx1", without=["0-2"]), "reduce", max_steps=4, fresh=True)
-    bound = next(point.bound for point in found.points if point.steps == 4)
-    assert bound.certificate["kind"] == "deadline-cut-trees"
-    assert bound.certificate["reversed"]

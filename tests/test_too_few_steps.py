@@ -10,7 +10,7 @@ import randoms
 from click.testing import CliRunner
 
 import synth
-from synth.bounds import single_chunk
+from synth.bounds import too_few_steps
 from synth.catalog import relabelling as relabel
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier
@@ -27,7 +27,7 @@ SIX = [0, 1, 2, 3, 5, 6]  # of a DGX-1: any two are within two links, and two st
 @pytest.fixture(scope="module")
 def six() -> tuple[Network, Collective, dict]:
     network, task = synth.topology("dgx1", ranks=SIX).network(), collective("allreduce", 6)
-    found = single_chunk.too_few_steps(network, task, 2)
+    found = too_few_steps.too_few_steps(network, task, 2)
     assert found is not None
     assert found.value == 3
     return network, task, found.certificate
@@ -62,19 +62,19 @@ def test_it_is_said_exactly_where_no_contents_lead_there(seed: int) -> None:
         possible = any(
             all(mine == want for mine, want in zip(held, goal, strict=True)) for held in reachable(network, steps)
         )
-        found = single_chunk.too_few_steps(network, task, steps)
+        found = too_few_steps.too_few_steps(network, task, steps)
         assert (found is None) == possible
         assert found is None or found.value == steps + 1
 
 
 def test_no_proof_where_there_is_a_schedule() -> None:
-    assert single_chunk.too_few_steps(synth.topology("dgx1").network(), collective("allreduce", 8), 2) is None
+    assert too_few_steps.too_few_steps(synth.topology("dgx1").network(), collective("allreduce", 8), 2) is None
 
 
 def test_only_for_sums_of_one_unit() -> None:
     network = synth.topology("ring:4").network()
-    assert single_chunk.too_few_steps(network, collective("broadcast", 4), 1) is None
-    assert single_chunk.too_few_steps(network, collective("reduce-scatter", 4), 1) is None
+    assert too_few_steps.too_few_steps(network, collective("broadcast", 4), 1) is None
+    assert too_few_steps.too_few_steps(network, collective("reduce-scatter", 4), 1) is None
 
 
 def test_what_was_altered_is_refused(six) -> None:

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from synth import api, bounds
-from synth.bounds import single_chunk
+from synth.bounds import too_few_steps
+from synth.bounds.single_chunk import MixtureGeneration
 from synth.checker.certificates.renumbering import renumbered
 from synth.checker.documents import refutation
 from synth.errors import InfeasibleError
@@ -223,7 +224,7 @@ def limits() -> Iterator[Case]:
     ring, star = topology("ring:4").network(), topology("star:5").network()
 
     def whole(name: str, kind: str, network: Network, task: Collective, steps: list[int | None]) -> Case:
-        return _bounds(name, kind, network, task, [(s, bounds.combining(network, task, s)) for s in steps])
+        return _bounds(name, kind, network, task, [(s, bounds.flow(network, task, s)) for s in steps])
 
     gather, tree, scan = collective("allgather", 4), collective("broadcast", 4), collective("scan", 5)
     yield _bounds("distance", "distance", ring, gather, [(0, bounds.steps(ring, gather))])
@@ -242,7 +243,6 @@ def limits() -> Iterator[Case]:
     yield whole(
         "count, deadlines", "deadline-cuts, count", topology("ring:3").network(), collective("allreduce", 3), [2]
     )
-    yield whole("completing", "allreduce-cuts", RING, collective("allreduce", 4), [None, 6])
     for name, network, task in (
         ("two sums", topology("line:2").network(), SUMS),
         ("shards", topology("ring:3").network(), None),
@@ -263,9 +263,9 @@ def limits() -> Iterator[Case]:
             [(2, reversed_cuts(network, task, 2, ()))],
         )
     yield _bounds("tree", "deadline-cut-trees", LINE, collective("broadcast", 3), [(2, _tree())])
-    chunk = single_chunk.bound(star, scan, 3, bounds.flow(star, scan, 3).value)
+    chunk = MixtureGeneration(star, scan, 3, 64, 4_000).run(bounds.flow(star, scan, 3).value)
     five = topology("ring:5").network(), collective("allreduce", 5)
-    few = single_chunk.too_few_steps(*five, 2)
+    few = too_few_steps.too_few_steps(*five, 2)
     assert chunk is not None and few is not None
     yield _bounds("one chunk", "one-chunk", star, scan, [(3, chunk)])
     yield _renumbered("one chunk", "one-chunk, numbering", star, scan, 3, chunk.certificate, chunk.value)

@@ -404,11 +404,11 @@ def bound(
     None 3/2 static-cuts
     """
     from synth import bounds
-    from synth.bounds import single_chunk
+    from synth.bounds import too_few_steps
     from synth.bounds.single_cut import single_cut_bound
     from synth.frontiers.engine_choice import with_machine_names
     from synth.frontiers.incumbents import allreduce_parts_bound, few_direct_sends
-    from synth.pareto.combining.combining_sweep import has_no_end
+    from synth.pareto.combining.close_combining import has_no_end
     from synth.pareto.events import Event
     from synth.pareto.sweep import SETTINGS
     from synth.solvers.processes.deadline import TimeUp, time_limited
@@ -435,11 +435,11 @@ def bound(
             attained = len(direct.steps)
         if on_event is not None:
             on_event(Event("bound", "bounds at each number of steps", None, quick.value))
-    least = single_chunk.steps(network, task)
+    least = too_few_steps.steps(network, task)
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
     if least.value == 0:
         return found
-    kind = bounds.combining if task.combining and not task.reversible else bounds.flow
+    kind = bounds.flow
 
     def at(count: int | None) -> LowerBound:
         if attained is not None and (count is None or count >= attained):

@@ -4,8 +4,6 @@ re-checks.
     steps               the least number of steps                              distance, unreachable
     flow                R/C at S steps or at any, for every number of chunks   deadline-cuts, static-cuts
     rounds              the least R at one number of chunks and steps          deadline-cuts
-    completion_bound    R/C at any S, by the rank that completes first         allreduce-cuts
-    combining           the greatest of flow and completion_bound
 
 The proofs are in docs/proofs.md. The linear solver is imported when a bound is computed.
 """
@@ -25,7 +23,7 @@ from synth.model.topology import Network
 
 LONG = 12_000  # bytes of JSON of a certificate, above which a shorter one of the same bound is preferred
 
-__all__ = ["combining", "completion_bound", "flow", "has_completion_bound", "rounds", "steps"]
+__all__ = ["flow", "rounds", "steps"]
 
 
 def flow(
@@ -37,17 +35,19 @@ def flow(
     """Return a lower bound on R/C of every schedule of `steps` steps, or of any number of steps if None.
 
     It holds for every number of chunks. For combining collectives each wanted contribution must flow to the ranks that
-    want it. `generators`: automorphisms of the problem (None: computed by `synth.model.symmetry`). If the certificate
-    is long and the bound for every number of steps is as good, the certificate of the latter is returned. Raises
+    want it. `generators`: automorphisms of the problem (None: computed by `synth.model.symmetry`). The bound for every
+    number of steps is returned where it is greater, or as great with a shorter certificate. Raises
     InfeasibleError (with its certificate) if no schedule of `steps` steps exists.
     """
     from synth.bounds.dual_rounding import round_duals
 
     packing = round_duals(_solved(network, collective, steps, generators))
     bound = _checked(network, collective, packing.certificate(), steps)
-    if steps is not None and len(canonical(bound.certificate)) > LONG:
+    long = len(canonical(bound.certificate)) > LONG
+    if steps is not None and (long or collective.wants is not None):
         always = _checked(network, collective, flow(network, collective, None, generators).certificate, steps)
-        return always if always.value == bound.value else bound
+        if always.value > bound.value or (long and always.value == bound.value):
+            return always
     return bound
 
 
@@ -68,45 +68,6 @@ def rounds(
         candidates.append(_checked(network, collective, bound.certificate, steps, chunks))
     best = max(candidates, key=lambda b: b.value)
     return int(best.value * chunks), best
-
-
-def combining(
-    network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None
-) -> LowerBound:
-    """Return the greatest known bound on R/C of a combining collective at `steps` steps (None: any number of steps).
-
-    It is the greatest of `flow` at `steps`, `flow` for every number of steps, and `completion_bound`. Raises as `flow`.
-    """
-    found = flow(network, collective, steps, generators)
-    if steps is not None and collective.wants is not None:
-        always = flow(network, collective, None, generators)
-        found = max(found, _checked(network, collective, always.certificate, steps), key=lambda b: b.value)
-    other = completion_bound(network, collective, steps, generators)
-    return found if other is None else max(found, other, key=lambda b: b.value)
-
-
-def has_completion_bound(collective: Collective) -> bool:
-    """Return True if `completion_bound` gives a bound for `collective`: an allreduce among some ranks, of one unit."""
-    return collective.units == 1 and sends_of_a_chunk(collective) > 0
-
-
-def completion_bound(
-    network: Network, collective: Collective, steps: int | None = None, generators: Sequence[Any] | None = None
-) -> LowerBound | None:  # fmt: skip
-    """Return the bound on R/C by the first rank to hold the whole sum, for every number of chunks and steps.
-
-    None unless `has_completion_bound`. `steps`: number of steps that its certificate is checked for (None: any).
-    """
-    from synth.bounds.first_completion import first_completion_bound
-
-    if not has_completion_bound(collective):
-        return None
-    return _checked(
-        network,
-        collective,
-        first_completion_bound(network, collective, _own(network, collective, generators)).certificate,
-        steps,
-    )
 
 
 def _checked(

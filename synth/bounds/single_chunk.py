@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from synth import bounds
 from synth.checker.certificates import cuts, single_chunk
 from synth.checker.certificates.instance import MOST_WORK, Instance
 from synth.errors import SynthError, VerificationError
@@ -62,62 +61,6 @@ class Column(NamedTuple):
 
     unit: int
     loads: tuple[tuple[int, ...], ...]
-
-
-def bound(network: Network, collective: Collective, steps: int, above: Fraction) -> LowerBound | None:
-    """Return a bound greater than `above` on R/C at `steps` steps, for every number of chunks; None if none is found.
-
-    Only for combining collectives of one unit on few ranks (`SETTINGS.most_variables`). The search is limited by
-    counts, so the answer is deterministic.
-    """
-    if not _small(network, collective, steps):
-        return None
-    return MixtureGeneration(network, collective, steps, SETTINGS.columns, SETTINGS.conflicts).run(above)
-
-
-def too_few_steps(network: Network, collective: Collective, steps: int) -> LowerBound | None:
-    """Return the bound `steps` + 1 on the number of steps, proved by a refutation of schedules of one chunk.
-
-    None if one chunk has a schedule of `steps` steps, if the limited search does not decide, or if the collective is
-    none that `bound` accepts.
-    """
-    if not _small(network, collective, steps):
-        return None
-    try:
-        problem = Instance(network, collective.document, False)
-        model = Model()
-        model.clauses = list(single_chunk.formula(problem, 0, steps))
-        model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)
-        lines = refute(model.clauses) if Cadical(0, SETTINGS.conflicts).solve(model).status == "unsat" else None
-        if lines is None:
-            return None
-        certificate = {
-            "kind": "too-few-steps", "problem": problem_fingerprint(network, collective), "steps": steps, "unit": 0,
-            "proof": single_chunk.packed(lines),
-        }  # fmt: skip
-        return LowerBound(cuts.check(certificate, network, collective.document), certificate)
-    except SynthError:  # a step of the proof came without its reasons, or it is too long
-        return None
-
-
-def steps(network: Network, collective: Collective) -> LowerBound:
-    """Return the greatest lower bound on the number of steps, by distances (`bounds.steps`) or by `too_few_steps`.
-
-    Raises InfeasibleError as `bounds.steps`.
-    """
-    least = bounds.steps(network, collective)
-    while least.value > 0 and (few := too_few_steps(network, collective, int(least.value))) is not None:
-        least = few
-    return least
-
-
-def _small(network: Network, collective: Collective, steps: int) -> bool:
-    """Return True if the formula of one chunk has few enough variables."""
-    if collective.units != 1 or not collective.combining or steps < 1:
-        return False
-    return (steps + 1) * network.ranks * (len(collective.pre[0]) + 1) + 2 * steps * len(
-        network.routes
-    ) <= SETTINGS.most_variables
 
 
 class _Spent(Exception):

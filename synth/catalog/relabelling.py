@@ -153,7 +153,7 @@ def certificate(source: dict, move: ProblemMap) -> dict:
             return moved | {"ports": move.reordered(ports)}
         case "one-chunk" | "too-few-steps":
             return moved | {"numbering": _numbering(source.get("numbering"), move)}
-        case "static-cuts" | "deadline-cuts" | "deadline-cut-trees" | "allreduce-cuts" | "allreduce-partition":
+        case "static-cuts" | "deadline-cuts" | "deadline-cut-trees" | "allreduce-partition":
             return moved | _cut_fields(source, move)
     raise KeyError(f"certificate of kind {source['kind']!r}")
 
@@ -182,15 +182,6 @@ def _cut_fields(source: dict, move: ProblemMap) -> dict:
             moved["covers"][str(units[int(name)])] = images
     if "parts" in source:
         moved["parts"] = [sorted(map(ranks.__getitem__, part)) for part in source["parts"]]
-    if "roots" in source:
-        moved["roots"] = {
-            str(ranks[int(name)]): {
-                "before": _cuts(part["before"], move),
-                "after": move.reordered(part["after"]),
-                "overall": _cuts(part["overall"], move),
-            }
-            for name, part in source["roots"].items()
-        }
     return moved
 
 

@@ -5,15 +5,11 @@ it, of its own input, if that is added again, and of all sets it receives: the a
 that rank's plain input. So every contribution at an address comes from exactly one of these. The encoding is complete
 for schedules with one address per (chunk, rank) that consist of images of representatives
 (`synth.encodings.translated_chunks`). Unsatisfiable proves nothing beyond that class.
-
-A representative may have to be invariant itself under automorphisms (`TranslatedChunks.stabilizer_group`; recursive
-doubling looks the same from every rank). That leaves one variable for each orbit of (rank, contribution) pairs and of
-routes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -66,7 +62,6 @@ def encode_chunk(
     """Add to `model` the formula of a schedule for one chunk of `unit`, without any limit on loads."""
     network, collective = translation.network, translation.collective
     near = network.distances
-    same = translation.classes
     sources, post = sorted(collective.pre[unit]), collective.post[unit]
     chunk = ChunkVariables()
     left: list[int] = []  # steps from each rank to the nearest one that wants the chunk
@@ -80,7 +75,7 @@ def encode_chunk(
     def has(n: int, t: int, i: int) -> int | bool:
         if (n, t, i) in fixed:
             return fixed[n, t, i]
-        key = (*same.pairs[n, i], t)
+        key = (n, i, t)
         d = near[i][n]
         if d is None or d > t:
             return False
@@ -90,22 +85,10 @@ def encode_chunk(
 
     for t in range(steps):
         for n in range(network.ranks):
-            if left[n] + t + 1 > steps or same.ranks[n] != n:
+            if left[n] + t + 1 > steps:
                 continue
             _encode_address(model, translation, chunk, has, n, t, sources, local)
-    for sends in (chunk.total, chunk.raw):
-        _share_variables(sends, same.routes, steps)
-    for choices in (chunk.keep, chunk.own):
-        _share_variables(choices, same.ranks, steps)
     return chunk
-
-
-def _share_variables(table: dict[tuple[int, int], int], representatives: Sequence[int], steps: int) -> None:
-    """Give all routes (or ranks) of one class the variables of its representative."""
-    for member, rep in enumerate(representatives):
-        for t in range(steps):
-            if (rep, t) in table:
-                table[member, t] = table[rep, t]
 
 
 def _encode_address(
@@ -119,19 +102,19 @@ def _encode_address(
     local: bool,
 ) -> None:
     """Add the clauses between the contents of address n after step t (counted from 0) and the state before it."""
-    network, same = translation.network, translation.classes
+    network = translation.network
     keep = chunk.keep[n, t] = model.var()
     arriving: list[tuple[int, int | None, int]] = []  # (sender, None or its raw input, literal)
     for r in network.into[n]:
         src = network.routes[r].src
         there = [held for i in sources if (held := has(src, t, i)) is not False]
         if there:
-            total = _variable(model, chunk.total, (same.routes[r], t))
+            total = _variable(model, chunk.total, (r, t))
             arriving.append((src, None, total))
             if src not in sources:  # who contributes always holds something; others may be empty, and then send nothing
                 model.clause([-total, *there])
         if t > 0 and src in sources:
-            arriving.append((src, src, _variable(model, chunk.raw, (same.routes[r], t))))
+            arriving.append((src, src, _variable(model, chunk.raw, (r, t))))
     if local and t > 0 and n in sources:
         arriving.append((n, n, _variable(model, chunk.own, (n, t))))
     model.clause([keep, *(x for _, _, x in arriving)])  # nothing is forgotten without being replaced

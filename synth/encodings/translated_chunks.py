@@ -19,7 +19,6 @@ from synth.model.collective import Collective
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.symmetry import Generator
-from synth.model.symmetry.permutations import orbits
 from synth.model.topology import Network
 
 Perm = tuple[int, ...]
@@ -40,24 +39,13 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Classes:
-    """Orbits under the automorphisms that leave a representative invariant, each named by its least member."""
-
-    ranks: Perm
-    routes: Perm
-    pairs: Mapping[tuple[int, int], tuple[int, int]]
-
-
-@dataclass(frozen=True)
 class TranslatedChunks:
     """Chunks of every unit as images of representatives.
 
     Attributes:
-        translations: automorphisms, one for each image of a representative: a group, or any list for a collective of
-            one unit.
+        translations: automorphisms, one for each image of a representative: a group.
         chunks: number of chunks of each unit.
         copies: number of times that each image occurs.
-        stabilizer_group: generators under which each representative is invariant itself (collectives of one unit only).
     """
 
     network: Network
@@ -65,21 +53,6 @@ class TranslatedChunks:
     translations: tuple[Generator, ...]
     chunks: int
     copies: int = 1
-    stabilizer_group: tuple[Generator, ...] = ()
-
-    @cached_property
-    def classes(self) -> Classes:
-        """Orbits of ranks, routes and (rank, rank) pairs under `stabilizer_group`."""
-        n = self.network.ranks
-        pair_moves: list[Perm] = []
-        for m in self.stabilizer_group:
-            pair_moves.append(tuple(m.ranks[x // n] * n + m.ranks[x % n] for x in range(n * n)))
-        pairs = orbits(n * n, pair_moves)
-        return Classes(
-            tuple(orbits(n, [m.ranks for m in self.stabilizer_group])),
-            tuple(orbits(len(self.network.routes), [m.routes for m in self.stabilizer_group])),
-            {(x // n, x % n): (rep // n, rep % n) for x, rep in enumerate(pairs)},
-        )
 
     @cached_property
     def stabilizers(self) -> dict[int, int]:
@@ -116,8 +89,7 @@ class TranslatedChunks:
             weight: dict[int, int] = {}
             for inverse in back:
                 for r in routes:
-                    alike = self.classes.routes[inverse[r]]
-                    weight[alike] = weight.get(alike, 0) + 1
+                    weight[inverse[r]] = weight.get(inverse[r], 0) + 1
             common = math.gcd(*weight.values())
             key = tuple(sorted((r, w // common) for r, w in weight.items()))
             divisor = common * self.copies

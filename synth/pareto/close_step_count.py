@@ -62,10 +62,7 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
         # no method but the solver's keeps rules, so nothing stands before it has an answer
         _search(state, steps, bound, state.work + SETTINGS.search_slice * state.longer, began, 1)
     if not state.out_of_time:
-        verdict, why, bound = meet_bound(state, steps, bound, worked + state.point_seconds())
-    if verdict is None and state.best is not None and bound.value >= state.best:
-        state.bounds.append((steps, bound))
-        return
+        verdict, why = meet_bound(state, steps, bound, worked + state.point_seconds())
     if verdict is not None:
         if state.add_point(point(verdict, bound, "optimal", began)):
             return

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from synth import bounds
 from synth.model.frontier import LowerBound
 from synth.model.rational import show
 
@@ -47,16 +46,9 @@ def unattained(state: SweepState, steps: int, bound: Fraction, floor: LowerBound
     It says what is known of the least R/C over all numbers of steps. Where every unit goes to every rank, the bound for
     every S is a packing of spanning trees (Edmonds, 1973), and pipelining them comes as near to it as one likes.
     """
-    from synth.bounds.attainment import is_never_attained
-
-    network, collective = state.forwards()
+    _, collective = state.forwards()
     everyone = frozenset(range(state.network.ranks))
     limit = f"with any number of steps at least {show(floor.value)} rounds per chunk are needed"
-    if state.network.rules is not None:  # which trees know nothing of
-        return f"{limit}; up to {steps} steps it is not attained (at least {show(bound)})"
-    if all(post == everyone for post in collective.post):
+    if state.network.rules is None and all(post == everyone for post in collective.post):
         limit += ", and pipelined spanning trees come as near to that as one likes"
-    copying = bounds.flow(network, collective, None) if state.collective.combining else floor
-    never = copying.value == floor.value and is_never_attained(network, collective, copying)
-    ever = "no number of steps attains it" if never else "whether it ever is, is not known"
-    return f"{limit}; up to {steps} steps it is not attained (at least {show(bound)}), and {ever}"
+    return f"{limit}; up to {steps} steps it is not attained (at least {show(bound)})"

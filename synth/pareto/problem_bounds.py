@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from synth import bounds
-from synth.bounds import single_chunk
+from synth.bounds import too_few_steps
 from synth.errors import InfeasibleError
 from synth.model.outcome import Unknown
 from synth.model.rational import counted
@@ -33,7 +33,7 @@ class ProblemBound(NamedTuple):
 def query_bounds(problem: Problem, budget: Budget) -> ProblemBound | None:
     """Return the bound on R of `problem`, or its refutation; None where the time does not suffice."""
     try:
-        least = single_chunk.steps(problem.network, problem.collective)
+        least = too_few_steps.steps(problem.network, problem.collective)
     except InfeasibleError as error:  # some rank cannot be reached at all
         return ProblemBound(None, str(error), error.certificate)
     if least.value > problem.steps:
@@ -50,7 +50,7 @@ def rounds(problem: Problem) -> ProblemBound:
     network, collective = problem.network, problem.collective
     any_chunks = None
     if collective.combining and not collective.reversible:
-        any_chunks = bounds.combining(network, collective, problem.steps)
+        any_chunks = bounds.flow(network, collective, problem.steps)
     least, per_chunks = bounds.rounds(network, collective, problem.steps, problem.chunks, any_chunks)
     if least <= problem.rounds:
         return ProblemBound(least)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from synth.model.frontier import LowerBound, Point, QueryRecord
 from synth.model.outcome import Sat, Unknown, Unsat, Verdict
@@ -15,7 +14,6 @@ from synth.model.schedule import Problem, Schedule
 from synth.pareto import prefetched_bounds
 from synth.pareto.portfolio import portfolio
 from synth.pareto.sweep_state import SweepState
-from synth.solvers.processes import pool
 from synth.solvers.processes.fork_server import ProcessJob
 
 # CPU seconds of the tree engine for one query.
@@ -45,21 +43,6 @@ def query_portfolio(
             {"kind": "unsat", "query": [problem.chunks, problem.steps, problem.rounds], "engine": verdict.cost.engine}
         )
     return verdict
-
-
-def call_within_limit(state: SweepState, call: Callable, *arguments: object) -> Any:
-    """Return ``call(*arguments)``, or Unknown where the time limit or the memory of its process ended it.
-
-    Where there is a time limit it runs in another process, which is killed at the limit. `call` is a function of a
-    module.
-    """
-    if not state.deadline.limited:
-        return call(*arguments)
-    job = pool.submit(prefetched_bounds.TREE_MEMBER.imports, call, arguments, state.options.memory)
-    try:
-        return pool.outcome(job, state.deadline)
-    finally:
-        state.spent += (job.cpu_seconds() or 0.0) / state.options.jobs
 
 
 def record(problem: Problem, verdict: Verdict) -> QueryRecord:

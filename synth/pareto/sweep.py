@@ -2,23 +2,25 @@
 
 For each S from the least possible up: p/q = bound(S). If the bound is no better than the best R/C so far, S is skipped,
 with the bound as proof. Otherwise schedules with C = q·m and R = p·m are searched for m = 1, 2, ... One of them closes
-the point. Where there is none, the tree bound may be higher. Else the best schedule is reported with its interval.
+the point. Where there is none, the best schedule is reported with its interval.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property, partial
 from math import inf
 
-from synth import bounds
+from synth.bounds import too_few_steps
 from synth.checker.documents import exact_frontier
 from synth.model.frontier import Frontier, LowerBound, Open
 from synth.model.outcome import Unknown
 from synth.model.rational import show
 from synth.pareto import close_step_count, notes
-from synth.pareto.combining import combining_sweep
+from synth.pareto.combining.close_combining import DEFAULT_SECONDS, CombiningSearch, has_no_end
 from synth.pareto.events import SweepInterrupted, too_few_allowed
 from synth.pareto.portfolio.members import Member
 from synth.pareto.sweep_state import SweepState
@@ -52,20 +54,29 @@ ENDED = {"time": "the time limit ended its search", "memory": "the memory allowe
 class Sweep(SweepState):
     """One run of the guided sweep. `run()` returns the frontier."""
 
+    @property
+    def direct(self) -> bool:
+        """True for a collective that combines and is no reversal of a copying one."""
+        return self.collective.combining and not self.collective.reversible
+
+    @cached_property
+    def _close(self) -> Callable[[int, LowerBound], None]:
+        """The search at one S, which enters its result."""
+        return CombiningSearch(self).close if self.direct else partial(close_step_count.close, self)
+
     def run(self) -> Frontier:
         """Sweep to the end or the time limit; return the frontier.
 
         Raises InfeasibleError where no schedule exists, and SweepInterrupted with the frontier so far on Ctrl-C.
         """
         try:
-            direct = self.collective.combining and not self.collective.reversible
-            if not direct:
+            if not self.direct:
                 pool.warm(Member("quotient", "cadical", 0).imports)  # while the bounds are computed
+            elif has_no_end(self.network, self.collective) and not self.options.deterministic:
+                self.default_seconds = DEFAULT_SECONDS
             first = self._least_steps()
             if first == 0:
                 self.complete = True
-            elif direct:
-                combining_sweep.sweep(self)
             else:
                 self._sweep(first)
         except KeyboardInterrupt:
@@ -97,7 +108,7 @@ class Sweep(SweepState):
 
     def _least_steps(self) -> int:
         """Return the least S and enter its bound. Raises InfeasibleError where the options allow fewer steps."""
-        least = bounds.steps(self.network, self.collective)
+        least = too_few_steps.steps(self.network, self.collective)
         self.bounds.append((0, least))
         maximum = self.options.max_steps
         if maximum is not None and maximum < least.value:
@@ -110,7 +121,8 @@ class Sweep(SweepState):
         self.bounds.append((None, floor))
         least = f"{first} step{'s' * (first != 1)} or {show(floor.value)} rounds per chunk"
         self.tell("bound", f"no schedule takes fewer than {least}", None, floor.value)
-        end = self.options.max_steps or first + SETTINGS.steps_beyond
+        beyond = max(SETTINGS.steps_beyond, first + 1) if self.direct else SETTINGS.steps_beyond
+        end = self.options.max_steps or first + beyond
         next_bound = None
         for steps in range(first, end + 1):
             bound = next_bound or self._bound(steps, floor)
@@ -119,10 +131,14 @@ class Sweep(SweepState):
             if self.best is not None and bound.value >= self.best:
                 self.bounds.append((steps, bound))
             else:
-                close_step_count.close(self, steps, bound)
+                self._close(steps, bound)
             if self.best == floor.value:
                 break
-            if self.options.max_steps is None and bound.value <= floor.value * (1 + SETTINGS.little):
+            if (
+                not self.direct
+                and self.options.max_steps is None
+                and bound.value <= floor.value * (1 + SETTINGS.little)
+            ):
                 next_bound = self._bound(steps + 1, floor)
                 if next_bound.value > floor.value:
                     self.notes += (notes.followed(self.best, steps, floor.value),)
@@ -134,7 +150,7 @@ class Sweep(SweepState):
                 self._keep_seeds(range(steps + 2, end + 1), floor)
                 break
         self._return_to_open()
-        if steps == end and bound.value > floor.value and not self.out_of_time:
+        if not self.direct and steps == end and bound.value > floor.value and not self.out_of_time:
             self.notes += (notes.unattained(self, steps, bound.value, floor),)
         if self.open and self.options.max_steps is None and self.best != floor.value:
             longest = max((len(schedule.steps) for _, schedule in self.seeds), default=end)
@@ -157,7 +173,7 @@ class Sweep(SweepState):
             self.tell("query", f"S={widest.steps}: again, with the time that is left", widest.steps, widest.lower)
             self.open.remove(widest)
             try:
-                close_step_count.close(self, widest.steps, LowerBound(widest.lower, widest.certificate))
+                self._close(widest.steps, LowerBound(widest.lower, widest.certificate))
             except KeyboardInterrupt:
                 self.open.append(widest)
                 raise
@@ -192,7 +208,7 @@ class Sweep(SweepState):
         if any(len(s.steps) <= steps and s.rounds_per_chunk <= floor.value for _, s in self.seeds):
             return floor
         bound = self.prefetched.bound(steps, SETTINGS.steps_share)
-        return floor if isinstance(bound, Unknown) else bound
+        return floor if isinstance(bound, Unknown) else max(bound, floor, key=lambda b: b.value)
 
     def _keep_seeds(self, steps: range, floor: LowerBound) -> None:
         """Enter the seeds that improve on the best R/C, where no time is left to search."""

@@ -66,6 +66,7 @@ class SweepState:
     complete: bool = False
     last: int | None = None  # the greatest number of steps that the sweep followed, None where no more can gain
     started: float = field(default_factory=time.monotonic)
+    default_seconds: float | None = None  # the time limit where the options have none, of a search without end
     reserve: float = 0.0  # seconds of the time limit for entering the last seeds and for what follows the sweep
     spent: float = 0.0  # CPU seconds of each processor, in the processes of the queries
     upto: int | None = None  # number of steps up to which points count for `best`, None for all
@@ -155,7 +156,7 @@ class SweepState:
     @property
     def deadline(self) -> Deadline:
         """The end of the searches: that of the time limit, less the reserve."""
-        limit = self.options.time_limit
+        limit = self.default_seconds if self.options.time_limit is None else self.options.time_limit
         return NEVER if limit is None else Deadline(self.started + limit - self.reserve)
 
     @property

@@ -208,7 +208,7 @@ def _without_switches(links: Topology, wanted: _Wanted, task: Collective | None)
         return None
     network = links.network().without_parallel_routes()  # which can do no less
     if exact:
-        certified = bounds.combining if task.name == "allreduce" else bounds.flow
+        certified = bounds.flow
         try:
             return certified(network, task, None)
         except TimeUp:

@@ -1,1 +1,1 @@
-"""The tree bound: branch and price over time-expanded trees."""
+"""Column generation over time-expanded trees."""

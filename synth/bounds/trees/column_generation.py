@@ -43,6 +43,8 @@ class ColumnGenerationSettings:
         known: Maximum number of known trees that such a search starts from.
         efforts: Numbers of turns of a heuristic search, the next where one finds nothing new.
         iterations: Maximum number of times that the restricted master is solved.
+        noises: Number of further pricings that `enrich` makes for a unit whose trees are priced exactly.
+        noise: Share by which the prices of those differ.
     """
 
     epsilon: float = 1e-7
@@ -51,6 +53,8 @@ class ColumnGenerationSettings:
     known: int = 72
     efforts: tuple[int, ...] = (1, 4, 16, 64)
     iterations: int = 400
+    noises: int = 8
+    noise: float = 0.02
 
 
 SETTINGS = ColumnGenerationSettings()
@@ -121,7 +125,7 @@ class FoldedProblem:
 
 @dataclass
 class Columns:
-    """Result of column generation, in floats; certificates are made from `prices` by `tree_bound`.
+    """Result of column generation, in floats.
 
     Attributes:
         value: the optimum over the known trees, an upper bound on the infimum of R/C.
@@ -261,15 +265,12 @@ def generate(
     floor: float = 0.0,
     deadline: Deadline = NEVER,
     seed: int = 0,
-    exact: Callable[[FoldedProblem, int, np.ndarray, float], tuple[float, Tree | None]] | None = None,
 ) -> Columns | None:
     """Run column generation over trees; return its result, or None if a destination cannot be reached in time.
 
     It stops when the optimum over the known trees is at most `target` (a known lower bound on R/C), after
     `SETTINGS.iterations`, at the deadline, or when no pricer finds a tree that improves it. `floor`: minimum of each
-    r_t (1/C when a schedule of C chunks is wanted). `exact(folded, unit, price, limit)`: a pricer that is called when
-    the heuristic ones find no tree; it returns a lower bound on the price of any tree of `unit`, and a tree below
-    `limit` if there is one.
+    r_t (1/C when a schedule of C chunks is wanted).
     """
     pricing = _Pricing(folded, floor, seed)
     master = pricing.master
@@ -283,8 +284,6 @@ def generate(
     pricers: list[Callable[[], int]] = [lambda: pricing.add_cheap_trees(pricing.smoothed.smooth(master.prices), 1)]
     for effort in SETTINGS.efforts[:1] if pricing.exact else SETTINGS.efforts:
         pricers.append(partial(pricing.add_at_own_prices, effort))
-    if exact is not None and not pricing.exact:
-        pricers.append(partial(pricing.add_cheapest_trees, exact))
     iterations = generate_columns(master.solve, stop, pricers, SETTINGS.iterations).iterations
     result = Columns(folded, master.value, master.trees, rounds=master.rounds, prices=master.prices)
     result.unit_duals, result.iterations = master.unit_duals, iterations
@@ -339,42 +338,24 @@ class _Pricing:
         self.smoothed.update(prices, total)
         return added
 
-    def add_cheapest_trees(
-        self, exact: Callable[[FoldedProblem, int, np.ndarray, float], tuple[float, Tree | None]]
-    ) -> int:
-        """Add improving trees that the exact pricer finds; return their number."""
-        added = 0
-        for u in self.pricers:
-            limit = self.master.unit_duals[u] / self.folded.weight[u]
-            _, tree = exact(self.folded, u, np.array(self.master.route_prices), limit)
-            added += tree is not None and self.master.add(u, tree)
-        return added
 
+def enrich(columns: Columns, count: int, seed: int) -> None:
+    """Add trees whose reduced cost is small to `columns`, at most `count` for each unit.
 
-def enrich(columns: Columns, slack: float, count: int, seed: int) -> int:
-    """Add trees whose reduced cost is at most `slack` to `columns`, at most `count` for each unit; return their number.
-
-    Only such trees can be part of a schedule whose R/C exceeds `columns.value` by `slack` or less.
+    They are the cheapest at prices near those of the columns, from which each pricing differs a little.
     """
-    folded, new = columns.folded, 0
+    folded, random = columns.folded, np.random.default_rng(seed)
     price = folded.use @ columns.prices
     for u in folded.units:
         pricer = folded.pricer(u, seed + 7919 * u)
         known = set(columns.trees[u])
-        start = _cheapest(columns.trees[u], price, 64)
-        limit = columns.unit_duals[u] / folded.weight[u] + max(slack, SETTINGS.epsilon) + 1e-6
-        priced = pricer.search(price, start, 64, 16)
-        added = [tree for cost, tree in priced if cost <= limit and tree not in known][:count]
+        found: dict[Tree, float] = {}
+        for _ in range(SETTINGS.noises if pricer.exact else 1):
+            noise = SETTINGS.noise * random.random(price.shape) if pricer.exact else 0.0
+            near = (price + SETTINGS.noise * price.mean()) * (1 + noise) if pricer.exact else price
+            for _, tree in pricer.search(near, columns.trees[u][:64], 64, 16):
+                if tree not in known:
+                    found[tree] = sum(price[r, t - 1] for t, r in tree)
+        added = sorted(found, key=found.__getitem__)[:count]
         columns.trees[u].extend(added)
         columns.share[u].extend([0.0] * len(added))
-        new += len(added)
-    return new
-
-
-def _cheapest(trees: Sequence[Tree], price: np.ndarray, count: int) -> list[Tree]:
-    if len(trees) <= count:
-        return list(trees)
-    cost = []
-    for tree in trees:
-        cost.append(sum(price[r, t - 1] for t, r in tree))
-    return [trees[i] for i in np.argsort(cost, kind="stable")[:count]]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from synth.checker.fields import mapping, need
+from synth.checker.fields import need
 from synth.model.documents.json_reader import items, number
 
 if TYPE_CHECKING:
@@ -49,53 +48,6 @@ def _least(packing: PricedCuts, tree: dict, unit: int, place: str, has: tuple, l
         _least(packing, tree["not"], unit, f"{place}.not", has, (*lacks, node)),
     )
     return min((v for v in cases if v is not None), default=None)
-
-
-def first_to_complete(packing: PricedCuts, roots: dict) -> int:
-    """Return the least value over the ranks that may be the first to hold the whole sum, after checking each.
-
-    `roots` has the cuts of one rank of each orbit. Sends up to the moment of completion must enter the cuts `before`
-    (around that rank), later sends every other rank (`after`: a weight for each rank), and all sends together the cuts
-    `overall`. The value is the sum of the weights. Raises VerificationError.
-    """
-    p, values = packing.problem, {}
-    need(len(p.pre) == 1 and p.symmetric(0) and len(p.pre[0]) > 1, "is for one allreduce", "kind")
-    for name, fields in mapping(roots, "roots").items():
-        rank, place = packing.index(name, p.ranks), f"roots.{name}"
-        part = mapping(fields, place)
-        need(
-            rank in p.pre[0] and part.keys() == {"before", "after", "overall"}, "expected before, after, overall", place
-        )
-        early: Counter[int] = Counter()
-        late: Counter[int] = Counter()
-        total = 0
-        for where in ("before", "overall"):
-            for row in items(part[where], f"{place}.{where}"):
-                weight, theta = packing.cut(row, f"{place}.{where}")
-                ends = [rank] if where == "before" else p.pre[0]
-                outside = any(theta[i] < 0 for i in p.pre[0])
-                inside = any(theta[d] > 0 for d in ends)
-                need(outside and inside, "does not part a contributor from a destination", f"{place}.{where}")
-                total += weight
-                for i, _ in packing.entering_sends(theta):
-                    early[i] += weight
-                    late[i] += weight if where == "overall" else 0
-        need(len(items(part["after"], f"{place}.after")) == p.ranks, f"expected {p.ranks} weights", f"{place}.after")
-        for n, weight in enumerate(part["after"]):
-            total += number(weight, f"{place}.after[{n}]", 0)
-            need(
-                weight == 0 or (n in p.pre[0] and n != rank),
-                "is not a rank that completes later",
-                f"{place}.after[{n}]",
-            )
-        for i, (u, v, _) in enumerate(p.links):
-            load = max(early[i], late[i] + part["after"][v])
-            need(load <= packing.send_prices[i][0], f"overload link {u} to {v}", place)
-        orbit = packing.orbits["rank"].of(rank)
-        need(orbit not in values, "is in the orbit of another", place)
-        values[orbit] = total
-    need(all(packing.orbits["rank"].of(r) in values for r in p.pre[0]), "leave out a rank", "roots")
-    return min(values.values())
 
 
 def crossings(packing: PricedCuts, parts: list, weight: int) -> int:

@@ -29,7 +29,6 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "static-cuts": (_CUTS, {"count", "reversed"}),
     "deadline-cuts": (_CUTS, {"count", "covers", "averaged", "reversed"}),
     "deadline-cut-trees": (_CUTS, {"reversed"}),
-    "allreduce-cuts": ({"scale", "prices", "roots", "generators"}, {"reversed"}),
     "allreduce-partition": ({"scale", "prices", "parts", "weight", "generators"}, set()),
     "one-chunk": ({"steps", "scale", "prices", "chunk", "generators"}, {"numbering"}),
     "too-few-steps": ({"steps", "unit", "proof"}, {"numbering"}),
@@ -112,8 +111,6 @@ def _check(
 def _unit_values(packing: PricedCuts, certificate: dict) -> list[int]:
     """Return a lower bound on the price of a chunk of each unit, after checking the proofs."""
     match certificate["kind"]:
-        case "allreduce-cuts":
-            return [case_trees.first_to_complete(packing, certificate["roots"])]
         case "allreduce-partition":
             return [case_trees.crossings(packing, certificate["parts"], certificate["weight"])]
         case "one-chunk":

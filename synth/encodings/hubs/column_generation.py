@@ -4,8 +4,8 @@ schedules of whole chunks near them.
 The columns are the pairs of trees through the exchanges of `synth.encodings.hubs.exchanges`, priced exactly. The rounds
 are divided over the steps freely. So column generation ends with the least R/C of all mixtures of such trees. On
 machines without much symmetry that is mostly the lower bound itself. If the solution consists of whole chunks, not too
-many, it is a schedule. Otherwise an LP diving heuristic (`synth.encodings.tree_packing.diving`) rounds it: for numbers
-of chunks that lose nothing, then for numbers that lose little.
+many, it is a schedule. Otherwise CP-SAT chooses whole chunks among the known trees: for numbers of chunks that lose
+little, and for those that may lose nothing.
 
 To find none proves nothing: not every allreduce goes through hubs.
 """
@@ -13,58 +13,33 @@ To find none proves nothing: not every allreduce goes through hubs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil
 
 import numpy as np
 
 from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.encodings.hubs.exchanges import HubPathPricer, Sends
-from synth.encodings.hubs.symmetric_column_generation import SETTINGS as SYMMETRIC_SETTINGS
-from synth.encodings.hubs.symmetric_column_generation import improve
-from synth.encodings.tree_packing.diving import Dive, Partial
+from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective
-from synth.model.schedule import Schedule, Send, Step
-from synth.model.topology import Network
+from synth.model.schedule import Schedule
+from synth.model.symmetry import Generator
+from synth.model.symmetry.permutations import compose
+from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.processes.deadline import Deadline
 
-
-@dataclass(frozen=True)
-class HubColumnSettings:
-    """Limits of column generation over trees through hubs, and of the dives that round it.
-
-    Attributes:
-        iterations: Maximum number of iterations of column generation.
-        few: Number of chunks up to which a solution of whole chunks is taken without diving.
-        most: Maximum number of chunks of any schedule.
-        whole: Number of sizes tried at which C·(R/C) is whole, so that rounding loses nothing.
-        fine: Maximum denominator of an R/C for which such sizes are tried.
-        losses: (share lost by rounding R up, least chunks for each step).
-        whole_share: Share of the remaining time for a size without loss.
-        close_share: Share of the remaining time for a size with loss.
-        enough: Least share of the allowed loss that a size must use; diving takes longer with less slack.
-        vectors: Number of divisions of the rounds among the steps that are tried for one size.
-        last: Maximum number of remaining chunks that a dive leaves to CP-SAT.
-        last_seconds: CP-SAT's limit for them, in seconds of its deterministic time.
-    """
-
-    iterations: int = 400
-    few: int = 64
-    most: int = 600
-    whole: int = 4
-    fine: int = 256
-    losses: tuple[tuple, ...] = ((1 / 30, 24), (1 / 80, 36), (1 / 200, 36))
-    whole_share: float = 0.4
-    close_share: float = 0.3
-    enough: float = 0.7
-    vectors: int = 2
-    last: int = 24
-    last_seconds: float = 1.0
-
-
-SETTINGS = HubColumnSettings()
+SURE = 1e-7  # tolerance for float comparisons, relative to R/C
+NEW = 40  # trees that join the master in one round of pricing, at most
+ITERATIONS = 400  # of column generation, at most
+FEW, MOST = 64, 600  # chunks up to which a solution of whole chunks is taken at once, and of any schedule
+TREES = 300  # known trees among which CP-SAT chooses
+FINE = 256  # denominators of an R/C up to which numbers of chunks are tried that lose nothing
+NOISES, NOISE = 8, 0.02  # pricings of further trees for CP-SAT, and how far from the prices of the master
+SHARE = 0.4  # of the time left, for one number of chunks
+WHOLE = 4  # such numbers of chunks
+CHUNKS_OF_A_STEP = (24, 36)  # times S: numbers of chunks that lose little
 
 
 @dataclass(frozen=True)
@@ -81,64 +56,76 @@ class HubTreeResult:
 
 
 def search_hub_trees(
-    network: Network,
-    collective: Collective,
-    steps: int,
-    least: Fraction,
-    below: Fraction | None,
-    seconds: float,
-    seed: int,
+    translation: TranslatedChunks, steps: int, least: Fraction, below: Fraction | None, seconds: float, seed: int,
     alike: bool = False,
-) -> HubTreeResult:
-    """Search for an allreduce schedule of `steps` steps with R/C less than `below`, on a network that
-    `HubPathPricer.fits` accepts.
+) -> HubTreeResult:  # fmt: skip
+    """Search for an allreduce schedule of `steps` steps with R/C less than `below`, of images under a group.
 
-    `least` is a lower bound on R/C, at which the search ends. Diving takes at most `seconds` of CPU time. With `alike`
+    `translation`: the group, which permutes its own elements freely, and a network that `HubPathPricer.fits` accepts.
+    `least` is a lower bound on R/C, at which the search ends. CP-SAT takes at most `seconds` of CPU time. With `alike`
     all ranks end with the same bits; without, they do where that costs nothing.
     """
-    sure, mixture = SYMMETRIC_SETTINGS.sure, _HubMixture(network, steps, seed, alike=True)
+    # fractions, first of trees after which all ranks have the same bits
+    mixture = _HubMixture(translation, steps, seed, alike=True)
     feasible = mixture.learn(float(least))
-    if not alike and (not feasible or mixture.master.value > float(least) * (1 + sure)):
-        other = _HubMixture(network, steps, seed, alike=False)
-        if other.learn(float(least)) and not (feasible and mixture.master.value <= other.master.value * (1 + sure)):
+    if not alike and (not feasible or mixture.value > float(least) * (1 + SURE)):
+        other = _HubMixture(translation, steps, seed, alike=False)
+        if other.learn(float(least)) and not (feasible and mixture.value <= other.value * (1 + SURE)):
             mixture, feasible = other, True
     if not feasible:
         return HubTreeResult(None, None)
-    value = mixture.master.value
-    if below is not None and value >= float(below) * (1 - sure):
+    value = mixture.value
+    if below is not None and value >= float(below) * (1 - SURE):
         return HubTreeResult(value, None)
-    exact = mixture.whole_chunks(SETTINGS.most if seconds > 0 else SETTINGS.few)
-    if exact is not None and len(exact[0]) <= SETTINGS.few:
-        options = [exact]
-    else:
-        options = [option for option in (mixture.dive(below, seconds, seed), exact) if option is not None]
-    best = min(options, key=lambda option: Fraction(sum(option[1]), len(option[0])), default=None)
-    schedule = None if best is None else mixture.schedule(collective, *best)
+
+    # whole chunks
+    best = mixture.whole_chunks(MOST if seconds > 0 else FEW)
+    if best is None or len(best) * mixture.copies > FEW:
+        deadline = Deadline.after(seconds, cpu=True)
+        trees = mixture.enrich() if seconds > 0 else []
+        for count in mixture.sizes() if seconds > 0 else ():
+            ceiling = below
+            if best is not None and (ceiling is None or mixture.rate(best) < ceiling):
+                ceiling = mixture.rate(best)
+            if deadline.over or (ceiling is not None and float(ceiling) <= value * (1 + SURE)):
+                break
+            best = mixture.choose(trees, count, ceiling, deadline.share(SHARE).remaining(), seed) or best
+    schedule = None if best is None else mixture.schedule(best)
     if schedule is not None and below is not None and schedule.rounds_per_chunk >= below:
         schedule = None
     return HubTreeResult(value, schedule)
 
 
 class _HubMixture:
-    """Restricted master over the known trees through hubs.
+    """Restricted master over the known trees through hubs, folded by the group of the translation.
 
-    For the master and for dives, both trees of a chunk together are one "tree" of the only unit of a stand-in
-    collective; `kinds` maps it to the sends with their kinds.
+    For the master both trees of a chunk together are one "tree" of a unit of a stand-in collective, which has a unit
+    for each element of the group; `kinds` maps it to the sends with their kinds.
     """
 
-    def __init__(self, network: Network, steps: int, seed: int, alike: bool) -> None:
-        self.network, self.steps = network, steps
-        everyone = frozenset(range(network.ranks))
-        stand_in = Collective("hubs", network.ranks, (frozenset([0]),), (everyone,))
-        self.folded = FoldedProblem(network, stand_in, steps)
+    def __init__(self, translation: TranslatedChunks, steps: int, seed: int, alike: bool) -> None:
+        self.translation, self.steps, self.copies = translation, steps, len(translation.translations)
+        network, everyone = translation.network, frozenset(range(translation.network.ranks))
+        place = {g.ranks: k for k, g in enumerate(translation.translations)}
+        generators = []
+        for g in translation.translations[1:]:
+            units = tuple(place[compose(h.ranks, g.ranks)] for h in translation.translations)
+            generators.append(Generator(g.ranks, g.routes, units))
+        stand_in = Collective("hubs", network.ranks, (frozenset([0]),) * self.copies, (everyone,) * self.copies)
+        self.folded = FoldedProblem(network, stand_in, steps, generators)
         self.paths = HubPathPricer(network, steps, alike)
         self.master = RestrictedMaster(self.folded)
         self.kinds: dict[Tree, Sends] = {}
         self.random = np.random.default_rng(seed)
 
-    def cheapest(self, price: np.ndarray) -> Iterator[tuple[float, Tree]]:
+    @property
+    def value(self) -> float:
+        """The least R/C of fractions of the known trees."""
+        return self.master.value / self.copies
+
+    def cheapest(self, price: np.ndarray, most: int = NEW) -> Iterator[tuple[float, Tree]]:
         """Yield the cheapest trees with their costs at ``price[route, step - 1]``."""
-        for path in self.paths.price(price)[: SYMMETRIC_SETTINGS.new]:
+        for path in self.paths.price(price)[:most]:
             sends = self.paths.sends(path)
             tree = tuple((step, route) for step, route, _ in sends)
             self.kinds.setdefault(tree, sends)
@@ -150,127 +137,118 @@ class _HubMixture:
         first = self.random.random((len(self.folded.capacity), self.steps)) / self.folded.capacity.sum()
         for _, tree in self.cheapest(self.folded.use @ first):
             master.add(0, tree)
-        improve(master, first, least, SETTINGS.iterations, self.cheapest)
-        return bool(master.columns)
+        if not master.columns:
+            return False
+        smoothed = SmoothedPrices(first)
 
-    def whole_chunks(self, maximum: int) -> tuple[list[Tree], list[int]] | None:
-        """Return the solution as (tree of each chunk, rounds of each step) if it consists of whole chunks for some
-        number of chunks up to `maximum`."""
+        def price(prices: np.ndarray) -> int:
+            priced = list(self.cheapest(self.folded.use @ prices))
+            if priced:
+                smoothed.update(prices, self.copies * priced[0][0])
+            return master.add_improving(0, [tree for _, tree in priced], NEW)
+
+        pricers = [lambda: price(smoothed.smooth(master.prices)), lambda: price(master.prices)]
+        generate_columns(master.solve, lambda: self.value <= least * (1 + SURE), pricers, ITERATIONS)
+        return True
+
+    def whole_chunks(self, maximum: int) -> list[Tree] | None:
+        """Return the representatives' trees if the solution is one of whole chunks, of `maximum` chunks at most."""
         share = np.array(self.master.share[0])
-        used = np.flatnonzero(share > SYMMETRIC_SETTINGS.sure)
+        used = np.flatnonzero(share > SURE)
         amounts = np.array([*share[used], *self.master.rounds])
-        for chunks in range(1, maximum + 1):
-            is_whole = np.abs(chunks * amounts - np.rint(chunks * amounts)).max() < 1e-5
-            if is_whole and chunks * min(self.master.rounds) > 0.5:
+        for count in range(1, maximum // self.copies + 1):
+            is_whole = np.abs(count * amounts - np.rint(count * amounts)).max() < 1e-5
+            if is_whole and count * min(self.master.rounds) > 0.5:
                 trees: list[Tree] = []
-                for i, times in zip(used, np.rint(chunks * share[used]).astype(int), strict=True):
+                for i, times in zip(used, np.rint(count * share[used]).astype(int), strict=True):
                     trees += [self.master.trees[0][i]] * int(times)
-                return trees, self.rounds(trees)
+                return trees
         return None
 
-    def rounds(self, trees: Sequence[Tree]) -> list[int]:
-        """Return the rounds that each step needs when the chunks take `trees`."""
+    def rate(self, trees: Sequence[Tree]) -> Fraction:
+        """Return R/C where the representatives take `trees`."""
         loads = self.folded.no_loads()
         for tree in trees:
-            loads = loads + self.folded.loads(tree)
-        rounds = []
+            loads = loads + self.copies * self.folded.loads(tree)
+        rounds = 0
         for step_loads in loads.T:
             needed = (ceil(load / capacity) for load, capacity in zip(step_loads, self.folded.capacity, strict=True))
-            rounds.append(max(1, *needed))
-        return rounds
+            rounds += max(1, *needed)
+        return Fraction(rounds, self.copies * len(trees))
 
-    def dive(self, below: Fraction | None, seconds: float, seed: int) -> tuple[list[Tree], list[int]] | None:
-        """Return (tree of each chunk, rounds of each step) of least R/C that diving finds; None if it finds none below
-        `below`."""
-        deadline, best = Deadline.after(seconds, cpu=True), None
-        for chunks, rounds, share in self._candidate_sizes():
-            if deadline.over:
-                break
-            if below is not None and Fraction(rounds, chunks) >= below:
-                continue
-            result = self._dive_at(chunks, rounds, deadline.share(share), seed)
-            if result is not None:
-                best, below = result, Fraction(rounds, chunks)
-        return best
-
-    def _dive_at(self, chunks: int, rounds: int, deadline: Deadline, seed: int) -> tuple[list[Tree], list[int]] | None:
-        """Dive for `chunks` chunks in `rounds` rounds, up to the deadline."""
-        known = {0: list(self.master.trees[0])}
-        dive = Dive(self.folded, chunks, rounds, known, seed, {0: _Pricer(self)})
-        for vector, _ in zip(dive.feasible_rounds(deadline), range(SETTINGS.vectors), strict=False):
-            done = dive.run(vector, deadline, lambda partial, need: self._complete(dive, partial, need[0], seed))
-            if done is not None:
-                return done.taken[0], vector
-        return None
-
-    def _candidate_sizes(self) -> list[tuple[int, int, float]]:
-        """Return (chunks, rounds, share of the remaining time) in the order in which they are tried.
-
-        The first size loses about 3 % by rounding and is found quickly. Then come sizes at which C·(R/C) is whole,
-        which lose nothing and may be infeasible, then sizes with less loss than the first.
-        """
-        value = self.master.value
-        ratio, whole = Fraction(value).limit_denominator(SETTINGS.fine), []
-        if abs(ratio - value) <= SYMMETRIC_SETTINGS.sure * value:
+    def sizes(self) -> list[int]:
+        """Return the numbers of representatives to try: those at which R is whole, and two that lose little."""
+        ratio = Fraction(self.master.value).limit_denominator(FINE)
+        whole: list[int] = []
+        if abs(ratio - self.master.value) <= SURE * self.master.value:
             first = ceil(Fraction(self.steps, ratio.numerator))
-            for m in range(first, first + SETTINGS.whole):
-                if m * ratio.denominator <= SETTINGS.most:
-                    whole.append((m * ratio.denominator, m * ratio.numerator, SETTINGS.whole_share))
-        close = []
-        for loss, least in SETTINGS.losses:
-            for chunks in range(least * self.steps, SETTINGS.most + 1):
-                rounds = max(self.steps, floor(value * chunks * (1 + loss)))
-                if rounds >= value * chunks * (1 + SETTINGS.enough * loss) or chunks == SETTINGS.most:
-                    close.append((chunks, rounds, SETTINGS.close_share))
-                    break
-        return [*close[:1], *whole, *close[1:]]
+            whole = [m * ratio.denominator for m in range(first, first + WHOLE)]
+        close = [min(MOST, each * self.steps) // self.copies for each in CHUNKS_OF_A_STEP]
+        return [count for count in dict.fromkeys([*whole, *close]) if 0 < count * self.copies <= MOST]
 
-    def _complete(self, dive: Dive, partial: Partial, need: int, seed: int) -> Partial | None:
-        """Choose the last `need` chunks among all trees that the dive knows, by CP-SAT; None for too many, or where
-        none fit."""
-        if need > SETTINGS.last:
-            return None
+    def enrich(self) -> list[Tree]:
+        """Return the known trees of least reduced cost, after pricing more at nearly the master's prices."""
+        prices = np.array(self.master.route_prices)
+        known = dict.fromkeys(self.master.trees[0])
+        for _ in range(NOISES):
+            noise = 1 + NOISE * self.random.random(prices.shape)
+            for _, tree in self.cheapest((prices + NOISE * prices.mean()) * noise, TREES // NOISES):
+                known[tree] = None
+        used = {tree for tree, share in zip(self.master.trees[0], self.master.share[0], strict=True) if share > SURE}
+        cost: dict[Tree, tuple[bool, float]] = {}
+        for tree in known:
+            cost[tree] = tree not in used, sum(prices[route, step - 1] for step, route in tree)
+        return sorted(known, key=cost.__getitem__)[:TREES]
+
+    def choose(
+        self, trees: Sequence[Tree], count: int, below: Fraction | None, seconds: float, seed: int
+    ) -> list[Tree] | None:
+        """Return which of `trees` each of `count` representatives takes for the least R that CP-SAT finds.
+
+        None for none below `below`.
+        """
         from synth.solvers.cp_sat import new_program, solve_program
 
-        capacity = self.folded.capacity[:, None] * np.array(partial.floors) - partial.loads
-        trees, program = dive.master.trees[0], new_program()
-        use = [program.new_int_var(0, need, "") for _ in trees]
-        program.add(sum(use) == need)
+        # a number of chunks for each of the trees with the least reduced cost, and the rounds of each step
+        master, program = self.master, new_program()
+        share = dict(zip(master.trees[0], master.share[0], strict=True))
+        use = [program.new_int_var(0, count, "") for _ in trees]
+        least = max(self.steps, ceil(master.value * count * (1 - SURE)))
+        most = least if least <= master.value * count * (1 + SURE) else 4 * least
+        if below is not None:
+            most = min(most, ceil(below * count * self.copies) - 1)
+        if most < least:
+            return None
+        lengths = [program.new_int_var(1, most, "") for _ in range(self.steps)]
+        for tree, x in zip(trees, use, strict=True):
+            program.add_hint(x, round(count * share.get(tree, 0.0)))
+        for length, fraction in zip(lengths, master.rounds, strict=True):
+            program.add_hint(length, max(1, ceil(count * fraction)))
+
+        # all representatives have a tree, and no load exceeds what its step carries
+        program.add(sum(use) == count)
+        program.add(sum(lengths) <= most)
+        program.add(sum(lengths) >= least)
         terms: dict[int, list] = {}
         for tree, x in zip(trees, use, strict=True):
             for place, amount in self.folded.sparse(tree).items():
-                terms.setdefault(place, []).append(int(amount) * x)
+                terms.setdefault(place, []).append(self.copies * int(amount) * x)
         for place, row in terms.items():
-            program.add(sum(row) <= int(capacity.flat[place]))
-        solver = solve_program(program, SETTINGS.last_seconds, seed)
+            orbit, step = divmod(place, self.steps)
+            program.add(sum(row) <= int(self.folded.capacity[orbit]) * lengths[step])
+        program.minimize(sum(lengths))
+        solver = solve_program(program, seconds, seed)
         if solver is None:
             return None
-        taken = list(partial.taken[0])
+        taken: list[Tree] = []
         for tree, x in zip(trees, use, strict=True):
             taken += [tree] * solver.value(x)
-        return Partial({0: taken}, partial.loads, partial.floors)
+        return taken
 
-    def schedule(self, collective: Collective, trees: Sequence[Tree], rounds: Sequence[int]) -> Schedule:
-        """Return the schedule in which chunk i takes ``trees[i]``."""
-        sends: list[list[Send]] = [[] for _ in range(self.steps)]
-        for chunk, tree in enumerate(trees):
+    def schedule(self, trees: Sequence[Tree]) -> Schedule:
+        """Return the schedule of the images of representatives that take `trees`."""
+        sends: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(self.steps)]
+        for representative, tree in enumerate(trees):
             for step, route, kind in self.kinds[tree]:
-                r = self.network.routes[route]
-                sends[step - 1].append(Send(chunk, r.src, r.dst, kind, r.via))
-        steps = tuple(Step(n, tuple(sorted(row))) for n, row in zip(rounds, sends, strict=True))
-        return Schedule(self.network, collective, len(trees), steps)
-
-
-class _Pricer:
-    """Exact pricer of trees through hubs, for dives (`synth.encodings.tree_packing.diving.Pricer`)."""
-
-    exact = True
-
-    def __init__(self, mixture: _HubMixture) -> None:
-        self.mixture = mixture
-
-    def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, turns: int) -> list[tuple[float, Tree]]:
-        """Return the cheapest trees at ``prices[route, step - 1]``; the arguments of heuristic searches have no
-        effect."""
-        del known, size, turns
-        return list(self.mixture.cheapest(np.maximum(prices, 0.0)))
+                sends[step - 1].setdefault(representative, []).append((route, kind))
+        return replace(self.translation, chunks=len(trees) * self.copies, copies=1).expand(sends)

@@ -1,10 +1,9 @@
-"""Restricted master heuristic: an integer program over known trees, folded by an automorphism group, solved by CP-SAT
-or by diving.
+"""Restricted master heuristic: an integer program over known trees, folded by an automorphism group, solved by CP-SAT.
 
 Each chunk travels along a time-expanded tree. Given enough cheap trees, a schedule with (C, S, R) is a choice of
 non-negative integers: the number of chunks of a unit on each tree. They sum to C for each unit and keep every load
-within bandwidth times rounds. Under a group there is one variable for each orbit of trees and one constraint for each
-orbit of links.
+within bandwidth times the rounds of its step. Under a group there is one variable for each orbit of trees and one
+constraint for each orbit of links.
 """
 
 from __future__ import annotations
@@ -16,29 +15,8 @@ import numpy as np
 
 from synth.bounds.trees.column_generation import Columns, FoldedProblem
 from synth.bounds.trees.time_expanded_trees import Tree
-from synth.encodings.tree_packing.completion import complete
-from synth.encodings.tree_packing.diving import Dive, Partial
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.symmetry.stabilisers import Generator, orbit, stabiliser
-from synth.solvers.processes.deadline import Deadline
-
-
-@dataclass(frozen=True)
-class TreeProgramSettings:
-    """Limits of the integer program over known trees.
-
-    Attributes:
-        dive_columns: Maximum number of known trees of each unit that a dive begins with.
-        completing_seconds: Limit of the completion sub-problem, in seconds of CP-SAT's deterministic time.
-        max_places: Maximum size of that sub-problem: chunks times routes times steps.
-    """
-
-    dive_columns: int = 300
-    completing_seconds: float = 3.0
-    max_places: int = 12_000
-
-
-SETTINGS = TreeProgramSettings()
 
 
 @dataclass(frozen=True)
@@ -87,7 +65,6 @@ class TreeProgram:
             u: (rep, path) for rep in full.units for u, path in Coset(rep, full.generators, routes).to.items()
         }
         self.cosets = {u: Coset(u, group, routes) for u in self.folded.units}
-        self.loose = all(not coset.fixing for coset in self.cosets.values())
 
     def trees(self, unit: int, most: int) -> list[Tree]:
         """Return at most `most` trees of a unit, as images of those of its representative: those in use first."""
@@ -108,17 +85,23 @@ class TreeProgram:
         return result
 
     def choose(
-        self, tree_orbits: Sequence[TreeOrbit], rounds: Sequence[int], seconds: float, seed: int
-    ) -> dict[int, list[Tree]] | None:
-        """Return `chunks` trees of each unit whose loads fit into `rounds[t]` rounds of each step; None if CP-SAT finds
-        none.
+        self, tree_orbits: Sequence[TreeOrbit], rounds: int, seconds: float, seed: int
+    ) -> tuple[dict[int, list[Tree]], list[int]] | None:
+        """Return `chunks` trees of each unit and the rounds of each step, `rounds` in all, into which their loads fit.
 
-        `seconds`: limit of CP-SAT, in its deterministic time.
+        None if CP-SAT finds none. `seconds`: its limit, in its deterministic time.
         """
         from synth.solvers.cp_sat import new_program, solve_program
 
+        # one variable for each orbit of trees, and one for the rounds of each step, which begin at the fractional ones
         model = new_program()
         use = [model.new_int_var(0, self.chunks // len(b.trees), "") for b in tree_orbits]
+        lengths = [model.new_int_var(1, rounds, "") for _ in range(self.steps)]
+        model.add(sum(lengths) == rounds)
+        for length, fraction in zip(lengths, self.columns.rounds, strict=True):
+            model.add_hint(length, max(1, round(self.chunks * fraction)))
+
+        # each unit has its chunks, and no load exceeds what its step carries
         terms: dict[tuple[int, int], list] = {}
         for unit, weight in self.folded.weight.items():
             mine = [(b, x) for b, x in zip(tree_orbits, use, strict=True) if b.unit == unit]
@@ -126,9 +109,9 @@ class TreeProgram:
             for b, x in mine:
                 loads = self.folded.loads(b.trees[0]) * (weight * len(b.trees))
                 for o, t in zip(*np.nonzero(loads), strict=True):
-                    terms.setdefault((int(o), int(t)), []).append((int(loads[o, t]), x))
+                    terms.setdefault((int(o), int(t)), []).append(int(loads[o, t]) * x)
         for (o, t), row in sorted(terms.items()):
-            model.add(sum(a * x for a, x in row) <= int(self.folded.capacity[o]) * rounds[t])
+            model.add(sum(row) <= int(self.folded.capacity[o]) * lengths[t])
         solver = solve_program(model, seconds, seed)
         if solver is None:
             return None
@@ -136,51 +119,7 @@ class TreeProgram:
         for b, x in zip(tree_orbits, use, strict=True):
             for tree in b.trees:
                 taken[b.unit] += [tree] * solver.value(x)
-        return taken
-
-    def diver(self, rounds: int, seed: int) -> Dive:
-        """Return a dive in the folded problem that begins with the best trees of `columns`."""
-        trees = {u: self.trees(u, SETTINGS.dive_columns) for u in self.folded.units}
-        return Dive(self.folded, self.chunks, rounds, trees, seed)
-
-    def dive(self, rounds: Sequence[int], deadline: Deadline, seed: int) -> dict[int, list[Tree]] | None:
-        """Return trees as `choose` does, by diving, up to the deadline; new trees join
-        `columns`."""
-        dive = self.diver(sum(rounds), seed)
-
-        def finish(partial: Partial, need: dict[int, int]) -> Partial | None:
-            if sum(need.values()) * len(self.folded.network.routes) * self.steps > SETTINGS.max_places:
-                return None
-            capacity = self.folded.capacity[:, None] * np.array(partial.floors) - partial.loads
-            seconds = min(SETTINGS.completing_seconds, deadline.remaining())
-            last = complete(self.folded, capacity, need, seconds, seed)
-            if last is None:
-                return None
-            return Partial(
-                {u: mine + last.get(u, []) for u, mine in partial.taken.items()}, partial.loads, partial.floors
-            )
-
-        done = dive.run(list(rounds), deadline, finish)
-        self.learn(dive)
-        return None if done is None else done.taken
-
-    def learn(self, dive: Dive, use: bool = False) -> None:
-        """Add the trees of a dive to `columns`; with `use`, their multiplicities in its last solution replace the old
-        ones."""
-        for rep in self.columns.folded.units if use else ():
-            self.columns.share[rep] = [0.0] * len(self.columns.trees[rep])
-        for u in self.folded.units:
-            rep, path = self.origin[u]
-            back = sorted(range(len(path)), key=path.__getitem__)
-            mine, share = self.columns.trees[rep], self.columns.share[rep]
-            at = {tree: i for i, tree in enumerate(mine)}
-            for tree, amount in zip(dive.master.trees[u], dive.master.share[u], strict=False):
-                i = at.setdefault(move(tree, back), len(mine))
-                if i == len(mine):
-                    mine.append(move(tree, back))
-                    share.append(0.0)
-                if use:
-                    share[i] += amount
+        return taken, [solver.value(length) for length in lengths]
 
     def schedule(self, taken: dict[int, list[Tree]], rounds: Sequence[int]) -> Schedule:
         """Return the schedule in which chunk i of each unit takes its i-th tree."""

@@ -17,8 +17,6 @@ from fractions import Fraction
 from math import ceil, lcm
 
 from synth.bounds.trees.column_generation import FoldedProblem, enrich, generate
-from synth.bounds.trees.time_expanded_trees import Tree
-from synth.bounds.trees.tree_bound import Prover
 from synth.encodings.tree_packing.integer_program import TreeProgram
 from synth.model import symmetry
 from synth.model.collective import Collective
@@ -36,11 +34,8 @@ class TreeSearchSettings:
     Attributes:
         max_columns: Maximum number of known trees of each unit in the integer program.
         growth: Maximum number of trees of each unit that join the columns before a turn.
-        vectors: Maximum number of divisions of the rounds among the steps that are tried.
         first_slice: CP-SAT's limit in the first turn, in seconds; it doubles every two turns.
-        dive_slices: Limit of a dive, as a multiple of CP-SAT's limit in the same turn.
         max_turns: Maximum number of turns for one problem.
-        many_chunks: Number of chunks from which dives come before CP-SAT.
         multiples: Maximum number of multiples tried beyond the least, up to the one at which the rounds are
             whole.
         multiple_turns: Maximum number of turns for each multiple.
@@ -49,11 +44,8 @@ class TreeSearchSettings:
 
     max_columns: int = 1500
     growth: int = 300
-    vectors: int = 4
     first_slice: float = 0.5
-    dive_slices: int = 30
     max_turns: int = 8
-    many_chunks: int = 100
     multiples: int = 6
     multiple_turns: int = 2
     approximations: int = 4
@@ -111,7 +103,6 @@ def solve(
         floor=1 / problem.chunks,
         deadline=search.deadline,
         seed=search.seed,
-        exact=Prover(problem.network, problem.steps, search.seed, search.deadline).cheapest,
     )
     if columns is None:
         return search.gave_up("some destination is too far for so few steps")
@@ -179,7 +170,7 @@ def near(
         return search.gave_up("some destination is too far for so few steps")
     for chunks, vector in _roundings(columns.rounds, most)[: -SETTINGS.approximations - 1 : -1]:
         packings = [TreeProgram(columns, group, chunks) for group in groups]
-        found = _whole(packings, sum(vector), sum(vector) / chunks - columns.value, search, 1, iter([vector]))
+        found = _whole(packings, sum(vector), sum(vector) / chunks - columns.value, search, 1)
         if found is not None:
             return search.found(found[0], lp=columns.value, **found[1])
         if search.deadline.over:
@@ -213,52 +204,17 @@ def _multiples(value: Fraction, steps: int, rounds: Sequence[float], most: int) 
 
 
 def _whole(
-    packings: Sequence[TreeProgram],
-    rounds: int,
-    slack: float,
-    search: _Search,
-    turns: int,
-    given: Iterator[list[int]] | None = None,
+    packings: Sequence[TreeProgram], rounds: int, slack: float, search: _Search, turns: int
 ) -> tuple[Schedule, dict[str, object]] | None:
     """Return a schedule of `rounds` rounds on the trees of the packings, and details of the search; None if `turns`
-    turns give none.
-
-    `given`: divisions of the rounds among the steps, if they are known.
-    """
-    columns = packings[0].columns
-    whole = packings[0].diver(rounds, search.seed)
-    vectors, tried, turn = given or whole.feasible_rounds(search.deadline), [], 0
-    while turn < turns and not search.deadline.over:
-        fresh = next(vectors, None) if turn < SETTINGS.vectors else None
-        tried += [] if fresh is None else [fresh]
-        if not tried:
-            break
-        if fresh is not None and given is None:
-            packings[0].learn(whole, use=True)
-        enrich(columns, slack, SETTINGS.growth, search.seed + turn)
-        vector = fresh or tried[turn % len(tried)]
-        found = _try(packings, vector, search.deadline, search.seed + turn, SETTINGS.first_slice * 2 ** (turn // 2))
-        if found is not None:
-            packing, taken, how = found
-            return packing.schedule(taken, vector), {"orbits": len(packing.folded.units), "turn": turn, "by": how}
-        turn += 1
-    return None
-
-
-def _try(
-    packings: Sequence[TreeProgram], rounds: list[int], deadline: Deadline, seed: int, slice_: float
-) -> tuple[TreeProgram, dict[int, list[Tree]], str] | None:
-    """Choose among known trees by CP-SAT, and dive for new ones, group by group, at the given rounds of each step."""
-    for packing in packings:
-        methods = ("choose", "dive") if packing.chunks < SETTINGS.many_chunks else ("dive", "choose")
-        for how in methods if packing.loose else ("choose",):
-            if deadline.over:
+    turns give none."""
+    for turn in range(turns):
+        enrich(packings[0].columns, SETTINGS.growth, search.seed + turn)
+        for packing in packings:
+            if search.deadline.over:
                 return None
-            end = deadline.within(slice_ if how == "choose" else SETTINGS.dive_slices * slice_)
-            if how == "choose":
-                found = packing.choose(packing.tree_orbits(SETTINGS.max_columns), rounds, end.remaining(), seed)
-            else:
-                found = packing.dive(rounds, end, seed)
+            seconds = search.deadline.within(SETTINGS.first_slice * 2 ** (turn // 2)).remaining()
+            found = packing.choose(packing.tree_orbits(SETTINGS.max_columns), rounds, seconds, search.seed + turn)
             if found is not None:
-                return packing, found, how
+                return packing.schedule(*found), {"orbits": len(packing.folded.units), "turn": turn}
     return None

@@ -1,10 +1,10 @@
-"""Attempts: one engine on one symmetric translation with a conflict limit, each in a process that can be killed."""
+"""Attempts: one engine on one symmetric translation with a limit, each in a process that can be killed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -27,23 +27,21 @@ MODULES = (
 class Attempt:
     """One engine on the representatives of `translation`, in S steps and R rounds, with at most `conflicts` conflicts.
 
-    `engine`: "direct", "hub", "mixture", "shares" or "blending". The conflicts of "mixture" are starts of
-    its local search. Those of "blending" are propagations. `local`: "direct" lets ranks add their
-    input again, which it always does where ranks want different sums. "blending" and "shares" choose C and R: they look
-    for no R/C below `least` and accept none from `below` on. "blending" decomposes the schedules of `start` into
-    columns. "shares" takes `seconds` of CPU time, and with `alike` leaves the same bits on all ranks.
+    `engine`: "direct", "hub", "mixture" or "columns". `local`: "direct" lets ranks add their input again, which it
+    always does where ranks want different sums. The conflicts of "mixture" are starts of its local search. "columns"
+    chooses C and R: it looks for no R/C below `least` and accepts none from `below` on, takes `seconds` of CPU time,
+    and with `alike` leaves the same bits on all ranks.
     """
 
     engine: str
     translation: TranslatedChunks
     steps: int
-    rounds: int
+    rounds: int = 0
     conflicts: int | None = None
     seed: int = 0
     local: bool = False
     least: Fraction = Fraction(0)
     below: Fraction | None = None
-    start: tuple[Schedule, ...] = ()
     seconds: float = 0.0
     alike: bool = False
 
@@ -53,7 +51,7 @@ class AttemptOutcome:
     """The result of an attempt: `schedule`, or None with the reason in `status`.
 
     "unsat" refutes only the class of schedules that the attempt searched. `work`: as in `Answer`. `fractions`: the
-    least R/C of a fractional mixture of hub paths, where "shares" computed it.
+    least R/C of a fractional mixture of hub paths, where "columns" computed it.
     """
 
     status: Literal["sat", "unsat", "gave-up", "crash", "memory"]
@@ -66,15 +64,18 @@ class AttemptOutcome:
 def run_attempt(attempt: Attempt) -> AttemptOutcome:
     """Run an attempt to its end in this process, and return its outcome."""
     began = time.process_time()
-    outcome = _ENGINES.get(attempt.engine, _sat)(attempt)
+    outcome = {"columns": _columns, "mixture": _mixture}.get(attempt.engine, _sat)(attempt)
     spent = time.process_time() - began
-    work = spent if attempt.engine == "shares" else outcome.work
-    return AttemptOutcome(outcome.status, outcome.schedule, spent, work, outcome.fractions)
+    return replace(outcome, cpu=spent, work=spent if attempt.engine == "columns" else outcome.work)
 
 
-def _outcome(schedule: Schedule | None, work: float) -> AttemptOutcome:
-    """Return the outcome of an incomplete engine, which refutes nothing."""
-    return AttemptOutcome("gave-up" if schedule is None else "sat", schedule, work=work)
+def _columns(attempt: Attempt) -> AttemptOutcome:
+    from synth.encodings.hubs.column_generation import search_hub_trees
+
+    result = search_hub_trees(
+        attempt.translation, attempt.steps, attempt.least, attempt.below, attempt.seconds, attempt.seed, attempt.alike
+    )
+    return AttemptOutcome("gave-up" if result.schedule is None else "sat", result.schedule, fractions=result.value)
 
 
 def _mixture(attempt: Attempt) -> AttemptOutcome:
@@ -83,30 +84,9 @@ def _mixture(attempt: Attempt) -> AttemptOutcome:
     result = symmetric_column_generation.solve(
         attempt.translation, attempt.steps, attempt.rounds, attempt.conflicts or 1, attempt.seed
     )
-    if result.schedule is None and not result.reached:
-        return AttemptOutcome("unsat", work=result.work)
-    return _outcome(result.schedule, result.work)
-
-
-def _shares(attempt: Attempt) -> AttemptOutcome:
-    from synth.encodings.hubs.column_generation import search_hub_trees
-
-    result = search_hub_trees(
-        attempt.translation.network, attempt.translation.collective, attempt.steps, attempt.least, attempt.below,
-        attempt.seconds, attempt.seed, attempt.alike,
-    )  # fmt: skip
-    status: Literal["sat", "gave-up"] = "gave-up" if result.schedule is None else "sat"
-    return AttemptOutcome(status, result.schedule, fractions=result.value)
-
-
-def _blending(attempt: Attempt) -> AttemptOutcome:
-    from synth.encodings.chunk_mixtures import fractional_chunks
-
-    result = fractional_chunks.search_mixture(
-        attempt.translation.network, attempt.translation.collective, attempt.steps, attempt.least, attempt.below,
-        attempt.conflicts or 0, attempt.seed, attempt.start,
-    )  # fmt: skip
-    return _outcome(result.schedule, result.work)
+    if result.schedule is None:
+        return AttemptOutcome("gave-up" if result.reached else "unsat", work=result.work)
+    return AttemptOutcome("sat", result.schedule, work=result.work)
 
 
 def _sat(attempt: Attempt) -> AttemptOutcome:
@@ -124,13 +104,6 @@ def _sat(attempt: Attempt) -> AttemptOutcome:
     if answer.status == "sat":
         return AttemptOutcome("sat", decode({v for v, holds in enumerate(answer.values) if holds}), work=answer.work)
     return AttemptOutcome("unsat" if answer.status == "unsat" else "gave-up", work=answer.work)
-
-
-_ENGINES: dict[str, Callable[[Attempt], AttemptOutcome]] = {
-    "mixture": _mixture,
-    "shares": _shares,
-    "blending": _blending,
-}
 
 
 class AttemptPool:
@@ -163,15 +136,11 @@ class AttemptPool:
                 if not answered:
                     return
                 for attempt in answered:
-                    yield attempt, self._outcome(running.pop(attempt))
+                    outcome = pool.outcome(running.pop(attempt))
+                    if not isinstance(outcome, AttemptOutcome):
+                        outcome = AttemptOutcome("memory" if outcome.reason == "memory" else "crash")
+                    self.cpu += outcome.cpu
+                    self.work += outcome.work
+                    yield attempt, outcome
         finally:
             pool.end(list(running.values()))
-
-    def _outcome(self, job: ProcessJob) -> AttemptOutcome:
-        """Return the outcome of a job that has answered or ended."""
-        outcome = pool.outcome(job)
-        if not isinstance(outcome, AttemptOutcome):
-            return AttemptOutcome("memory" if outcome.reason == "memory" else "crash")
-        self.cpu += outcome.cpu
-        self.work += outcome.work
-        return outcome

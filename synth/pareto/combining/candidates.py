@@ -13,36 +13,15 @@ from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
-from synth.pareto.combining.symmetry_candidates import SymmetryCandidate, symmetry_candidates
+from synth.pareto.combining.symmetry_candidates import Group, symmetry_candidates
 from synth.solvers.processes.deadline import check_deadline
 
-
-@dataclass(frozen=True)
-class CandidateSettings:
-    """Sizes up to which candidates are tried.
-
-    Attributes:
-        representatives: Maximum number of representatives per orbit of units.
-        mixed: Minimum number of representatives of a mixture of hubs.
-        mixed_chunks: Maximum number of chunks of a mixture of hubs.
-        effort: Maximum cost of a formula, which is about its number of clauses.
-        counted: Maximum number of clauses that count the rounds of a formula, plus chunks at the ranks of its
-            schedule. Larger formulas take longer to write than to solve.
-        little: Maximum cost of a formula with more than `representatives` of them. Other engines find schedules
-            sooner than larger ones.
-        loosest: Rounds allowed for a first schedule, as a multiple of the bound.
-    """
-
-    representatives: int = 6
-    mixed: int = 32
-    mixed_chunks: int = 600
-    effort: int = 300_000
-    counted: int = 100_000
-    little: int = 30_000
-    loosest: int = 10
-
-
-SETTINGS = CandidateSettings()
+REPRESENTATIVES = 6  # of each orbit of units, at most
+EFFORT = 300_000  # greatest cost of a formula, which is about its number of clauses
+COUNTED = 100_000  # greatest number of clauses that count rounds, plus chunks at ranks: more take long to write
+LITTLE = 30_000  # greatest cost of a formula with more than REPRESENTATIVES
+MIXED, MIXED_CHUNKS = 32, 600  # representatives of a mixture of hubs, at least, and its chunks, at most
+LOOSEST = 10  # rounds allowed for a first schedule, as a multiple of the bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,21 +46,16 @@ class CombiningCandidate:
 
     @property
     def fits(self) -> bool:
-        """True where formula and schedule are small enough (`SETTINGS.counted`).
-
-        Both grow with R where bandwidths differ.
-        """
+        """True where formula and schedule are small enough. Both grow with R where bandwidths differ."""
         translation = self.translation
         chunks = translation.chunks * translation.collective.units * translation.network.ranks
         clauses = estimate_clauses(translation.loads, 2 * len(translation.representatives), self.steps, self.rounds)
-        return chunks + clauses <= SETTINGS.counted
+        return chunks + clauses <= COUNTED
 
     @property
     def complete(self) -> bool:
         """True where the formula admits every schedule with its C, S and R: each chunk is its own representative."""
-        translation = self.translation
-        trivial = len(translation.translations) == 1 and translation.copies == 1 and not translation.stabilizer_group
-        return self.engine == "direct" and trivial
+        return self.engine == "direct" and len(self.translation.translations) == self.translation.copies == 1
 
     @property
     def rank(self) -> tuple[bool, int, int]:
@@ -103,15 +77,18 @@ class Frame:
     now: int = 0
     alive: bool = False
 
+    def at(self, rounds: int) -> CombiningCandidate:
+        """Return the candidate with so many rounds."""
+        return replace(self.base, rounds=rounds)
+
     def next(self, upper: Fraction | None) -> CombiningCandidate | None:
         """Return the next candidate whose R/C is below `upper`, or None where none remains."""
         low = max(self.least, self.now)
-        high = SETTINGS.loosest * self.least if upper is None else ceil(upper * self.base.translation.chunks) - 1
+        high = LOOSEST * self.least if upper is None else ceil(upper * self.base.translation.chunks) - 1
         high = min(high, self.most)
         if high < low:
             return None
-        rounds = (low + high) // 2 if self.alive else high
-        candidate = replace(self.base, rounds=rounds)
+        candidate = self.at((low + high) // 2 if self.alive else high)
         return candidate if candidate.fits else None
 
 
@@ -123,172 +100,115 @@ class Candidates:
 
     def __init__(self, network: Network, collective: Collective) -> None:
         self.network, self.collective = network, collective
-        self._singles: dict[tuple[int, bool], TranslatedChunks] = {}
+        self._singles: dict[Group, TranslatedChunks] = {}
 
-    def meeting(self, steps: int, bound: Fraction) -> list[CombiningCandidate]:
-        """Return the candidates whose R/C is `bound`, the most promising first."""
-        candidates = []
-        for engine, symmetry, count in self._frames(steps):
-            fine = self._fine(symmetry)
-            for copies in dict.fromkeys((1, fine)):
-                chunks = self._chunks(symmetry, count) * copies
-                if (bound * chunks).denominator > 1:
-                    continue
-                more = max(1, ceil(steps / (bound * chunks)))
-                rounds = bound * chunks * more
-                candidates.append(self._candidate(engine, symmetry, chunks * more, copies * more, steps, rounds))
-        return sorted((c for c in candidates or self._larger(steps, bound) if c.fits), key=lambda c: c.rank)
+    def frames(self, steps: int, bound: Fraction) -> list[Frame]:
+        """Return a frame for every engine, group and number of representatives, the most promising first.
 
-    def _larger(self, steps: int, bound: Fraction) -> Iterator[CombiningCandidate]:
-        """Yield for each symmetry the candidate with fewest representatives whose R/C is `bound`.
-
-        Their number is not limited by `SETTINGS.representatives`, but the cost is by `SETTINGS.little`.
+        Each comes with coarse and with the finest rounds. Where none meets `bound` with whole rounds, each group has
+        one with more representatives that does, unless its formula is large.
         """
-        for symmetry in self._symmetries:
-            each = bound * self._chunks(symmetry, 1)
-            count = each.denominator * max(1, ceil(steps / each.numerator))
-            if self._cost("direct", symmetry, count, steps) <= SETTINGS.little:
-                yield self._candidate("direct", symmetry, self._chunks(symmetry, count), 1, steps, each * count)
+        frames: list[Frame] = []
+        for group in self._groups:
+            single = self._single(group)
+            fine = lcm(*(load.units // gcd(load.units, load.divisor) for load in single.loads))
+            for count in range(1, REPRESENTATIVES + 1):
+                for engine in self._engines(group, count, steps):
+                    for copies in {1, fine}:
+                        chunks = self._chunks(group, count) * copies
+                        more = max(1, ceil(steps / (bound * chunks)))
+                        frames += self._frame(engine, group, chunks * more, copies * more, steps, bound)
+        if not any(meets(frame, bound) for frame in frames):
+            for group in self._groups:
+                each = bound * self._chunks(group, 1)
+                count = each.denominator * max(1, ceil(steps / each.numerator))
+                if self._cost("direct", count, steps) <= LITTLE:
+                    frames += self._frame("direct", group, self._chunks(group, count), 1, steps, bound)
+        return sorted(frames, key=lambda frame: frame.base.rank)
 
-    def mixture(self, steps: int, bound: Fraction) -> CombiningCandidate | None:
-        """Return a mixture of hubs whose R/C is `bound`, or None where that engine does not apply."""
-        from synth.encodings.hubs.symmetric_column_generation import SymmetricHubPathPricer, rounds_of
-
-        symmetry = next((s for s in self._symmetries if not s.stabilizer_group), None)
-        if (
-            symmetry is None
-            or self.hub_steps is None
-            or steps < self.hub_steps
-            or not SymmetricHubPathPricer.fits(self.network)
-        ):
-            return None
-        each = 2 * self._chunks(symmetry, 1)  # two representatives: one is the other read backwards
-        for chunks in range(each, SETTINGS.mixed_chunks + 1, each):
-            rounds = bound * chunks
-            enough = chunks >= SETTINGS.mixed * each // 2 and rounds.denominator == 1 and rounds >= steps
-            if enough and (steps % 2 == 0 or rounds_of(int(rounds), steps)[steps // 2] % 2 == 0):
-                return self._candidate("mixture", symmetry, chunks, 1, steps, rounds)
-        return None
-
-    def sharing(self, steps: int) -> CombiningCandidate | None:
-        """Return the candidate of column generation over hub paths, or None where that engine does not apply."""
-        from synth.encodings.hubs.exchanges import HubPathPricer
-
-        if self.hub_steps is None or self.collective.units != 1 or not HubPathPricer.fits(self.network):
-            return None
-        return self._candidate("shares", self._symmetries[-1], 1, 1, steps, 0)
-
-    def single_chunk(self, steps: int) -> CombiningCandidate | None:
-        """Return the candidate of column generation over single-chunk schedules, None where that does not apply."""
-        from synth.encodings.chunk_mixtures import iterative_forward_search
-
-        if not iterative_forward_search.applies(self.network, self.collective):
-            return None
-        return self._candidate("blending", self._symmetries[-1], 1, 1, steps, 0)
+    def _frame(
+        self, engine: str, group: Group, chunks: int, copies: int, steps: int, bound: Fraction
+    ) -> Iterator[Frame]:
+        """Yield the frame with so many chunks, unless its formula is too large."""
+        base = self._candidate(engine, group, chunks, copies, steps, 0)
+        least = max(steps, ceil(bound * chunks))
+        if replace(base, rounds=least).fits:
+            yield Frame(base, least, steps * _step_capacity(base.translation))
 
     def exactly(self, steps: int, chunks: int, rounds: int) -> list[CombiningCandidate]:
         """Return the candidates with these C, S and R, the most promising first. The complete one is among them."""
         candidates = []
-        for symmetry in self._symmetries:
-            repeats = Fraction(chunks, self._chunks(symmetry, 1))
-            alone = len(symmetry.translations) == 1 and not symmetry.stabilizer_group
-            counts = [n for n in range(1, SETTINGS.representatives + 1) if repeats % n == 0]
-            if alone and chunks > SETTINGS.representatives:
-                counts.append(chunks)
-            for count in counts:
-                for engine in ("hub", "direct"):
-                    complete = alone and engine == "direct" and count == chunks
-                    if complete or (
-                        self._allows(engine, symmetry, steps)
-                        and self._cost(engine, symmetry, count, steps) <= SETTINGS.effort
-                    ):
-                        copies = int(repeats / count)
-                        candidates.append(self._candidate(engine, symmetry, chunks, copies, steps, rounds))
+        for group in self._groups:
+            repeats = Fraction(chunks, self._chunks(group, 1))
+            for count in range(1, REPRESENTATIVES + 1):
+                for engine in self._engines(group, count, steps) if repeats % count == 0 else ():
+                    candidates.append(self._candidate(engine, group, chunks, int(repeats / count), steps, rounds))
+        if not any(candidate.complete for candidate in candidates):
+            candidates.append(self._candidate("direct", self._groups[-1], chunks, 1, steps, rounds))
         return sorted(candidates, key=lambda c: c.rank)
 
-    def frames(self, steps: int, bound: Fraction) -> list[Frame]:
-        """Return a frame for every engine, symmetry and number of representatives, the most promising first.
+    def mixture(self, steps: int, bound: Fraction) -> CombiningCandidate | None:
+        """Return a mixture of hubs whose R/C is `bound`, or None where that engine does not apply, or has no use for
+        want of symmetry."""
+        from synth.encodings.hubs.symmetric_column_generation import SymmetricHubPathPricer, rounds_of
 
-        Each comes with coarse and with the finest rounds.
+        group = self._groups[0]
+        few = self.hub_steps is None or steps < self.hub_steps
+        if few or len(group) == 1 or not SymmetricHubPathPricer.fits(self.network):
+            return None
+        each = 2 * self._chunks(group, 1)  # two representatives: one is the other read backwards
+        for chunks in range(MIXED * each // 2, MIXED_CHUNKS + 1, each):
+            rounds = bound * chunks
+            whole = rounds.denominator == 1 and rounds >= steps
+            if whole and (steps % 2 == 0 or rounds_of(int(rounds), steps)[steps // 2] % 2 == 0):
+                return self._candidate("mixture", group, chunks, 1, steps, int(rounds))
+        return None
+
+    def columns(self) -> TranslatedChunks | None:
+        """Return the chunks of column generation over hub paths, of the group with the fewest orbits.
+
+        None where that engine does not apply.
         """
-        frames = []
-        for engine, symmetry, count in self._frames(steps):
-            for copies in {1, self._fine(symmetry)}:
-                chunks = self._chunks(symmetry, count) * copies
-                more = max(1, ceil(steps / (bound * chunks)))
-                base = self._candidate(engine, symmetry, chunks * more, copies * more, steps, 0)
-                least = max(steps, ceil(bound * chunks * more))
-                if replace(base, rounds=least).fits:
-                    frames.append(Frame(base, least, steps * _step_capacity(base.translation)))
-        return sorted(frames, key=lambda f: f.base.rank)
+        from synth.encodings.hubs.exchanges import HubPathPricer
 
-    def _frames(self, steps: int) -> Iterator[tuple[str, SymmetryCandidate, int]]:
-        for symmetry in self._symmetries:
-            for count in range(1, SETTINGS.representatives + 1):
-                for engine in ("hub", "direct"):
-                    if (
-                        self._allows(engine, symmetry, steps)
-                        and self._cost(engine, symmetry, count, steps) <= SETTINGS.effort
-                    ):
-                        yield engine, symmetry, count
+        if self.hub_steps is None or self.collective.units != 1 or not HubPathPricer.fits(self.network):
+            return None
+        return self._single(self._groups[0])
 
-    def _allows(self, engine: str, symmetry: SymmetryCandidate, steps: int) -> bool:
-        return engine == "direct" or (
-            self.hub_steps is not None and steps >= self.hub_steps and not symmetry.stabilizer_group
-        )
+    def _engines(self, group: Group, count: int, steps: int) -> Iterator[str]:
+        """Yield the engines that apply to so many representatives, and whose formulas are not too large."""
+        if self.hub_steps is not None and steps >= self.hub_steps and self._cost("hub", count, steps) <= EFFORT:
+            yield "hub"
+        if self._cost("direct", count, steps) <= EFFORT:
+            yield "direct"
 
     def _candidate(
-        self, engine: str, symmetry: SymmetryCandidate, chunks: int, copies: int, steps: int, rounds: Fraction | int
+        self, engine: str, group: Group, chunks: int, copies: int, steps: int, rounds: int
     ) -> CombiningCandidate:
-        translation = TranslatedChunks(
-            self.network, self.collective, symmetry.translations, chunks, copies, symmetry.stabilizer_group
-        )
-        cost = self._cost(engine, symmetry, len(translation.representatives), steps)
-        return CombiningCandidate(
-            engine,
-            translation,
-            steps,
-            int(rounds),
-            cost,
-            len(self._single(symmetry, bool(symmetry.stabilizer_group)).loads),
-        )
+        translation = TranslatedChunks(self.network, self.collective, group, chunks, copies)
+        cost = self._cost(engine, len(translation.representatives), steps)
+        return CombiningCandidate(engine, translation, steps, rounds, cost, len(self._single(group).loads))
 
-    def _cost(self, engine: str, symmetry: SymmetryCandidate, count: int, steps: int) -> int:
+    def _cost(self, engine: str, count: int, steps: int) -> int:
         routes, ranks = len(self.network.routes), self.network.ranks
         if engine != "direct":
             return 4 * routes * steps * count
-        degree = 1 + routes // ranks
-        return ranks * routes * steps * count * (1 + degree // 2) // symmetry.order
+        return ranks * routes * steps * count * (1 + (1 + routes // ranks) // 2)
 
     @cached_property
-    def _symmetries(self) -> tuple[SymmetryCandidate, ...]:
+    def _groups(self) -> list[Group]:
         return symmetry_candidates(self.network, self.collective)
 
-    def _single(self, symmetry: SymmetryCandidate, stabilized: bool = False) -> TranslatedChunks:
-        """Return the translated chunks with one per unit; with `stabilized`, invariant under the stabilizer group.
-
-        It is cached because its loads take long to compute.
-        """
+    def _single(self, group: Group) -> TranslatedChunks:
+        """Return the translated chunks with one per unit, cached because its loads take long to compute."""
         check_deadline()
-        key = id(symmetry), stabilized
-        if key not in self._singles:
-            self._singles[key] = TranslatedChunks(
-                self.network,
-                self.collective,
-                symmetry.translations,
-                1,
-                1,
-                symmetry.stabilizer_group if stabilized else (),
-            )
-        return self._singles[key]
+        if group not in self._singles:
+            self._singles[group] = TranslatedChunks(self.network, self.collective, group, 1)
+        return self._singles[group]
 
-    def _chunks(self, symmetry: SymmetryCandidate, count: int) -> int:
+    def _chunks(self, group: Group, count: int) -> int:
         """Return C for `count` representatives of a unit: a multiple of the order of each unit's stabilizer."""
-        return lcm(*self._single(symmetry).stabilizers.values()) * count
-
-    def _fine(self, symmetry: SymmetryCandidate) -> int:
-        """Return the least number of copies with which every send takes a whole number of rounds of each load."""
-        return lcm(*(load.units // gcd(load.units, load.divisor) for load in self._single(symmetry).loads))
+        return lcm(*self._single(group).stabilizers.values()) * count
 
     @cached_property
     def hub_steps(self) -> int | None:
@@ -319,6 +239,11 @@ class Candidates:
         return least
 
 
+def meets(frame: Frame, bound: Fraction) -> bool:
+    """Return True where the least rounds of a frame are exactly those of the bound."""
+    return frame.least == bound * frame.base.translation.chunks
+
+
 def _step_capacity(translation: TranslatedChunks) -> int:
     """Return the rounds of a step in which every representative may send twice on every route.
 
@@ -338,7 +263,7 @@ def construction(engine: str, schedule: Schedule) -> str:
     It is "two hubs" where the sum of some chunk is completed by an exchange between two roots.
     """
     if engine != "hub":
-        return "mixture of hubs" if engine == "mixture" else engine
+        return "mixture of hubs" if engine in ("columns", "mixture") else engine
     for step in schedule.steps:
         sums = {(s.chunk, s.src, s.dst) for s in step.sends if s.kind == "reduce"}
         if any((c, b, a) in sums for c, a, b in sums):

@@ -209,7 +209,7 @@ def tree_packing_bound(network: Network, name: str, root: int = 0) -> RateBound 
 def _program_bound(network: Network, name: str, root: int) -> Fraction:
     """Units of algorithmic bandwidth by the linear program for any number of steps; 0 where ranks are not connected."""
     task = collective(name, network.ranks, (root,)) if name == "broadcast" else collective(name, network.ranks)
-    program = bounds.combining if name == "allreduce" else bounds.flow
+    program = bounds.flow
     try:
         value = program(network, task, None).value
     except InfeasibleError:

@@ -35,9 +35,6 @@ _HOW = {
     " what it must cross add up to the bound.",
     "deadline-cut-trees": "Prices for links at each step, and for parts of the data a case distinction (does a rank "
     "hold the chunk after a step?); in every case the cuts that a chunk must still cross add up to the bound.",
-    "allreduce-cuts": "Some rank is the first to hold a chunk's whole sum. For each such rank, up to "
-    "symmetry, cuts before,"
-    " after and throughout add up to the bound at the prices given for links.",
     "allreduce-partition": "A partition of the ranks: each chunk is sent between parts at least twice as often as "
     "there are parts, less two, at the prices given for links and limits.",
     "one-chunk": "Prices for links at each step, and a refutation (LRAT) that no schedule for a single chunk pays "

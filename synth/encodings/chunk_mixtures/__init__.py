@@ -1,1 +1,0 @@
-"""Schedules of many chunks as mixtures of single-chunk schedules."""
