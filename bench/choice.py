@@ -65,7 +65,7 @@ MACHINES = (
 )  # fmt: skip
 COLLECTIVES = ("allreduce", "allgather", "reduce-scatter", "alltoall")
 BASELINES = (
-    "ring", "tree", "direct", "hierarchical", "two-step", "few-messages", "halving-doubling", "binomial", "bruck",
+    "ring", "tree", "direct", "hierarchical", "two-step", "halving-doubling", "binomial", "bruck",
 )  # fmt: skip
 FLOAT32 = dtype("float32")
 

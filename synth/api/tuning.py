@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 # Baselines that are always chosen from, where they apply.
 ALWAYS = (
-    "ring", "tree", "direct", "hierarchical", "two-step", "few-messages", "halving-doubling", "binomial", "bruck",
+    "ring", "tree", "direct", "hierarchical", "two-step", "halving-doubling", "binomial", "bruck",
 )  # fmt: skip
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
 CHANNELS = 32  # of a communicator of NCCL 2.12 (MAXCHANNELS in src/include/devcomm.h), each with a chunk of its own
