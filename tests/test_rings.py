@@ -50,7 +50,7 @@ def test_the_most_rings_that_fit(name):
     machine = topology(name)
     found = disjoint_rings(machine)
     assert (found.units, found.proved_maximum) == (MOST[name], True)
-    # The checker replays it. An overfull link would need more rounds. Of routes over several spines a step takes others.
+    # The checker replays it, and an overfull link would need more rounds. Several spines: a step takes other routes.
     if found.units and name != "fat-tree:16":
         allgather = api.baseline("ring", machine, "allgather")
         assert allgather.rounds_per_chunk == Fraction(machine.ranks - 1, found.units)

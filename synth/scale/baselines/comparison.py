@@ -238,12 +238,15 @@ def _named(machine: Topology, ranks: Sequence[int]) -> str:
 
 def _labels(machine: Topology, ranks: Sequence[int]) -> tuple[int, ...]:
     """Return the ranks, ascending, as the whole machine numbers them that this one is a part of."""
-    return tuple(machine.labels[rank] if machine.labels else rank for rank in sorted(ranks))
+    labels = machine.labels or range(machine.ranks)
+    return tuple(labels[rank] for rank in sorted(ranks))
 
 
 def _runs(ranks: Sequence[int]) -> str:
     """Return ``0-2,5``; of very many runs the first ones."""
-    shown = [str(first) if first == last else f"{first}-{last}" for first, last in int_ranges.runs(ranks)]
+    shown = []
+    for first, last in int_ranges.runs(ranks):
+        shown.append(str(first) if first == last else f"{first}-{last}")
     maximum = 2 * LISTED_PARTS
     more = f" and {len(shown) - maximum} runs more" if len(shown) > maximum else ""
     return ",".join(shown[:maximum]) + more

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -31,8 +32,10 @@ Progress = Callable[[str], None]
 MAXIMUM_RINGS = 16
 # Ranks of one model, about: a search ends within seconds.
 MAXIMUM_RANKS = 128
-# CP-SAT's deterministic seconds for all models of a machine, for one of them, and for one ring more beside others.
-SECONDS, MODEL_SECONDS, EXTRA_SECONDS = 2.5, 2.0, 0.1
+# Arcs of a model out of one place, those to the next places first: many ranks on one switch need no more.
+MAXIMUM_ARCS = 24
+# CP-SAT's deterministic seconds for the rings of a machine, and for one ring more beside others.
+MODEL_SECONDS, EXTRA_SECONDS = 2.0, 0.1
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,8 @@ def _boxes(machine: Network | Topology, nodes: Sequence[int]) -> list[list[int]]
         for route in machine.routes:
             a, b = box_of[route.src], box_of[route.dst]
             if route.latency < machine.latency and a != b:
-                box_of = [a if box == b else box for box in box_of]
+                for rank in [rank for rank, box in enumerate(box_of) if box == b]:
+                    box_of[rank] = a
     boxes: defaultdict[int, list[int]] = defaultdict(list)
     for rank, box in enumerate(box_of):
         boxes[box].append(rank)
@@ -167,7 +171,8 @@ def _cut_bound(links: RingLinks, ranks: int, box: list[int]) -> tuple[int, tuple
 class _BoxModel:
     """Arcs of one box: links within each box, and from each box to the next one, that all boxes have.
 
-    `units[arc]`: its capacity. `limits`: (arcs with the times that each counts, capacity).
+    `units[arc]`: its capacity. `complete`: the arcs are all links of the machine. `limits`: (arcs with the times that
+    each counts, capacity).
     """
 
     def __init__(self, links: RingLinks, boxes: list[list[int]]) -> None:
@@ -187,7 +192,17 @@ class _BoxModel:
             parallel[src, dst] += 1
             arc_of[i] = arc
             capacities[arc].append(int(links.units[i]))
-        self.units = {arc: min(units) for arc, units in capacities.items() if len(units) == count}
+        arcs = [arc for arc, units in capacities.items() if len(units) == count]
+        crowded = max(Counter(arc[0] for arc in arcs).values(), default=0) > MAXIMUM_ARCS
+        if crowded:
+            arcs.sort(key=lambda arc: (arc[1] - arc[0]) % len(boxes[0]))
+        self.units: dict[Arc, int] = {}
+        leaving: Counter[int] = Counter()
+        for arc in arcs:
+            leaving[arc[0]] += 1
+            if leaving[arc[0]] <= MAXIMUM_ARCS:
+                self.units[arc] = min(capacities[arc])
+        self.complete = count == 1 and not crowded
         limits: dict[tuple, int] = {}
         for numbers, capacity in links.limits:
             times = Counter(arc_of[i] for i in numbers.tolist() if i in arc_of)
@@ -202,30 +217,35 @@ class _BoxModel:
         """Return the most rings of `width` units found, at most `count`, beside `others`, and a bound on it."""
         places = range(len(self.boxes[0]))
         arcs = [arc for arc, units in self.units.items() if units >= width]
-        if {arc[0] for arc in arcs} != set(places) or {arc[1] for arc in arcs} != set(places):
+        sources = {arc[0] for arc in arcs}
+        if len(sources) < len(places) or sources != {arc[1] for arc in arcs}:
             return [], 0
         # Rings are interchangeable: those of fewer number take the arcs of higher rank where all rings need one.
         common = [arc for arc in arcs if arc[2] or (len(self.boxes) == 1 and arc[0] == 0)]
         rank_of = {arc: number for number, arc in enumerate(common, 1)}
         model = new_program()
         used = [model.new_bool_var("") for _ in range(count)]
-        taken = [{arc: model.new_bool_var("") for arc in arcs} for _ in range(count)]
+        taken: list[dict[Arc, Any]] = []
         # ring k is one circuit through all places, or each place is left out by a loop
-        for k, arc_taken in enumerate(taken):
+        for k in range(count):
+            arc_taken = {arc: model.new_bool_var("") for arc in arcs}
             circuit = [(arc[0], arc[1], arc_taken[arc]) for arc in arcs]
             model.add_circuit(circuit + [(v, v, ~used[k]) for v in places])
             if len(self.boxes) > 1:
                 model.add(sum(arc_taken[arc] for arc in arcs if arc[2]) == used[k])
             if k:
                 model.add_implication(used[k], used[k - 1])
-                mine, before = [[n * row[arc] for arc, n in rank_of.items()] for row in (arc_taken, taken[k - 1])]
-                model.add(sum(mine) <= sum(before))
+                mine = sum(n * arc_taken[arc] for arc, n in rank_of.items())
+                model.add(mine <= sum(n * taken[k - 1][arc] for arc, n in rank_of.items()))
+            taken.append(arc_taken)
         # the rings together keep to each link and limit
-        for terms, capacity in [*((((arc, 1),), self.units[arc]) for arc in arcs), *self.limits]:
-            capacity -= width * sum(n * other.count(arc) for arc, n in terms for other in others)
-            if sum(n for _, n in terms) * count * width > capacity:
-                loads = [n * taken[k][arc] for arc, n in terms if arc in taken[0] for k in range(count)]
-                model.add(sum(loads) <= capacity // width)
+        of_links = [(((arc, 1),), self.units[arc]) for arc in arcs]
+        for terms, capacity in [*of_links, *self.limits]:
+            left, loads = capacity // width, []
+            for arc, times in terms:
+                left -= times * sum(arc in other for other in others)
+                loads += [times * arc_taken[arc] for arc_taken in taken if arc in arc_taken]
+            model.add(sum(loads) <= left)
         model.maximize(sum(used))
         solver = solve_program(model, seconds, seed=0, linearization=0)
         if solver is None:
@@ -251,24 +271,23 @@ def _search(model: _BoxModel, best: Rings, progress: Progress) -> Rings:
     """Return the most units of rings of one width each; the widest rings that may meet the bound come first."""
     maximum = best.maximum or 0
     shapes = [(count, maximum // count) for count in range(1, min(maximum, MAXIMUM_RINGS) + 1)]
-    seconds = SECONDS
     for count, width in sorted(shapes, key=lambda shape: (-shape[0] * shape[1], shape[0])):
         if count * width <= best.units:
             break
         progress(f"rings: {count} of {width} units")
         current_deadline().check()
-        limit = min(MODEL_SECONDS, seconds, current_deadline().remaining())
+        limit = min(MODEL_SECONDS, current_deadline().remaining())
         found, bound = model.rings(count, width, limit)
-        if len(found) < bound:
-            # the model was too hard: rings are added one by one
-            seconds -= limit
+        hard = len(found) < bound
+        if hard:
+            # The model is too hard, and so are those of a ring less: rings are added one by one.
             while len(found) < bound and (more := model.rings(1, width, EXTRA_SECONDS, found)[0]):
                 found += more
         if len(found) * width > best.units:
             best = replace(best, rings=tuple((model.ranks(circuit), width) for circuit in found))
         # rings are sums of rings of one unit
-        if width == 1 and count == maximum and len(model.boxes) == 1 and bound < maximum:
+        if width == 1 and count == maximum and model.complete and bound < maximum:
             best = Rings(best.rings, bound)
-        if seconds <= 0:
+        if hard:
             break
     return best
