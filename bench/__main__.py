@@ -3,8 +3,8 @@ them."""
 
 import sys
 
-from bench import encodings, goals, scale, scale_rates, sweeps, tuning
+from bench import encodings, goals, scale, sweeps, tuning
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    sys.exit(max(part.main(arguments) for part in (encodings, sweeps, goals, scale, scale_rates, tuning)))
+    sys.exit(max(part.main(arguments) for part in (encodings, sweeps, goals, scale, tuning)))

@@ -223,11 +223,8 @@ SWITCHES = (
     Switch("diving", {"synth.encodings.tree_packing.integer_program:TreeProgram.dive": nothing}, ("tree: dive",)),
     Switch("completion", {"synth.encodings.tree_packing.integer_program:complete": nothing}, ("tree: dive",)),
     Switch("path shortening", {"synth.scale.forests.arborescence_packing:shorten_paths": nothing}, ("points: pack",)),
-    Switch("direct symmetric trees", {"synth.scale.forests.symmetric_trees_direct:grow": nothing}, ("points: symm",)),
     Switch("re-rooting", {"synth.scale.forests.build:_rerooted": nothing}, ("points: re-rooted",)),
-    Switch("rarest first", {"synth.scale.greedy.rarest_first:applies": no}, ("points: rarest",)),
     Switch("breadth-first broadcast", {"synth.scale.greedy.bfs_broadcast:applies": no}, ("points: breadth-first b",)),
-    Switch("paired arborescences", {"synth.scale.allreduce.paired_arborescences:applies": no}, ("points: paired",)),
     Switch("shortest ways", {"synth.scale.alltoall.concurrent_flow:SMALL": 0}, ("points: flows, shortest",)),
 )  # fmt: skip
 
