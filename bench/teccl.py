@@ -4,7 +4,7 @@ python -m bench.teccl [--time-limit 3] [--only TEXT]
 python -m bench.teccl --table              the table again, from the JSON
 
 The machines are those of `examples/teccl`. Schedules are points of the frontier of flow methods, list schedules for
-five sizes, and `few-messages`, lowered to programs and run by the reference executor without data. The bounds are those
+five sizes, and `two-step`, lowered to programs and run by the reference executor without data. The bounds are those
 of `synth bound --size`. 1 KB is 1000 bytes here, as in TE-CCL's results, whose least time of all modes counts. Units
 are padded to whole bytes. TE-CCL counts neither messages nor FIFOs; the executor has at most 2 (Simple) or 8 (LL)
 messages of a connection under way.
@@ -76,7 +76,7 @@ def measured(machine: str, task: str, time_limit: float) -> dict:
 
 
 def schedules(topology: Topology, task: str, frontier: ParetoFrontier) -> Iterator[tuple[str, Schedule]]:
-    """Yield the candidates with their names: points of the frontier, list schedules, and `few-messages`."""
+    """Yield the candidates with their names: points of the frontier, list schedules, and `two-step`."""
     for point in frontier.points:
         schedule = written_out(point)
         if schedule is not None:
@@ -91,7 +91,7 @@ def schedules(topology: Topology, task: str, frontier: ParetoFrontier) -> Iterat
                 continue
             yield f"list scheduling for {size // KB} KB, C={made.chunks}", made
     try:
-        yield "few-messages", api.baseline("few-messages", topology, task)
+        yield "two-step", api.baseline("two-step", topology, task)
     except SynthError:
         return
 
