@@ -9,7 +9,6 @@
 #              CuPy and the rest already, nothing is installed; ARGS='--executor host': rehearsed on CPU threads)
 # make pictures  the pictures in docs/img, those of the report where Chromium is installed
 # make docs    the documentation site: build/docs/index.html
-# make catalog the published catalog of examples/fleet.yaml: catalog.db (DB=...), and its tables in docs/catalog-results.md
 #
 # Needs make and Python >= 3.11 with venv. Everything else goes into .venv.
 
@@ -22,13 +21,11 @@ ARGS ?=
 EXTRAS ?=
 CUDA ?= 13
 GPU_PYTHON ?= $(BIN)/python
-DB ?= catalog.db
-JOBS ?= 2
 SEED := $(or $(SEED),$(shell date +%s))
 ROUNDS ?= 1
 CASES ?= 200
 
-.PHONY: demo test fuzz check bench docs pictures catalog test-gpu bench-gpu clean
+.PHONY: demo test fuzz check bench docs pictures test-gpu bench-gpu clean
 .DELETE_ON_ERROR:
 # Some hundred programs and helper processes are started by the tests: each module is compiled once, not in each of them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -70,12 +67,6 @@ pictures: $(VENV)/.installed-test
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
 	@echo "build/docs/index.html"
-
-# Intervals that are still open (exit code 4) are a result; failures are not.
-catalog: $(VENV)/.installed
-	$(BIN)/synth catalog build examples/fleet.yaml --db $(DB) --jobs $(JOBS) || test $$? -eq 4
-	@if [ docs/catalog-results.md -nt $(DB) ]; then echo "docs/catalog-results.md is of this catalog"; else $(BIN)/synth catalog table \
-	  examples/fleet.yaml --db $(DB) --title "Built-in machines up to 16 GPUs" -o docs/catalog-results.md; fi
 
 GPU_NEEDS = $(if $(findstring $(BIN),$(GPU_PYTHON)),$(if $(findstring host,$(ARGS)),$(VENV)/.installed,$(VENV)/.installed-cuda$(CUDA)))
 

@@ -217,7 +217,6 @@ VALUES: dict[str, Value] = {
     "encoding": _one("auto", "step", "quotient", "quotient@1", "sccl", "path", "tree", "step/z3"),
     "solver": _one("auto", "cadical", "z3", "cpsat"),
     "time_limit": _one("1s", "2s", "0.5s"),
-    "budget": _one("2s", "5s"),
     "file": _file,
     "files": _file,
     "fleet": _one("fleet.yaml", "notes.txt"),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sqlite3
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,18 +18,18 @@ from pathlib import Path
 
 from synth.catalog.entry import Entry
 from synth.catalog.shipped import FILE
-from synth.catalog.store import exact_frontiers
-from synth.catalog.store.blobs import Blob, pack_small, unpack_bytes
-from synth.catalog.store.store import Store
+from synth.catalog.store import Store
+from synth.checker.documents import exact_frontier
 
 MOST_BYTES = 8 << 20
 
 
 def made(entry: Entry, commit: str) -> Entry:
     """Return `entry` with the commit that made it, and without what depends on the day."""
-    versions = dict(entry.provenance.versions) | {"commit": commit}
-    origin = replace(entry.provenance, versions=tuple(versions.items()), machine="", created="")
-    return replace(entry, provenance=origin, measurements=())
+    kept = {key: value for key, value in entry.provenance.items() if key not in ("machine", "created")}
+    if commit:
+        kept["versions"] = kept["versions"] | {"commit": commit}
+    return replace(entry, provenance=kept)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,17 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with Store.open(source) as store:
                 for fingerprint in store.fingerprints():
                     entry = store.get(fingerprint)
-                    if entry.exact is None or not entry.exact.points:
-                        continue
-                    exact_frontiers.check(entry, {})
-                    kept += target.put(made(entry, commit or dict(entry.provenance.versions)["commit"]))
-        for row, *blob in target.base.execute("SELECT rowid, sum, size, body FROM blobs").fetchall():
-            small = pack_small(unpack_bytes(Blob(*blob)))
-            values = (small.sum, len(small.body), small.body, row)
-            target.base.execute("UPDATE blobs SET sum = ?, packed = ?, body = ? WHERE rowid = ?", values)
-    with sqlite3.connect(fresh) as base:
-        base.execute("PRAGMA journal_mode = DELETE")
-        base.execute("VACUUM")
+                    if entry.frontier.points:
+                        exact_frontier.document(entry.frontier.to_json())
+                        kept += target.put(made(entry, commit))
+        target.base.execute("VACUUM")
     os.replace(fresh, FILE)
     size = FILE.stat().st_size
     print(f"{kept} entries, {size} bytes")

@@ -1,14 +1,13 @@
-"""Helpers of the tests of catalog jobs: a small job, its run, and the parts of an entry that must not depend on the
-runner."""
+"""Helpers of the tests of catalogs: entries, and a small job that is run in this process."""
 
 from __future__ import annotations
 
-from synth.catalog.jobs import job_file_reader, plan, queue, task
-from synth.catalog.jobs.run import JobRun
-from synth.catalog.jobs.runners.inline import Inline
-from synth.catalog.store.store import Store
+from concurrent.futures import Future
 
-CHOICE = ("seconds", "schedule", "chunks", "rounds", "construction")
+from synth.catalog.entry import Entry
+from synth.catalog.jobs import job_file
+from synth.catalog.jobs.run import items_of, run
+from synth.catalog.store import Store
 
 # Quick, and proved to the end: what is found is the same wherever it runs.
 SMALL = """\
@@ -17,37 +16,49 @@ topologies:
 collectives: [allgather, {name: broadcast, roots: all}]
 options: {max-steps: 2, deterministic: true}
 """
+ORIGIN = {"versions": {"synth": "0.1.0", "z3": "4.13"}, "seed": 7, "created": "2026-11-21", "time_limit": 30.0}
 
 
-def planned(tmp_path, text=SMALL):
-    path = tmp_path / "fleet.yaml"
+def entry(frontier, **options) -> Entry:
+    return Entry.of(frontier, options, 1.5, ORIGIN)
+
+
+class Here:
+    """A runner in this process; `work` makes the answer of a task."""
+
+    slots = 1
+
+    def __init__(self, work=lambda task: task.answer()):
+        self.work = work
+        self.closed = False
+
+    def submit(self, task):
+        future = Future()
+        try:
+            future.set_result(self.work(task))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def close(self):
+        self.closed = True
+
+
+def planned(folder, text=SMALL, time_limit=None):
+    path = folder / "fleet.yaml"
     path.write_text(text)
-    return plan.tasks(job_file_reader.load(path), tmp_path / "tasks")
+    return job_file.tasks(path, folder / "tasks", time_limit)
 
 
-def run(tmp_path, text=SMALL, runner=None, db="catalog.db", again=(), job=None, **limits):
-    """The summary of a run of the job in `text`, or of its tasks `job`; `runner` makes one, inline unless given."""
-    tasks = planned(tmp_path, text) if job is None else job
-    with Store.open(tmp_path / db, create=True) as store:
-        listed = queue.items(tasks, store, **dict.fromkeys(again, True))
-        return JobRun(listed, store, runner or (lambda: Inline(task.run)), **limits).run()
+def built(folder, text=SMALL, runner=None, retry_open=False, time_limit=None):
+    """The items of a run of the job in `text`."""
+    with Store.open(folder / "catalog.db", create=True) as store:
+        items = items_of(planned(folder, text, time_limit), store, retry_open)
+        run(items, store, runner or Here(), lambda progress: None)
+        return items
 
 
-def nobody():
-    """A runner that must not be asked for."""
-    raise AssertionError("nothing was left to solve")
-
-
-def entries(tmp_path, db="catalog.db"):
-    """Return the answer of every entry by its fingerprint."""
-    with Store.open(tmp_path / db) as store:
-        return {name: essence(store.get(name)) for name in store.fingerprints()}
-
-
-def essence(entry):
-    """Return the answer of an entry without schedules, since the speed of the machine may choose among several."""
-    frontier = entry.frontier.to_json() if entry.frontier else {}
-    frontier.pop("seconds", None)
-    frontier["points"] = [{k: v for k, v in point.items() if k not in CHOICE} for point in frontier.get("points", [])]
-    made = {k: v for k, v in entry.provenance.to_json().items() if k != "created"}
-    return entry.topology, entry.collective, entry.options, entry.state, entry.reason, entry.certificate, frontier, made
+def answers(folder):
+    """Return what the catalog says of each problem, without what differs from run to run."""
+    with Store.open(folder / "catalog.db") as store:
+        return {row.fingerprint: (row.topology, row.collective, row.state, row.points) for row in store.ls()}

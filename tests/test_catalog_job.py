@@ -2,231 +2,251 @@
 
 from __future__ import annotations
 
-import json
-import threading
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
 
-import job_work
+import distributed
+import psutil
 import pytest
-from catalog_jobs import entries, nobody, planned, run
+from catalog_jobs import SMALL, Here, answers, built, planned
 
-from synth import api
-from synth.catalog.jobs import task as job_task
-from synth.catalog.jobs.cost_estimate import CostEstimator, EntryTime
-from synth.catalog.jobs.run import Interrupted
-from synth.catalog.jobs.runners import WorkAnswer
-from synth.catalog.jobs.runners.inline import Inline
-from synth.catalog.jobs.runners.processes import Processes
-from synth.catalog.store.store import Store
+from synth.catalog.jobs import runners
+from synth.catalog.jobs.run import Interrupted, exit_code
+from synth.catalog.jobs.task import TaskAnswer
+from synth.catalog.store import Store
 from synth.checker.documents import exact_frontier
+from synth.errors import MissingDependencyError, SynthError, UsageError
+from synth.model.frontier import Frontier
+from synth.pareto.events import Options
 
 ONE = "topologies: ['ring:4']\ncollectives: [allgather]\noptions: {deterministic: true}\n"
 # At most a tenth of a second for what takes longer: the interval is what is to be seen.
-SHORT = "topologies: [dgx1]\ncollectives: [{name: broadcast}]\noptions: {time-limit: 0.001s, max-steps: 6}\n"
-LONGER = SHORT.replace("0.001s", "1000s").replace("max-steps: 6", "max-steps: 3")
+SHORT = "topologies: [dgx1]\ncollectives: [broadcast]\noptions: {max-steps: 3}\n"
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A folder in which the small job has been run to its end, and the summary."""
-    folder = tmp_path_factory.mktemp("whole")
-    return folder, run(folder)
+def sources(items):
+    return Counter((item.state, item.source) for item in items)
 
 
-def counts(summary):
-    return {state: {k: n for k, n in row.items() if n} for state, row in summary.counts.items() if any(row.values())}
+def crashing(*given):
+    raise ValueError("no")
 
 
-def test_every_task_is_answered_and_the_second_run_solves_nothing(whole):
-    folder, summary = whole
+def test_every_task_is_answered_and_the_second_run_finds_what_the_first_one_did(tmp_path):
     # a ring, and it with one of two links broken, which are the same up to numbering; allgather and every root
-    assert len(summary.items) == 3 * 5
-    assert summary.exit_code == 0
-    assert counts(summary) == {"done": {"solved": 3, "alike": 6}, "infeasible": {"solved": 2, "alike": 4}}
-    assert len(entries(folder)) == 5
-    again = run(folder, runner=nobody)
-    assert counts(again) == {"done": {"known": 3, "alike": 6}, "infeasible": {"known": 2, "alike": 4}}
-
-
-def test_what_is_equal_up_to_numbering_is_stored_once_and_found_relabelled(tmp_path):
-    run(tmp_path, "topologies: ['ring:4']\ncollectives: [{name: broadcast, roots: all}]\noptions: {max-steps: 3}\n")
-    (only,) = entries(tmp_path).values()
-    assert only[:2] == ("ring:4", "broadcast")
-    third = planned(
-        tmp_path, "topologies: ['ring:4']\ncollectives: [{name: broadcast, roots: [2]}]\noptions: {max-steps: 3}\n"
-    )[0]
-    with Store.open(tmp_path / "catalog.db") as store:
-        entry, _ = store.find(third.network, third.collective_value, third.answer_options)
-    assert entry.frontier.roots == (2,)
-    assert exact_frontier.frontier(entry.frontier.to_json())
+    runner = Here()
+    items = built(tmp_path, runner=runner)
+    assert runner.closed and exit_code(items) == 0
+    found = sources(items)
+    assert found == {("done", "solved"): 3, ("done", "alike"): 6, ("infeasible", "solved"): 6}
+    assert "at most 2 were allowed" in next(item.reason for item in items if item.state == "infeasible")
+    assert len(answers(tmp_path)) == 3
+    again = built(tmp_path, runner=Here(lambda task: TaskAnswer(None, "infeasible")))
+    assert sources(again) == {("done", "known"): 3, ("done", "alike"): 6, ("infeasible", "solved"): 6}
+    assert not list((tmp_path / "tasks").glob("*.jsonl")), "nothing is left to go on from"
 
 
 def test_entries_of_machines_that_multicast_have_both_frontiers(tmp_path):
     text = "topologies: ['switch:3:multicast=through']\ncollectives: [{name: broadcast, roots: all}]\n"
     text += "options: {max-steps: 3}\n"
-    summary = run(tmp_path, text)
-    assert [item.fate for item in summary.items].count("alike") == 2
+    assert sources(built(tmp_path, text)) == {("done", "solved"): 1, ("done", "alike"): 2}
     last = planned(tmp_path, text)[2]
     with Store.open(tmp_path / "catalog.db") as store:
-        entry, _ = store.find(
-            last.network, last.collective_value, last.answer_options, multicast=last.topology.multicast_network()
-        )
+        entry = store.find(last.network, last.collective, last.answer_options, multicast=last.multicast)
     assert entry.frontier.multicast.roots == (2,) and entry.frontier.multicast.complete
-    assert exact_frontier.frontier(entry.frontier.to_json())
+    assert exact_frontier.document(entry.frontier.to_json())
 
 
-def test_what_cannot_be_done_is_kept_with_its_certificate(tmp_path):
-    summary = run(tmp_path, "topologies: ['ring:4']\ncollectives: [allgather]\noptions: {max-steps: 1}\n")
-    assert summary.exit_code == 0
-    (entry,) = entries(tmp_path).values()
-    assert entry[3] == "infeasible"
-    assert entry[5]["kind"] == "distance"
-    assert not list((tmp_path / "tasks").glob("*.jsonl"))  # nothing is left to go on from
-
-
-def test_a_budget_that_runs_out_leaves_an_interval_and_a_larger_one_goes_on(tmp_path):
-    first = run(tmp_path, SHORT)
-    assert (first.items[0].state, first.exit_code) == ("open", 4)
-    (entry,) = entries(tmp_path).values()
-    left = entry[6]["open"]
-    assert left
-    assert all(o["lower"] for o in left)
-    assert counts(run(tmp_path, SHORT, nobody)) == {"open": {"known": 1}}  # neither asked to go on, nor with more time
-    asked = run(tmp_path, SHORT, again=["retry_open"])
-    assert asked.items[0].solved
-    assert [p["bandwidth"] for p in asked.items[0].task.known] == [p["bandwidth"] for p in entry[6]["points"]]
+def test_a_limit_leaves_an_interval_and_a_longer_one_or_retry_goes_on(tmp_path):
+    first = built(tmp_path, SHORT, time_limit=0.001)
+    assert (first[0].state, exit_code(first)) == ("open", 4)
+    never = Here(crashing)
+    assert sources(built(tmp_path, SHORT, never, time_limit=0.001)) == {("open", "known"): 1}
+    assert sources(built(tmp_path, SHORT, retry_open=True, time_limit=0.001)) == {("open", "solved"): 1}
+    assert sources(built(tmp_path, SHORT, time_limit=1000.0)) == {("done", "solved"): 1}
+    assert [state for _, _, state, _ in answers(tmp_path).values()] == ["done"]
 
 
 def test_a_file_that_is_no_log_stays_as_it_is(tmp_path):
     (task,) = planned(tmp_path, ONE)
-    task.log.parent.mkdir(exist_ok=True)
-    task.log.write_text("notes of a person")
-    assert json.loads(job_task.run(json.dumps(task.to_json())))["state"] == "done"
-    assert task.log.read_text() == "notes of a person"
+    task.logs.mkdir()
+    log = task.logs / f"{task.fingerprint}.jsonl"
+    log.write_text("notes of a person")
+    assert task.answer().state == "done"
+    assert log.read_text() == "notes of a person"
 
 
-def test_more_time_for_the_same_question_closes_it(tmp_path):
-    text = LONGER.replace("1000s", "0.001s")
-    run(tmp_path, text)
-    assert [e[3] for e in entries(tmp_path).values()] == ["open"]
-    assert counts(run(tmp_path, LONGER)) == {"done": {"solved": 1}}
-    assert [e[3] for e in entries(tmp_path).values()] == ["done"]
+def test_a_crash_is_tried_once_more_and_two_are_reported(tmp_path):
+    tries = []
 
+    def once(task):
+        tries.append(task)
+        return crashing() if len(tries) == 1 else task.answer()
 
-def test_a_crash_is_tried_once_more(tmp_path):
-    (tmp_path / "tasks").mkdir()
-    summary = run(tmp_path, ONE, lambda: Processes(job_work.crash_once, 1))
-    assert (summary.items[0].state, summary.items[0].tries) == ("done", 1)
-
-
-def test_two_crashes_are_recorded_and_stay(tmp_path):
-    summary = run(tmp_path, ONE, lambda: Processes(job_work.crash, 1))
-    assert (summary.items[0].state, summary.exit_code) == ("failed", 1)
-    assert summary.items[0].reason == "crashed twice: its process ended with code 1"
-    assert run(tmp_path, ONE, nobody).exit_code == 1
-    assert run(tmp_path, ONE, again=["retry_failed"]).exit_code == 0
+    assert exit_code(built(tmp_path, ONE, Here(crashing))) == 1
+    (item,) = built(tmp_path, ONE, Here(crashing))
+    assert (item.state, item.reason) == ("failed", "crashed twice: no") and not answers(tmp_path)
+    (item,) = built(tmp_path, ONE, Here(once))
+    assert (item.state, item.crashes) == ("done", 1)
 
 
 def test_a_wrong_answer_is_no_answer(tmp_path):
-    summary = run(tmp_path, ONE, lambda: Inline(job_work.wrong))
-    assert summary.items[0].state == "failed"
-    assert "its answer is wrong: VerificationError" in summary.items[0].reason
+    def forged(task):
+        answer = task.answer()
+        document = answer.entry.frontier.to_json()
+        document["points"][0]["schedule"]["steps"][0]["sends"].pop()
+        return answer._replace(entry=replace(answer.entry, frontier=Frontier.from_json(document)))
+
+    (item,) = built(tmp_path, ONE, Here(forged))
+    assert item.state == "failed" and item.reason.startswith("its answer is wrong: ")
+    assert not answers(tmp_path)
 
 
-class Late(Inline):
-    """Ends every task for want of time, some after they had found something; what is left of one is asked for as
-    usual."""
+def test_ctrl_c_leaves_the_rest_for_the_next_run(tmp_path):
+    class Stopped(Here):
+        calls = 0
 
-    def __init__(self, found):
-        super().__init__(job_task.run)
-        self.found = found
-
-    def start(self, call):
-        if "cut" in json.loads(call.text):
-            super().start(call)
-            return
-        if self.found:
-            job_work.fill_log(call.text)
-        self.done.append(WorkAnswer(call.number, None, "time", "ended after 1 s"))
-
-
-@pytest.mark.parametrize("points", [0, 1])
-def test_a_task_that_is_ended_leaves_what_its_log_holds(tmp_path, points):
-    text = "topologies: [dgx1]\ncollectives: [allgather]\n"
-    summary = run(tmp_path, text, lambda: Late(points))
-    assert (summary.items[0].state, summary.items[0].reason) == ("open", "time")
-    ((*_, frontier, _),) = entries(tmp_path).values()
-    assert len(frontier["points"]) == points
-    assert [(o["lower"], o["reason"]) for o in frontier["open"]] == [("7/6", "time")]
-    with Store.open(tmp_path / "catalog.db") as store:
-        (name,) = store.fingerprints()
-        lines = exact_frontier.frontier(store.get(name).frontier.to_json())
-        assert sum(line.startswith("S=") for line in lines) == points
-
-
-def test_the_budget_of_the_job_and_ctrl_c_leave_the_rest_for_the_next_run(tmp_path, whole):
-    some = run(tmp_path, tasks=2)
-    assert (some.exit_code, some.stopped) == (4, "the job's budget ran out")
-    assert len(entries(tmp_path)) == 2
-
-    class Stopped(Inline):
-        def wait(self, seconds):
-            raise KeyboardInterrupt
+        def submit(self, task):
+            self.calls += 1
+            if self.calls == 2:
+                raise KeyboardInterrupt
+            return super().submit(task)
 
     with pytest.raises(Interrupted) as stop:
-        run(tmp_path, runner=lambda: Stopped(job_task.run))
-    assert stop.value.summary.counts["left"]["solved"] > 0
-    assert run(tmp_path).exit_code == 0
-    assert entries(tmp_path) == entries(whole[0])
+        built(tmp_path, runner=Stopped())
+    assert sources(stop.value.items) == {("done", "solved"): 1, ("", ""): 14}
+    assert len(answers(tmp_path)) == 1
+    assert sources(built(tmp_path))["done", "known"] == 1
 
 
-def test_a_task_is_the_same_after_json(tmp_path):
+# ---------------------------------------------------------------- child processes and Dask
+
+
+class Job:
+    """Work of a child, in place of a task."""
+
+    def __init__(self, what, time_limit=None):
+        self.what = what
+        self.options = Options(time_limit=time_limit)
+
+    def answer(self):
+        match self.what:
+            case "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "raise":
+                raise ValueError("no")
+            case "sleep":
+                time.sleep(60)
+        print("printed")
+        return TaskAnswer(None, "infeasible", self.what * 2)
+
+
+ENDS = {"die": "its process ended with code -9", "raise": "ValueError: no"}
+
+
+def test_children_answer_or_crash(monkeypatch):
+    monkeypatch.setattr(runners, "LATER", 3.0)
+    runner = runners.Processes(2)
+    try:
+        crashes = {what: runner.submit(Job(what)) for what in ENDS}
+        good, late = runner.submit(Job("a")), runner.submit(Job("sleep", 0.1))
+        assert good.result() == TaskAnswer(None, "infeasible", "aa")
+        for what, says in ENDS.items():
+            with pytest.raises(SynthError, match=says):
+                crashes[what].result()
+        assert late.result().state == "failed" and "its log is kept" in late.result().reason
+    finally:
+        runner.close()
+
+
+def children_of(process, before=()):
+    """The children of a process beside those `before`, once there are some."""
+    until = time.monotonic() + 60
+    while not (found := set(psutil.Process(process).children()) - set(before)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert found
+    return found
+
+
+def test_nothing_is_left_when_a_runner_closes_or_its_process_is_killed():
+    before, runner = psutil.Process().children(), runners.Processes(1)
+    runner.submit(Job("sleep"))
+    found = children_of(os.getpid(), before)
+    runner.close()
+    assert not psutil.wait_procs(found, timeout=20)[1]
+    code = f"import sys; sys.path[:] = {sys.path!r}; from test_catalog_job import *; runners.in_child(Job('sleep'))"
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    found = children_of(parent.pid)
+    time.sleep(1)
+    parent.kill()
+    assert not psutil.wait_procs(found, timeout=20)[1]
+    parent.wait()
+
+
+KILLED = """
+import os, sys
+sys.path[:] = {path!r}
+from concurrent.futures import Future
+from pathlib import Path
+from catalog_jobs import Here, built
+
+class Killed(Here):
+    def submit(self, task):
+        if self.closed: os.kill(os.getpid(), 9)
+        self.closed = True
+        return super().submit(task)
+
+built(Path({folder!r}), runner=Killed())
+"""
+
+
+def test_a_job_that_is_killed_and_resumed_gives_the_same_catalog(tmp_path):
+    for name in ("killed", "whole"):
+        (tmp_path / name).mkdir()
+    code = KILLED.format(path=sys.path, folder=str(tmp_path / "killed"))
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert len(answers(tmp_path / "killed")) == 1
+    assert exit_code(built(tmp_path / "killed")) == exit_code(built(tmp_path / "whole")) == 0
+    assert answers(tmp_path / "killed") == answers(tmp_path / "whole")
+
+
+def test_a_task_is_the_same_in_another_process(tmp_path):
     for task in planned(tmp_path):
-        again = job_task.Task.from_json(json.loads(json.dumps(task.to_json())))
-        assert again == task
-        assert again.fingerprint == task.fingerprint
-
-
-def test_flow_methods_answer_in_the_same_way(tmp_path):
-    text = "topologies: ['ring:6']\ncollectives: [allgather, alltoall]\noptions: {engine: flow}\n"
-    assert run(tmp_path, text, lambda: Processes(job_task.run, 1)).exit_code == 0
-    with Store.open(tmp_path / "catalog.db") as store:
-        found = {e.collective: e for e in map(store.get, store.fingerprints())}
-    assert found["allgather"].frontier.points[-1].rounds_per_chunk == found["allgather"].frontier.bound
-    assert found["allgather"].frontier.points[-1].schedule.step_count == found["allgather"].frontier.points[-1].steps
-    assert counts(run(tmp_path, text, nobody)) == {"done": {"known": 2}}
-
-
-def test_what_flow_methods_find_impossible_is_said_but_not_kept_as_proved(tmp_path):
-    text = "topologies: [{name: 'line:3', degraded: [0-1], options: {engine: flow}}]\ncollectives: [allgather]\n"
-    summary = run(tmp_path, text)
-    assert counts(summary) == {"done": {"solved": 1}, "failed": {"solved": 1}}
-    with Store.open(tmp_path / "catalog.db") as store:
-        (lost,) = store.fingerprints("failed")
-        assert store.get(lost).reason.startswith("proved infeasible: line:3 --without 0-1: no link leads")
-        assert [one.error for one in api.catalog.verify(store)] == [None, None]
-
-
-def test_estimates_follow_what_tasks_took():
-    costs = CostEstimator()
-    assert costs.estimate("allgather", 16, "exact") > costs.estimate("allgather", 8, "exact")
-    assert costs.estimate("scan", 8, "exact", time_limit=10.0) == 12.0
-    costs = CostEstimator([EntryTime("allgather", 8, "exact", seconds) for seconds in (1.0, 100.0, 200.0)])
-    assert costs.estimate("allgather", 8, "exact") == 100.0
-    assert costs.estimate("allgather", 16, "exact") == 800.0
+        again = pickle.loads(pickle.dumps(task))
+        assert (again.fingerprint, again.options) == (task.fingerprint, task.options)
 
 
 @pytest.mark.slow
-def test_two_jobs_on_one_catalog_double_nothing(tmp_path):
-    text = "topologies: ['ring:4', 'ring:5']\ncollectives: [allgather]\n"
-    runs, tasks = [], planned(tmp_path, text)
+def test_dask_workers_give_the_same_catalog_and_are_left_running(tmp_path):
+    (tmp_path / "here").mkdir()
+    text = SMALL.replace(", degraded: [0-1, 1-2]", "")
+    cluster = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address=None,
+        silence_logs=logging.CRITICAL,
+    )  # fmt: skip
+    try:
+        runner = runners.Dask(cluster.scheduler_address)
+        assert runner.slots == 2
+        assert exit_code(built(tmp_path, text, runner)) == 0
+        assert answers(tmp_path) == (built(tmp_path / "here", text), answers(tmp_path / "here"))[1]
+        assert cluster.status.name == "running"
+    finally:
+        cluster.close()
 
-    def build():
-        runs.append(run(tmp_path, runner=lambda: Processes(job_task.run, 1), job=tasks))
 
-    threads = [threading.Thread(target=build) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [summary.exit_code for summary in runs] == [0, 0]
-    assert sorted(entry[0] for entry in entries(tmp_path).values()) == ["ring:4", "ring:5"]
+def test_a_scheduler_that_is_not_there_is_reported(monkeypatch):
+    monkeypatch.setattr(runners, "CONNECT_SECONDS", 0.5)
+    with pytest.raises(SynthError, match=r"answers at tcp://127\.0\.0\.1:1 "):
+        runners.Dask("tcp://127.0.0.1:1")
+    with pytest.raises(UsageError, match="expected the address of a scheduler"):
+        runners.Dask("nowhere")
+    monkeypatch.setattr("synth.model.registry.installed", lambda module: False)
+    with pytest.raises(MissingDependencyError, match=r"needs distributed, .*pip install 'ccl-synth\[cluster\]'"):
+        runners.Dask("tcp://127.0.0.1:1")

@@ -9,22 +9,26 @@ from fractions import Fraction
 
 import pytest
 import randoms
+from catalog_jobs import entry
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import synth
 from synth.bounds.partition import partition_bound
 from synth.catalog import relabelling as relabel
-from synth.catalog.entry import DONE, INFEASIBLE, Entry, fingerprint
-from synth.catalog.isomorphism import invariant, relabelling
-from synth.catalog.store.store import Store
+from synth.catalog.isomorphism import invariant
+from synth.catalog.store import Store
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
 from synth.errors import InfeasibleError, VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Frontier
+from synth.model.symmetry import renumbering
 from synth.model.topology import Cap, Link, Multicast, Network, Route, Topology
+from synth.pareto.events import Options
+from synth.pareto.log import Log
+from synth.pareto.sweep import Sweep
 from synth.topologies import topology
 
 SEEDS = st.integers(0, 1 << 30)
@@ -85,7 +89,7 @@ def test_a_random_schedule_verifies_in_the_other_numbering(seed) -> None:
     other, ranks = shuffled(made.network, rng)
     task = moved(made.collective, ranks, rng)
     assert invariant(other, task) == invariant(made.network, made.collective)
-    found = relabelling((made.network, made.collective), (other, task))
+    found = renumbering((made.network, made.collective), (other, task))
     assert found is not None
     again = relabel.schedule(made, relabel.ProblemMap((made.network, made.collective), (other, task), found))
     assert (again.network, again.collective) == (other, task)
@@ -108,50 +112,19 @@ def test_a_found_frontier_and_its_certificates_are_accepted(seed, tmp_path) -> N
     root = [ranks[r] for r in task.roots]
     asked = collective(name, network.ranks, root)
     try:
-        entry = _entry(network, task)
-    except InfeasibleError as error:
-        found = Frontier(network, task, ())
-        entry = Entry(
-            fingerprint(network, task),
-            network.name,
-            name,
-            network.ranks,
-            (),
-            INFEASIBLE,
-            found,
-            error.certificate or {},
-        )
+        kept = Sweep(network, task, Options(max_steps=4, max_chunks=3, jobs=1), Log(None, "")).run()
+    except InfeasibleError:
+        return
     with Store.open(tmp_path / f"{seed}.db", create=True) as store:
-        store.put(entry)
+        store.put(entry(kept))
         answer = store.find(other, asked)
         assert answer is not None
-        frontier = answer[0].frontier
-        assert isinstance(frontier, Frontier)
+        frontier = answer.frontier
         assert (frontier.network, frontier.collective) == (other, asked)
         exact_frontier.document(frontier.to_json())
-        if entry.state == INFEASIBLE:
-            assert cuts.check(answer[0].certificate, other.to_json(), asked.to_json(1)) == 0
-        kept = entry.frontier
-        assert isinstance(kept, Frontier)
         assert [(p.steps, p.rounds_per_chunk, p.bound.value) for p in frontier.points] == [
             (p.steps, p.rounds_per_chunk, p.bound.value) for p in kept.points
         ]
-
-
-def _entry(network: Network, task: Collective) -> Entry:
-    from synth.pareto.events import Options
-    from synth.pareto.log import Log
-    from synth.pareto.sweep import Sweep
-
-    found = Sweep(
-        network, task, Options(max_steps=4, max_chunks=3, jobs=1), Log(None, ""), lambda event: None, (), ()
-    ).run()
-    return Entry(fingerprint(network, task), network.name, task.name, network.ranks, (), DONE, found)
-
-
-def _of(found: Frontier, options=()) -> Entry:
-    key = fingerprint(found.network, found.collective, options)
-    return Entry(key, found.network.name, found.collective.name, found.network.ranks, tuple(options), DONE, found)
 
 
 @pytest.fixture(scope="module")
@@ -165,11 +138,10 @@ def broadcast() -> Frontier:
 def test_the_root_must_be_carried_too(broadcast, tmp_path) -> None:
     line = topology("line:3").network()
     with Store.open(tmp_path / "catalog.db", create=True) as store:
-        store.put(_of(broadcast))
+        store.put(entry(broadcast))
         assert store.find(line, collective("broadcast", 3, [1])) is None
         answer = store.find(line, collective("broadcast", 3, [2]))
-        assert answer is not None and answer[1] is not None
-        assert answer[1].ranks == (2, 1, 0)
+        assert answer is not None and answer.frontier.roots == (2,)
 
 
 def test_other_widths_and_other_options_are_other_problems(broadcast, tmp_path) -> None:
@@ -177,64 +149,15 @@ def test_other_widths_and_other_options_are_other_problems(broadcast, tmp_path) 
     wide = replace(line, routes=tuple(r._replace(units=2 * r.units) for r in line.routes))
     wider = replace(line, routes=tuple(r._replace(units=2 if i == 0 else r.units) for i, r in enumerate(line.routes)))
     with Store.open(tmp_path / "catalog.db", create=True) as store:
-        store.put(_of(broadcast, [("max-steps", "3")]))
-        assert store.find(line, broadcast.collective, [("max-steps", "3")]) is not None
+        store.put(entry(broadcast, **{"max-steps": "3"}))
+        assert store.find(line, broadcast.collective, {"max-steps": "3"}) is not None
         for network, options in (
-            (line, []),
-            (line, [("max-steps", "4")]),
-            (wide, [("max-steps", "3")]),
-            (wider, [("max-steps", "3")]),
+            (line, {}),
+            (line, {"max-steps": "4"}),
+            (wide, {"max-steps": "3"}),
+            (wider, {"max-steps": "3"}),
         ):
             assert store.find(network, broadcast.collective, options) is None
-
-
-def test_an_alias_is_known_by_its_own_name_and_numbers(tmp_path) -> None:
-    found = synth.frontier("dgx1", "allgather", max_steps=2)
-    assert isinstance(found, Frontier)
-    other, _ = shuffled(found.network, random.Random(4), "our box")
-    other = replace(other, unit=2 * other.unit)
-    with Store.open(tmp_path / "catalog.db", create=True) as store:
-        store.put(_of(found))
-        assert store.state_of(fingerprint(other, found.collective)) is None
-        assert store.find(other, found.collective, labels=tuple(range(8))) is not None
-        assert len(list(store.ls())) == 1, "nothing was to be remembered"
-        for _ in range(2):
-            assert store.find(other, found.collective, remember=True) is not None
-        rows = [row for row in store.ls() if not isinstance(row, Exception)]
-        assert [(row.topology, row.like == rows[0].fingerprint) for row in rows] == [
-            ("dgx1-v100", False),
-            ("our box", True),
-        ]
-        assert store.state_of(fingerprint(other, found.collective)) == DONE
-        got = store.get(rows[1].id)
-        assert isinstance(got.frontier, Frontier)
-        assert (got.topology, got.fingerprint, got.frontier.network) == ("our box", rows[1].fingerprint, other)
-        exact_frontier.document(got.frontier.to_json())
-        slow, fast = (store.lookup(name, "allgather", 1 << 30)[0] for name in ("dgx1-v100", "our box"))
-        assert slow.steps == fast.steps
-        assert 1.9 < (slow.seconds or 0) / (fast.seconds or 1) < 2.1
-        store.delete(rows[1].id)
-        assert store.state_of(fingerprint(other, found.collective)) is None
-        assert len(list(store.ls())) == 1
-
-
-def test_same_bits_is_asked_of_the_moved_schedules(tmp_path) -> None:
-    """Ranks add by ascending source, so a renumbered sum may differ between ranks: then there is no answer, not a wrong
-    one."""
-    found = synth.frontier("ring:4", "allreduce", same_bits=True, max_steps=3)
-    assert isinstance(found, Frontier) and found.points and all(p.same_bits for p in found.points)
-    answers = set()
-    with Store.open(tmp_path / "catalog.db", create=True) as store:
-        store.put(_of(found, [("same_bits", "true")]))
-        for seed in range(12):
-            other, _ = shuffled(found.network, random.Random(seed))
-            answer = store.find(other, found.collective, [("same_bits", "true")])
-            if answer is not None:
-                assert isinstance(answer[0].frontier, Frontier)
-                assert all(p.same_bits for p in answer[0].frontier.points)
-                exact_frontier.document(answer[0].frontier.to_json())
-            answers.add(answer is not None)
-    assert True in answers
 
 
 @pytest.fixture(scope="module")
@@ -251,11 +174,11 @@ def test_a_proof_by_clauses_says_how_it_is_numbered(scan) -> None:
     rng = random.Random(1)
     other, ranks = shuffled(scan.network, rng)
     task = moved(scan.collective, ranks, rng)
-    found = relabelling(kept, (other, task))
+    found = renumbering(kept, (other, task))
     assert found is not None
     once = relabel.frontier(scan, other, task, found)
     exact_frontier.document(once.to_json())
-    back = relabelling((other, task), kept)
+    back = renumbering((other, task), kept)
     assert back is not None
     twice = relabel.frontier(once, *kept, back)
     exact_frontier.document(twice.to_json())
@@ -291,22 +214,24 @@ def test_the_invariant_tells_most_networks_apart(seed) -> None:
         network, routes=tuple(r._replace(units=r.units + 1) if i == k else r for k, r in enumerate(network.routes))
     )
     assert invariant(network, task) != invariant(other, task)
-    assert relabelling((network, task), (other, task)) is None
+    assert renumbering((network, task), (other, task)) is None
 
 
 def test_every_kind_of_certificate_proves_the_same_after_the_move() -> None:
     """Certificates of every kind, as in the tests of the checker, and prices of limits and of paths through
-    switches. Frontiers with sends of switches are not renumbered, nor the kind of certificate that they alone have."""
+    switches. No frontier has a proof that there is none."""
     from test_check import CASES
 
-    kinds = {"switch-operations"}
+    kinds = {"switch-operations", "unreachable"}
     for number, (network, task, certificate, steps, value) in enumerate([*CASES, *_shared(), _partition()]):
+        if certificate["kind"] == "unreachable":
+            continue
         kinds.add(certificate["kind"])
         for seed in range(3):
             rng = random.Random(100 * number + seed)
             other, ranks = shuffled(network, rng)
             asked = moved(task, ranks, rng)
-            found = relabelling((network, task), (other, asked))
+            found = renumbering((network, task), (other, asked))
             assert found is not None
             made = relabel.certificate(certificate, relabel.ProblemMap((network, task), (other, asked), found))
             assert cuts.check(made, other.to_json(), asked.to_json(1), steps=steps) == value, (number, seed)
@@ -367,21 +292,12 @@ def test_frontiers_with_multicast_are_relabelled_for_machines_that_have_it(tmp_p
     asked = collective(task, 3, [2] if task == "broadcast" else ())
     same = found.collective
     with Store.open(tmp_path / "catalog.db", create=True) as store:
-        store.put(_of(found, [("max-steps", "3")]))
+        store.put(entry(found))
         for machine, problem in ((other, asked), (renamed, same)):
-            for remember in (True, False):
-                answer = store.find(
-                    machine.network(), problem, [("max-steps", "3")], multicast=machine.multicast_network(),
-                    remember=remember,
-                )  # fmt: skip
-                assert answer is not None
-                frontier = answer[0].frontier
-                assert isinstance(frontier, Frontier) and frontier.multicast is not None
-                assert frontier.multicast.network == machine.multicast_network()
-                assert [point.rounds_per_chunk for point in frontier.multicast.points] == rates
-                exact_frontier.document(frontier.to_json())
+            answer = store.find(machine.network(), problem, multicast=machine.multicast_network())
+            assert answer is not None and answer.frontier.multicast is not None
+            assert answer.frontier.multicast.network == machine.multicast_network()
+            assert [point.rounds_per_chunk for point in answer.frontier.multicast.points] == rates
         for machine, problem in ((plain, asked), (renamed, same)):
-            answer = store.find(machine.network(), problem, [("max-steps", "3")])
-            assert answer is not None and isinstance(answer[0].frontier, Frontier)
-            assert answer[0].frontier.multicast is None
-            exact_frontier.document(answer[0].frontier.to_json())
+            answer = store.find(machine.network(), problem)
+            assert answer is not None and answer.frontier.multicast is None

@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import pytest
 
-from synth.catalog.jobs.job_file_reader import load as read_job
 from synth.errors import FormatError, SynthError, UsageError
 from synth.model.collective import COLLECTIVES, Collective, canonical_name, collective
 from synth.model.collective_files import load
@@ -80,12 +79,6 @@ def test_a_name_is_taken_in_every_usual_spelling(written, name):
     assert canonical_name(written) == name
     if not name.endswith("v"):
         assert collective(written, 4).name == name
-
-
-def test_files_take_the_spellings_of_the_command_line(tmp_path):
-    job = tmp_path / "job.yaml"
-    job.write_text("topologies: [ring:3]\ncollectives: [all_gather, {name: Reduce_Scatter}]\n")
-    assert [row.name for row in read_job(job).collectives] == ["allgather", "reduce-scatter"]
 
 
 def test_scan_wants_prefixes():

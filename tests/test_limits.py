@@ -16,7 +16,7 @@ from synth.bounds import single_chunk
 from synth.bounds.single_cut import single_cut_bound
 from synth.bounds.trees.tree_bound import tree_bound
 from synth.catalog import relabelling as relabel
-from synth.catalog.isomorphism import invariant, relabelling
+from synth.catalog.isomorphism import invariant
 from synth.checker.certificates.cuts import check
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
@@ -28,6 +28,7 @@ from synth.model.collective import collective
 from synth.model.dead_sends import rounds_for
 from synth.model.outcome import Sat, Unsat
 from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerprint
+from synth.model.symmetry import renumbering
 from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
 from synth.runtime.link_schedule import LinkSchedule
 from synth.scale.baselines.rings import disjoint_rings
@@ -278,14 +279,14 @@ def test_a_renumbered_machine_is_the_same_problem():
     task = collective("broadcast", 4, (1,))
     kept, asked = (read(PCIE).network(), task), (read(doc).network(), collective("broadcast", 4, (0,)))
     assert invariant(*kept) == invariant(*asked)
-    where = relabelling(kept, asked)
+    where = renumbering(kept, asked)
     assert where is not None
     found = api.frontier(read(PCIE), "broadcast", roots=(1,), engine="exact", jobs=1, fresh=True)
     again = relabel.frontier(found, *asked, where)
     assert [p.rounds_per_chunk for p in again.points] == [2, Fraction(3, 2)]
     exact_frontier.document(json.loads(json.dumps(again.to_json())))
     assert (
-        relabelling((pair(0, 0, 1), collective("allgather", 2)), (pair(0, 1, 1, 0), collective("allgather", 2))) is None
+        renumbering((pair(0, 0, 1), collective("allgather", 2)), (pair(0, 1, 1, 0), collective("allgather", 2))) is None
     )
     assert invariant(pair(0, 0, 1), collective("allgather", 2)) != invariant(pair(0, 1), collective("allgather", 2))
 

@@ -16,7 +16,6 @@ from synth import api
 from synth.bounds.multicast import bound_at_steps, multicast_bound
 from synth.bounds.single_chunk import MixtureGeneration
 from synth.catalog import relabelling
-from synth.catalog.isomorphism import relabelling as isomorphism
 from synth.checker.certificates import cuts, single_chunk
 from synth.checker.certificates.instance import Instance as Problem
 from synth.checker.schedule import replay
@@ -26,6 +25,7 @@ from synth.frontiers.multicast import multicast_frontier
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule, Send, Step, SwitchSend
+from synth.model.symmetry import renumbering as isomorphism
 from synth.model.topology import OWN, Limit, Link, Multicast, MulticastSwitch, Network, Topology
 from synth.pareto.events import Options
 from synth.solvers.boolean_model import Model

@@ -133,8 +133,7 @@ def test_seeds_that_come_after_the_time_limit_are_not_logged(tmp_path):
     options, began = Options(jobs=1, time_limit=1.0), time.monotonic() - 2
     with Log(tmp_path / "log", "key") as log:
         found = Sweep(NETWORK, TASK, options, log, seeds=last.schedules, started=began).run()
-    kinds = [record["kind"] for record in Log(tmp_path / "log", "key").records]
-    assert found.points and kinds == ["floor"]
+    assert found.points and not Log(tmp_path / "log", "key").records
 
 
 def test_later_seeds_are_kept_too():

@@ -4,11 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from catalog_jobs import run
 from click.testing import CliRunner
 
 from synth import api
-from synth.catalog.store.store import Store
 from synth.cli.root import root
 from synth.errors import VerificationError
 from synth.model.compressed_schedule import CompressedSchedule
@@ -59,18 +57,3 @@ def test_values_at_scale_are_verified_with_their_schedules():
     other = api.frontier("ring:6", "alltoall", engine="flow").points[0].schedule
     with pytest.raises(VerificationError):
         api.verify(replace(found, points=(replace(found.points[0], source=lambda: other), *found.points[1:])))
-
-
-def test_an_entry_of_flow_methods_is_exported_with_its_schedules(tmp_path):
-    run(tmp_path, "topologies: ['ring:6']\ncollectives: [allgather]\noptions: {engine: flow}\n")
-    with Store.open(tmp_path / "catalog.db") as store:
-        (number,) = store.fingerprints()
-    db, file = str(tmp_path / "catalog.db"), tmp_path / "big.json"
-    done = CliRunner().invoke(
-        root, ["catalog", "export", number, "--db", db, "--to", "frontier", "-o", str(file)], catch_exceptions=False
-    )
-    assert done.exit_code == 0, done.output
-    rows = json.loads(file.read_text())["points"]
-    assert rows and all((tmp_path / row["file"]).is_file() for row in rows)
-    checked = CliRunner().invoke(root, ["verify", str(file)])
-    assert checked.exit_code == 0, checked.output

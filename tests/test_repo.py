@@ -48,11 +48,8 @@ CLICK = (
         for name in (
             "build",
             "export",
-            "gc",
             "group",
-            "import_measurements",
             "ls",
-            "results",
             "show",
             "verify",
         )
@@ -147,7 +144,7 @@ REGISTRIES = {
     "export/__init__.py", "model/registry.py", "runtime/__init__.py",
 }  # fmt: skip
 PROCESSES = {
-    "catalog/jobs/runners/processes.py", "pareto/combining/attempts.py", "pareto/portfolio/members.py",
+    "pareto/combining/attempts.py", "pareto/portfolio/members.py",
     "runtime/mpi/executor.py",
 }  # fmt: skip
 

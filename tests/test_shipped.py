@@ -1,6 +1,7 @@
 """The frontiers that come with the package: found in any numbering, checked at each read, joined to a search."""
 
 import json
+import lzma
 import shutil
 from dataclasses import replace
 from fractions import Fraction
@@ -10,8 +11,7 @@ from click.testing import CliRunner
 
 import synth
 from synth.catalog import shipped
-from synth.catalog.store.blobs import pack, unpack
-from synth.catalog.store.store import Store
+from synth.catalog.store import Store
 from synth.checker.documents import exact_frontier
 from synth.cli import root
 from synth.model.frontier import Open
@@ -42,10 +42,10 @@ def test_a_renumbered_machine_has_its_frontier():
     entry = entry_of("dgx1")
     renumbered = synth.topology("dgx1", ranks=[3, 1, 4, 0, 5, 2, 7, 6])
     moved = shipped.entry_of(renumbered.network(), synth.collective("allgather", 8), renumbered.labels)
-    for found in (entry.exact, moved.exact):
+    for found in (entry.frontier, moved.frontier):
         assert [(p.steps, p.rounds_per_chunk) for p in found.points] == [(2, Fraction(3, 2)), (3, Fraction(7, 6))]
-    assert moved.exact.network.document == renumbered.network().document
-    assert exact_frontier.document(moved.exact.to_json())
+    assert moved.frontier.network.document == renumbered.network().document
+    assert exact_frontier.document(moved.frontier.to_json())
 
 
 def test_a_machine_that_is_not_in_the_package_has_none():
@@ -93,15 +93,14 @@ def test_a_complete_frontier_stays_as_it_is(full):
 
 
 def with_document(path, change):
-    """A copy of the package's catalog with one changed frontier, its checksum made to fit."""
+    """A copy of the package's catalog with one changed frontier."""
     shutil.copy(shipped.FILE, path)
+    entry = entry_of("dgx1")
+    document = entry.frontier.to_json()
+    change(document)
     with Store.open(path) as store:
-        number = store.row_of(entry_of("dgx1").fingerprint)
-        document = unpack(store.blobs(number)["frontier"])
-        change(document)
-        blob = pack(document)
-        values = (blob.sum, len(blob.body), blob.size, blob.body, number)
-        store.base.execute("UPDATE blobs SET sum = ?, packed = ?, size = ?, body = ? WHERE entry = ?", values)
+        values = (lzma.compress(json.dumps(document).encode()), entry.fingerprint)
+        store.base.execute("UPDATE entries SET frontier = ? WHERE fingerprint = ?", values)
 
 
 def drop_a_send(document):
@@ -143,7 +142,7 @@ def test_ls_shows_commit_and_command():
 def test_three_entries_are_made_again():
     for machine, collective in (("dgx1", "allgather"), ("dgx-a100", "alltoall"), ("mi300x", "reduce-scatter")):
         entry, again = entry_of(machine, collective), synth.frontier(machine, collective, fresh=True)
-        assert entry.exact.complete and again.complete
-        assert [(p.steps, p.rounds_per_chunk) for p in entry.exact.points] == [
+        assert entry.frontier.complete and again.complete
+        assert [(p.steps, p.rounds_per_chunk) for p in entry.frontier.points] == [
             (p.steps, p.rounds_per_chunk) for p in again.points
         ]

@@ -51,15 +51,6 @@ def test_a_fresh_run_forgets_the_log(tmp_path) -> None:
     assert Log(path, "key").records == []
 
 
-def test_known_records_begin_a_log_that_has_none(tmp_path) -> None:
-    path, known = tmp_path / "log.jsonl", [{"kind": "unsat", "query": [1, 2, 3]}]
-    with Log(path, "key", known=known) as log:
-        assert log.records == known
-    with Log(path, "key", known=[{"kind": "unsat", "query": [9, 9, 9]}]) as log:
-        assert log.records == known
-    assert Log(None, "key", known=known).records == known
-
-
 def test_a_log_that_cannot_be_written_is_reported_before_any_search(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(engine_choice, "scale_search", lambda *_: pytest.fail("a search began"))
     (tmp_path / "file").write_text("not a log")

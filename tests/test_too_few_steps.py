@@ -12,13 +12,13 @@ from click.testing import CliRunner
 import synth
 from synth.bounds import single_chunk
 from synth.catalog import relabelling as relabel
-from synth.catalog.isomorphism import relabelling
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier
 from synth.cli import root
 from synth.errors import VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Frontier
+from synth.model.symmetry import renumbering
 from synth.model.topology import Network
 
 SIX = [0, 1, 2, 3, 5, 6]  # of a DGX-1: any two are within two links, and two steps do not do
@@ -117,7 +117,7 @@ def test_a_frontier_that_begins_later_is_complete() -> None:
 def test_it_moves_to_another_numbering(six) -> None:
     network, task, certificate = six
     asked = synth.topology("dgx1", ranks=SIX[::-1]).network()
-    found = relabelling((network, task), (asked, task))
+    found = renumbering((network, task), (asked, task))
     assert found is not None
     moved = relabel.certificate(certificate, relabel.ProblemMap((network, task), (asked, task), found))
     assert cuts.check(moved, asked.to_json(), task.to_json(1)) == 3

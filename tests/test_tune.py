@@ -461,7 +461,6 @@ def test_sizes_double_unless_said():
         ("tune --from f.json -o no/such/p.json", 1, "the folder no/such does not exist"),
         ("tune --from f.json --import t.csv", 2, "--from"),
         ("tune --import none.csv", 1, "does not exist"),
-        ("tune --from f.json --db none.db", 1, "none.db"),
         ("tune --from f.json --dividing", 2, "--topo"),
     ],
 )
@@ -490,61 +489,6 @@ def test_a_damaged_document_is_one_line_with_its_place(folder, change, what):
     with pytest.raises(FormatError) as error:
         api.tune(frontiers=["f.json"], measured=["m.json"])
     assert str(error.value).startswith("m.json: ") and what in str(error.value)
-
-
-def test_measurements_of_a_catalog_count_where_the_machine_is_theirs(folder):
-    from synth.catalog.entry import DONE, Entry
-    from synth.catalog.store.store import Store
-    from synth.model.schedule import problem_fingerprint
-
-    (doc,) = reference(FRONTIER, [4 * KIB, 64 * KIB], [("Simple", 1)])
-    other = doc | {"topology": "elsewhere", "rows": [row | {"seconds": 1e-9, "least": 1e-9} for row in doc["rows"]]}
-    entry = Entry(
-        problem_fingerprint(FRONTIER.network, FRONTIER.collective),
-        FRONTIER.network.name,
-        "allgather",
-        4,
-        (),
-        DONE,
-        FRONTIER,
-        measurements=(doc, other),
-    )
-    with Store.open("c.db", create=True) as store:
-        store.put(entry)
-    plan = sound(api.tune(frontiers=["f.json"], catalog="c.db", sizes=[4 * KIB, 64 * KIB]))
-    assert plan.to_json() == api.tune(frontiers=["f.json"], measured=[doc], sizes=[4 * KIB, 64 * KIB]).to_json()
-    with pytest.raises(UsageError):
-        api.tune(frontiers=[replace(FRONTIER, points=())], collective="allreduce", catalog="c.db")
-
-
-def test_a_catalog_that_has_the_frontier_saves_the_synthesis(folder, monkeypatch):
-    from synth.catalog.entry import DONE, Entry
-    from synth.catalog.store.store import Store
-    from synth.model.schedule import problem_fingerprint
-
-    known = api.frontier("ring:4", "allgather")
-    entry = Entry(problem_fingerprint(known.network, known.collective), "ring:4", "allgather", 4, (), DONE, known)
-    with Store.open("c.db", create=True) as store:
-        store.put(entry)
-    machine = api.topology("ring:4")
-    turn = (0, 2, 1, 3)
-    turned = replace(
-        machine,
-        name="turned",
-        links=tuple(replace(k, src=turn[k.src], dst=turn[k.dst]) for k in machine.links),
-        generators=(),
-    )
-    assert turned.network().to_json()["links"] != machine.network().to_json()["links"]
-    asked = []
-    monkeypatch.setattr(synthesis, "frontier", lambda *given, **options: asked.append(given) or known)
-    for one in (machine, turned):
-        plan = sound(api.tune(one, "allgather", catalog="c.db", sizes=[4 * KIB, 64 * KIB]))
-        assert any(entry.id in note for note in plan.notes)
-        assert plan.tables
-    assert asked == []
-    with pytest.raises(UsageError, match="one machine"):  # what the stand-in answers is not of this problem
-        api.tune("ring:5", "allgather", catalog="c.db", sizes=[4 * KIB])
-    assert len(asked) == 1
 
 
 class Clock:

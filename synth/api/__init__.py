@@ -20,8 +20,7 @@ _HOME = {
     "blame": "synth.api.algorithms",
     "bound": "synth.api.synthesis",
     "build": "synth.api.builds",
-    "build_catalog": "synth.api.catalog_jobs",
-    "catalog_table": "synth.api.catalog_jobs",
+    "build_catalog": "synth.api.catalog",
     "collective": "synth.api.inputs",
     "distance": "synth.api.algorithms",
     "explain": "synth.api.scale",
@@ -41,7 +40,6 @@ _HOME = {
     "lower": "synth.api.programs",
     "multicast_bounds": "synth.api.multicast",
     "plan_bounds": "synth.catalog.tuner.plan_bounds",
-    "plan_catalog": "synth.api.catalog_jobs",
     "plans": "synth.api.plan_sets",
     "prepare": "synth.api.running",
     "report": "synth.api.report_pages",
@@ -62,7 +60,7 @@ if TYPE_CHECKING:
     from synth.api.algorithms import blame, distance, hole_synthesizer, library, library_on
     from synth.api.baselines import baseline
     from synth.api.builds import build
-    from synth.api.catalog_jobs import build_catalog, catalog_table, plan_catalog
+    from synth.api.catalog import build_catalog
     from synth.api.frontier_files import frontier_document, verify
     from synth.api.inputs import collective, topology
     from synth.api.interchange import astra_sim, audit, import_schedule
@@ -90,7 +88,6 @@ __all__ = [
     "build",
     "build_catalog",
     "catalog",
-    "catalog_table",
     "collective",
     "distance",
     "explain",
@@ -110,7 +107,6 @@ __all__ = [
     "lower",
     "multicast_bounds",
     "plan_bounds",
-    "plan_catalog",
     "plans",
     "prepare",
     "report",

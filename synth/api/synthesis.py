@@ -208,9 +208,9 @@ def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
 
     network = machine.network()
     entry = shipped.entry_of(network, task, machine.labels)
-    if entry is None or entry.exact is None or not entry.exact.complete:
+    if entry is None or not entry.frontier.complete:
         return None
-    return shipped.marked(entry.exact, entry)
+    return shipped.marked(entry)
 
 
 def _before_multicast(machine: Topology, multicast: bool, time_limit: float | None) -> float | None:

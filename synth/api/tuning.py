@@ -162,12 +162,8 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
     end = None if limit is None else began + limit * (1 - SETTINGS.for_times)
     search = SearchOptions(end, request.jobs, on_event, SETTINGS.for_frontiers if divide else 1.0)
     opened = [frontier(given) for given in request.frontiers]
-    name = machine.name if machine else None
-    if machine is None and opened:
-        name = opened[0].machine.name
-    given = measurements(request.measured, None, name, request.in_place)
-    held = [*given, *measurements((), request.catalog, name, request.in_place)]
-    all_inputs = collective_inputs(request, machine, opened, held, search)
+    given = measurements(request.measured, request.in_place)
+    all_inputs = collective_inputs(request, machine, opened, given, search)
     used = {one.file for inputs in all_inputs for one in inputs.measured}
     for one in given:
         if one.file not in used:

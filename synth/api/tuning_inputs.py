@@ -128,10 +128,8 @@ def frontier(given: ParetoFrontier | str | Path) -> ParetoFrontier:
     return found
 
 
-def measurements(
-    measured: Sequence[str | Path | dict], catalog: str | Path | None, machine: str | None, in_place: bool
-) -> list[Measurement]:
-    """Return the measurements of all files and documents, and of the catalog those of `machine` (None: all)."""
+def measurements(measured: Sequence[str | Path | dict], in_place: bool) -> list[Measurement]:
+    """Return the measurements of all files and documents."""
     from synth.catalog.tuner import measurements as tune_measured
 
     found: list[Measurement] = []
@@ -140,14 +138,6 @@ def measurements(
             found += tune_measured.from_document(given, "measured", in_place)
         else:
             found += tune_measured.load(Path(given), in_place)
-    if catalog is not None:
-        from synth.catalog.store.store import Store
-
-        with Store.open(catalog) as store:
-            for fingerprint in store.fingerprints():
-                for doc in store.measurements(fingerprint):
-                    if machine is None or doc.get("topology") in (None, machine):
-                        found += tune_measured.from_document(doc, f"{catalog}, entry {fingerprint[:12]}", in_place)
     return found
 
 
@@ -288,11 +278,11 @@ def _kept(
     lacks; and whether it is of flow methods."""
     if catalog is None:
         return [], (), False
-    from synth.catalog.store.store import Store
+    from synth.catalog.store import Store
 
     with Store.open(catalog) as store:
-        entry, _ = store.find(machine.network(), task, labels=machine.labels) or (None, None)
-    if entry is None or entry.frontier is None or not entry.frontier.points:
+        entry = store.find(machine.network(), task, labels=machine.labels)
+    if entry is None or not entry.frontier.points:
         return [], (), False
     said = f"the frontier of {task.name} is that of the catalog {catalog}, entry {entry.id} ({entry.state})"
     found, notes = _replayed(entry.frontier, search)

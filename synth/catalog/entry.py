@@ -1,129 +1,107 @@
-"""The entry of a catalog: one problem with its frontier, its provenance and its measurements.
-
-Entry       fingerprint topology collective ranks options state frontier certificate reason seconds provenance
-            measurements
-Provenance  versions seed solver encoding machine created time_limit memory
-"""
+"""An entry of a catalog: the frontier of one problem, and where it comes from."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, ParetoFrontier
+from synth.model.frontier import Frontier
+from synth.model.rational import show
 from synth.model.schedule import problem_fingerprint
-from synth.model.topology import Network, Topology
+from synth.model.topology import Network
 
-DONE, OPEN, INFEASIBLE, FAILED = "done", "open", "infeasible", "failed"
-STATES = (DONE, OPEN, INFEASIBLE, FAILED)
-Options = Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """The origin of an entry.
-
-    `versions`: of synth, Python and the solvers, by name. `machine`: the computer. `created`: UTC, ISO 8601.
-
-    `time_limit` (wall seconds) and `memory` (bytes) are the limits of the task, None for no limit.
-    """
-
-    versions: tuple[tuple[str, str], ...] = ()
-    seed: int = 0
-    solver: str = "auto"
-    encoding: str = "auto"
-    machine: str = ""
-    created: str = ""
-    time_limit: float | None = None
-    memory: int | None = None
-
-    def to_json(self) -> dict:
-        """Return the JSON object that a catalog stores."""
-        return {
-            "versions": dict(self.versions), "seed": self.seed, "solver": self.solver, "encoding": self.encoding,
-            "machine": self.machine, "created": self.created, "time_limit": self.time_limit, "memory": self.memory,
-        }  # fmt: skip
-
-    @staticmethod
-    def from_json(doc: dict) -> Provenance:
-        """Return the value of a JSON object, the inverse of `to_json`."""
-        return Provenance(
-            tuple(doc["versions"].items()), doc["seed"], doc["solver"], doc["encoding"], doc["machine"], doc["created"],
-            doc.get("time_limit"), doc.get("memory"),
-        )  # fmt: skip
+DONE, OPEN = "done", "open"
+# The beginning of the sweep's reason for an interval that `max-chunks` leaves open, as the options request.
+LIMITED = "chunks are limited to"
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One problem of a catalog, keyed by the `fingerprint` of the network, the collective and the options.
+class EntryRow:
+    """An entry as it is listed, without its frontier.
 
-    `state`: "done" (the frontier is complete, or everything that the options request is decided), "open" (a budget ran
-    out: the frontier holds the open intervals), "infeasible" (`certificate` proves it) or "failed" (`reason`: the task
-    crashed twice). `frontier`: present in every state but "failed", since it defines the problem; it has no points
-    where no schedule was found or none exists. `measurements`: documents ``synth.measured/1`` of this problem's
-    programs.
+    `topology`: the name of the machine that was searched. `options`: those that change the answer. `state`: "open"
+    where the frontier holds intervals that a limit of time left, else "done". `points`: steps and rounds per chunk.
+    `provenance`: versions, seed, machine, created (UTC, ISO 8601), time_limit (wall seconds) and memory (bytes).
     """
 
     fingerprint: str
     topology: str
     collective: str
+    roots: tuple[int, ...]
     ranks: int
-    options: tuple[tuple[str, str], ...]
+    options: dict[str, str]
     state: str
-    frontier: ParetoFrontier | None = None
-    certificate: dict = field(default_factory=dict)
-    reason: str = ""
-    seconds: float = 0.0
-    provenance: Provenance = Provenance()
-    measurements: tuple[dict, ...] = ()
+    points: tuple[tuple[int, str], ...]
+    seconds: float
+    provenance: dict[str, Any]
 
     @property
     def id(self) -> str:
         """The first 12 digits of the fingerprint, which users type; any other unique prefix works too."""
         return self.fingerprint[:12]
 
-    @property
-    def exact(self) -> Frontier | None:
-        """The frontier of exact synthesis, which also answers the problem in other numbers of the ranks; None for one
-        of flow methods, or none at all."""
-        return self.frontier if isinstance(self.frontier, Frontier) else None
+    def to_json(self) -> dict:
+        """Return the JSON object that `synth catalog ls --format json` prints."""
+        return {"id": self.id} | {name: value for name, value in vars(self).items() if name != "frontier"}
 
-    @property
-    def roots(self) -> tuple[int, ...]:
-        """The roots of the collective; () where it has none or the entry has no frontier."""
-        return () if self.frontier is None else self.frontier.roots
+    @staticmethod
+    def from_json(doc: dict) -> EntryRow:
+        """Return the row of a JSON object of `to_json`. Raises KeyError, ValueError, TypeError."""
+        doc = doc | {"roots": tuple(doc["roots"]), "points": tuple((steps, rate) for steps, rate in doc["points"])}
+        del doc["id"]
+        origin = doc["provenance"]
+        texts = [doc[name] for name in ("fingerprint", "topology", "collective", "state")]
+        numbers = [doc["ranks"], doc["seconds"], origin.get("time_limit") or 0, *doc["roots"]]
+        if {*map(type, texts)} != {str} or not {*map(type, numbers)} <= {int, float}:
+            raise TypeError("a text or a number is none")
+        if type(doc["options"]) is not dict or type(origin.get("versions", {})) is not dict:
+            raise TypeError("options or versions are no mapping")
+        return EntryRow(**doc)
 
 
-def fingerprint(network: Network, collective: Collective, options: Options = ()) -> str:
+@dataclass(frozen=True)
+class Entry(EntryRow):
+    """An entry with its frontier."""
+
+    frontier: Frontier
+
+    @staticmethod
+    def of(
+        frontier: Frontier,
+        options: Mapping[str, str] | None = None,
+        seconds: float = 0.0,
+        provenance: Mapping[str, Any] | None = None,
+        topology: str = "",
+    ) -> Entry:
+        """Return the entry of a frontier; `topology` "" is the name of its machine."""
+        options = dict(options or {})
+        limited = "max-chunks" in options
+        left = [interval for interval in frontier.open if not (limited and interval.reason.startswith(LIMITED))]
+        return Entry(
+            fingerprint(frontier.network, frontier.collective, options),
+            topology or frontier.network.name,
+            frontier.collective.name,
+            frontier.roots,
+            frontier.network.ranks,
+            options,
+            OPEN if left else DONE,
+            tuple((point.steps, show(point.rounds_per_chunk)) for point in frontier.points),
+            round(seconds, 3),
+            dict(provenance or {}),
+            frontier,
+        )
+
+
+def fingerprint(network: Network, collective: Collective, options: Mapping[str, str] | None = None) -> str:
     """Return the SHA-256 of a problem: links, limits, the data before and after, and the options that change the answer
     (in any order).
 
     Names, latencies and the GB/s of one unit are not hashed: they do not change the frontier, which is returned for the
     machine of the query.
     """
-    return _digest([problem_fingerprint(network, collective), sorted(map(list, options))])
-
-
-def scale_fingerprint(topology: Topology, collective: str, root: int | None, options: Options = ()) -> str:
-    """Return the SHA-256 of a problem of the flow engines: links and limits with exact bandwidths, the collective's
-    name and root, and the options."""
-    live = topology.live()
-    digest = hashlib.sha256(
-        canonical(["flow", live.ranks, len(live.switches), collective, root, sorted(map(list, options))])
-    )
-    words: dict[int, str] = {}  # a million links share a few bandwidths
-    for item in (*live.links, *live.limits):
-        if id(item.bandwidth) not in words:
-            words[id(item.bandwidth)] = str(item.bandwidth)
-    lines = [f"{k.src} {k.dst} {words[id(k.bandwidth)]}" for k in live.links]
-    digest.update("\n".join(["", *lines]).encode())
-    for limit in live.limits:
-        digest.update(f"\n{words[id(limit.bandwidth)]} {','.join(map(str, limit.links))}".encode())
-    return digest.hexdigest()
-
-
-def _digest(doc: object) -> str:
-    return hashlib.sha256(canonical(doc)).hexdigest()
+    problem = [problem_fingerprint(network, collective), sorted(map(list, (options or {}).items()))]
+    return hashlib.sha256(canonical(problem)).hexdigest()

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from synth.catalog.isomorphism import Relabelling
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.schedule import Schedule, Send, Step, SwitchSend, problem_fingerprint
-from synth.model.symmetry import compose, inverse
+from synth.model.symmetry import Generator, compose, inverse
 from synth.model.topology import MulticastSwitch, Network, Route
 
 
@@ -25,7 +24,7 @@ class ProblemMap:
 
     stored: tuple[Network, Collective]
     query: tuple[Network, Collective]
-    map: Relabelling
+    map: Generator
 
     @cached_property
     def digest(self) -> str:
@@ -83,7 +82,7 @@ def frontier(
     source: Frontier,
     network: Network,
     collective: Collective,
-    map: Relabelling,
+    map: Generator,
     labels: Sequence[int] = (),
     multicast: Network | None = None,
 ) -> Frontier:
@@ -113,7 +112,7 @@ def frontier(
 
 
 def _beside(
-    source: Frontier, collective: Collective, map: Relabelling, labels: Sequence[int], multicast: Network | None
+    source: Frontier, collective: Collective, map: Generator, labels: Sequence[int], multicast: Network | None
 ) -> Frontier | None:
     """Return the frontier with multicast that stands beside the image of `source`, or None."""
     if source.multicast is None or multicast is None:
@@ -168,11 +167,6 @@ def certificate(source: dict, move: ProblemMap) -> dict:
     match source["kind"]:
         case "distance":
             return moved | {"pair": _pair(source["pair"], move)}
-        case "unreachable":
-            return moved | {
-                "pair": _pair(source["pair"], move),
-                "closed": sorted(move.map.ranks[r] for r in source["closed"]),
-            }
         case "switch-operations":
             ports = [[move.caps[up], move.caps[down]] for up, down in source["ports"]]
             return moved | {"ports": move.reordered(ports)}

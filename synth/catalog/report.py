@@ -15,7 +15,7 @@ from synth.catalog import report_sheets
 from synth.catalog.entry import Entry
 from synth.catalog.report_commands import commands
 from synth.catalog.report_sheets import WRONG, SheetContext, read
-from synth.catalog.store.store import Store
+from synth.catalog.store import Store
 from synth.checker.documents import exact_frontier
 from synth.errors import FormatError
 from synth.model.documents.json_reader import schema_text
@@ -63,7 +63,7 @@ def collect(sources: Sequence[ReportSource], wanted: ReportSelection = ReportSel
     for k, source in enumerate(sources, 1):
         if not isinstance(source, str | Path):
             makers.append((partial(report_sheets.value_sheets, source, str(k), ()), "", ""))
-        elif (found := _of_file(Path(source), wanted, context, result)) is not None:
+        elif (found := _of_file(Path(source), wanted, context)) is not None:
             maker, kind = found
             makers.append((maker, Path(source).name, kind))
     for make, file, kind in makers:  # after all files are read, so that `context` holds all measurements
@@ -79,13 +79,11 @@ def _measured(name: str, doc: dict) -> Sheet:
     return read(name, lambda: sheets.of_measured(doc, EntryContext(name, provenance=(("file", name),))))
 
 
-def _of_file(
-    path: Path, wanted: ReportSelection, context: SheetContext, result: Sheets
-) -> tuple[SheetMaker, str] | None:
+def _of_file(path: Path, wanted: ReportSelection, context: SheetContext) -> tuple[SheetMaker, str] | None:
     """Return the function that makes the sheets of a file, and the file's kind. None for a measured document, which is
     added to `context`."""
     if head_of(path, len(SQLITE)) == SQLITE:
-        return partial(_of_catalog, path, wanted, result), "catalog"
+        return partial(_of_catalog, path, wanted), "catalog"
     doc, name = rank_placement.marked(exact_frontier.read(path)), path.name
     rows = (("file", name),)
     match schema := doc.get("schema"):
@@ -107,17 +105,10 @@ def _of_file(
             raise FormatError(f"{schema_text(other)}; a report shows {known}", str(path))
 
 
-def _of_catalog(path: Path, wanted: ReportSelection, result: Sheets, context: SheetContext) -> Iterator[Sheet]:
-    """Yield the sheet of each entry, read one at a time. A damaged entry becomes a sheet that names the error, or a
-    line of `result.wrong` where its row cannot be read."""
+def _of_catalog(path: Path, wanted: ReportSelection, context: SheetContext) -> Iterator[Sheet]:
+    """Yield the sheet of each entry, read one at a time. A damaged entry becomes a sheet that names the error."""
     with Store.open(path) as store:
-        rows = []
         for row in store.ls(wanted.topology, wanted.collective):
-            if isinstance(row, FormatError):
-                result.wrong.append(str(row))
-            else:
-                rows.append(row)
-        for row in rows:
             try:
                 entry = store.get(row.fingerprint)
             except FormatError as error:

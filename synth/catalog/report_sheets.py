@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from synth.algorithms import double_tree
-from synth.catalog.entry import INFEASIBLE, Entry
+from synth.catalog.entry import Entry
 from synth.catalog.tuner.plan_bounds import plan_bounds
-from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier, scale_frontier
 from synth.checker.schedule import replay
 from synth.errors import FormatError, SynthError, VerificationError
@@ -88,9 +87,7 @@ def value_sheets(
     """Yield the sheets of `value`, called `name`, with `rows` of provenance. Raises FormatError."""
     match value:
         case Entry():
-            yield _of_entry(value, context)
-            if value.frontier is not None and value.frontier.multicast is not None:
-                yield _of_multicast(value.frontier.multicast, value.id, _provenance_rows(value), context)
+            yield from value_sheets(value.frontier, value.id, _provenance_rows(value), context)
         case ParetoFrontier():
             yield _of_frontier(value, name, rows, context)
             if value.multicast is not None:
@@ -101,9 +98,7 @@ def value_sheets(
             yield _of_schedule(value, name, rows, context)
 
 
-def _of_frontier(
-    frontier: ParetoFrontier, name: str, rows: Rows, context: SheetContext, attached: tuple[dict, ...] = ()
-) -> Sheet:
+def _of_frontier(frontier: ParetoFrontier, name: str, rows: Rows, context: SheetContext) -> Sheet:
     machine, collective, roots = frontier.machine, frontier.collective_name, frontier.roots
     check, sheet, checked = SHEETS[frontier.engine]
     if context.verify:
@@ -112,7 +107,7 @@ def _of_frontier(
         except VerificationError as error:
             return failed_sheet(name, machine.name, collective, machine.ranks, error, rows)
     root = roots[0] if len(roots) == 1 else None
-    measured = attached + context.measurements_of(machine.name, collective, machine.ranks, root)
+    measured = context.measurements_of(machine.name, collective, machine.ranks, root)
     about = context.about(name, rows, measured, checked)
     if isinstance(frontier, Frontier):
         about = replace(about, libraries=_library_marks(frontier))
@@ -181,45 +176,12 @@ def _of_plan(plan: Plan, name: str, rows: Rows, context: SheetContext) -> list[S
     return read(name, lambda: plans.of_plan(plan, abouts, plan_bounds(plan)))
 
 
-def _of_entry(entry: Entry, context: SheetContext) -> Sheet:
-    rows, frontier = _provenance_rows(entry), entry.frontier
-    if entry.state == INFEASIBLE or frontier is None:
-        return _without_schedule(entry, rows, context)
-    return _of_frontier(frontier, entry.id, rows, context, entry.measurements)
-
-
-def _without_schedule(entry: Entry, rows: Rows, context: SheetContext) -> Sheet:
-    """Return the sheet of an entry that is proved impossible or failed twice."""
-    frontier, certificate = entry.exact, entry.certificate
-    if context.verify and certificate and frontier is not None:
-        try:
-            cuts.check(certificate, frontier.network, frontier.collective.document)
-        except VerificationError as error:
-            return failed_sheet(entry.id, entry.topology, entry.collective, entry.ranks, error, rows)
-    says = (f"found nothing: {entry.reason}",) if entry.reason else ()
-    status = "impossible, proved" if entry.state == INFEASIBLE else entry.state
-    about = EntryContext(entry.id, provenance=rows)
-    problem = sections.ProblemNames(entry.topology, entry.collective, entry.ranks)
-    return sections.of_nothing(about, problem, status, says, certificate or None)
-
-
 def _provenance_rows(entry: Entry) -> Rows:
     """Return the provenance of an entry as rows of text, without unknown fields."""
-    origin = entry.provenance
-    versions = ", ".join(f"{name} {version}" for name, version in origin.versions)
-    options = ", ".join(f"{key}={value}" for key, value in entry.options)
-    limit = "" if origin.time_limit is None else f"{origin.time_limit:g} s"
-    rows = (
-        ("entry", entry.fingerprint),
-        ("state", entry.state),
-        ("made", origin.created),
-        ("on", origin.machine),
-        ("versions", versions),
-        ("encoding", origin.encoding),
-        ("solver", origin.solver),
-        ("seed", str(origin.seed)),
-        ("options", options),
-        ("time limit", limit),
-        ("seconds", f"{entry.seconds:.3g}"),
-    )
-    return tuple((key, value) for key, value in rows if value)
+    rows = [("entry", entry.fingerprint), ("state", entry.state), ("seconds", f"{entry.seconds:.3g}")]
+    for key, value in (entry.options | entry.provenance).items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{name} {version}" for name, version in value.items())
+        if value not in (None, ""):
+            rows.append((key.replace("_", " "), str(value)))
+    return tuple(rows)

@@ -1,6 +1,6 @@
 """Frontiers of well-known machines that come with the package, so that a known machine has its algorithms at once.
 
-`shipped.sqlite` is a catalog (synth.catalog.store) that `python -m bench.shipped` makes of what `synth catalog build
+`shipped.sqlite` is a catalog (`synth.catalog.store`) that `python -m bench.shipped` makes of what `synth catalog build
 examples/shipped.yaml` found, with the commit of the engines in each entry. A machine is found in any numbering of its
 ranks. Nothing of the file is trusted: each answer is replayed and its certificates are re-checked when it is read, and
 a damaged or forged one is no answer.
@@ -8,17 +8,14 @@ a damaged or forged one is no answer.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from synth.catalog.entry import Entry, Provenance
-from synth.catalog.store import exact_frontiers
-from synth.catalog.store.rows import EntryRow
-from synth.catalog.store.store import Store
-from synth.errors import FormatError, SynthError
+from synth.catalog.entry import Entry, EntryRow
+from synth.catalog.store import Store
+from synth.errors import SynthError
 from synth.frontiers.merge_scale_points import BESIDE, UNWRITTEN, bounded_point, merged
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
@@ -36,28 +33,20 @@ class Origin(NamedTuple):
     command: str
 
     @staticmethod
-    def of(entry: Entry) -> Origin:
-        """Return the origin of an entry."""
-        return Origin.from_parts(entry.topology, entry.collective, entry.roots, entry.provenance)
-
-    @staticmethod
-    def from_parts(topology: str, collective: str, roots: Sequence[int], provenance: Provenance) -> Origin:
-        """Return the origin of an entry with these columns. The name of a changed machine ends with its options."""
-        name, _, changes = topology.partition(" ")
-        words = ["synth pareto --topo", name, changes, "--coll", collective]
-        words += [f"--root {','.join(map(str, roots))}" if roots else ""]
-        words += [f"--time-limit {provenance.time_limit:g}s" if provenance.time_limit else "", "--fresh"]
-        return Origin(dict(provenance.versions).get("commit", ""), " ".join(word for word in words if word))
+    def of(entry: EntryRow) -> Origin:
+        """Return the origin of an entry. The name of a changed machine ends with its options."""
+        name, _, changes = entry.topology.partition(" ")
+        limit = entry.provenance.get("time_limit")
+        words = ["synth pareto --topo", name, changes, "--coll", entry.collective]
+        words += [f"--root {','.join(map(str, entry.roots))}" if entry.roots else ""]
+        words += [f"--time-limit {limit:g}s" if limit else "", "--fresh"]
+        return Origin(entry.provenance.get("versions", {}).get("commit", ""), " ".join(word for word in words if word))
 
 
-def rows() -> Iterator[tuple[EntryRow, Origin]]:
-    """Yield each shipped entry, read without its frontier, and its origin. Raises FormatError where one is damaged."""
+def rows() -> list[tuple[EntryRow, Origin]]:
+    """Return the shipped entries, without their frontiers, and their origins. Raises FormatError for a damaged one."""
     with Store.open(FILE) as store:
-        for row in store.ls():
-            if isinstance(row, FormatError):
-                raise row
-            provenance = Provenance.from_json(json.loads(store.columns(store.row_of(row.fingerprint))["provenance"]))
-            yield row, Origin.from_parts(row.topology, row.collective, row.roots, provenance)
+        return [(row, Origin.of(row)) for row in store.ls()]
 
 
 def entry_of(
@@ -70,13 +59,7 @@ def entry_of(
     """
     try:
         with Store.open(FILE) as store:
-            answer = store.find(network, collective, labels=labels, multicast=multicast)
-            if answer is None:
-                return None
-            entry = answer[0]
-            exact_frontiers.check(entry, {})
-            # its origin is the machine that was searched, whatever the name of this one
-            return replace(entry, topology=store.columns(store.row_of(entry.fingerprint))["topology"])
+            return store.find(network, collective, labels=labels, multicast=multicast)
     except SynthError:
         return None
 
@@ -87,8 +70,8 @@ def joined(found: Frontier, entry: Entry, options: Options) -> Frontier:
     A point of the entry is marked by its construction, `LABEL`, and a note says how it was found. `options`: limits on
     the points.
     """
-    shipped = entry.exact
-    if found.complete or shipped is None:
+    shipped = entry.frontier
+    if found.complete:
         return found
 
     # bounds of either side hold for both, since the problem is the same
@@ -140,8 +123,9 @@ def _within(frontier: Frontier, steps: int) -> Frontier:
     return replace(frontier, points=points, bounds=bounds, open=intervals, max_steps=most)
 
 
-def marked(frontier: Frontier, entry: Entry) -> Frontier:
+def marked(entry: Entry) -> Frontier:
     """Return the frontier of `entry` with all its points marked, and a note that says how it was found."""
+    frontier = entry.frontier
     points = tuple(replace(point, construction=LABEL + point.construction) for point in frontier.points)
     return replace(frontier, points=points, notes=(*frontier.notes, _note(entry)))
 

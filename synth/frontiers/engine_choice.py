@@ -68,7 +68,6 @@ class Query:
     `engine`: "exact", or "auto" for incumbents and scale methods too.
     `log`: the file from which the same query continues. None: a file in the cache directory.
     `fresh`: records of an earlier run in the log are ignored.
-    `known`: documents of points to begin with where the log has no records.
     `cross_check`: z3 answers the deciding queries of the frontier again.
     """
 
@@ -78,7 +77,6 @@ class Query:
     engine: str = "auto"
     log: Path | None = None
     fresh: bool = False
-    known: tuple[dict, ...] = ()
     cross_check: bool = False
 
     @cached_property
@@ -97,8 +95,7 @@ class Query:
         key = _key(problem_fingerprint(self.network, self.collective), self.options)
         if self.log is not None and foreign(self.log):
             raise LogError(f"{self.log}: is no log of a sweep, and is not overwritten; name another file")
-        known = [{"kind": "point", "point": point} for point in self.known]
-        log = Log(self.log or default_directory() / f"{key[:24]}.jsonl", key, self.fresh, known)
+        log = Log(self.log or default_directory() / f"{key[:24]}.jsonl", key, self.fresh)
         if log.trouble and self.log is not None:
             raise LogError(log.trouble)
         return log
@@ -362,19 +359,6 @@ def _reserve(query: Query, incumbents: Incumbents) -> float:
         work = sum(schedule.sends + len(query.network.routes) for _, schedule in incumbents.schedules)
         entries = min(limit * SETTINGS.entry_share, SETTINGS.seconds_per_send * work)
     return entries + limit * SETTINGS.last_share
-
-
-def frontier_from_log(query: Query, why: str) -> Frontier:
-    """Return the frontier of a sweep that was ended from outside: the points of its log, and an interval after them.
-
-    Its bound is the one in the log, checked again, else a quick one. `why`: reason in the interval. Raises
-    InfeasibleError, and LogError as `synthesize` does.
-    """
-    from synth.pareto.resume import frontier_from_records
-
-    machine = query.machine
-    with query.open_log() as log:
-        return frontier_from_records(query.network, query.collective, log.records, why, machine.notes, machine.labels)
 
 
 def _sweep_class(sweep: str) -> type[Sweep]:

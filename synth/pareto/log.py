@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -47,14 +47,14 @@ def foreign(path: Path) -> bool:
 class Log:
     """Records of one sweep, keyed by `key` (a fingerprint of its question). With `path` None nothing is written.
 
-    `records`: those of an earlier run of the same question in the file, else `known`, which are then written into it.
+    `records`: those of an earlier run of the same question in the file.
     A log that cannot be written, or that another run of the same question has locked, is left out: `path` is None then,
     and `trouble` says why. As a context manager it closes the log, which stays for the next run.
     """
 
-    def __init__(self, path: Path | None, key: str, fresh: bool = False, known: Sequence[dict] = ()) -> None:
+    def __init__(self, path: Path | None, key: str, fresh: bool = False) -> None:
         self.path: Path | None = None
-        self.records: list[dict] = list(known)
+        self.records: list[dict] = []
         self.trouble = ""
         self._file = None
         if path is None:
@@ -85,8 +85,6 @@ class Log:
             return
         file.truncate(0)
         self.append({"kind": "head", "version": VERSION, "key": key})
-        for record in known:
-            self.append(record)
 
     def __enter__(self) -> Log:
         return self

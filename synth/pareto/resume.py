@@ -1,15 +1,12 @@
-"""Points and bounds in the log of an unfinished run of a sweep. All of them are checked again before they are used."""
+"""Points in the log of an unfinished run of a sweep. All of them are checked again before they are used."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from synth import bounds
-from synth.bounds.single_cut import single_cut_bound
-from synth.checker.certificates import cuts
 from synth.errors import SynthError
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, LowerBound, Open, Point
+from synth.model.frontier import Point
 from synth.model.topology import Network
 from synth.pareto.acceptance import checked_point
 from synth.solvers.processes.deadline import NEVER, Deadline
@@ -48,49 +45,3 @@ def points_from_records(
             except BROKEN:
                 continue
             yield point
-
-
-def frontier_from_records(
-    network: Network,
-    collective: Collective,
-    records: Sequence[dict],
-    why: str,
-    notes: tuple[str, ...] = (),
-    labels: tuple[int, ...] = (),
-) -> Frontier:
-    """Return the frontier of `records`, with the open interval [bound for any S, best R/C] where they end.
-
-    `why`: the reason in that interval. Raises InfeasibleError where no schedule exists.
-    """
-    least = bounds.steps(network, collective)
-    floor = _floor(network, collective, records)
-    points: list[Point] = []
-    for point in sorted(points_from_records(network, collective, records), key=lambda p: (p.steps, p.rounds_per_chunk)):
-        if not points or point.rounds_per_chunk < points[-1].rounds_per_chunk:
-            points.append(point)
-    last = points[-1] if points else None
-    best = None if last is None else last.rounds_per_chunk
-    steps = int(least.value) if last is None else last.steps + (last.status == "optimal")
-    open_intervals = () if best == floor.value else (Open(steps, floor.value, best, why, floor.certificate),)
-    return Frontier(
-        network,
-        collective,
-        tuple(points),
-        open_intervals,
-        bounds=((0, least), (None, floor)),
-        notes=notes,
-        labels=labels,
-    )
-
-
-def _floor(network: Network, collective: Collective, records: Iterable[dict]) -> LowerBound:
-    """Return the bound for any S in the records, else the cut-set bound."""
-    for record in records:
-        if record.get("kind") == "floor":
-            try:
-                bound = LowerBound.from_json(record["bound"])
-                if cuts.check(bound.certificate, network, collective.document) == bound.value:
-                    return bound
-            except BROKEN:
-                continue
-    return single_cut_bound(network, collective)

@@ -108,7 +108,6 @@ class Sweep(SweepState):
         """Enter bounds, points and intervals for each S from `first` up."""
         floor = self._static()
         self.bounds.append((None, floor))
-        self.log.append({"kind": "floor", "bound": floor.to_json()})
         least = f"{first} step{'s' * (first != 1)} or {show(floor.value)} rounds per chunk"
         self.tell("bound", f"no schedule takes fewer than {least}", None, floor.value)
         end = self.options.max_steps or first + SETTINGS.steps_beyond

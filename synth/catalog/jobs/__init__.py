@@ -1,1 +1,1 @@
-"""Batch jobs that build a catalog: the job file, its plan, its queue and its runners."""
+"""Batch jobs that build a catalog: the job file, its tasks, and their run in child processes or on Dask."""

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from synth.cli.catalog.group import db_option
 from synth.cli.export import export as plain
 from synth.cli.export import export_source
-from synth.cli.framework.frontier_files import save_schedules
 from synth.cli.framework.output import check_writable, save
 from synth.cli.root import CONTEXT
-from synth.errors import SynthError
-
-if TYPE_CHECKING:
-    from synth.catalog.entry import Entry
 
 _LEFT_OUT = ("plan", "coll", "root", "multicast")  # what an entry says itself, or does not hold
 
@@ -28,7 +23,7 @@ _LEFT_OUT = ("plan", "coll", "root", "multicast")  # what an entry says itself, 
 def export(name: str, db: Path, **flags: Any) -> None:
     """Write a point of entry ID, or with --all every point, in the form that a runtime loads.
 
-    --to frontier and --to schedule write the documents that `synth bench`, `synth verify` and all other commands read.
+    --to frontier writes the document that `synth bench`, `synth verify` and all other commands read.
 
     \b
     Examples:
@@ -39,30 +34,15 @@ def export(name: str, db: Path, **flags: Any) -> None:
 
     with catalog.open(db) as store:
         entry = store.get(name)
-    to = (flags["to"] or "").lower()
-    if to == "frontier":
-        _write_frontier(entry, flags["output"])
-    elif to == "schedule":
-        _write(catalog.schedule(entry, flags["point"], flags["size"]).to_json(), flags["output"])
-    else:
-        export_source(catalog.frontier(entry), entry.id, flags | dict.fromkeys(_LEFT_OUT))
-
-
-def _write_frontier(entry: Entry, output: str | None) -> None:
-    """Write the frontier, and beside a file the schedules that its document does not hold."""
-    if entry.frontier is None:
-        raise SynthError("this entry has no frontier")
-    check_writable(output)
-    saved = save_schedules(entry.frontier, output)
-    _write(saved.document(), output)
-
-
-def _write(doc: dict, output: str | None) -> None:
+    if (flags["to"] or "").lower() != "frontier":
+        export_source(entry.frontier, entry.id, flags | dict.fromkeys(_LEFT_OUT))
+        return
+    output, text = flags["output"], json.dumps(entry.frontier.to_json())
     check_writable(output)
     if output in (None, "-"):
-        click.echo(json.dumps(doc))
+        click.echo(text)
     else:
-        save(str(output), json.dumps(doc) + "\n")
+        save(output, text + "\n")
 
 
 export.params += [

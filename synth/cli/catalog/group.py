@@ -1,4 +1,4 @@
-"""`synth catalog`: the group of commands around a catalog's database."""
+"""`synth catalog`: the group of commands around a catalog's file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import click
 from synth.cli.framework.options import FILE
 from synth.cli.root import CONTEXT, Commands
 
-DATABASE = "catalog.db"
-
 db_option = click.option(
-    "--db", type=FILE, default=DATABASE, show_default=True, envvar="SYNTH_CATALOG", metavar="FILE",
+    "--db", type=FILE, default="catalog.db", show_default=True, envvar="SYNTH_CATALOG", metavar="FILE",
     help="The catalog's file; SYNTH_CATALOG in the environment names another default.",
 )  # fmt: skip
 
@@ -18,16 +16,13 @@ db_option = click.option(
 @click.command(
     cls=Commands,
     context_settings=CONTEXT,
-    short_help="Keep algorithms of all machines in one database.",
+    short_help="Keep algorithms of all machines in one file.",
     lazy={
         "build": "synth.cli.catalog.build:build",
-        "table": "synth.cli.catalog.results:table",
         "ls": "synth.cli.catalog.ls:ls",
         "show": "synth.cli.catalog.show:show",
         "export": "synth.cli.catalog.export:export",
         "verify": "synth.cli.catalog.verify:verify",
-        "gc": "synth.cli.catalog.gc:gc",
-        "import": "synth.cli.catalog.import_measurements:import_",
     },
 )
 def catalog() -> None:

@@ -108,10 +108,10 @@ def waiting(what: str, limit: float | None = None) -> Iterator[Callable[[str], N
 
 
 @contextmanager
-def job_progress(first: str, budget: float | None = None) -> Iterator[Callable[[Any], None]]:
-    """A listener for a batch job's progress: tasks ended, and what runs. `budget`: the seconds of the whole job."""
+def job_progress(first: str) -> Iterator[Callable[[Any], None]]:
+    """A listener for a batch job's progress: tasks ended, and what runs."""
     if QUIET.get() or not sys.stderr.isatty():
-        with plain_progress(first, budget) as plain:
+        with plain_progress(first) as plain:
             yield lambda now: setattr(
                 plain, "text", f"{now.ended} of {counted(now.total, 'task')} ended; {_running(now)}"
             )
@@ -120,7 +120,7 @@ def job_progress(first: str, budget: float | None = None) -> Iterator[Callable[[
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
     words = TextColumn("{task.description}", markup=False)
-    columns = (SpinnerColumn(), BarColumn(20), MofNCompleteColumn(), *_elapsed(budget), words)
+    columns = (SpinnerColumn(), BarColumn(20), MofNCompleteColumn(), *_elapsed(None), words)
     with Progress(*columns, console=Console(file=terminal(sys.stderr), highlight=False), transient=True) as bar:
         task = bar.add_task(printable(first), total=None)
 

@@ -66,8 +66,6 @@ def sweep(state: SweepState) -> None:
                 about = item.steps
             case (about, bound):
                 state.bounds = [(s, b) for s, b in state.bounds if s != about] + [(about, bound)]
-                if about is None:
-                    state.log.append({"kind": "floor", "bound": bound.to_json()})
         last = state.open[-1:] if isinstance(item, Open) else []
         if about in returned:  # the newest item of an S replaces the others
             state.open = [o for o in state.open if o.steps != about] + last

@@ -1,1 +1,0 @@
-"""The database of a catalog: an SQLite file with columns to search by and compressed documents."""
