@@ -8,7 +8,6 @@ from synth import bounds
 from synth.api import synthesis
 from synth.cli import root
 from synth.scale.baselines import comparison
-from synth.scale.baselines.rings import search
 from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import NEVER, Deadline, current_deadline, give_up, given_up, time_limited
 
@@ -50,19 +49,16 @@ def test_bounds_that_there_are_are_printed(monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
-    "place", [(search, "disjoint_rings"), (comparison._Comparison, "_bound_at_scale"), (comparison, "tree_rate")]
-)
+@pytest.mark.parametrize("place", ["disjoint_rings", "bound"])
 def test_the_rates_that_are_known_are_printed(monkeypatch, place):
-    words = ("explain", "--topo", "dgx1", "--coll", "allreduce", "--ranks", "0-3")
-    best = comparison._Comparison._bound
-    if place[1] == "_bound_at_scale":  # of reduce-scatter and allgather
+    bound = comparison._Bounds.bound
+    if place == "bound":  # of reduce-scatter and allgather
         monkeypatch.setattr(
-            comparison._Comparison, "_bound", lambda self, name: best(self, name) if name == self.name else interrupt()
+            comparison._Bounds, "bound", lambda self, name: bound(self, name) if name == self.name else interrupt()
         )
     else:
-        monkeypatch.setattr(*place, interrupt)
-    done = run(*words)
+        monkeypatch.setattr(comparison, place, interrupt)
+    done = run("explain", "--topo", "dgx1", "--coll", "allreduce", "--ranks", "0-3")
     assert done.exit_code == 130, done.output
     assert "optimum" in done.output or "upper bound" in done.output
 

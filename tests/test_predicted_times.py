@@ -50,13 +50,6 @@ def test_algorithms_of_few_messages_win_at_small_sizes_where_messages_cost(topol
     assert chosen(topology, collective, size << 20, MessageCost.parse("2us"))[0] != few
 
 
-def test_an_alltoall_of_few_messages_by_boxes_wins_at_small_sizes_where_messages_cost():
-    schedules = [api.baseline(name, "dgx-a100*2", "alltoall") for name in ("few-messages", "two-step", "direct")]
-    times = Clock(schedules[0].network, MessageCost.parse("1us"), sizes=[4 * KB])
-    few, two, direct = [times.time(Variant(schedule, "LL"), 4 * KB).seconds for schedule in schedules]
-    assert few < 0.95 * two < 0.95 * direct
-
-
 @pytest.mark.parametrize("protocol", ["LL", "Simple"])
 @pytest.mark.parametrize(
     ("name", "machine", "collective"),

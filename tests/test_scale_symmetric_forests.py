@@ -1,15 +1,11 @@
-"""Symmetric forests in arrays on machines of links alone: what `forestcheck` says of them, and where they give way."""
-
-from fractions import Fraction
+"""Symmetric forests on machines of links alone: what `spanning_forest_check` says of them."""
 
 import numpy as np
 import pytest
 from spanning_forest_check import verify
 
 from synth.scale.fabric.fabric import fabric
-from synth.scale.forests import symmetric_trees, symmetric_trees_direct
 from synth.scale.forests.build import build
-from synth.scale.forests.partial_trees import ArrayForest
 from synth.topologies import topology
 
 
@@ -18,34 +14,11 @@ from synth.topologies import topology
     ("name", "depth"),
     [("torus:5x7", 5), ("hypercube:16", 4), ("torus:3x3x2", 3), ("ring:7", 3), ("circulant:9:offsets=1+3", 2)],
 )
-def test_forests_in_arrays_are_optimal_and_as_shallow_as_the_machine(name, depth, collective, monkeypatch):
-    made, grow = [], symmetric_trees_direct.grow
-    monkeypatch.setattr(
-        symmetric_trees.symmetric_trees_direct, "grow", lambda *args: made.append(grow(*args)) or made[-1]
-    )
+def test_forests_are_optimal_and_as_shallow_as_the_machine(name, depth, collective):
     built = build(fabric(topology(name)), collective, methods=("symmetric",))
-    assert isinstance(made[-1], ArrayForest)
     checked = verify(built.forest)
     assert built.gap == 0 and checked.bandwidth == built.bound.bandwidth
     assert checked.depth == depth
-
-
-def test_both_ways_of_making_them_reach_the_same_rate(monkeypatch):
-    machine = topology("torus:4x6")
-    one = verify(build(fabric(machine), methods=("symmetric",)).forest)
-    monkeypatch.setattr(symmetric_trees.symmetric_trees_direct, "grow", lambda *_: None)
-    other = verify(build(fabric(machine), methods=("symmetric",)).forest)
-    assert (one.bandwidth, one.depth) == (other.bandwidth, other.depth)
-
-
-def test_too_little_time_makes_no_forest():
-    made = fabric(topology("torus:4x4"))
-    from synth.scale.fabric.automorphisms import edge_images, orbits, symmetries
-
-    moves = [edge_images(made, pi) for pi in symmetries(made)[:2]]
-    orbit = orbits(len(made.src), [m for m in moves if m is not None])
-    share = {int(o): Fraction(1, 100) for o in set(orbit.tolist())}
-    assert symmetric_trees_direct.grow(made, orbit, [0], share, 4096) is None
 
 
 @pytest.mark.parametrize("name", ["dgx-a100*3", "mi250*2", "dgx-h100*2:net=rail", "fat-tree:8", "torus:3x4"])

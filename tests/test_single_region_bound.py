@@ -241,10 +241,10 @@ def test_explain_takes_the_lesser_of_both_bounds(factor):
     """Flows and the linear program both bound few ranks without tree packings: whichever says less GB/s."""
     given = machine(4, [(a, b, 1 + 2 * (a < b)) for a in range(4) for b in range(4) if abs(a - b) in (1, 3)])
     found = search.bound(given, "allreduce")
-    whole = explain(given, "allreduce").rates[0]
+    whole = api.explain(given, "allreduce").rates[0]
     assert whole.name == "upper bound" and whole.units == found.bound_gbps
     comparison = explain(
-        given, "allreduce", scale_bound=lambda name: replace(search.bound(given, name), bound=found.bound / factor)
+        given, "allreduce", lambda name: replace(search.bound(given, name), bound=found.bound / factor)
     )
     assert comparison.rates[0].units == found.bound_gbps * min(factor, 1)
     assert ("linear program" in comparison.limit) == (factor > 1)

@@ -25,14 +25,14 @@ def _received(group: RankGroup, arrived: dict[tuple[int, int], Data]) -> Held:
 
 @algorithm("alltoall", name="two-step", formula="S = 2", paper=PAPER, home="dgx-a100*2")
 def two_step(group: RankGroup, held: Held) -> Held:
-    """Bring data for each rail to the rank of the own box on it, then send them across."""
+    """Bring data for each rail to the rank of the own box on it, by a shortest path, then send them across."""
     boxes = _boxes(group)
     box_of = {rank: box for box in boxes for rank in box}
     arrived = {}
     for src in group.ranks:
         for i, dst in enumerate(group.ranks):
             rail = box_of[dst].index(dst)
-            arrived[src, dst] = held[src].part(i, group.size).to(box_of[src][rail], dst)
+            arrived[src, dst] = held[src].part(i, group.size).to(box_of[src][rail], dst, via="shortest")
     return _received(group, arrived)
 
 

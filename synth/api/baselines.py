@@ -1,7 +1,7 @@
-"""Known algorithms by name, for `run --baseline`, `bench` and `tune`: the library's, and those with ways by a search.
+"""Known algorithms by name, for `run --baseline`, `bench` and `tune`: the library's, and those that follow the links.
 
-The second kind is of `scale/baselines`: rings that fit a machine's links together, NCCL's trees placed on its links,
-and sends along shortest paths. They are no programs of the chunk language, because the search decides what is sent.
+The second kind is of `scale/baselines`: rings that fit a machine's links together, and sends along shortest paths.
+They are no programs of the chunk language, because the links decide what is sent.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from synth.model.topology import Network, Topology
 
 # Names that are another one's in the library, by collective.
 _ALIASES = {
+    ("tree", "allreduce"): "double-tree",
     ("recursive-doubling", "reduce-scatter"): "recursive-halving",
     ("recursive-doubling", "broadcast"): "binomial",
     ("recursive-doubling", "reduce"): "binomial",
@@ -26,7 +27,7 @@ _ALIASES = {
 
 
 def baseline_summaries() -> dict[str, str]:
-    """Return a line about each baseline, by name: those with ways by a search, then the library's.
+    """Return a line about each baseline, by name: those that follow the links, then the library's.
 
     Raises SynthError for a plug-in that clashes with the library.
     """
@@ -36,6 +37,7 @@ def baseline_summaries() -> dict[str, str]:
     for one in library():
         does.setdefault(one.name, []).append(one.collective)
     known = {name: f"of the library: {', '.join(collectives)}" for name, collectives in does.items()}
+    known["tree"] = "NCCL's double binary tree, for allreduce"
     return {**SUMMARIES, **{name: text for name, text in known.items() if name not in SUMMARIES}}
 
 
@@ -84,24 +86,26 @@ def baseline(
         hint = hint if hint.startswith("did you mean") else f"there are {', '.join(known)}"
         raise UsageError(f"{message}; {hint}")
     if lowered in SUMMARIES:
-        return _searched(lowered, machine, task, pieces, channels)
+        return _on_links(lowered, machine, task, pieces, channels)
     return _of_library(lowered, machine, task, pieces)
 
 
-def _searched(
+def _on_links(
     name: str, machine: Topology | Network, task: Collective, pieces: int | None, channels: int | None
 ) -> Schedule:
+    """Return rings or direct sends on the links of a machine, replayed."""
     from synth.checker.schedule import replay
     from synth.scale.baselines import algorithms
-    from synth.scale.baselines.rings import search
+    from synth.scale.baselines.rings import kept_rings
 
     network, nodes = (machine, ()) if isinstance(machine, Network) else (machine.network(), machine.nodes)
-    rings = search.kept_rings(network) if name == "ring" else ()
-    if rings and channels is not None:
-        rings = algorithms.in_channels(rings, channels)
-    made = algorithms.baseline_schedule(
-        name, network, task, rings=rings, pieces=pieces or algorithms.PIECES, nodes=nodes
-    )
+    if name == "direct":
+        made = algorithms.direct(network, task)
+    else:
+        rings = kept_rings(network, nodes)
+        if rings and channels is not None:
+            rings = algorithms.in_channels(rings, channels)
+        made = algorithms.ring(network, task, rings, pieces or algorithms.PIECES)
     replay.schedule(made)
     return made
 

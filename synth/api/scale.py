@@ -132,7 +132,7 @@ def explain(
     topology: TopologyLike, collective: CollectiveLike, *, time_limit: float | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Explanation:  # fmt: skip
-    """Compare the optimal rate of a collective with rings and double binary trees on the same links.
+    """Compare the optimal rate of a collective with rings on the same links.
 
     The result names the cut or partition that limits all of them. After `time_limit` seconds it holds the rates so far,
     and `Explanation.open` names the missing ones. Raises
@@ -160,7 +160,7 @@ def explain(
         return bound(machine, name, root, read=read)
 
     with time_limited(Deadline.after(time_limit)):
-        found = explained(machine, task.name, machine.labels, by_flows, progress, root)
+        found = explained(machine, task.name, by_flows, progress, root)
     if found.rates[0].units == 0:
         apart = _apart(machine.network(), task)
         if apart is not None:
@@ -221,14 +221,13 @@ def allocations(
     names: Sequence[str] = ("broadcast", "allgather", "allreduce"),
     sizes: Sequence[int] | None = None,
     *,
-    every: bool = False,
     time_limit: float | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[tuple[Allocation, Rates]]:
     """Return the classes of allocations of a machine up to isomorphism, with the optimal rates of `names`.
 
-    `sizes`: numbers of GPUs, by default 3 and more. `every`: also sets that the links do not connect. After
-    `time_limit` seconds FewerAllocations is raised with the classes so far.
+    `sizes`: numbers of GPUs, by default 3 and more. After `time_limit` seconds FewerAllocations is raised with the
+    classes so far.
     """
     from synth.scale.baselines import allocations as flows
     from synth.solvers.processes.deadline import Deadline, TimeUp, check_deadline, time_limited
@@ -238,7 +237,7 @@ def allocations(
     found: list[tuple[Allocation, Rates]] = []
     with time_limited(Deadline.after(time_limit)):
         try:
-            for made in flows.allocation_classes(network, sizes, every=every):
+            for made in flows.allocation_classes(network, sizes):
                 rates = flows.optimal_rates(made.network, names)
                 check_deadline()  # or rings may have been looked for less than elsewhere
                 found.append((made, rates))

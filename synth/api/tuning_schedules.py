@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Algorithms of the library that are candidates wherever they fit the machine; on few ranks all others are, too.
 ALWAYS = (
-    "ring", "tree", "direct", "hierarchical", "two-step", "few-messages", "halving-doubling", "binomial", "bruck",
+    "ring", "tree", "direct", "hierarchical", "two-step", "halving-doubling", "binomial", "bruck",
 )  # fmt: skip
 NCCL_HAS = ("ring", "tree")
 CHANNELS = 32  # of a communicator of NCCL 2.12 (MAXCHANNELS in src/include/devcomm.h), each with a chunk of its own

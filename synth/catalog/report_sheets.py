@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from synth.algorithms import double_tree
 from synth.catalog.entry import Entry
 from synth.catalog.tuner.plan_bounds import plan_bounds
 from synth.checker.documents import exact_frontier, scale_frontier
@@ -15,8 +17,8 @@ from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
-from synth.scale.baselines.algorithms import baseline_schedule
-from synth.scale.baselines.rings import search
+from synth.scale.baselines.algorithms import ring
+from synth.scale.baselines.rings import kept_rings
 from synth.view.page import plans, sections, time_chart
 from synth.view.page.frontier_section import Mark, Sheet
 from synth.view.page.sections import EntryContext
@@ -114,16 +116,14 @@ def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
     network, task = replace(frontier.network, multicast=()), frontier.collective
     if network.ranks < 2 or not frontier.points:
         return ()
-    rings = search.kept_rings(network)
-    marks = []
-    for name in ("ring", "tree"):
-        try:
-            schedule = baseline_schedule(name, network, task, rings=rings)
-            replay.schedule(schedule)
-        except SynthError:
-            continue
-        marks.append(time_chart.library_mark(f"nccl-{name}", schedule))
-    return tuple(marks)
+    schedules = {}
+    with suppress(SynthError):
+        schedules["nccl-ring"] = ring(network, task, kept_rings(network))
+        replay.schedule(schedules["nccl-ring"])
+    if task.name == "allreduce":
+        with suppress(SynthError):
+            schedules["nccl-tree"] = double_tree.allreduce.schedule(network)
+    return tuple(time_chart.library_mark(name, schedule) for name, schedule in schedules.items())
 
 
 def _check_exact(frontier: Frontier) -> None:

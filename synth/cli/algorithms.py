@@ -35,8 +35,7 @@ def algorithms(**flags: Any) -> None:
     """List the algorithms of the library with formula, source and a machine for each; with --topo and --coll those of
     the collective on this machine, the fastest first, in the synchronous model.
 
-    They send on direct links alone. The --baseline of the names ring, direct, hierarchical and two-step follows the
-    same idea over relays, too.
+    They send on direct links alone. The --baseline of the names ring and direct follows the links of the machine.
 
     \b
     Examples:

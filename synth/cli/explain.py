@@ -1,4 +1,4 @@
-"""`synth explain`: the optimum beside NCCL-like rings and trees on the same links; or why a schedule is slower."""
+"""`synth explain`: the optimum beside NCCL-like rings on the same links; or why a schedule is slower."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from synth.errors import UsageError
 @time_limit_option("Wall time; results so far are printed when it ends.")
 @output_options
 def explain(file: Path | None, **flags: Any) -> int:
-    """Compare the optimal rate of a collective with the rates of rings and double binary trees on the same links, and
-    name the cut or partition that limits it.
+    """Compare the optimal rate of a collective with the rate of rings on the same links, and name the cut or partition
+    that limits it.
 
     With FILE, a schedule, a point of a frontier or what `synth import` reads: how far it is from the certified bounds,
     and where the rounds beyond them go, by step, link and place in the file.

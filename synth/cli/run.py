@@ -61,7 +61,7 @@ class AnySize(Size):
     "--baseline",
     metavar="NAME",
     shell_complete=names_of("baselines"),
-    help="Run a baseline in place of FILE: ring, tree, direct, hierarchical, two-step, few-messages, "
+    help="Run a baseline in place of FILE: ring, tree, direct, hierarchical, two-step, "
     "halving-doubling, binomial, bruck or recursive-doubling, for --coll on --topo.",
 )
 @executor_option("The executor (`synth list executors`).")

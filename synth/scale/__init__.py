@@ -3,11 +3,10 @@
     search.py    the frontier: bound and points
     composition/ schedules composed of phases inside the boxes and over the network
     forests/     symmetric trees, arborescence packing, edge splitting, re-rooting, pipelining
-    allreduce/   paired in- and out-arborescences
     alltoall/    concurrent flow, flow decomposition, list scheduling of paths
-    greedy/      breadth-first broadcast and rarest first
+    greedy/      breadth-first broadcast and list scheduling
     groups/      several collectives at once on groups of ranks
-    baselines/   rings, trees and other algorithms for comparison
+    baselines/   rings and shortest paths for comparison, allocations
     bounds/      throughput cuts, multi-cut LP, allreduce partitions (graph strength), single cuts, reachability
     fabric/      Topology to Fabric with capacity gadgets, automorphisms, shortest paths, capacity balancing
 

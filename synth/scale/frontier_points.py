@@ -13,13 +13,11 @@ from synth.encodings import spanning_tree_packing
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule, over_links
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
-from synth.scale.allreduce import paired_arborescences
 from synth.scale.candidate import Candidate
-from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests import pipelining
 from synth.scale.forests.pipelining import Pipeline
-from synth.scale.greedy import bfs_broadcast, rarest_first
+from synth.scale.greedy import bfs_broadcast
 from synth.solvers.processes.deadline import check_deadline
 
 
@@ -31,20 +29,16 @@ class FrontierPointSettings:
         depths: Pipelining depths that are tried, in this order.
         worth: A greater depth is offered only if it reduces R / C by at least this fraction of the bound.
         most_sends: Limit on the sends of a point: its schedule must be small enough to be listed.
-        few_depths: Limit on the number of depths of allreduce on packed or paired trees, whose schedules are
-            listed to determine their rate.
-        few_sends: Limit on the sends of allreduce on paired trees.
+        few_depths: Limit on the number of depths of allreduce on packed trees, whose schedules are listed to
+            determine their rate.
         packed: Limit on the ranks for which spanning trees are packed for allreduce.
-        greedy: Limit on the ranks for which rarest first runs on a machine without symmetry.
     """
 
     depths: tuple[int, ...] = tuple(1 << k for k in range(11))
     worth: Fraction = Fraction(1, 500)
     most_sends: int = 1 << 26
     few_depths: int = 7
-    few_sends: int = 1 << 21
     packed: int = 16
-    greedy: int = 600
 
 
 SETTINGS = FrontierPointSettings()
@@ -75,7 +69,7 @@ def schedule_at_depth(line: Pipeline, depth: int) -> Callable[[], CompressedSche
 
 
 def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None]) -> Iterator[Candidate]:
-    """Yield breadth-first broadcast and rarest first, on machines without switches.
+    """Yield breadth-first broadcasts, on machines without switches.
 
     A reduce-scatter is the allgather reversed in time, which needs equal links in both directions.
     """
@@ -92,10 +86,6 @@ def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None
                 yield _point(
                     "breadth-first broadcast", pipelining.reversed_in_time(schedule) if is_reversed else schedule
                 )
-    if rarest_first.applies(graph) and (graph.ranks <= SETTINGS.greedy or free_group(symmetries(graph), graph.ranks)):
-        progress("rarest first")
-        schedule = rarest_first.rarest_first_schedule(graph)
-        yield _point("rarest first", pipelining.reversed_in_time(schedule) if is_reversed else schedule)
 
 
 def _point(engine: str, schedule: CompressedSchedule) -> Candidate:
@@ -162,33 +152,6 @@ def spanning_tree_points(graph: Fabric) -> Iterator[Candidate]:
         packed = spanning_tree_packing.schedule(forest, allreduce, len(forest.trees) * depth)
         schedule = compressed(graph.topology, packed)
         yield _point(f"spanning trees x {depth}", schedule)
-
-
-def paired_arborescence_points(graph: Fabric) -> Iterator[Candidate]:
-    """Yield allreduces on paired in- and out-arborescences, at growing pipelining depths.
-
-    Only for small machines where a link has no reverse link of equal bandwidth.
-    """
-    if has_equal_reverse_links(graph.topology) or not paired_arborescences.applies(graph):
-        return
-    pairs, before = paired_arborescences.arborescence_pairs(graph), None
-
-    if not pairs:
-        return
-
-    def at_depth(depth: int) -> Callable[[], CompressedSchedule]:
-        return lambda: paired_arborescences.pipelined_schedule(graph, pairs, depth)
-
-    for depth in SETTINGS.depths[: SETTINGS.few_depths + 2]:
-        check_deadline()
-        if paired_arborescences.sends(graph, pairs, depth) > SETTINGS.few_sends:
-            return
-        schedule = paired_arborescences.pipelined_schedule(graph, pairs, depth)
-        rate = schedule.rounds_per_chunk
-        if before is not None and before - rate < SETTINGS.worth * rate:
-            return
-        before = rate
-        yield Candidate(schedule.step_count, rate, schedule.chunks, f"paired arborescences x {depth}", at_depth(depth))
 
 
 def compressed(topology: Topology, schedule: Schedule) -> CompressedSchedule:

@@ -5,10 +5,8 @@ phases over boxes          several boxes                                pipeline
 trees by column generation allreduce in one box, limits or switches     paired in- and out-trees placed in the steps
 breadth-first trees        any fabric                                   fewest steps
 breadth-first broadcast    links from rank to rank                      fewest steps, balanced loads
-rarest first               links from rank to rank                      greedy schedule of one chunk
 forest x depth             any fabric                                   optimal rate as the pipelining depth grows
 spanning trees             allreduce, equal links in both directions    rate of the spanning-tree packing, pipelined
-paired arborescences       allreduce, unequal directions                paired in- and out-arborescences, pipelined
 flows                      alltoall                                     least congestion, paths assigned to steps
 """
 
@@ -394,7 +392,6 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: S
     if not (quick or one_box):
         state.plan("reduce-scatter and allgather by forests", forests)
     state.plan("spanning trees", lambda: state.add_points(frontier_points.spanning_tree_points(graph)))
-    state.plan("paired arborescences", lambda: state.add_points(frontier_points.paired_arborescence_points(graph)))
 
 
 def _congestion(graph: Fabric, group: Group, state: SearchState) -> concurrent_flow.ConcurrentFlow:

@@ -20,20 +20,18 @@ def gbps_text(units: Fraction, unit: Fraction) -> str:
 
 
 def allocations(
-    title: str, unit: Fraction, names: Sequence[str], rows: Sequence[Any], slow: dict[tuple[int, ...], dict] | None,
-    missing: Sequence[str] = (),
-) -> Report:  # fmt: skip
+    title: str, unit: Fraction, names: Sequence[str], rows: Sequence[Any], missing: Sequence[str] = ()
+) -> Report:
     """Return the table of `synth allocations`, with a row per class of isomorphic allocations.
 
     A row shows the least member of the class, its number of members, its rings, and each collective's rate. `unit`:
-    GB/s of one unit. `names`: the collectives. `rows`: (allocation, rates). `slow`: GB/s with PCIe, by ranks and
-    collective. `missing`: the rates that a time limit left out, in words.
+    GB/s of one unit. `names`: the collectives. `rows`: (allocation, rates). `missing`: the rates that a time
+    limit left out, in words.
     """
     columns = [("GPUs", "right"), ("ranks", "left"), ("alike", "right"), ("rings", "right")]
     for name in names:
         columns += [(f"{name} units", "right"), ("GB/s", "right"), ("x rings", "right")]
         columns += [("x RS+AG", "right")] if name == "allreduce" else []
-        columns += [("with PCIe GB/s", "right")] if slow is not None else []
     table = []
     for allocation, rates in rows:
         rings = str(rates.ring_units) if rates.rings_proved_maximum else f">= {rates.ring_units}"
@@ -43,7 +41,6 @@ def allocations(
             mark = "" if name in rates.attained else "<= "
             row += [mark + show(best), mark + gbps_text(best, unit), _ratio(best, rates.ring[name])]
             row += [_ratio(best, rates.composed)] if name == "allreduce" else []
-            row += [number(slow[allocation.ranks][name])] if slow is not None else []
         table.append(tuple(row))
     left = [f"left open: {', '.join(missing)}"] if missing else []
     optional = ("x rings", *(f"{name} units" for name in names), "rings")
@@ -55,7 +52,7 @@ def _ratio(best: Fraction, other: Fraction | None) -> str:
 
 
 def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
-    ringless = sum(allocation.connected and not rates.ring_units for allocation, rates in rows)
+    ringless = sum(not rates.ring_units for _, rates in rows)
     lines = [
         f"{counted(len(rows), 'class')} of allocations up to isomorphism, "
         f"{counted(sum(a.members for a, _ in rows), 'allocation')};"
@@ -128,7 +125,7 @@ def explained(topology: str, collective: str, unit: Fraction, made: Any) -> dict
         rings = made.rings
         document["rings"] = {
             "most": rings.proved_maximum,
-            "bound_units": None if rings.bound is None else rings.bound.units,
+            "bound_units": rings.maximum,
             "cycles": [{"ranks": list(r), "units": n} for r, n in rings.rings],
         }
     return document

@@ -1,1 +1,1 @@
-"""Algorithms to compare with: rings, double binary trees, direct sends."""
+"""Algorithms to compare with: rings, direct sends; allocations and their optimal rates."""

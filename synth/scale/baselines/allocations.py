@@ -19,7 +19,7 @@ from synth.errors import InfeasibleError, SynthError, UsageError
 from synth.model import symmetry
 from synth.model.collective import collective
 from synth.model.topology import Cap, Network, Route
-from synth.scale.baselines.rings import search
+from synth.scale.baselines.rings import disjoint_rings
 from synth.scale.bounds import graph_strength, subset_cuts
 from synth.solvers.processes.deadline import check_deadline
 
@@ -34,24 +34,21 @@ class Allocation:
     """A class of allocations.
 
     `ranks`: its lexicographically least member. `members`: the number of allocations in it. `network`: the induced
-    network. `connected`: its links lead from every rank to every other.
+    network, whose links lead from every rank to every other.
     """
 
     ranks: tuple[int, ...]
     members: int
     network: Network
-    connected: bool
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Algorithmic bandwidths (size / time) in units of the network's unit bandwidth; 0 where ranks are not connected.
+    """Algorithmic bandwidths (size / time) in units of the network's unit bandwidth.
 
     `best[name]`: an upper bound for all schedules, which packed trees attain for the names in `attained`. `composed`:
-    the optimal reduce-scatter followed by the optimal allgather, for allreduce. `ring[name]`: all disjoint rings
-    together, which have `ring_units` units. `rings_proved_maximum`: it is proved that no more fit. `cuts[name]`: where
-    the bound is a cut, the ranks whose outgoing links limit (for reduce-scatter, incoming links); for allreduce the
-    part of each rank.
+    the optimal reduce-scatter followed by the optimal allgather, for allreduce. `ring[name]`: all rings found together,
+    which have `ring_units` units. `rings_proved_maximum`: it is proved that no more fit.
     """
 
     best: dict[str, Fraction]
@@ -60,14 +57,6 @@ class Rates:
     ring: dict[str, Fraction]
     ring_units: int
     rings_proved_maximum: bool
-    cuts: dict[str, tuple[int, ...]]
-
-    def attainable_rates(self) -> dict[str, Fraction]:
-        """`best`, where an allreduce that may not be attained is replaced by reduce-scatter + allgather, which is."""
-        rates = dict(self.best)
-        if "allreduce" in rates and "allreduce" not in self.attained and self.composed is not None:
-            rates["allreduce"] = self.composed
-        return rates
 
 
 def induced(network: Network, ranks: Sequence[int]) -> Network:
@@ -95,13 +84,11 @@ def induced(network: Network, ranks: Sequence[int]) -> Network:
     return Network(name, len(ranks), tuple(routes), tuple(caps), network.unit)
 
 
-def allocation_classes(
-    network: Network, sizes: Sequence[int] | None = None, *, every: bool = False
-) -> Iterator[Allocation]:
-    """Yield the classes of allocations of 3 ranks or more (or of `sizes`), the small ones first.
+def allocation_classes(network: Network, sizes: Sequence[int] | None = None) -> Iterator[Allocation]:
+    """Yield the classes of allocations of 3 ranks or more (or of `sizes`) that the links connect, the small ones first.
 
-    `every`: also the classes that the links do not connect. Raises UsageError where there are too many subsets to list,
-    TimeUp at the end of a time limit (`synth.solvers.processes.deadline`).
+    Raises UsageError where there are too many subsets to list, TimeUp at the end of a time limit
+    (`synth.solvers.processes.deadline`).
     """
     wanted = sorted(set(sizes if sizes is not None else range(3, network.ranks + 1)))
     if any(not 2 <= n <= network.ranks for n in wanted):
@@ -115,21 +102,20 @@ def allocation_classes(
                 f"sizes"
             )
     for size in wanted:
-        by_invariant: dict[tuple, list[list]] = {}  # (least ranks, network, connected, members) of each class
+        by_invariant: dict[tuple, list[list]] = {}  # (least ranks, network, members) of each class
         for ranks in combinations(range(network.ranks), size):
             check_deadline()
             net = induced(network, ranks)
-            connected = all(d is not None for row in net.distances for d in row)
-            if not connected and not every:
+            if any(d is None for row in net.distances for d in row):
                 continue
             candidates = by_invariant.setdefault(_invariant(net), [])
             same = next((entry for entry in candidates if symmetry.isomorphism(entry[1], net) is not None), None)
             if same is None:
-                candidates.append([ranks, net, connected, 1])
+                candidates.append([ranks, net, 1])
             else:
-                same[3] += 1
-        for ranks, net, connected, members in sorted(chain.from_iterable(by_invariant.values())):
-            yield Allocation(ranks, members, net, connected)
+                same[2] += 1
+        for ranks, net, members in sorted(chain.from_iterable(by_invariant.values())):
+            yield Allocation(ranks, members, net)
 
 
 def _invariant(net: Network) -> tuple:
@@ -152,15 +138,12 @@ def optimal_rates(network: Network, names: Sequence[str] = ("broadcast", "allgat
     unrated = [name for name in names if name not in RATED]
     if unrated:
         raise UsageError(f"rates are known for {', '.join(RATED)}; not for {unrated[0]}")
-    if any(d is None for row in network.distances for d in row):
-        none = dict.fromkeys(names, Fraction(0))
-        return Rates(none, frozenset(names), Fraction(0), dict(none), 0, True, {})
     bounds = {name: rate_bound(network, name) for name in names}
     composed = None
     if "allreduce" in names:
         halves = [rate_bound(network, name).units for name in ("reduce-scatter", "allgather")]
         composed = 1 / sum((1 / rate for rate in halves), Fraction(0))
-    rings = search.disjoint_rings(network)
+    rings = disjoint_rings(network)
     attained = frozenset(name for name in names if bounds[name].attained)
     return Rates(
         best={name: bound.units for name, bound in bounds.items()},
@@ -169,12 +152,15 @@ def optimal_rates(network: Network, names: Sequence[str] = ("broadcast", "allgat
         ring={name: rings.units * ring_rate(name, network.ranks) for name in names},
         ring_units=rings.units,
         rings_proved_maximum=rings.proved_maximum,
-        cuts={name: bound.cut for name, bound in bounds.items()},
     )
 
 
 class RateBound(NamedTuple):
-    """Upper bound on the algorithmic bandwidth, in units; `cut` as in `Rates.cuts`; `attained` by packed trees."""
+    """Upper bound on the algorithmic bandwidth, in units; `attained` by packed trees.
+
+    `cut`: where it is a cut, the ranks whose outgoing links limit (for reduce-scatter, incoming links); for allreduce
+    the part of each rank.
+    """
 
     units: Fraction
     cut: tuple[int, ...]

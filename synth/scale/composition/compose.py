@@ -43,7 +43,7 @@ def composed_points(
     """Yield composed schedules of `collective`, each with fewer rounds per chunk than those before of no more steps.
 
     In one box only an allreduce on links with limits or switches is composed, of trees by column generation alone:
-    elsewhere spanning trees, paired arborescences and forests attain the bound. `generators`: free commuting
+    elsewhere spanning trees and forests attain the bound. `generators`: free commuting
     symmetries that schedules have.
     `same_bits`: only schedules count that leave the same floating-point sums on all ranks. `most_sends`: maximum number
     of sends of a schedule, images under the symmetries included. `priced`: trees by column generation are added to the

@@ -23,7 +23,6 @@ import numpy as np
 from synth.model.gc_pause import collector_off
 from synth.scale.fabric.automorphisms import edge_images, orbits
 from synth.scale.fabric.fabric import Fabric
-from synth.scale.forests import symmetric_trees_direct
 from synth.scale.forests.orbit_capacities import OrbitCapacities, nested_kinds
 from synth.scale.forests.orbit_paths import PathEntries, path_entries
 from synth.scale.forests.partial_trees import ArrayForest, Branch, BranchForest, branches_at
@@ -89,10 +88,6 @@ def grow(
     orbit = orbits(len(fabric.src), [image for image in images if image is not None])
     sizes = np.bincount(orbit, minlength=len(orbit))
     share = {int(o): time * int(fabric.cap[o]) * int(sizes[o]) / group_order for o in np.unique(orbit).tolist()}
-    if fabric.nodes == fabric.ranks:
-        flat = symmetric_trees_direct.grow(fabric, orbit, roots, share, SETTINGS.most_weight)
-        if flat is not None:
-            return flat
     entries = path_entries(fabric, orbit, label)
     if entries is None:
         return None

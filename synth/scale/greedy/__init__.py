@@ -1,1 +1,1 @@
-"""Greedy schedules at scale: breadth-first broadcast and rarest chunk first."""
+"""Greedy schedules at scale: breadth-first broadcast, and list scheduling in time."""

@@ -1,1 +1,0 @@
-"""Allreduce at scale: undirected spanning trees and paired arborescences."""

@@ -1,1 +1,0 @@
-"""Disjoint rings of a machine: search, bound and check."""
