@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from synth.model.send_rules import SendRules
 
 import synth
 from synth.api import builds
@@ -21,7 +22,6 @@ from synth.errors import SynthError, UsageError
 from synth.export import program_reader
 from synth.export.job_files import JobShape, readme, run_script
 from synth.export.request import Machine
-from synth.model.send_rules import SendRules
 from synth.model.topology import Multicast, Topology
 from synth.scale import time_bound
 from synth.topologies.topology_files import dump as document

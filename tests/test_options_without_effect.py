@@ -17,7 +17,6 @@ ROWS = """
 pareto --topo ring:4 --coll allreduce --solver z3
 pareto --topo ring:4 --coll allreduce --encoding quotient
 pareto --topo ring:4 --coll allreduce --sweep blind
-pareto --topo ring:4 --coll allreduce --proof proofs
 pareto --topo ring:4 --coll allreduce --max-chunks 1
 pareto --topo ring:4 --coll allreduce --max-extra-rounds 1
 pareto --topo ring:4 --coll scan --extra-memory 1
@@ -92,11 +91,11 @@ def test_an_option_that_would_change_nothing_is_refused(line, folder, monkeypatc
     said = CliRunner().invoke(root, line.split())
     assert said.exit_code == 2 and said.stderr.count("\n") == 1, said.output
     assert "unknown command" not in said.stderr
-    assert not Path("log").exists() and not Path("proofs").exists()
+    assert not Path("log").exists()
 
 
-def test_python_refuses_them_too(folder):
-    for options in ({"solver": "z3"}, {"encoding": "step"}, {"sweep": "blind"}, {"max_chunks": 1}, {"proof": folder}):
+def test_python_refuses_them_too():
+    for options in ({"solver": "z3"}, {"encoding": "step"}, {"sweep": "blind"}, {"max_chunks": 1}):
         with pytest.raises(UsageError, match="engines of its own"):
             synth.frontier("ring:4", "allreduce", **options)
     with pytest.raises(UsageError, match="have no --seed"):

@@ -486,12 +486,10 @@ def _list_schedules(
 ) -> tuple[list[NamedSchedule], list[str]]:  # fmt: skip
     """Return schedules for the least, the greatest and the middle sizes, each for the protocol that is fastest there.
 
-    It is that of the least nominal time of the schedules that are `known`. None under a sketch's rules for sends. They
+    It is that of the least nominal time of the schedules that are `known`. They
     may take `SETTINGS.for_list_schedules` of a time limit; beside them is a note on the sizes for which that was too
     little.
     """
-    if times.network.rules is not None:
-        return [], []
     from synth.catalog.tuner.candidates import NamedSchedule, nvlink
     from synth.catalog.tuner.cost_terms import shape
     from synth.program.runtimes import FIFO_DEPTH
@@ -538,7 +536,7 @@ def _list_schedules(
 def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchOptions) -> list[NamedSchedule]:
     """Return every point, the baselines asked for or named by measurements, `ALWAYS`, and others of the library.
 
-    Those that nobody asked for are left out where the links do not carry them. None keeps a sketch's rules for sends.
+    Those that nobody asked for are left out where the links do not carry them.
     """
     from synth.api.algorithms import library
     from synth.catalog.tuner.candidates import NamedSchedule
@@ -556,10 +554,6 @@ def _schedules(inputs: CollectiveInputs, request: TuningRequest, search: SearchO
     if inputs.network is None or not inputs.frontiers:
         if request.baselines:
             raise UsageError("baselines run on the links of a machine: name it, or give its frontier")
-        return made
-    if inputs.network.rules is not None:
-        if request.baselines:
-            raise UsageError(f"{inputs.network.name}: baselines know nothing of a sketch's ways and phases")
         return made
     task = inputs.frontiers[0].collective
     machine = request.topology or inputs.network

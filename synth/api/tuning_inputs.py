@@ -14,7 +14,6 @@ from synth.api import synthesis
 from synth.api.inputs import collective as task_of
 from synth.api.programs import read
 from synth.encodings import spanning_tree_packing
-from synth.encodings.fewer_chunks import FewerChunks
 from synth.errors import FormatError, TooManySendsError, UsageError
 from synth.model.collective import Collective, canonical_name
 from synth.model.frontier import Frontier, ParetoFrontier, Point
@@ -385,9 +384,6 @@ def dividing(
         if search.left == 0 and point.chunks * units > QUICK_UNITS:
             late.append(point.steps)
             continue
-        for schedule in fewer_chunks(point, max(sizes), element, best):
-            made.append(schedule)
-            best = schedule.rounds_per_chunk
         tries = sorted((Fraction(max(point.steps, ceil(c * point.rounds_per_chunk)), c), c) for c in able)  # (R/C, C)
         for rate, chunks in tries[: SETTINGS.tries]:
             if best is not None and rate >= best:
@@ -405,30 +401,6 @@ def dividing(
                 best = rate
                 break
     return made, late
-
-
-def fewer_chunks(point: Point, size: int, element: int, best: Fraction | None) -> list[Schedule]:
-    """Return schedules that move only some chunks of a point's schedule, so many that `size` bytes divide evenly.
-
-    Each has fewer rounds per chunk than `best`, and than the returned schedules with fewer chunks. The list is empty
-    where the size divides evenly into all chunks of the point.
-    """
-    whole = point.schedule
-    units, count = whole.collective.buffer_units, size // element
-    if size % element or count % (whole.chunks * units) == 0 or whole.uses_multicast:
-        return []
-    made, selection = [], None
-    for chunks in range(1, whole.chunks):
-        if best is not None and point.rounds_per_chunk > best * (1 - SETTINGS.worth):
-            break
-        if count % (chunks * units) or (best is not None and len(whole.steps) >= best * chunks):
-            continue
-        selection = selection or FewerChunks(whole)
-        schedule = selection.of(chunks)
-        if best is None or schedule.rounds_per_chunk <= best * (1 - SETTINGS.worth):
-            made.append(schedule)
-            best = schedule.rounds_per_chunk
-    return made
 
 
 def _on_trees(found: Frontier, able: Sequence[int]) -> list[Schedule]:

@@ -69,8 +69,7 @@ def solve(**flags: Any) -> None:
                 flags["form"],
             )
         case Unsat():
-            proof = f"; proof in {verdict.proof}" if verdict.proof else ""
-            raise InfeasibleError(f"{problem}: {verdict.reason}{proof}")
+            raise InfeasibleError(f"{problem}: {verdict.reason}")
         case Unknown():
             detail = f" ({verdict.detail})" if verdict.detail else ""
             raise UndecidedError(

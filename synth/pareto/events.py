@@ -50,7 +50,6 @@ class Options:
     `seed`: of every random choice.
     `deterministic`: one solver and one seed, so that the same call gives the same schedules.
     `same_bits`: only schedules that leave the same floating-point sums on all ranks.
-    `proof`: the folder into which a proof file is written for each refutation that needs one. None: none is written.
     `memory`: the maximum bytes of each process that the sweep starts. None: no limit.
     """
 
@@ -67,7 +66,6 @@ class Options:
     seed: int = 0
     deterministic: bool = False
     same_bits: bool = False
-    proof: Path | None = None
     memory: int | None = 4 << 30
 
     def max_rounds(self, steps: int) -> float:

@@ -94,8 +94,6 @@ def meet_bound(
         prefetched_bounds.end_job(beside)
     elif tree_search:
         verdict, reached, why = _on_trees(state, steps, bound, beside)
-    elif state.network.rules is not None:
-        reached = True  # trees know nothing of the rules, and prove no higher bound than flows do
     else:
         reached, multiples = _suggested(
             state, steps, bound, min(SETTINGS.suggested_slice, state.seconds_left(work_limit))

@@ -1,4 +1,4 @@
-"""Members of the algorithm portfolio, with names such as ``step/cadical``, ``quotient@1/cpsat`` and ``tree``.
+"""Members of the algorithm portfolio, with names such as ``step/cadical``, ``quotient@1/minicard`` and ``tree``.
 
 member      encoding[@subgroup][/solver]      the subgroup is an index into `symmetry.subgroups`, largest first
 """

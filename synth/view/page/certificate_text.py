@@ -24,8 +24,7 @@ ASSUMED = (
 )
 
 _HOW = {
-    "distance": "Distances in the document's links are counted: what {pair} needs is so many links away, or under a "
-    "sketch's fan takes so many steps to spread.",
+    "distance": "Distances in the document's links are counted: what {pair} needs is so many links away.",
     "unreachable": "No link leaves the {closed} ranks that the data can reach, and {pair} is not among them.",
     "static-cuts": "Prices for links and limits, and {cuts} that every chunk must cross; the prices of what it must "
     "cross add up to the"
@@ -172,11 +171,7 @@ def of_frontier(found: Frontier) -> tuple[tuple[str, str], ...]:
     """Return all claims with their proofs: completeness, steps, points, other bounds, open intervals."""
     first = [(s, b) for s, b in found.bounds if s == 0]
     rest = [(s, b) for s, b in found.bounds if s != 0]
-    rules = []
-    if found.network.rules is not None:
-        rules.append((f"All of this is of schedules that keep rules of a sketch: {found.network.rules}.", ""))
     return (
-        *rules,
         completeness(found),
         *(of_bound(s, b) for s, b in first),
         *map(of_point, found.points),
