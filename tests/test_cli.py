@@ -343,7 +343,7 @@ def test_options_reach_the_api(monkeypatch):
         "blind --encoding sccl"
     )
     more = "--solver z3 --time-limit 1m30s --jobs 3 --seed 7 --deterministic --same-bits --fresh --log here.jsonl"
-    new = "--max-extra-rounds 0 --extra-memory 3 --cross-check --no-multicast"
+    new = "--max-extra-rounds 0 --cross-check --no-multicast"
     synth("pareto", *words.split(), *more.split(), *new.split(), code=4)
     seen.pop("on_event")
     assert seen == {
@@ -364,7 +364,6 @@ def test_options_reach_the_api(monkeypatch):
         "log": Path("here.jsonl"),
         "engine": "auto",
         "max_extra_rounds": 0,
-        "extra_memory": 3,
         "cross_check": True,
         "multicast": False,
     }

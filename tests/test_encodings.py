@@ -254,21 +254,6 @@ def test_sccl_counts_the_rounds_of_a_limit(chunks, units, fewest, name, reverse)
     )
 
 
-def test_sccl_with_memory_and_pipelining():
-    ring = topology("ring:4").network()
-    problem = Problem(ring, collective("scatter", 4), 1, 2, 2)
-    assert isinstance(sccl.solve(problem, Budget(Deadline.after(60))), Sat)
-    assert isinstance(sccl.solve(problem, Budget(Deadline.after(60)), extra_memory=0), Unsat)
-    longer = Problem(ring, collective("scatter", 4), 1, 2, 3)
-    assert isinstance(sccl.solve(longer, Budget(Deadline.after(60))), Sat)
-    assert isinstance(sccl.solve(longer, Budget(Deadline.after(60)), extra_memory=0), Unsat)
-    gather = Problem(ring, collective("allgather", 4), 1, 3, 3)
-    assert isinstance(sccl.solve(gather, Budget(Deadline.after(60)), pipeline=2), Sat)
-    assert isinstance(sccl.solve(gather, Budget(Deadline.after(60)), pipeline=1), Unsat)
-    with pytest.raises(UsageError, match="one round a step"):
-        sccl.solve(Problem(ring, gather.collective, 1, 2, 3), Budget(Deadline.after(60)), pipeline=1)
-
-
 def test_sccl_answers_reductions_by_reversal():
     net = topology("ring:4").network()
     verdict = sccl.solve(Problem(net, collective("reduce-scatter", 4), 1, 2, 2), Budget(Deadline.after(60)))

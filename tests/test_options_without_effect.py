@@ -19,7 +19,6 @@ pareto --topo ring:4 --coll allreduce --encoding quotient
 pareto --topo ring:4 --coll allreduce --sweep blind
 pareto --topo ring:4 --coll allreduce --max-chunks 1
 pareto --topo ring:4 --coll allreduce --max-extra-rounds 1
-pareto --topo ring:4 --coll scan --extra-memory 1
 pareto --topo ring:4 --coll allgather --engine flow --solver z3
 pareto --topo ring:4 --coll allgather --engine flow --encoding step
 pareto --topo ring:4 --coll allgather --engine flow --log log
@@ -33,7 +32,6 @@ pareto --topo ring:4 --coll allgather --no-overheads
 pareto --topo ring:4 --coll allgather --per-send 1us
 solve --topo ring:4 --coll allreduce --chunks 1 --steps 2 --rounds 2 --solver z3
 solve --topo ring:4 --coll allreduce --chunks 1 --steps 2 --rounds 2 --encoding step
-solve --topo ring:4 --coll allreduce --chunks 1 --steps 2 --rounds 2 --pipeline 1
 solve --topo ring:4 --coll allgather --chunks 2 --steps 2 --rounds 3 --encoding tree --solver z3
 solve --topo ring:4 --coll allgather --chunks 2 --steps 2 --rounds 3 --encoding sccl --solver cadical
 bound --topo ring:4 --coll allgather --protocol LL

@@ -67,7 +67,6 @@ def frontier(
     max_steps: int | None = Options.max_steps,
     max_chunks: int | None = Options.max_chunks,
     max_extra_rounds: int | None = Options.max_extra_rounds,
-    extra_memory: int | None = Options.extra_memory,
     encoding: str = Options.encoding,
     solver: str = Options.solver,
     sweep: str = Options.sweep,
@@ -91,9 +90,8 @@ def frontier(
     collective : a name, a path, a `Collective` or a mapping, as `synth.collective` takes.
     roots, sizes : of the collective, as in `synth.collective`.
     max_steps, max_chunks : no schedule of more steps, or of more chunks, is sought.
-    max_extra_rounds : SCCL's k: schedules of S steps take at most S + k rounds.
-    extra_memory : chunks that a rank may relay, by SCCL's encoding alone. This and `max_extra_rounds` are for
-        collectives that copy and their reversals.
+    max_extra_rounds : SCCL's k: schedules of S steps take at most S + k rounds; for collectives that copy and their
+        reversals.
     encoding, solver : names (`synth list encodings`), or "auto".
     sweep : "guided" by bounds, or "blind".
     time_limit : wall seconds for everything. None: the default effort. A limit that is reached is no error.
@@ -143,7 +141,6 @@ def frontier(
         "solver": solver != "auto",
         "sweep": sweep != "guided",
         "max-extra-rounds": max_extra_rounds is not None,
-        "extra-memory": extra_memory is not None,
         "cross-check": cross_check,
         "log": log is not None,
         "seed": seed != Options.seed,
@@ -177,12 +174,8 @@ def frontier(
         if known:
             named = " and no ".join(known)
             raise UsageError(f"{task.name} has engines of its own, with cadical, which know no {named}; leave that out")
-    if extra_memory is not None:
-        if cross_check:
-            raise UsageError("--cross-check asks for any schedule; leave --extra-memory out")
-        engine = "exact"  # schedules of other methods relay what they need
     options = Options(
-        max_steps, max_chunks, max_extra_rounds, extra_memory, encoding, solver, sweep, time_limit, jobs=workers(jobs),
+        max_steps, max_chunks, max_extra_rounds, encoding, solver, sweep, time_limit, jobs=workers(jobs),
         seed=seed, deterministic=deterministic, same_bits=same_bits,
     )  # fmt: skip
     first = replace(options, time_limit=_before_multicast(machine, multicast, time_limit))
@@ -259,8 +252,6 @@ def solve(
     jobs: int | None = None,
     seed: int = 0,
     deterministic: bool = False,
-    extra_memory: int | None = None,
-    pipeline: int | None = None,
     on_event: Listener | None = None,
 ) -> Verdict:
     """Decide if a schedule with so many chunks, steps and rounds exists.
@@ -276,8 +267,6 @@ def solve(
     solver : a name (`synth list solvers`), or "auto".
     time_limit : wall seconds. None: no limit.
     jobs, seed, deterministic, on_event : as in `synth.frontier`.
-    extra_memory : chunks that a rank may relay, by SCCL's encoding.
-    pipeline : a new run starts every so many steps, with one round each, by SCCL's encoding.
 
     Returns
     -------
@@ -316,12 +305,8 @@ def solve(
     task = task_of(collective, network.ranks, roots, sizes)
     problem = Problem(network, task, chunks, steps, rounds)
     direct = task.combining and not task.reversible
-    limits = {name: n for name, n in (("extra_memory", extra_memory), ("pipeline", pipeline)) if n is not None}
-    named = " and ".join(f"--{name}" for name in limits).replace("_", "-")
-    if direct and (limits or encoding != "auto" or solver not in ("auto", "cadical")):
-        raise UsageError(
-            f"{task.name} has engines of its own, with cadical; remove {named or '--encoding and --solver'}"
-        )
+    if direct and (encoding != "auto" or solver not in ("auto", "cadical")):
+        raise UsageError(f"{task.name} has engines of its own, with cadical; remove --encoding and --solver")
     deadline, said = Deadline.after(time_limit), None
     budget = Budget(deadline, seed=seed, jobs=workers(jobs), deterministic=deterministic)
     try:
@@ -336,9 +321,7 @@ def solve(
             verdict = point_query.solve(problem, budget)
         else:
             tell = (lambda text: on_event(Event("query", text, steps))) if on_event else None
-            verdict = portfolio.solve(
-                problem, budget=budget, encoding=encoding, solver=solver, on_event=tell, limits=limits
-            )
+            verdict = portfolio.solve(problem, budget=budget, encoding=encoding, solver=solver, on_event=tell)
     finally:
         stop()
     if direct and isinstance(verdict, Unknown) and said is not None:

@@ -89,7 +89,7 @@ class Query:
     def names_no_engine(self) -> bool:
         """True where the options name no sweep, encoding or solver and set no limit that only some of them keep."""
         options = self.options
-        return options.sweep == "guided" and options.encoding == options.solver == "auto" and not options.limits
+        return options.sweep == "guided" and options.encoding == options.solver == "auto"
 
     def open_log(self) -> Log:
         """Open the log, which records that it cannot be written. Raises LogError where `log` names such a file."""
@@ -381,7 +381,6 @@ def _key(fingerprint: str, options: Options) -> str:
     choices = [
         options.max_steps, options.max_chunks, options.encoding, options.solver, options.sweep, options.seed,
         options.same_bits, options.deterministic, options.max_extra_rounds,
-        options.extra_memory,
     ]  # fmt: skip
     return hashlib.sha256(canonical([fingerprint, *choices])).hexdigest()
 

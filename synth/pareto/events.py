@@ -40,7 +40,6 @@ class Options:
     `max_steps`: the greatest number of steps to look at. None: no limit.
     `max_chunks`: the most chunks into which a unit of data is split. None: no limit.
     `max_extra_rounds`: the maximum of R - S, SCCL's k. None: no limit.
-    `extra_memory`: the chunks that a rank may relay, a limit of SCCL's encoding alone. None: no limit.
     `encoding`: the name of an encoding, or "auto".
     `solver`: the name of a solver, or "auto" for a portfolio.
     `sweep`: "guided" by lower bounds, or "blind": SCCL's loop over steps, rounds and chunks.
@@ -56,7 +55,6 @@ class Options:
     max_steps: int | None = None
     max_chunks: int | None = None
     max_extra_rounds: int | None = None
-    extra_memory: int | None = None
     encoding: str = "auto"
     solver: str = "auto"
     sweep: str = "guided"
@@ -79,11 +77,6 @@ class Options:
         if self.max_chunks is not None and chunks > self.max_chunks:
             return False
         return rounds <= self.max_rounds(steps)
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """The limits that only SCCL's encoding keeps, by name, as `portfolio.solve` takes them."""
-        return {} if self.extra_memory is None else {"extra_memory": self.extra_memory}
 
 
 def too_few_allowed(network: Network, collective: Collective, least: LowerBound, most: int) -> InfeasibleError:

@@ -36,7 +36,7 @@ def query_portfolio(
     verdict = portfolio.solve(
         problem, budget=state.budget(seconds), encoding=options.encoding, solver=options.solver,
         on_event=lambda text: state.tell("query", text, problem.steps),
-        beside=beside, limits=options.limits,
+        beside=beside,
     )  # fmt: skip
     state.spent += verdict.cost.total_cpu / options.jobs
     state.answered(record(problem, verdict))

@@ -125,7 +125,7 @@ class SweepState:
     def free(self) -> bool:
         """True where the options name no engine."""
         options = self.options
-        return options.encoding == options.solver == "auto" and not options.limits
+        return options.encoding == options.solver == "auto"
 
     @cached_property
     def exact_pricing(self) -> bool:

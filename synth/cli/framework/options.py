@@ -323,12 +323,6 @@ engine_options = _together(
         "--deterministic", is_flag=True, help="One solver and one seed, no portfolio: the same schedules each time."
     ),
     click.option(
-        "--extra-memory",
-        type=click.IntRange(0),
-        metavar="M",
-        help="A rank relays M chunks at most (SCCL's encoding).",
-    ),
-    click.option(
         "-v", "--verbose", is_flag=True, help="Print on stderr each problem, and the solver that answered it."
     ),
 )
@@ -483,9 +477,7 @@ def collective_or_name(flags: dict[str, Any], topology: Topology) -> Collective 
 
 def engine_arguments(flags: dict[str, Any]) -> dict[str, Any]:
     """Return the engine options as keyword arguments of `api.frontier` and `api.solve`."""
-    return {
-        key: flags[key] for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic", "extra_memory")
-    }
+    return {key: flags[key] for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic")}
 
 
 def one_of(first: str, second: str, values: dict[str, Any] | None = None) -> tuple[Any, Any]:

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from synth.errors import UsageError
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict, Why
@@ -40,7 +39,6 @@ DETERMINISTIC_CONFLICTS = (2_000, 20_000, 200_000, None)
 def solve(
     problem: Problem, *, budget: Budget, encoding: str = "auto", solver: str = "auto",
     on_event: Callable[[str], None] | None = None, beside: ProcessJob | None = None,
-    limits: Mapping[str, int] = MappingProxyType({}),
 ) -> Verdict:  # fmt: skip
     """Decide whether a schedule with these chunks, steps and rounds exists.
 
@@ -49,7 +47,7 @@ def solve(
     portfolio ends at the deadline, and when its members have had `budget.cpu_seconds` of each processor that they use.
     `beside` is a job of the tree
     engine for the same query: while it runs it has a processor and the portfolio has no tree member, and its schedule
-    ends the portfolio. `limits`: `extra_memory` and `pipeline` of SCCL's encoding, which then decides alone. Raises
+    ends the portfolio. Raises
     MissingDependencyError, and UsageError for unknown names and for collectives that neither copy only nor are the
     reversal of one that does.
     """
@@ -59,9 +57,7 @@ def solve(
         raise UsageError(f"{coll.name} is not asked for one (C, S, R); {instead}")
     plain = problem.reversed() if coll.combining else problem
     members = [
-        entry
-        for entry in select_members(plain, encoding, solver, limits)
-        if beside is None or entry[0].encoding != "tree"
+        entry for entry in select_members(plain, encoding, solver) if beside is None or entry[0].encoding != "tree"
     ]
     if plain.rounds < plain.steps or plain.steps < 1:
         verdict: Verdict = Unsat("fewer rounds than steps", Cost("rounds"))

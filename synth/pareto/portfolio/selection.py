@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 
 from synth.encodings import ENCODINGS, ENGINES, REQUIRES, SOLVERS
 from synth.errors import MissingDependencyError, UsageError
@@ -25,21 +23,14 @@ def _subgroups(network: object, collective: object) -> tuple:
     return tuple(group for group in subgroups(network, collective) if group)  # type: ignore[arg-type]
 
 
-def select_members(
-    problem: Problem, encoding: str, solver: str, limits: Mapping[str, int] = MappingProxyType({})
-) -> list[tuple[Member, tuple]]:
+def select_members(problem: Problem, encoding: str, solver: str) -> list[tuple[Member, tuple]]:
     """Return (member, generators of its subgroup) for all members that suit `problem`, the most promising first.
 
-    `limits`: limits that only SCCL's encoding keeps; it is the only member then. Raises UsageError for unknown names
-    and combinations that do not fit, MissingDependencyError for a solver that is not installed.
+    Raises UsageError for unknown names and combinations that do not fit, MissingDependencyError for a solver that is
+    not installed.
     """
     name, subgroup, member_solver = parse(encoding)
     solver = member_solver or solver.lower()
-    if limits:
-        if name not in ("auto", "sccl"):
-            named = " and ".join(f"--{limit}" for limit in limits).replace("_", "-")
-            raise UsageError(f"only SCCL's encoding keeps {named}; leave --encoding {name} out")
-        name = "sccl"
     for kind, given, built_in in (("encodings", name, ENCODINGS), ("solvers", solver, SOLVERS)):
         if given != "auto":
             if given not in built_in:
@@ -52,7 +43,7 @@ def select_members(
     if name != "auto" and is_engine(name):
         if solver not in ("auto", "z3" if name == "sccl" else "auto"):
             raise UsageError(f"encoding {name} brings its own solver; remove --solver {solver}")
-        return [(Member(name, limits=tuple(limits.items())), ())]
+        return [(Member(name), ())]
     first = "cadical" if solver == "auto" else solver
     quotients = name.startswith("quotient")
     if name != "auto" and not quotients:
