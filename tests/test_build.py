@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synth.model.send_rules import SendRules
 
 import synth
 from synth.api import builds
@@ -230,7 +229,6 @@ def test_the_key_of_an_answer_holds_each_fact_of_the_machine():
     other: dict[str, Any] = {
         "name": "deux", "ranks": 3, "switches": ("t",), "nodes": (0, 1), "unit": Fraction(1, 2),
         "generators": ((1, 0),), "labels": (1, 0), "notes": ("assumed",), "multicast": (Multicast("s"),),
-        "rules": SendRules((0, 0), fan=1),
     }  # fmt: skip
     link_changes = {"src": 2, "dst": 2, "bandwidth": Fraction(3), "latency": Fraction(1), "kind": "pcie"}
     limit_changes = {"name": "NIC", "links": (1,), "bandwidth": Fraction(1)}
