@@ -35,7 +35,7 @@ _HOME = {
     "Collective": "synth.model.collective",
     "Schedule": "synth.model.schedule",
     "Problem": "synth.model.schedule",
-    "Sketch": "synth.model.sketch",
+    "Sketch": "synth.topologies.sketches",
     "Frontier": "synth.model.frontier",
     "Point": "synth.model.frontier",
     "SynthError": "synth.errors",
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from synth.model.collective import Collective
     from synth.model.frontier import Frontier, Point
     from synth.model.schedule import Problem, Schedule
-    from synth.model.sketch import Sketch
     from synth.model.topology import Limit, Link, Network, Topology
+    from synth.topologies.sketches import Sketch
 
 __all__ = [
     "Collective",

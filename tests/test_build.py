@@ -21,7 +21,6 @@ from synth.errors import SynthError, UsageError
 from synth.export import program_reader
 from synth.export.job_files import JobShape, readme, run_script
 from synth.export.request import Machine
-from synth.model.send_rules import SendRules
 from synth.model.topology import Multicast, Topology
 from synth.scale import time_bound
 from synth.topologies.topology_files import dump as document
@@ -230,7 +229,6 @@ def test_the_key_of_an_answer_holds_each_fact_of_the_machine():
     other: dict[str, Any] = {
         "name": "deux", "ranks": 3, "switches": ("t",), "nodes": (0, 1), "unit": Fraction(1, 2),
         "generators": ((1, 0),), "labels": (1, 0), "notes": ("assumed",), "multicast": (Multicast("s"),),
-        "rules": SendRules((0, 0), fan=1),
     }  # fmt: skip
     link_changes = {"src": 2, "dst": 2, "bandwidth": Fraction(3), "latency": Fraction(1), "kind": "pcie"}
     limit_changes = {"name": "NIC", "links": (1,), "bandwidth": Fraction(1)}

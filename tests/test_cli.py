@@ -16,7 +16,7 @@ from synth import api
 from synth.cli import root
 from synth.errors import VerificationError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
-from synth.model.outcome import Unknown, Unsat
+from synth.model.outcome import Unknown
 from synth.model.schedule import Schedule, Send, Step
 from synth.pareto.events import Event, SweepInterrupted
 
@@ -342,11 +342,8 @@ def test_options_reach_the_api(monkeypatch):
         "--topo ring:6 --ranks 0,1,2,3 --coll multi-broadcast --root 0,3 --max-steps 9 --max-chunks 4 --sweep "
         "blind --encoding sccl"
     )
-    more = (
-        "--solver z3 --time-limit 1m30s --jobs 3 --seed 7 --deterministic --same-bits --fresh --proof proofs "
-        "--log here.jsonl"
-    )
-    new = "--max-extra-rounds 0 --extra-memory 3 --cross-check --no-multicast"
+    more = "--solver z3 --time-limit 1m30s --jobs 3 --seed 7 --deterministic --same-bits --fresh --log here.jsonl"
+    new = "--max-extra-rounds 0 --cross-check --no-multicast"
     synth("pareto", *words.split(), *more.split(), *new.split(), code=4)
     seen.pop("on_event")
     assert seen == {
@@ -364,11 +361,9 @@ def test_options_reach_the_api(monkeypatch):
         "deterministic": True,
         "same_bits": True,
         "fresh": True,
-        "proof": Path("proofs"),
         "log": Path("here.jsonl"),
         "engine": "auto",
         "max_extra_rounds": 0,
-        "extra_memory": 3,
         "cross_check": True,
         "multicast": False,
     }
@@ -392,10 +387,6 @@ def test_solve_exits_3_when_proved_infeasible():
 def test_refusals_name_the_remedy():
     assert "name what to list: topologies, collectives, encodings" in refused("list", code=2)
     assert "the machine is an argument: synth topo show NAME|FILE" in refused("topo show --topo-file x", code=2)
-    removed = refused(
-        "solve --topo ring:4 --coll allgather --chunks 1 --steps 2 --rounds 2 --encoding step-mono", code=2
-    )
-    assert "encoding step-mono was removed; use --encoding step" in removed
     outcome = synth("pareto --topo dgx1 --coll allgather --ranks 3")
     assert "--ranks 3 is rank 3 alone; --ranks 0-2 are 3 ranks" in outcome.stderr
     assert "note: rank 0 stands for the machine's 3" in outcome.stdout
@@ -405,12 +396,6 @@ def test_solve_exits_4_when_undecided(monkeypatch):
     monkeypatch.setattr(api, "solve", lambda *args, **options: Unknown("time"))
     says = refused("solve", "--topo ring:4 --coll allgather --chunks 1 --steps 2 --rounds 2", code=4)
     assert "undecided, the time ran out" in says
-
-
-def test_solve_names_the_proof(monkeypatch):
-    monkeypatch.setattr(api, "solve", lambda *args, **options: Unsat("by step/cadical", proof="proofs/x.lrat.xz"))
-    says = refused("solve", "--topo ring:4 --coll allgather --chunks 1 --steps 2 --rounds 2 --proof proofs", code=3)
-    assert says.endswith("proof in proofs/x.lrat.xz")
 
 
 def test_a_topology_file_that_is_not_there_is_no_unknown_name():
@@ -525,9 +510,9 @@ def test_list_shows_what_there_is(kind, has):
 def test_list_says_what_is_missing_and_how_to_install_it(monkeypatch):
     import synth.cli.lists as lists
 
-    monkeypatch.setattr(lists, "installed", lambda module: not module.startswith("ortools"))
-    row = next(row for row in json.loads(synth("list solvers --format json").stdout) if row["name"] == "cpsat")
-    assert row["missing"] == "pip install ortools"
+    monkeypatch.setattr(lists, "installed", lambda module: not module.startswith("pysat"))
+    row = next(row for row in json.loads(synth("list solvers --format json").stdout) if row["name"] == "cadical")
+    assert row["missing"] == "pip install 'python-sat==1.9.dev17'"
 
 
 # ---------------------------------------------------------------- never a traceback

@@ -47,7 +47,6 @@ def test_every_kind_of_certificate_is_attacked(made: list[seeds.Case]) -> None:
         "deadline-cut-trees",
         "one-chunk",
         "too-few-steps",
-        "lrat",
         "throughput-cut",
         "throughput-cuts",
         "alltoall-lengths",
@@ -182,9 +181,6 @@ def test_what_is_possible_is_not_impossible(documents: dict[str, seeds.Case]) ->
             or documents[name].kind == "unreachable"
         )
     assert judged(edited(documents["infeasible at scale broadcast"], (["certificate", "pair"], [0, 3])), []) == "false"
-    assert judged(edited(documents["refutation broadcast"], (["rounds"], 2)), []) == "true"
-    assert judged(edited(documents["refutation broadcast"], (["rounds"], 4)), []) == "false"
-    assert judged(edited(documents["refutation allgather"], (["rounds"], 9), (["steps"], 4)), []) == "false"
 
 
 def test_schedules_and_machines(documents: dict[str, seeds.Case]) -> None:

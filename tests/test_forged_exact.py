@@ -14,13 +14,12 @@ from click.testing import CliRunner
 from synth import api
 from synth.checker.certificates import cuts as check
 from synth.checker.certificates import instance, single_chunk
-from synth.checker.documents import exact_frontier, refutation
+from synth.checker.documents import exact_frontier
 from synth.cli.root import root
-from synth.encodings import lrat_proofs
 from synth.errors import UncheckedError, VerificationError
 from synth.model.collective import COLLECTIVES, Collective, collective
 from synth.model.documents.json_reader import MACHINE
-from synth.model.schedule import Problem, problem_fingerprint
+from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Cap, MulticastSwitch, Network, Route, SwitchPort
 from synth.topologies import topology
 
@@ -249,91 +248,6 @@ def asked(*words: str) -> tuple[int, str]:
     outcome = CliRunner().invoke(root, [*words])
     assert outcome.exception is None or isinstance(outcome.exception, SystemExit), outcome.exception
     return outcome.exit_code, outcome.output
-
-
-# words of the command line; C, S, R; what verify says; a field with which the proof no longer suffices
-REFUTED = {
-    "few steps for one address": (
-        "--topo dgx1 --ranks 0,1,2,3,5,6 --coll allreduce",
-        (1, 2, 8),
-        "3 steps are needed",
-        {"steps": 3},
-    ),
-    "few steps for the distance": ("--topo ring:8 --coll allgather", (1, 3, 9), "4 steps are needed", {"steps": 4}),
-    "few rounds": ("--topo ring:4 --coll allgather", (2, 2, 2), "3 rounds are needed", {"rounds": 3}),
-    "few rounds for sums": ("--topo ring:4 --coll allreduce", (8, 4, 4), "6 rounds are needed", {"rounds": 6}),
-    "formula": ("--topo ring:4 --coll allgather --encoding step", (2, 2, 2), "proof steps checked", {"rounds": 3}),
-    "formula, reversed": (
-        "--topo ring:4 --coll reduce-scatter --encoding step",
-        (2, 2, 2),
-        "proof steps checked",
-        {"chunks": 1},
-    ),
-}
-
-
-@pytest.mark.parametrize("what", REFUTED)
-def test_every_proof_that_solve_writes_verifies(what, tmp_path):
-    machine, (chunks, steps, rounds), said, enough = REFUTED[what]
-    size = f"--chunks {chunks} --steps {steps} --rounds {rounds} --jobs 1 --proof {tmp_path}"
-    assert asked("solve", *machine.split(), *size.split())[0] == 3
-    (file,) = tmp_path.glob("*.json")
-    code, output = asked("verify", str(file))
-    assert code == 0 and said in output, output
-    doc = json.loads(file.read_text())
-    certificate = doc["certificate"]
-    for change in (
-        enough,
-        {"chunks": 0},
-        {"rounds": -1},
-        {"chunks": True},
-        {"steps": 2.0},
-        {"more": 1},
-        {"certificate": certificate | {"more": 1}},
-        {"topology": doc["topology"] | {"more": 1}},
-        {"collective": doc["collective"] | {"combining": 1}},
-    ):
-        file.write_text(json.dumps(doc | change))
-        assert asked("verify", str(file))[0] == 5, change
-
-
-def test_a_rank_that_cannot_be_reached_refutes_any_number_of_rounds(tmp_path):
-    apart = Network("apart", 2, (Route(0, 1, 1),))
-    task = collective("allgather", 2)
-    certificate = {"kind": "unreachable", "problem": problem_fingerprint(apart, task), "pair": [1, 0], "closed": [1]}
-    file = refutation.write(Problem(apart, task, 1, 1, 1), certificate, tmp_path)
-    assert api.verify(file)[0] == "C=1 S=1 R=1: no schedule, unit 1 cannot reach rank 0"
-
-
-def test_a_formula_is_of_the_whole_problem_or_of_its_reversal(tmp_path):
-    """Reversed, a sum of some contributions or of none would be data that is wanted, and its formula false."""
-    want = Collective("some", 3, (frozenset({0, 1, 2}),), (frozenset({0}),), True, (), (((0, frozenset({0, 1})),),))
-    line = topology("line:3").network()
-    for network, task in ((line, want), (TWO, SUM)):
-        problem = Problem(network, task, 1, 1, 1)
-        assert api.verify(schedule(network, task, 1, (1, [[0, 1, 0, "reduce"]])))
-        # the formula that was refuted for it: of data that nobody holds, or that every contributor wants
-        with pytest.raises(VerificationError, match="no formula"):
-            lrat_proofs.formula(problem)
-        size = {"problem": problem.fingerprint, "chunks": 1, "steps": 1, "rounds": 1}
-        certificate = {"kind": "lrat", **size, "cnf": "", "file": "a.lrat.xz", "sha256": "", "lemmas": 1}
-        with pytest.raises(VerificationError, match="no formula"):
-            api.verify(refutation.write(problem, certificate, tmp_path))
-
-
-def test_a_proof_file_that_is_not_there_is_not_checked(tmp_path):
-    size = f"--chunks 2 --steps 2 --rounds 2 --jobs 1 --proof {tmp_path}"
-    assert asked("solve", *["--topo", "ring:4", "--coll", "allgather", "--encoding", "step"], *size.split())[0] == 3
-    (file,), (proof,) = tmp_path.glob("*.json"), tmp_path.glob("*.xz")
-    doc = json.loads(file.read_text())
-    doc["certificate"]["lemmas"] += 1
-    with pytest.raises(VerificationError, match="lemmas"):
-        refutation.check(doc, tmp_path)
-    proof.unlink()
-    code, output = asked("verify", str(file))
-    assert code == 4 and "no proof file" in output
-    with pytest.raises(UncheckedError):
-        api.verify(file)
 
 
 # one rank

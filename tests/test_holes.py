@@ -153,32 +153,6 @@ def test_a_sketch_leaves_links_to_a_hole():
         compiled(sketched, "ring:4", hole_synthesizer(10), sketch=line, steps=2)
 
 
-def test_rules_for_sends_hold_in_a_hole():
-    """The boxes are those of the group's ranks; an answer that breaks a rule, or is of another machine, is refused."""
-    across_first = synth.Sketch("order", across="rail", phases={"across": (1, 1), "inside": (2, None)})
-
-    def in_turn(*kinds):
-        @algorithm("allgather")
-        def made(a):
-            held = a.inputs()
-            for kind in kinds:
-                with a.step():
-                    for group in getattr(a, kind):
-                        held |= direct.allgather(group, held)
-
-        return made
-
-    def good(query):
-        return in_turn("rails", "boxes").schedule(query.machine, chunks=1)
-
-    assert compiled(sketched, "rail:2x2", good, sketch=across_first).step_count == 2
-    bad = in_turn("boxes", "rails").schedule("rail:2x2", chunks=1)
-    with pytest.raises(UsageError, match="answered another question"):
-        compiled(sketched, "rail:2x2", lambda query: bad, sketch=across_first)
-    with pytest.raises(VerificationError, match="link 0 -> 1 is for steps 2 on, not 1"):
-        compiled(sketched, "rail:2x2", lambda query: replace(bad, network=query.machine.network()), sketch=across_first)
-
-
 @pytest.mark.parametrize(
     ("sketch", "says"),
     [

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -110,19 +109,3 @@ def test_a_link_that_carries_nothing_is_no_way():
     network, certificate = api.unreachable(down, task)
     assert cuts.check(certificate, network.to_json(), task.to_json(1)) == 0
     assert api.unreachable(line, task) is None
-
-
-@pytest.mark.parametrize("name", ["allgather", "reduce", "allreduce", "alltoall"])
-def test_solve_leaves_the_proof_that_ranks_are_apart(name):
-    words = f"solve --topo-file apart.yaml --coll {name} --chunks 1 --steps 2 --rounds 2 --proof proofs"
-    outcome = CliRunner().invoke(root, words.split())
-    assert outcome.exit_code == 3
-    assert "cannot from rank" in outcome.stderr
-    (path,) = (file for file in Path("proofs").iterdir())
-    assert str(path) in outcome.stderr
-    assert json.loads(path.read_text())["certificate"]["kind"] == "unreachable"
-    outcome = CliRunner().invoke(root, ["verify", str(path)])
-    assert (outcome.exit_code, outcome.stdout.splitlines()[-1]) == (
-        0,
-        f"{path}: verified: {name} on two pairs, 4 ranks",
-    )

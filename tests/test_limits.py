@@ -18,7 +18,6 @@ from synth.checker.certificates.cuts import check
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
 from synth.encodings.step import StepEncoding
-from synth.encodings.tight_cuts import full_resources, tight_cuts
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model import symmetry
 from synth.model.collective import collective
@@ -220,13 +219,6 @@ def test_bounds_count_every_crossing():
         single_cut_bound(pair(0, 0, 1), collective("scan", 2)).value == 1
     )  # the sum enters rank 1 over route 0, which counts twice
     assert single_cut_bound(pair(0, 0, 0, 1), collective("allreduce", 2)).value == Fraction(3, 2)
-
-
-def test_tight_cuts_count_every_crossing():
-    network, task = pair(0, 0, units=2), collective("broadcast", 2)
-    assert tight_cuts(Problem(network, task, 1, 1, 1)) == [frozenset({1})]
-    assert full_resources(network, [frozenset({1})]) == (set(), {0})
-    assert tight_cuts(Problem(network, task, 2, 1, 1)) == []
 
 
 def test_bounds_of_random_limits_stay_below_schedules():

@@ -17,10 +17,8 @@ ROWS = """
 pareto --topo ring:4 --coll allreduce --solver z3
 pareto --topo ring:4 --coll allreduce --encoding quotient
 pareto --topo ring:4 --coll allreduce --sweep blind
-pareto --topo ring:4 --coll allreduce --proof proofs
 pareto --topo ring:4 --coll allreduce --max-chunks 1
 pareto --topo ring:4 --coll allreduce --max-extra-rounds 1
-pareto --topo ring:4 --coll scan --extra-memory 1
 pareto --topo ring:4 --coll allgather --engine flow --solver z3
 pareto --topo ring:4 --coll allgather --engine flow --encoding step
 pareto --topo ring:4 --coll allgather --engine flow --log log
@@ -34,7 +32,6 @@ pareto --topo ring:4 --coll allgather --no-overheads
 pareto --topo ring:4 --coll allgather --per-send 1us
 solve --topo ring:4 --coll allreduce --chunks 1 --steps 2 --rounds 2 --solver z3
 solve --topo ring:4 --coll allreduce --chunks 1 --steps 2 --rounds 2 --encoding step
-solve --topo ring:4 --coll allreduce --chunks 1 --steps 2 --rounds 2 --pipeline 1
 solve --topo ring:4 --coll allgather --chunks 2 --steps 2 --rounds 3 --encoding tree --solver z3
 solve --topo ring:4 --coll allgather --chunks 2 --steps 2 --rounds 3 --encoding sccl --solver cadical
 bound --topo ring:4 --coll allgather --protocol LL
@@ -88,11 +85,11 @@ def test_an_option_that_would_change_nothing_is_refused(line, folder, monkeypatc
     said = CliRunner().invoke(root, line.split())
     assert said.exit_code == 2 and said.stderr.count("\n") == 1, said.output
     assert "unknown command" not in said.stderr
-    assert not Path("log").exists() and not Path("proofs").exists()
+    assert not Path("log").exists()
 
 
-def test_python_refuses_them_too(folder):
-    for options in ({"solver": "z3"}, {"encoding": "step"}, {"sweep": "blind"}, {"max_chunks": 1}, {"proof": folder}):
+def test_python_refuses_them_too():
+    for options in ({"solver": "z3"}, {"encoding": "step"}, {"sweep": "blind"}, {"max_chunks": 1}):
         with pytest.raises(UsageError, match="engines of its own"):
             synth.frontier("ring:4", "allreduce", **options)
     with pytest.raises(UsageError, match="have no --seed"):

@@ -14,7 +14,7 @@ from synth.checker.documents import exact_frontier
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "proofs.md"
 # Kinds that a checker of their own reads.
-OTHERS = ("lrat", "allreduce-parts", "alltoall-lengths")
+OTHERS = ("allreduce-parts", "alltoall-lengths")
 
 
 def rows() -> list[list[str]]:

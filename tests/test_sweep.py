@@ -10,7 +10,6 @@ import pytest
 import synth
 from synth.checker.documents import exact_frontier
 from synth.errors import InfeasibleError, VerificationError
-from synth.model.outcome import Unsat
 from synth.pareto.events import SweepInterrupted
 from synth.pareto.log import Log
 
@@ -189,35 +188,6 @@ def test_the_python_api_reads_as_documented(tmp_path, monkeypatch):
     path = Path(tmp_path / "frontier.json")
     path.write_text(json.dumps(found.to_json()))
     assert synth.verify(path)[-2].startswith("complete")
-
-
-def test_a_refutation_is_written_beside_its_proof_and_checked(tmp_path):
-    verdict = synth.solve("dgx1", "broadcast", 3, 2, 2, encoding="step", proof=tmp_path)
-    assert isinstance(verdict, Unsat)
-    assert verdict.proof.endswith(".json")
-    assert "no schedule" in synth.verify(verdict.proof)[0]
-    doc = json.loads(Path(verdict.proof).read_text())
-    for key, value in (
-        ("chunks", 1),
-        ("rounds", 3),
-        ("topology", doc["topology"] | {"links": doc["topology"]["links"][1:]}),
-    ):
-        with pytest.raises(VerificationError):
-            synth.verify(doc | {key: value}, tmp_path)
-    proof = tmp_path / doc["certificate"]["file"]
-    proof.write_bytes(proof.read_bytes()[:-40])
-    with pytest.raises(VerificationError, match="not the one"):
-        synth.verify(verdict.proof)
-
-
-def test_a_refutation_by_a_bound_is_a_document_too(tmp_path):
-    verdict = synth.solve("dgx1", "allgather", 6, 3, 6, proof=tmp_path)
-    assert isinstance(verdict, Unsat)
-    assert "7 rounds are needed" in synth.verify(verdict.proof)[0]
-    doc = json.loads(Path(verdict.proof).read_text())
-    with pytest.raises(VerificationError, match="7 are asked for"):
-        synth.verify(doc | {"rounds": 7}, tmp_path)
-    assert "2 steps are needed" in synth.verify(synth.solve("dgx1", "allgather", 6, 1, 6, proof=tmp_path).proof)[0]
 
 
 def test_too_few_steps_are_proved_infeasible(tmp_path):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from synth import api
-from synth.checker.documents import exact_frontier, refutation
+from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
 from synth.errors import FormatError, InfeasibleError, SynthError, UndecidedError, VerificationError, malformed
 from synth.model.outcome import Sat
@@ -84,20 +84,6 @@ def test_no_certificate_is_no_proof(name, made):
     holder["certificate"] = None
     with pytest.raises(SynthError, match="there is no certificate: nothing proves this"):
         api.verify(doc)
-
-
-def test_refutations_without_a_certificate_prove_nothing(tmp_path):
-    machine, task = topology("ring:4").network(), api.collective("allgather", 4)
-    doc = {
-        "schema": refutation.SCHEMA,
-        "topology": machine.to_json(),
-        "collective": task.to_json(1),
-        "chunks": 1,
-        "steps": 1,
-        "rounds": 1,
-    }
-    with pytest.raises(SynthError, match="there is no certificate"):
-        api.verify(doc | {"certificate": None})
 
 
 def test_an_unknown_schema_is_answered_with_all_that_are_known():

@@ -359,12 +359,6 @@ def _infeasible(doc: dict, _: dict, __: list[str]) -> None:
     )
 
 
-def _refutation(doc: dict, _: dict, __: list[str]) -> None:
-    machine, given = _problem(doc)
-    chunks, steps, rounds = (_int(doc[key], 1, key) for key in ("chunks", "steps", "rounds"))
-    at_least(machine, given, steps, Fraction(rounds + 1, chunks), chunks)
-
-
 # ---------------------------------------------------------------- machines with switches, of flow methods
 
 SCALE = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
@@ -576,7 +570,6 @@ JUDGES = {
     "synth.frontier/1": _frontier,
     "synth.bounds/1": _bounds,
     "synth.infeasible/1": _infeasible,
-    "synth.refutation/1": _refutation,
     "synth.large/1": _large,
     "synth.bulk/1": _bulk,
 }

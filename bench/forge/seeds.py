@@ -26,12 +26,11 @@ from synth import api, bounds
 from synth.bounds import too_few_steps
 from synth.bounds.single_chunk import MixtureGeneration
 from synth.checker.certificates.renumbering import renumbered
-from synth.checker.documents import refutation
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import LowerBound
 from synth.model.rational import show
-from synth.model.schedule import Problem, problem_fingerprint
+from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
 from synth.topologies import modify, topology
 
@@ -276,7 +275,7 @@ def limits() -> Iterator[Case]:
 
 
 def refusals() -> Iterator[Case]:
-    """Documents of infeasible problems: with any steps, in so many steps, and at one (C, S, R)."""
+    """Documents of infeasible problems: with any steps, and in so many steps."""
     apart, line = modify.apply(topology("ring:4"), without=("0-1", "2-3")), topology("line:3")
     with TemporaryDirectory(prefix="synth-forge-") as folder:
         for kind, machine, name, most in (
@@ -304,29 +303,6 @@ def refusals() -> Iterator[Case]:
                 "max_steps": None,
             }
             yield Case(f"infeasible at scale {name}", "closed sets", _json(doc | {"certificate": certificate}))
-    ring = topology("ring:4").network()
-    for kind, name, (c, s, r) in (
-        ("distance", "allgather", (1, 1, 1)),
-        ("deadline-cuts", "allgather", (2, 2, 2)),
-        ("lrat", "broadcast", (2, 2, 2)),
-    ):
-        problem = Problem(ring, collective(name, 4), c, s, r)
-        with TemporaryDirectory(prefix="synth-forge-") as folder:
-            if kind == "lrat":
-                from synth.encodings.lrat_proofs import write_proof
-
-                problem = Problem(LINE, collective("broadcast", 3), c, s, 3)
-                certificate = write_proof(problem, Path(folder))
-                beside = {file.name: lines(file.read_bytes()) for file in Path(folder).iterdir()}
-            else:
-                bound = (
-                    bounds.steps(ring, problem.collective)
-                    if kind == "distance"
-                    else bounds.flow(ring, problem.collective, s)
-                )
-                certificate, beside = bound.certificate, {}
-            path = refutation.write(problem, certificate, Path(folder))
-            yield Case(f"refutation {name}", kind, json.loads(path.read_text()), beside)
 
 
 # ---------------------------------------------------------------- any size

@@ -13,21 +13,17 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
-from bench.forge.check import closed, packed
+from bench.forge.check import closed
 from bench.forge.operators import certificates
 from bench.forge.seeds import Case
 from synth.checker.certificates import cuts, path_lengths, throughput_cuts
-from synth.checker.certificates.step_formula import dimacs_hash
 from synth.checker.documents import link_columns, scale_frontier
 from synth.checker.schedule import replay as verify
-from synth.encodings import lrat_proofs
 from synth.errors import VerificationError
 from synth.model.bitwise_equality import same_bits
 from synth.model.canonical_json import canonical
-from synth.model.collective import Collective
 from synth.model.rational import show
-from synth.model.schedule import Problem, Schedule
-from synth.model.topology import Network
+from synth.model.schedule import Schedule
 
 OF_STEPS = ("distance", "too-few-steps")
 HARMLESS = (Exception,)
@@ -40,7 +36,6 @@ def settle(case: Case) -> None:
             "frontier/1": _frontier,
             "bounds/1": _bounds,
             "infeasible/1": _infeasible,
-            "refutation/1": _refutation,
             "large/1": _large,
             "schedule/1": lambda case: case.doc.pop("fingerprint", None),
         }[case.schema](case)
@@ -51,8 +46,7 @@ def _digests(doc: dict) -> None:
     problem = {k: topology[k] for k in ("links", "limits")} | {k: task[k] for k in ("pre", "post", "combining")}
     found = hashlib.sha256(canonical(problem)).hexdigest()
     for certificate in certificates(doc):
-        if certificate.get("kind") != "lrat":
-            certificate["problem"] = found
+        certificate["problem"] = found
 
 
 def _value(doc: dict, certificate: dict, steps: int | None, chunks: int | None = None) -> Fraction:
@@ -89,26 +83,6 @@ def _infeasible(case: Case) -> None:
     else:
         _digests(doc)
         _value(doc, doc["certificate"], None)
-
-
-def _refutation(case: Case) -> None:
-    doc = case.doc
-    certificate = doc["certificate"]
-    _digests(doc)
-    if certificate["kind"] == "distance":
-        _value(doc, certificate, None)
-    elif certificate["kind"] == "lrat":
-        task = Collective.from_json(doc["collective"], 1)
-        problem = Problem(Network.from_json(doc["topology"]), task, doc["chunks"], doc["steps"], doc["rounds"])
-        certificate |= {
-            "problem": problem.fingerprint,
-            "chunks": problem.chunks,
-            "steps": problem.steps,
-            "rounds": problem.rounds,
-        }
-        certificate["cnf"] = dimacs_hash(*lrat_proofs.formula(problem))
-        content = case.files[certificate["file"]]
-        certificate |= {"sha256": hashlib.sha256(packed(content)).hexdigest(), "lemmas": len(content["lrat"])}
 
 
 def _frontier(case: Case) -> None:

@@ -45,7 +45,6 @@ _HOME = {
     "report": "synth.api.report_pages",
     "run": "synth.api.running",
     "scale_bound": "synth.api.scale",
-    "sketched_frontier": "synth.api.sketches",
     "solve": "synth.api.synthesis",
     "time_bound": "synth.api.scale",
     "topology": "synth.api.inputs",
@@ -71,7 +70,6 @@ if TYPE_CHECKING:
     from synth.api.report_pages import report
     from synth.api.running import bench, prepare, run, trace
     from synth.api.scale import allocations, explain, scale_bound, time_bound, unreachable
-    from synth.api.sketches import sketched_frontier
     from synth.api.synthesis import bound, frontier, solve
     from synth.api.tuning import import_plan, tune
     from synth.catalog.tuner.plan_bounds import plan_bounds
@@ -111,7 +109,6 @@ __all__ = [
     "report",
     "run",
     "scale_bound",
-    "sketched_frontier",
     "solve",
     "time_bound",
     "topology",

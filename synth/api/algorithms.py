@@ -139,8 +139,8 @@ def blame(
     ----------
     schedule : a schedule.
     bound : at its number of steps, as `distance` has it, or for any number.
-    topology : the machine of the bound, on which the schedule is replayed: under a sketch its own has fewer links, or
-        rules for sends. None: its own.
+    topology : the machine of the bound, on which the schedule is replayed: under a sketch its own has fewer links.
+        None: its own.
     places : the source line of each send by (step, chunk, source, destination), such as `Compiled.places`.
 
     Returns

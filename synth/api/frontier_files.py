@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.api.arguments import keywords_checked
-from synth.api.inputs import path_or_none
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier
 from synth.model.schedule import Schedule, SynchronousSchedule
-from synth.model.sketched_frontier import SketchedFrontier
 from synth.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -20,12 +18,10 @@ if TYPE_CHECKING:
     from synth.model.scale_frontier import ScaleFrontier
 
 
-def frontier_document(
-    frontier: ParetoFrontier | SketchedFrontier, files: Mapping[int, str] | None = None
-) -> dict:  # fmt: skip
+def frontier_document(frontier: ParetoFrontier, files: Mapping[int, str] | None = None) -> dict:
     """Return a frontier as a JSON document that `synth verify` checks alone.
 
-    That of exact synthesis holds its schedules, and its sketch if it has one. That of flow methods names their `files`,
+    That of exact synthesis holds its schedules. That of flow methods names their `files`,
     by the index of the point, and holds the links of its machine unless the machine's name gives the same machine.
     """
     from synth.model.scale_frontier import ScaleFrontier
@@ -73,15 +69,13 @@ def save_schedules(
 
 @keywords_checked
 def verify(
-    given: str | Path | dict | ParetoFrontier | SketchedFrontier | SynchronousSchedule,
-    proof: str | Path | None = None,
+    given: str | Path | dict | ParetoFrontier | SynchronousSchedule,
 ) -> Claims:
     """Replay the schedules and re-check the certificates of a value or a file.
 
     Parameters
     ----------
-    given : a schedule, a frontier, the document of one of these or of a refutation, or its file.
-    proof : the folder of proof files. None: the folder of the file.
+    given : a schedule, a frontier, the document of one of these, or its file.
 
     Returns
     -------
@@ -103,11 +97,10 @@ def verify(
     """
     from synth.checker.documents.dispatch import check_document
 
-    proof = path_or_none(proof)
     if isinstance(given, str | Path | dict):
-        return check_document(given, proof, _named_machine)
-    if isinstance(given, Schedule | SketchedFrontier):
-        return check_document(given.to_json(), proof, _named_machine)
+        return check_document(given, _named_machine)
+    if isinstance(given, Schedule):
+        return check_document(given.to_json(), _named_machine)
     if not isinstance(given, ParetoFrontier | SynchronousSchedule):
         raise UsageError(f"a {type(given).__name__} is not verified; give a frontier, a schedule, a document or a file")
     with tempfile.TemporaryDirectory() as temporary:
@@ -115,8 +108,8 @@ def verify(
         if isinstance(given, SynchronousSchedule):
             file = folder / f"schedule{given.suffix}"
             given.save(file)
-            return check_document(file, proof, _named_machine)
+            return check_document(file, _named_machine)
         files: dict[int, str] = {}
         if given.in_files:
             files = {i: name for i, name in save_schedules(given, folder) if i is not None}
-        return check_document(frontier_document(given, files), proof, _named_machine, folder)
+        return check_document(frontier_document(given, files), _named_machine, folder)

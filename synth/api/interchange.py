@@ -152,7 +152,7 @@ def audit(
     # One set of bounds for all schedules of a collective on the machine; files with links of their own have their own.
     for (*_, own), members in alike.items():
         schedules = [schedule for i in members if (schedule := rows[i].schedule) is not None]
-        where = replace(schedules[0].network.as_topology(), rules=None)  # whatever rules a file keeps, by its links
+        where = schedules[0].network.as_topology()
         if machine is not None and not own:
             where = machine
         for i, found in zip(members, distances(schedules, where, time_limit=time_limit), strict=True):

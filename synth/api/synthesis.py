@@ -67,7 +67,6 @@ def frontier(
     max_steps: int | None = Options.max_steps,
     max_chunks: int | None = Options.max_chunks,
     max_extra_rounds: int | None = Options.max_extra_rounds,
-    extra_memory: int | None = Options.extra_memory,
     encoding: str = Options.encoding,
     solver: str = Options.solver,
     sweep: str = Options.sweep,
@@ -76,7 +75,6 @@ def frontier(
     seed: int = Options.seed,
     deterministic: bool = Options.deterministic,
     same_bits: bool = Options.same_bits,
-    proof: str | Path | None = Options.proof,
     fresh: bool = False,
     log: str | Path | None = None,
     cross_check: bool = False,
@@ -92,16 +90,14 @@ def frontier(
     collective : a name, a path, a `Collective` or a mapping, as `synth.collective` takes.
     roots, sizes : of the collective, as in `synth.collective`.
     max_steps, max_chunks : no schedule of more steps, or of more chunks, is sought.
-    max_extra_rounds : SCCL's k: schedules of S steps take at most S + k rounds.
-    extra_memory : chunks that a rank may relay, by SCCL's encoding alone. This and `max_extra_rounds` are for
-        collectives that copy and their reversals.
+    max_extra_rounds : SCCL's k: schedules of S steps take at most S + k rounds; for collectives that copy and their
+        reversals.
     encoding, solver : names (`synth list encodings`), or "auto".
     sweep : "guided" by bounds, or "blind".
     time_limit : wall seconds for everything. None: the default effort. A limit that is reached is no error.
     jobs : processes of a search. None: one for each core, at most 8.
     seed, deterministic : of the searches; with `deterministic` the result does not depend on their speed.
     same_bits : sums end with the same bits on all ranks.
-    proof : a folder for proofs of solvers.
     fresh : begin anew, whatever `log` and the catalog in the package hold.
     log : the file that the same call continues from. None: a file in the cache directory.
     cross_check : ask z3 the deciding questions again.
@@ -138,14 +134,12 @@ def frontier(
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
     machine = named_topology(topology)
     roots, collective = integers(roots, "roots"), collective_or_name(collective, machine.ranks)
-    proof, log = path_or_none(proof), path_or_none(log)
+    log = path_or_none(log)
     own = {
         "encoding": encoding != "auto",
         "solver": solver != "auto",
         "sweep": sweep != "guided",
-        "proof": proof is not None,
         "max-extra-rounds": max_extra_rounds is not None,
-        "extra-memory": extra_memory is not None,
         "cross-check": cross_check,
         "log": log is not None,
         "seed": seed != Options.seed,
@@ -179,13 +173,9 @@ def frontier(
         if known:
             named = " and no ".join(known)
             raise UsageError(f"{task.name} has engines of its own, with cadical, which know no {named}; leave that out")
-    if extra_memory is not None:
-        if cross_check:
-            raise UsageError("--cross-check asks for any schedule; leave --extra-memory out")
-        engine = "exact"  # schedules of other methods relay what they need
     options = Options(
-        max_steps, max_chunks, max_extra_rounds, extra_memory, encoding, solver, sweep, time_limit, jobs=workers(jobs),
-        seed=seed, deterministic=deterministic, same_bits=same_bits, proof=proof,
+        max_steps, max_chunks, max_extra_rounds, encoding, solver, sweep, time_limit, jobs=workers(jobs),
+        seed=seed, deterministic=deterministic, same_bits=same_bits,
     )  # fmt: skip
     first = replace(options, time_limit=_before_multicast(machine, multicast, time_limit))
     query = engine_choice.Query(machine, task, first, engine, log, fresh, cross_check=cross_check)
@@ -261,9 +251,6 @@ def solve(
     jobs: int | None = None,
     seed: int = 0,
     deterministic: bool = False,
-    proof: str | Path | None = None,
-    extra_memory: int | None = None,
-    pipeline: int | None = None,
     on_event: Listener | None = None,
 ) -> Verdict:
     """Decide if a schedule with so many chunks, steps and rounds exists.
@@ -279,9 +266,6 @@ def solve(
     solver : a name (`synth list solvers`), or "auto".
     time_limit : wall seconds. None: no limit.
     jobs, seed, deterministic, on_event : as in `synth.frontier`.
-    proof : a folder for the proof that there is no schedule.
-    extra_memory : chunks that a rank may relay, by SCCL's encoding.
-    pipeline : a new run starts every so many steps, with one round each, by SCCL's encoding.
 
     Returns
     -------
@@ -299,7 +283,6 @@ def solve(
     >>> synth.solve("ring:4", "allgather", chunks=2, steps=2, rounds=2).reason
     'C=2 in 2 steps needs at least 3 rounds, by a cut certificate'
     """
-    from synth.checker.documents import refutation
     from synth.checker.schedule import replay as verify
     from synth.model.outcome import Sat, Unknown
     from synth.pareto import problem_bounds
@@ -307,7 +290,6 @@ def solve(
     from synth.pareto.portfolio import portfolio
     from synth.solvers.processes.pool import stop
 
-    proof = path_or_none(proof)
     chunks, steps, rounds = integers((chunks, steps, rounds), "chunks, steps and rounds")
     if min(chunks, steps, rounds) < 1 or rounds < steps:
         raise UsageError(
@@ -322,24 +304,15 @@ def solve(
     task = task_of(collective, network.ranks, roots, sizes)
     problem = Problem(network, task, chunks, steps, rounds)
     direct = task.combining and not task.reversible
-    limits = {name: n for name, n in (("extra_memory", extra_memory), ("pipeline", pipeline)) if n is not None}
-    named = " and ".join(f"--{name}" for name in limits).replace("_", "-")
-    if limits and proof is not None:
-        raise UsageError(f"--proof proves that there is no schedule at all; leave it or {named} out")
-    if direct and (limits or encoding != "auto" or solver not in ("auto", "cadical")):
-        raise UsageError(
-            f"{task.name} has engines of its own, with cadical; remove {named or '--encoding and --solver'}"
-        )
+    if direct and (encoding != "auto" or solver not in ("auto", "cadical")):
+        raise UsageError(f"{task.name} has engines of its own, with cadical; remove --encoding and --solver")
     deadline, said = Deadline.after(time_limit), None
     budget = Budget(deadline, seed=seed, jobs=workers(jobs), deterministic=deterministic)
     try:
         if encoding == "auto":
             said = problem_bounds.query_bounds(problem, budget)
             if said is not None and said.certificate is not None:
-                return Unsat(
-                    said.reason,
-                    proof=None if proof is None else str(refutation.write(problem, said.certificate, proof)),
-                )
+                return Unsat(said.reason)
         budget = replace(budget, deadline=deadline.at_least(LEAST_SECONDS))
         if direct:
             from synth.pareto.combining import point_query
@@ -347,15 +320,11 @@ def solve(
             verdict = point_query.solve(problem, budget)
         else:
             tell = (lambda text: on_event(Event("query", text, steps))) if on_event else None
-            verdict = portfolio.solve(
-                problem, budget=budget, encoding=encoding, solver=solver, proof=proof, on_event=tell, limits=limits
-            )
+            verdict = portfolio.solve(problem, budget=budget, encoding=encoding, solver=solver, on_event=tell)
     finally:
         stop()
     if direct and isinstance(verdict, Unknown) and said is not None:
         verdict = replace(verdict, detail=f"no schedule found; the bounds say at least {said.least} rounds")
-    if direct and proof is not None and isinstance(verdict, Unsat):
-        verdict = replace(verdict, reason=f"{verdict.reason}; no proof was written: the direct encoding has none")
     if isinstance(verdict, Sat):
         verify.schedule(verdict.schedule)
     return verdict

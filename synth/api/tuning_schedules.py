@@ -84,11 +84,11 @@ def _dividing(schedule: Schedule, request: TuningRequest) -> list[Schedule]:
 def _fitting(
     inputs: CollectiveInputs, machine: TopologyLike | None, names: Sequence[str] | dict[str, None], channels: int | None
 ) -> list[NamedSchedule]:
-    """Return those of the named algorithms that the links carry. None keeps a sketch's rules for sends."""
+    """Return those of the named algorithms that the links carry."""
     from synth.catalog.tuner.candidates import NamedSchedule
 
     found: list[NamedSchedule] = []
-    if inputs.network is None or inputs.network.rules is not None or not inputs.frontiers:
+    if inputs.network is None or not inputs.frontiers:
         return found
     for name in names:
         try:
@@ -105,16 +105,13 @@ def list_schedules(
 ) -> tuple[list[NamedSchedule], list[str]]:  # fmt: skip
     """Return schedules for the least, the greatest and the middle sizes, each for the protocol that is fastest there.
 
-    That is the protocol of the least lower bound of the schedules that are `known`. None under a sketch's rules for
-    sends. Beside them is a note on the sizes for which the time was too little.
+    That is the protocol of the least lower bound of the schedules that are `known`. Beside them is a note on the sizes for which the time was too little.
     """
     from synth.catalog.tuner.candidates import NamedSchedule, nvlink
     from synth.catalog.tuner.clock import Variant
     from synth.program.runtimes import FIFO_DEPTH
     from synth.scale.list_schedules import design_sizes, schedule_for_size
 
-    if clock.network.rules is not None:
-        return [], []
     protocols = list(dict.fromkeys(protocol for protocol, _ in request.variants or ()))
     if not protocols:
         all_nvlink = all(nvlink(one.schedule, facts) for one in known)

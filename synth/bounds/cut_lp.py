@@ -22,7 +22,6 @@ from synth.bounds.demands import Demand, demands
 from synth.bounds.independent_sums import Family, families, independent_sums
 from synth.bounds.receive_covers import Cover, covered_sends, covers
 from synth.model.collective import Collective
-from synth.model.send_mask import send_mask
 from synth.model.symmetry.stabilisers import Generator, orbit, orbits, stabiliser
 from synth.model.topology import Network
 from synth.solvers.cutting_planes import CutProgram, CutRow
@@ -128,7 +127,7 @@ class CutLP:
         floor: float = 0.0, count: int = 0,
     ) -> None:  # fmt: skip
         self.network, self.static, self.steps, self.generators = network, steps is None, steps or 1, tuple(generators)
-        self.collective, self.mask = collective, send_mask(network, collective)
+        self.collective = collective
         self.routes = orbits(len(network.routes), [g.routes for g in generators])
         self.caps = orbits(len(network.caps), [cap_permutation(network, g) for g in generators])
         self.shares = [self._share(*pair) for pair in _representatives(collective, generators)]
@@ -168,7 +167,7 @@ class CutLP:
             share.demands = _demand_representatives(share.demands, share.group)
             useful: set[tuple[int, int]] = set()  # the first route of an orbit, and a step
             for demand in share.demands:
-                reach = self.far[share.unit, demand] = self._reach(share.unit, demand, back)
+                reach = self.far[share.unit, demand] = self._reach(demand, back)
                 for i, route in zip(same, self.network.routes, strict=True):
                     useful.update((i, t) for t in self._times(reach[0][route.src], reach[1][route.dst]))
             if self.count or share.covers:  # these are paid by sends of no use too
@@ -176,26 +175,13 @@ class CutLP:
             fresh: dict[tuple[int, int], int] = {}
             for i, first in enumerate(same):
                 for t in range(1, self.steps + 1):
-                    if (first, t) in useful and self.allows(share.unit, i, t):
+                    if (first, t) in useful:
                         share.columns[i, t] = fresh.setdefault((first, t), self.size + len(fresh))
             self.size += len(fresh)
 
-    def _reach(self, unit: int, demand: Demand, back: Network) -> tuple[list, list]:
-        """Return the steps that data of the unit take to each rank, and those from each rank to the destination."""
-        sources, mask = sorted(demand.sources), self.mask
-        if mask is None:
-            return self.network.distances_from(sources), back.distances_from([demand.dst])
-        if self.static:
-            return mask.reach(unit, sources), mask.reach(unit, [demand.dst], back=True)
-        return mask.arrivals(unit, sources, self.steps), mask.lead_times(unit, [demand.dst], self.steps)
-
-    def allows(self, unit: int, route: int, step: int) -> bool:
-        """Return True where the rules for sends allow one; steps count for nothing in the static program."""
-        if self.mask is None:
-            return True
-        if self.static:
-            return self.mask.routes(unit)[route]
-        return self.mask.allows(unit, route, step, self.steps)
+    def _reach(self, demand: Demand, back: Network) -> tuple[list, list]:
+        """Return the steps that the data take to each rank, and those from each rank to the destination."""
+        return self.network.distances_from(sorted(demand.sources)), back.distances_from([demand.dst])
 
     def _times(self, early: int | None, late: int | None) -> range:
         if early is None or late is None:

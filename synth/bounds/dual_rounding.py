@@ -14,7 +14,6 @@ from synth.bounds.cut_lp import CutLP, CutOrCover, UnitOrbit, cap_permutation, c
 from synth.bounds.receive_covers import Cover
 from synth.model.collective import Collective
 from synth.model.schedule import problem_fingerprint
-from synth.model.send_mask import send_mask
 from synth.model.symmetry.stabilisers import Generator, orbit, orbits
 from synth.model.topology import Network
 from synth.solvers.rationalise import Rounding, roundings
@@ -107,7 +106,7 @@ class IntegerDual:
             capacity: dict[tuple[int, int], int] = {}
             fitted = []
             for weight, cut in sorted(rows, key=_order, reverse=True):
-                places = Counter((same[i], t) for i, t in self._counted(unit, cut))
+                places = Counter((same[i], t) for i, t in counted_sends(self.network, cut, self.layers))
                 for i, t in places:
                     if (i, t) not in capacity:
                         capacity[i, t] = size[i] * self.capacity(i, t)
@@ -118,15 +117,6 @@ class IntegerDual:
                         capacity[place] -= weight * count
             self.cuts[unit] = fitted
         return True
-
-    def _counted(self, unit: int, cut: CutOrCover) -> list[tuple[int, int]]:
-        """Return the (route, step) pairs whose sends of `unit` the cut or cover counts."""
-        mask, pairs = send_mask(self.network, self.collective), counted_sends(self.network, cut, self.layers)
-        if mask is None:
-            return pairs
-        if self.steps is None:
-            return [(i, t) for i, t in pairs if mask.routes(unit)[i]]
-        return [(i, t) for i, t in pairs if mask.allows(unit, i, t, self.steps)]
 
     def certificate(self) -> dict:
         """Return the certificate as JSON (docs/proofs.md)."""

@@ -124,8 +124,6 @@ def _checkable_units(network: Network, collective: Collective) -> int:
     each = ranks
     if collective.wants is not None:
         each += 2 * ranks**2
-    if network.rules is not None:  # the routes that they leave differ from unit to unit, and so do the sends
-        each += ranks + 4 * routes
     return max(1, (MOST_WORK - once) // each)
 
 

@@ -27,19 +27,16 @@ from synth.cli.framework.options import (
     refuse_given,
 )
 from synth.cli.framework.output import check_writable, emit, note, save
-from synth.cli.framework.progress import progress, waiting
+from synth.cli.framework.progress import progress
 from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.errors import UsageError
-from synth.model.collective import Collective
 from synth.model.topology import Topology
 from synth.program.message_cost import NO_COST
 from synth.solvers.processes.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.frontier import Frontier, ParetoFrontier
-    from synth.model.sketch import Sketch
-    from synth.model.sketched_frontier import SketchedFrontier
     from synth.model.time_bound import TimeBound
     from synth.view.algorithm_times import AlgorithmTime
 
@@ -98,7 +95,7 @@ FOR_TIMES = 0.35
     "--sketch",
     type=FILE,
     metavar="FILE.yaml",
-    help="Only schedules over the links that the rules in this file allow; prints the bounds without them, too.",
+    help="Only links that the rules in this file allow: the frontier is that of the machine with these.",
 )
 @multicast_option
 @output_options
@@ -114,7 +111,6 @@ def pareto(**flags: Any) -> int:
       synth pareto --topo dgx1 --coll allgather --encoding sccl --solver z3 --sweep blind   # SCCL as published
     """
     from synth import api
-    from synth.frontiers import engine_choice
     from synth.pareto.events import SweepInterrupted
 
     check_writable(flags["output"], flags["plot"])
@@ -123,14 +119,13 @@ def pareto(**flags: Any) -> int:
         raise UsageError("--per-send changes times at a size; add --size, such as --size 64KB")
     if not flags["size"]:
         refuse_given("times without a size are of bare links", "overheads")
-    topology = machine = chosen_machine(flags)
+    topology = chosen_machine(flags)
     collective = collective_or_name(flags, topology)
-    sketch, engine = None, flags["method"].lower()
+    engine = flags["method"].lower()
     if flags["sketch"]:
-        sketch = _sketch(flags["sketch"], engine, machine, collective)
-        topology = sketch.applied(machine)
-        if engine_choice.engine_of_frontier(topology, collective) == "flow":
-            engine = "exact"
+        from synth.topologies import sketches
+
+        topology = sketches.load(flags["sketch"], topology)
     if flags["plot"]:
         from synth.view.plot import image_format
 
@@ -158,8 +153,7 @@ def pareto(**flags: Any) -> int:
             frontier = api.frontier(topology, collective, **options, **engine_arguments(flags))
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
-    sketched = None if sketch is None or interrupted else _compared(frontier, sketch, machine)
-    saved = save_schedules(frontier, flags["output"], flags["form"], flags["schedules"], sketched)
+    saved = save_schedules(frontier, flags["output"], flags["form"], flags["schedules"])
     code = code or saved.code
     if code == 0 and (frontier.unfinished or _stopped(frontier)):
         code = UNDECIDED
@@ -169,7 +163,7 @@ def pareto(**flags: Any) -> int:
         choose = size and frontier.engine == "exact"
         emit(
             lambda: _choice_document(frontier, size, times()) if choose else saved.document(),
-            lambda: _print_all(sketched, saved.frontier, size, times() if size else _TimesAt()),
+            lambda: _print(saved.frontier, size, times() if size else _TimesAt()),
             flags["output"], flags["form"],
         )  # fmt: skip
         if flags["plot"]:
@@ -179,23 +173,6 @@ def pareto(**flags: Any) -> int:
         outcome = f" kept in {interrupted.log}, the same command continues" if interrupted.log else " found"
         note(f"interrupted; {points}{outcome}")
     return code
-
-
-def _sketch(file: Path, engine: str, machine: Topology, collective: Collective | str) -> Sketch:
-    """Return the sketch in a file. Raises UsageError where `engine` means flow methods for machines of this size."""
-    from synth.frontiers.engine_choice import engine_of
-    from synth.topologies import sketch_files
-
-    if engine_of(engine, machine, collective) == "flow":
-        raise UsageError("--sketch is for exact synthesis; add --engine exact, on a part of the machine (--ranks)")
-    return sketch_files.load(file, machine)
-
-
-def _compared(frontier: Frontier, sketch: Sketch, machine: Topology) -> SketchedFrontier:
-    from synth.api import sketches
-
-    with waiting(f"bounds without {sketch.name} on {machine.name}", sketches.FREE_SECONDS):
-        return sketches.compared(frontier, sketch, machine)
 
 
 def _stopped(frontier: ParetoFrontier) -> bool:
@@ -250,16 +227,6 @@ def _print(frontier: Any, size: int | None, times: _TimesAt) -> None:
         from synth.view import algorithm_times
 
         tables.print_report(algorithm_times.report(times.candidates, size))
-
-
-def _print_all(sketched: SketchedFrontier | None, frontier: Any, size: int | None, times: _TimesAt) -> None:
-    """Print a frontier, and what its sketch costs where it has one."""
-    _print(frontier, size, times)
-    if sketched is not None:
-        from synth.view import sketch_text, tables
-
-        print()
-        tables.print_report(sketch_text.report(sketched))
 
 
 def _draw(frontier: Any, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import click
@@ -16,13 +15,12 @@ from synth.cli.framework.options import (
     machine_options,
     output_options,
 )
-from synth.cli.framework.output import check_writable, emit, note
+from synth.cli.framework.output import check_writable, emit
 from synth.cli.framework.progress import progress
 from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT
 from synth.errors import InfeasibleError, UndecidedError
 from synth.model.outcome import Sat, Unknown, Unsat
-from synth.model.rational import counted, show
 
 
 @click.command(context_settings=CONTEXT, short_help="Decide whether C chunks, S steps and R rounds have a schedule.")
@@ -31,12 +29,6 @@ from synth.model.rational import counted, show
 @click.option("--chunks", type=Positive(), required=True, metavar="C", help="Chunks of each part of the data.")
 @click.option("--steps", type=Positive(), required=True, metavar="S", help="Synchronous steps.")
 @click.option("--rounds", type=Positive(), required=True, metavar="R", help="Rounds in all the steps together.")
-@click.option(
-    "--pipeline",
-    type=Positive(),
-    metavar="P",
-    help="A new run starts every P steps (SCCL's encoding; one round a step).",
-)
 @engine_options
 @output_options
 def solve(**flags: Any) -> None:
@@ -55,13 +47,9 @@ def solve(**flags: Any) -> None:
     problem = f"{collective.name} on {topology.name} with C={flags['chunks']}, S={flags['steps']}, R={flags['rounds']}"
     with progress(problem, flags["verbose"], flags["time_limit"]) as listen:
         query = flags["chunks"], flags["steps"], flags["rounds"]
-        options = engine_arguments(flags) | {"pipeline": flags["pipeline"], "on_event": listen}
-        verdict = api.solve(topology, collective, *query, **options)
+        verdict = api.solve(topology, collective, *query, on_event=listen, **engine_arguments(flags))
     match verdict:
         case Sat(schedule=schedule):
-            if flags["pipeline"]:
-                rate = show(Fraction(flags["pipeline"], flags["chunks"]))
-                note(f"repeated, a run may start every {counted(flags['pipeline'], 'step')}: {rate} rounds per chunk")
             emit(
                 schedule.to_json,
                 lambda: tables.print_schedule(schedule, verdict.cost, topology.labels),
@@ -69,8 +57,7 @@ def solve(**flags: Any) -> None:
                 flags["form"],
             )
         case Unsat():
-            proof = f"; proof in {verdict.proof}" if verdict.proof else ""
-            raise InfeasibleError(f"{problem}: {verdict.reason}{proof}")
+            raise InfeasibleError(f"{problem}: {verdict.reason}")
         case Unknown():
             detail = f" ({verdict.detail})" if verdict.detail else ""
             raise UndecidedError(

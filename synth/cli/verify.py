@@ -26,8 +26,7 @@ CHECKED = (VerificationError, FormatError, UndecidedError)  # errors of a docume
 
 @click.command(context_settings=CONTEXT, short_help="Replay schedules and re-check certificates.")
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE|DIR...")
-@click.option("--proof", type=FILE, metavar="DIR", help="The folder of the proof files that the documents name.")
-def verify(files: tuple[Path, ...], proof: Path | None) -> int:
+def verify(files: tuple[Path, ...]) -> int:
     """Replay the schedules and re-check the certificates of FILE (whatever synth wrote), or of each .json and .npz file
     in DIR, by exact arithmetic; no solver is trusted.
 
@@ -43,10 +42,10 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> int:
     codes, wrong = [0], []
     for path in files:
         if path.is_dir():
-            codes += [_in_folder(file, proof) for file in files_of([path], suffixes=SUFFIXES)]
+            codes += [_in_folder(file) for file in files_of([path], suffixes=SUFFIXES)]
             continue
         try:
-            lines = _claims(path, proof)
+            lines = _claims(path)
         except CHECKED as error:
             wrong.append(error)
             continue
@@ -63,13 +62,13 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> int:
     return max(codes, key=GRAVITY.index)
 
 
-def _claims(file: Path, proof: Path | None) -> Claims:
+def _claims(file: Path) -> Claims:
     """Return the lines on a file. Raises VerificationError, UndecidedError, and FormatError with the file's name."""
     from synth.checker.documents.dispatch import check_document  # not through the API, which loads engines
 
     try:
         with waiting(f"verifying {file}"):
-            return check_document(file, proof, _named_machine)
+            return check_document(file, _named_machine)
     except VerificationError as error:
         raise error.within(str(file)) from None
     except FormatError as error:
@@ -84,10 +83,10 @@ def _named_machine(name: str) -> Topology | None:
     return topology_or_none(name)
 
 
-def _in_folder(file: Path, proof: Path | None) -> int:
+def _in_folder(file: Path) -> int:
     """Print one line on a file of a folder. Return its exit code."""
     try:
-        return _closed(file, _claims(file, proof))
+        return _closed(file, _claims(file))
     except CHECKED as error:
         click.echo(printable(f"not verified: {error}"))
         return error.exit_code

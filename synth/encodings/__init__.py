@@ -23,7 +23,6 @@ SUMMARIES: Mapping[str, str] = {
     "tree": "column generation over time-expanded trees, then CP-SAT",
     "cadical": "CaDiCaL 1.9.5, a SAT solver",
     "minicard": "MiniCard, a SAT solver with native cardinality constraints, the first on small problems",
-    "cpsat": "OR-tools' CP-SAT, with native cardinality constraints",
     "z3": "z3's SAT core",
 }
 
@@ -31,13 +30,9 @@ ENGINES = ("sccl", "tree")
 # other names of encodings
 ALIASES: Mapping[str, str] = {"path": "sccl"}
 
-# encodings of earlier versions, and the one that answers the same problems
-REMOVED: Mapping[str, str] = {"step-mono": "step", "quotient-mono": "quotient", "quotient-shift": "quotient"}
-
 # solver -> class
 SOLVERS: Mapping[str, str] = {
     "cadical": "synth.solvers.cadical:Cadical",
-    "cpsat": "synth.solvers.cp_sat:CpSat",
     "minicard": "synth.solvers.minicard:MiniCard",
     "z3": "synth.solvers.z3_sat:Z3Sat",
 }
@@ -46,7 +41,6 @@ SOLVERS: Mapping[str, str] = {
 REQUIRES: Mapping[str, tuple[str, str]] = {
     "cadical": ("pysat.solvers", "pip install 'python-sat==1.9.dev17'"),
     "minicard": ("pysat.solvers", "pip install 'python-sat==1.9.dev17'"),
-    "cpsat": ("ortools.sat.python.cp_model", "pip install ortools"),
     "z3": ("z3", "pip install z3-solver"),
     "sccl": ("z3", "pip install z3-solver"),
     "tree": ("ortools.sat.python.cp_model", "pip install ortools"),

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.model.schedule import Problem, Schedule, Send, Step
-from synth.model.send_mask import send_mask
 
 
 def assemble(problem: Problem, steps: Sequence[Sequence[tuple[int, int]]]) -> Schedule:
     """Return the schedule of ``(chunk, route)`` copies for each step.
 
-    Repeated receives and copies that reach no destination are dropped, but for a sketch's fixed sends. Each step has
+    Repeated receives and copies that reach no destination are dropped. Each step has
     the fewest rounds that its loads allow; the last step is filled up to the rounds of the problem. This is no check:
     `verify` decides.
     """
@@ -26,10 +25,6 @@ def assemble(problem: Problem, steps: Sequence[Sequence[tuple[int, int]]]) -> Sc
                 fresh.append((c, r))
         useful.append(fresh)
     needed = {(u * chunks + i, n) for u in range(coll.units) for i in range(chunks) for n in coll.post[u]}
-    mask = send_mask(net, coll)
-    for u, fixed in enumerate(mask.fixed if mask else ()):
-        for r in fixed:
-            needed.update((u * chunks + i, net.routes[r].dst) for i in range(chunks))
     for t in range(len(useful) - 1, -1, -1):
         useful[t] = [(c, r) for c, r in useful[t] if (c, net.routes[r].dst) in needed]
         needed.update((c, net.routes[r].src) for c, r in useful[t])

@@ -24,11 +24,10 @@ class Quotient:
     complete = False
 
     generators: tuple[Automorphism, ...]
-    tight: bool = True
 
     def apply(self, problem: Problem) -> tuple[Model, Inverse]:
         """Return the model on orbits, and the data to expand its solution."""
-        return build(problem, orbits(problem, self.generators), tight=self.tight)
+        return build(problem, orbits(problem, self.generators))
 
     def invert(self, inverse: Inverse, values: Sequence[bool]) -> Schedule:
         """Return the schedule of a solution, expanded over the group."""

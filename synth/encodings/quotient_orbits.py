@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from synth.model.schedule import Problem
-from synth.model.send_mask import send_mask
 from synth.model.symmetry.permutations import orbits as least_members
 
 
@@ -56,12 +55,10 @@ class QuotientOrbits:
 
 
 def orbits(problem: Problem, generators: Sequence[Automorphism] = ()) -> QuotientOrbits:
-    """Return the orbits of a problem under `generators` and the symmetries that a sketch asks for."""
+    """Return the orbits of a problem under `generators`."""
     net, coll = problem.network, problem.collective
     ranks, routes, units, copies = net.ranks, len(net.routes), coll.units, problem.chunks
     pre, post = coll.pre, coll.post
-    mask = send_mask(net, coll)
-    generators = [*generators, *(mask.symmetries if mask else ())]
     moves = [list(g.units) for g in generators]
     if not generators:
         same_ranks, same_routes, caps = list(range(ranks)), list(range(routes)), list(range(len(net.caps)))

@@ -17,11 +17,6 @@ sum of at most b * i; a linear sum against ``b * rounds[s]`` takes z3 up to 10 t
 one round, so that the pseudo-Boolean sum stands alone, no slower than theirs. C1 to C3 say a little more than there,
 which is faster on most instances: a start lies in 0..S + 1, and what the postcondition demands is received, whatever
 its start.
-
-Two restrictions, after those that msccl-tools offers and narrower: `pipeline` = p starts a new run of the schedule
-every p steps, so that steps s, s + p, s + 2p, ... share the bandwidth of one (here with R = S alone); `extra_memory` =
-m lets at most m chunks pass through a rank that neither starts with nor needs them (there m places, which one chunk
-after another may use).
 """
 
 from __future__ import annotations
@@ -36,33 +31,26 @@ from synth.solvers.processes.deadline import Budget
 from synth.solvers.z3_integers import IntegerModel
 
 
-def solve(problem: Problem, budget: Budget, *, pipeline: int | None = None, extra_memory: int | None = None) -> Verdict:
-    """Decide the problem: "unsat" is a proof, under the restrictions if there are any.
+def solve(problem: Problem, budget: Budget) -> Verdict:
+    """Decide the problem: "unsat" is a proof.
 
-    `pipeline`: a new run starts every so many steps. `extra_memory`: chunks a rank may relay. None: no restriction.
-    Combining collectives are answered on their reversal. Raises UsageError for those without one, and for pipelining
-    with more rounds than steps; MissingDependencyError without z3. Ctrl-C ends as ``Unknown("interrupted")``.
+    Combining collectives are answered on their reversal. Raises UsageError for those without one,
+    MissingDependencyError without z3. Ctrl-C ends as ``Unknown("interrupted")``.
     """
     coll = problem.collective
     if coll.combining:
         if not coll.reversible:
             raise UsageError(f"SCCL's encoding copies; {coll.name} combines and is no reversal of a copying collective")
-        verdict = solve(problem.reversed(), budget, pipeline=pipeline, extra_memory=extra_memory)
+        verdict = solve(problem.reversed(), budget)
         if isinstance(verdict, Sat):
             schedule = verdict.schedule.reversed()
             return Sat(Schedule(problem.network, coll, problem.chunks, schedule.steps), verdict.cost)
         return verdict
-    if pipeline is not None and (problem.rounds != problem.steps or pipeline < 1):
-        raise UsageError(
-            f"pipelining needs one round a step and a stride of at least 1; got S={problem.steps}, R={problem.rounds}"
-        )
     began, wall = time.process_time(), time.monotonic()
     model = IntegerModel("SCCL's encoding", budget.cpu_deadline(), budget.seed)
     formula = _Formula(model, problem)
     formula.require_transfers()
-    formula.limit_loads(pipeline)
-    if extra_memory is not None:
-        formula.limit_relays(extra_memory)
+    formula.limit_loads()
     encoded = time.process_time()
     status, detail = model.check()
     cpu = time.process_time() - began
@@ -70,20 +58,14 @@ def solve(problem: Problem, budget: Budget, *, pipeline: int | None = None, extr
         "sccl/z3", cpu, cpu, time.monotonic() - wall, {"encode": encoded - began, "solve": cpu - (encoded - began)}
     )
     if status == "unsat":
-        return Unsat("refuted by z3 on SCCL's encoding" + _under(pipeline, extra_memory), cost)
+        return Unsat("refuted by z3 on SCCL's encoding", cost)
     if status != "sat":
         return Unknown(status, detail, cost)
     return Sat(assemble(problem, formula.sends_of_steps()), cost)
 
 
-def _under(pipeline: int | None, extra_memory: int | None) -> str:
-    limits = [f"{extra_memory} relayed chunks a rank at most"] if extra_memory is not None else []
-    limits += [f"a new run every {pipeline} steps"] if pipeline is not None else []
-    return f", with {' and '.join(limits)}" if limits else ""
-
-
 class _Formula:
-    """The constraints C1 to C6 and the restrictions.
+    """The constraints C1 to C6.
 
     Attributes:
         start: the step after which a chunk is at a rank, by (chunk, rank).
@@ -113,7 +95,7 @@ class _Formula:
             for r, route in enumerate(net.routes):
                 model.add(model.implies(send[c, r], start[c, route.src] < start[c, route.dst]))
 
-    def limit_loads(self, pipeline: int | None) -> None:
+    def limit_loads(self) -> None:
         """Add C5 and C6: for each step and bandwidth constraint a pseudo-Boolean sum for each possible number of
         rounds."""
         model, problem, start, send = self.model, self.problem, self.start, self.send
@@ -121,28 +103,18 @@ class _Formula:
         rounds = [model.integer(f"rounds_{s}") for s in range(1, steps + 1)]
         if problem.rounds != steps:
             model.add(*(r >= 1 for r in rounds), model.total(rounds) == problem.rounds)
-        stride = pipeline or steps
         resources = [((r,), route.units) for r, route in enumerate(net.routes)]
         resources += [(cap.routes, cap.units) for cap in net.caps]
         for routes, units in resources:
-            for first in range(1, min(stride, steps) + 1):
+            for s in range(1, steps + 1):
                 sends = []
-                for s in range(first, steps + 1, stride):
-                    for c, _ in self.chunks:
-                        sends += [model.both(send[c, r], start[c, net.routes[r].dst] == s) for r in routes]
+                for c, _ in self.chunks:
+                    sends += [model.both(send[c, r], start[c, net.routes[r].dst] == s) for r in routes]
                 if problem.rounds == steps:
                     model.add(model.at_most(sends, units))
                 else:
                     for n in range(1, problem.rounds - steps + 2):  # every other step has a round at least
-                        model.add(model.implies(rounds[first - 1] == n, model.at_most(sends, units * n)))
-
-    def limit_relays(self, most: int) -> None:
-        """Let at most `most` chunks pass through a rank that neither starts with nor needs them."""
-        coll, steps = self.problem.collective, self.problem.steps
-        for n in range(self.problem.network.ranks):
-            others = [c for c, u in self.chunks if n not in coll.pre[u] and n not in coll.post[u]]
-            if len(others) > most:
-                self.model.add(self.model.at_most([self.start[c, n] <= steps for c in others], most))
+                        model.add(model.implies(rounds[s - 1] == n, model.at_most(sends, units * n)))
 
     def sends_of_steps(self) -> list[list[tuple[int, int]]]:
         """Return the (chunk, route) of the sends of each step, after a solution was found."""

@@ -9,17 +9,14 @@ explicit instead of integer, as in Kautz and Selman, "Planning as satisfiability
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from synth.encodings.decoding import assemble
 from synth.encodings.quotient_orbits import QuotientOrbits, orbits
-from synth.encodings.tight_cuts import full_resources, tight_cuts
 from synth.errors import UsageError
 from synth.model.schedule import Problem, Schedule
-from synth.model.send_mask import SendMask, send_mask
 from synth.solvers.boolean_model import Model
 
 
@@ -28,16 +25,14 @@ class UnitVariables(NamedTuple):
 
     Attributes:
         sends: for each representative route of the unit (offset of step 0, first step, last step).
-        relays: the same for each rank that can only pass it on, for the times after which it may hold it.
     """
 
     base: int
     size: int
     sends: dict[int, tuple[int, int, int]]
-    relays: dict[int, tuple[int, int, int]]
 
     def at(self, place: tuple[int, int, int], time: int, copies: int) -> range:
-        """Return the variable of each chunk for a row of `sends` or `relays` at a time; none where it has none."""
+        """Return the variable of each chunk for a row of `sends` at a time; none where it has none."""
         offset, first, last = place
         if not first <= time <= last:
             return range(0)
@@ -63,24 +58,18 @@ class StepEncoding:
 
     complete = True
 
-    tight: bool = True
-
     def apply(self, problem: Problem) -> tuple[Model, Inverse]:
         """Return the model, and the data to read a schedule from its solution. Raises UsageError for combining
         collectives."""
-        return build(problem, orbits(problem), tight=self.tight)
+        return build(problem, orbits(problem))
 
     def invert(self, inverse: Inverse, values: Sequence[bool]) -> Schedule:
         """Return the schedule of a solution, with exactly the requested steps and rounds."""
         return read(inverse, values)
 
 
-def build(problem: Problem, quotient: QuotientOrbits, *, tight: bool = True) -> tuple[Model, Inverse]:
-    """Return the model of the schedules that are invariant under the group of `quotient`.
-
-    `tight` adds the constraints implied by cuts without slack (`synth.encodings.tight_cuts`), which excludes no
-    schedule.
-    """
+def build(problem: Problem, quotient: QuotientOrbits) -> tuple[Model, Inverse]:
+    """Return the model of the schedules that are invariant under the group of `quotient`."""
     coll = problem.collective
     if coll.combining:
         raise UsageError(f"{coll.name} combines: encode its reversal, or use the direct or hub engine")
@@ -97,31 +86,27 @@ def build(problem: Problem, quotient: QuotientOrbits, *, tight: bool = True) -> 
         model.clauses.extend([[-row[j + 1], row[j]] for j in range(spare - 1)])
     if spare:
         model.at_most_times([x for row in levels for x in row], spare, (), (spare,) * problem.steps)
-    cuts = tight_cuts(problem) if tight else []
     places = []
     for unit in range(quotient.units):
         rep = quotient.unit_rep[unit]
-        places.append(_chunks(model, problem, quotient, unit, cuts) if rep == unit else places[rep])
-    _loads(model, problem, quotient, places, levels, cuts)
-    rules = problem.network.rules
-    if rules is not None and rules.fan is not None:
-        _fan(model, problem, quotient, places, rules.fan)
-    if rules is not None and rules.relay_memory is not None:
-        _relay_memory(model, problem, quotient, places, rules.relay_memory)
+        places.append(_chunks(model, problem, quotient, unit) if rep == unit else places[rep])
+    _loads(model, problem, quotient, places, levels)
     return model, Inverse(problem, quotient, places)
 
 
-def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int, cuts: list) -> UnitVariables:
+def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int) -> UnitVariables:
     """Add variables and clauses of the chunks of one representative unit: written once, copied for each chunk."""
     net, steps, copies = problem.network, problem.steps, quotient.copies
-    mask = send_mask(net, problem.collective)
     pre, goals = quotient.pre[unit], quotient.post[unit] - quotient.pre[unit]
-    if mask is not None:
-        goals |= {net.routes[r].dst for r in mask.fixed[unit]}  # what a fixed send brings is of use
     if not goals:
-        return UnitVariables(0, 0, {}, {})
+        return UnitVariables(0, 0, {})
     rank_rep, route_rep = quotient.rank_rep[unit], quotient.route_rep[unit]
-    near, late = _times(problem, mask, unit, pre, goals)
+    # Of each rank the earliest time at which it can hold a chunk, and the latest at which that is of use.
+    near: list[int] = []
+    late: list[int] = []
+    for n in range(net.ranks):
+        near.append(min((d for s in pre if (d := net.distances[s][n]) is not None), default=steps + 1))
+        late.append(steps - min((d for g in goals if (d := net.distances[n][g]) is not None), default=steps + 1))
 
     rows: list[list[int]] = []
     ones: list[list[int]] = []  # at most one of each
@@ -136,9 +121,6 @@ def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int,
     for r, route in enumerate(net.routes):
         u, v = route.src, route.dst
         first, last = near[u] + 1, late[v]
-        if mask is not None:
-            opens, closes = mask.window(unit, r, steps)
-            first, last = max(first, opens), min(last, closes if mask.routes(unit)[r] else 0)
         if route_rep[r] != r or v in pre or first > last or u == v:
             continue
         sends[r] = (size + 1 - first, first, last)
@@ -151,33 +133,15 @@ def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int,
         rows.extend([[-(at + t), held + t] for t in range(first, last + 1)])
     for n, at in holds.items():
         goal, last = n in goals, late[n]
-        entering = Counter(route_rep[r] for r in net.into[n] if route_rep[r] in sends)
-        into = [sends[r] for r in entering]
-        if mask is not None and mask.symmetries:  # a schedule with sends of an orbit left out would not keep them
-            for x, first, last in (sends[r] for r, images in entering.items() if images > 1):
-                rows.extend([[-(x + t)] for t in range(first, last + 1)])
+        entering = dict.fromkeys(route_rep[r] for r in net.into[n])
+        into = [sends[r] for r in entering if r in sends]
         for t in range(near[n], last + 1):
             arriving = [x + t for x, first, until in into if first <= t <= until]
             end = goal and t == last
             kept = [at + t - 1] if t > near[n] else []
             rows.append(kept + arriving if end else [-(at + t), *kept, *arriving])
         ones.append([x + t for t in range(near[n], last + 1) for x, first, until in into if first <= t <= until])
-    for cut in cuts:
-        entries = {route_rep[r] for r, route in enumerate(net.routes) if route.dst in cut and route.src not in cut}
-        crossing = [
-            at + t
-            for r in sorted(entries)
-            if r in sends
-            for at, first, last in [sends[r]]
-            for t in range(first, last + 1)
-        ]
-        if pre & cut or not goals & cut:
-            rows.extend([[-x] for x in crossing])
-        elif len(cut) > 1:
-            ones.append(crossing)
-    variables = UnitVariables(model.block(size * copies), size, sends, {})
-    for n in () if mask is None else mask.relays(problem.collective, unit) & holds.keys():
-        variables.relays[n] = holds[n], near[n], late[n]
+    variables = UnitVariables(model.block(size * copies), size, sends)
     clauses = model.clauses
     if any(near[g] > steps for g in goals):
         model.clause([])
@@ -189,25 +153,6 @@ def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int,
     return variables
 
 
-def _times(
-    problem: Problem, mask: SendMask | None, unit: int, pre: Collection[int], goals: Collection[int]
-) -> tuple[list[int], list[int]]:
-    """Return for each rank the earliest time at which it can hold a chunk of the unit, and the latest at which that is
-    of use."""
-    net, steps = problem.network, problem.steps
-    near: list[int] = []
-    late: list[int] = []
-    if mask is not None:
-        for early, lead in zip(mask.arrivals(unit, pre, steps), mask.lead_times(unit, goals, steps), strict=True):
-            near.append(steps + 1 if early is None else early)
-            late.append(-1 if lead is None else steps - lead)
-        return near, late
-    for n in range(net.ranks):
-        near.append(min((d for s in pre if (d := net.distances[s][n]) is not None), default=steps + 1))
-        late.append(steps - min((d for g in goals if (d := net.distances[n][g]) is not None), default=steps + 1))
-    return near, late
-
-
 def _offset(clause: list[int], start: int) -> list[int]:
     """Return a clause whose variables are moved up by `start`."""
     moved = []
@@ -217,15 +162,13 @@ def _offset(clause: list[int], start: int) -> list[int]:
 
 
 def _loads(
-    model: Model, problem: Problem, quotient: QuotientOrbits, places: list[UnitVariables], levels: list[list[int]],
-    cuts: list,
+    model: Model, problem: Problem, quotient: QuotientOrbits, places: list[UnitVariables], levels: list[list[int]]
 ) -> None:  # fmt: skip
     """Add the load limits, for one route and one shared limit of each orbit: at most units times rounds a step."""
     net, copies = problem.network, quotient.copies
-    full_routes, full_caps = full_resources(net, cuts)
-    resources = [((r,), net.routes[r].units, r in full_routes) for r in quotient.routes]
-    resources += [(net.caps[k].routes, net.caps[k].units, k in full_caps) for k in quotient.caps]
-    for routes, units, full in resources:
+    resources = [((r,), net.routes[r].units) for r in quotient.routes]
+    resources += [(net.caps[k].routes, net.caps[k].units) for k in quotient.caps]
+    for routes, units in resources:
         loads: list[list[int]] = [[] for _ in levels]
         for unit, variables in enumerate(places):
             rep = quotient.route_rep[unit]
@@ -235,50 +178,7 @@ def _loads(
                 for t in range(place[1], place[2] + 1):
                     loads[t - 1].extend(variables.at(place, t, copies))
         for t, load in enumerate(loads):
-            if full:
-                model.exactly_times(load, units, levels[t])
-            else:
-                model.at_most_times(load, units, levels[t])
-
-
-def _fan(
-    model: Model, problem: Problem, quotient: QuotientOrbits, places: list[UnitVariables], fan: int
-) -> None:  # fmt: skip
-    """Let each rank, of one of each orbit, send to at most `fan` peers in a step, and get data from at most `fan`."""
-    net = problem.network
-    used: dict[tuple[int, int], int] = {}
-    for rank in quotient.ranks:
-        for routes in (net.out[rank], net.into[rank]):
-            for t in range(1, problem.steps + 1) if len(routes) > fan else ():
-                peers = []
-                for r in routes:
-                    if (r, t) not in used:
-                        used[r, t] = model.var()
-                        model.clauses.extend([-x, used[r, t]] for x in _sent(quotient, places, r, t))
-                    peers.append(used[r, t])
-                model.at_most(peers, fan)
-
-
-def _sent(quotient: QuotientOrbits, places: list[UnitVariables], route: int, step: int) -> Iterator[int]:
-    """Yield the variables of the sends over a route in a step."""
-    for unit, variables in enumerate(places):
-        place = variables.sends.get(quotient.route_rep[unit][route])
-        if place is not None:
-            yield from variables.at(place, step, quotient.copies)
-
-
-def _relay_memory(
-    model: Model, problem: Problem, quotient: QuotientOrbits, places: list[UnitVariables], units: int
-) -> None:  # fmt: skip
-    """Let each rank, of one of each orbit, hold at most so many units to pass them on after each step."""
-    for rank in quotient.ranks:
-        for t in range(1, problem.steps):
-            held: list[int] = []
-            for unit, variables in enumerate(places):
-                place = variables.relays.get(quotient.rank_rep[unit][rank])
-                if place is not None:
-                    held.extend(variables.at(place, t, quotient.copies))
-            model.at_most(held, units * quotient.copies)
+            model.at_most_times(load, units, levels[t])
 
 
 def read(inverse: Inverse, values: Sequence[bool]) -> Schedule:

@@ -37,7 +37,6 @@ from synth.model.collective import collective as named_collective
 from synth.model.documents.int_ranges import runs
 from synth.model.frontier import Frontier
 from synth.model.schedule import problem_fingerprint
-from synth.model.send_mask import send_mask
 from synth.model.topology import Network, Topology, columns
 from synth.pareto.events import Event, Listener, Options, SweepInterrupted
 from synth.pareto.log import Log, LogError, default_directory, foreign
@@ -88,7 +87,7 @@ class Query:
     def names_no_engine(self) -> bool:
         """True where the options name no sweep, encoding or solver and set no limit that only some of them keep."""
         options = self.options
-        return options.sweep == "guided" and options.encoding == options.solver == "auto" and not options.limits
+        return options.sweep == "guided" and options.encoding == options.solver == "auto"
 
     def open_log(self) -> Log:
         """Open the log, which records that it cannot be written. Raises LogError where `log` names such a file."""
@@ -109,16 +108,12 @@ def synthesize(query: Query, on_event: Listener | None = None) -> Frontier:
     frontier.
     """
     machine, task, options = query.machine, query.collective, query.options
-    if machine.rules is not None:
-        _check_rules(query)
     listener, deadline = on_event or (lambda event: None), Deadline.after(options.time_limit)
     incumbents = None
     with query.open_log() as log:
-        search = None
-        if machine.rules is None:  # methods at scale know none
-            search = scale_search(machine, task, lambda text: listener(Event("query", text)), options.same_bits)
+        search = scale_search(machine, task, lambda text: listener(Event("query", text)), options.same_bits)
         try:
-            if query.names_no_engine and machine.rules is None:
+            if query.names_no_engine:
                 incumbents = first_rows(query, search, deadline.share(SETTINGS.incumbent_share), listener)
             frontier = synthesize_exact(query, log, incumbents, deadline, listener)
         except InfeasibleError as error:
@@ -142,14 +137,6 @@ def synthesize(query: Query, on_event: Listener | None = None) -> Frontier:
         raise
     except KeyboardInterrupt:
         raise SweepInterrupted(frontier, None) from None
-
-
-def _check_rules(query: Query) -> None:
-    """Raise UsageError for a query that the rules of a sketch do not fit."""
-    send_mask(query.network, query.collective)
-    options = query.options
-    if options.sweep == "blind" or query.cross_check or options.proof is not None:
-        raise UsageError("a sketch's rules for sends go with none of --sweep blind, --cross-check and --proof")
 
 
 def _cross_checked(frontier: Frontier, options: Options, deadline: Deadline, listener: Listener) -> Frontier:
@@ -377,8 +364,7 @@ def _key(fingerprint: str, options: Options) -> str:
     """Return the key of a log: a digest of the problem and of every option that changes the queries."""
     choices = [
         options.max_steps, options.max_chunks, options.encoding, options.solver, options.sweep, options.seed,
-        options.same_bits, options.deterministic, options.proof is not None, options.max_extra_rounds,
-        options.extra_memory,
+        options.same_bits, options.deterministic, options.max_extra_rounds,
     ]  # fmt: skip
     return hashlib.sha256(canonical([fingerprint, *choices])).hexdigest()
 

@@ -19,9 +19,9 @@ from synth.language.trace import AlgorithmTrace
 from synth.model.collective import Collective
 from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule
-from synth.model.sketch import Sketch
 from synth.model.topology import Topology
 from synth.program.send_hints import SendHint
+from synth.topologies.sketches import Sketch
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +173,7 @@ class RankGroup:
         steps, chunks : the most steps, and the most chunks of a unit of the group's collective.
         same_in : "boxes" or "rails": the group is one of these, and all of them have the same links in their order, so
             that one answer is for all.
-        sketch : rules that the answer keeps; its ranks are the positions in the group.
+        sketch : which of these links the answer may use; its ranks are the positions in the group.
 
         Raises InfeasibleError where no such schedule is possible on these links, UndecidedError where none was found in
         time, UsageError for groups that are not alike; each with the line.
@@ -194,7 +194,7 @@ class RankGroup:
             raise error_at(place, f"a.solve: {error}") from None
 
         def query(ranks: tuple[int, ...]) -> HoleQuery:
-            return HoleQuery(self._machine(ranks, sketch), task, steps, chunks, sketch is not None)
+            return HoleQuery(self._machine(ranks, sketch), task, steps, chunks)
 
         asked = query(part.ranks)
         for other in self._alike(part, same_in):

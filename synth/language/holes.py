@@ -25,17 +25,15 @@ class HoleQuery:
     Attributes
     ----------
     machine : the ranks of the group, from 0 in its order, with the links among them and what limits these; those that
-        a sketch leaves, with its rules for sends.
+        a sketch leaves.
     collective : on these ranks; its root is the first one.
     steps, chunks : the most steps, and the most chunks of a unit; None: as many as are best.
-    sketched : the machine is one under a sketch.
     """
 
     machine: Topology
     collective: Collective
     steps: int | None = None
     chunks: int | None = None
-    sketched: bool = False
 
 
 # Returns a schedule, or raises InfeasibleError where none is possible, UndecidedError where none was found in time.
@@ -87,8 +85,6 @@ def answer(query: HoleQuery, synthesizer: Synthesizer | None, place: SourceLine,
     except UsageError as error:
         raise error_at(place, f"{what}: {error}") from None
     asked = schedule.collective == query.collective
-    if query.sketched:
-        asked = asked and schedule.network == query.machine.network()  # by which its rules for sends are replayed
     fits = schedule.step_count <= (query.steps or schedule.step_count)
     if not asked or not fits or schedule.chunks > (query.chunks or schedule.chunks):
         raise error_at(place, f"{what}: the synthesizer answered another question")

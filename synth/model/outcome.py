@@ -32,11 +32,10 @@ class Sat:
 
 @dataclass(frozen=True)
 class Unsat:
-    """Proved: no schedule with this (C, S, R). `proof` names a proof file where one was asked for."""
+    """Proved: no schedule with this (C, S, R)."""
 
     reason: str
     cost: Cost = Cost()
-    proof: str | None = None
 
 
 @dataclass(frozen=True)

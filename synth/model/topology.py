@@ -35,7 +35,6 @@ from synth.model.canonical_json import canonical
 from synth.model.gc_pause import collector_off
 from synth.model.rational import Number, gcd, given_number, printable, rational, show
 from synth.model.registry import NOTEBOOK, load
-from synth.model.send_rules import SendRules
 
 KINDS = ("nvlink", "xgmi", "pcie", "net", "unknown")
 OWN = ("through", "local")
@@ -249,7 +248,6 @@ class Network:
     wires : the physical links ``(end, end, units)`` where switches are explicit, else empty.
     generators : declared rank automorphisms.
     multicast : switches that multicast and reduce; empty unless `Topology.multicast_network` made the network.
-    rules : what a sketch allows the sends of each unit of data.
 
     Examples
     --------
@@ -269,7 +267,6 @@ class Network:
     wires: tuple[tuple[int | str, int | str, int], ...] = ()
     generators: tuple[tuple[int, ...], ...] = ()
     multicast: tuple[MulticastSwitch, ...] = ()
-    rules: SendRules | None = None
 
     def __repr__(self) -> str:
         return (
@@ -354,13 +351,13 @@ class Network:
         return {id(r.latency): r.latency for r in self.routes}
 
     def as_topology(self) -> Topology:
-        """Return a topology of the routes as links from rank to rank, with its rules for sends. A limit holds each
-        of its routes once."""
+        """Return a topology of the routes as links from rank to rank. A limit holds each of its routes
+        once."""
         links = [Link(r.src, r.dst, r.units * self.unit, r.latency) for r in self.routes]
         limits = []
         for k, cap in enumerate(self.caps):
             limits.append(Limit(f"limit {k}", tuple(dict.fromkeys(cap.routes)), cap.units * self.unit))
-        return Topology(self.name, self.ranks, tuple(links), tuple(limits), unit=self.unit, rules=self.rules)
+        return Topology(self.name, self.ranks, tuple(links), tuple(limits), unit=self.unit)
 
     def without_parallel_routes(self) -> Network:
         """Return a network with one route for all that join the same ranks through the same switches.
@@ -394,9 +391,8 @@ class Network:
         for switch in self.multicast:
             ports = tuple(SwitchPort(port.rank, port.down, port.up) for port in switch.ports)
             multicast.append(replace(switch, ports=ports))
-        rules = None if self.rules is None else self.rules.reversed()
         return Network(
-            self.name, self.ranks, routes, self.caps, self.unit, wires, self.generators, tuple(multicast), rules
+            self.name, self.ranks, routes, self.caps, self.unit, wires, self.generators, tuple(multicast)
         )  # fmt: skip
 
     def image(self, ranks: Sequence[int]) -> tuple[int, ...] | None:
@@ -450,13 +446,11 @@ class Network:
         for switch in self.multicast:
             ports = [[port.rank, list(port.up), list(port.down)] for port in switch.ports]
             doc["multicast"].append({"switch": switch.switch, "own": switch.own, "ports": ports})
-        if self.rules is not None:
-            doc["rules"] = self.rules.document
         return doc
 
     @cached_property
     def canonical_fields(self) -> dict[str, bytes]:
-        """The canonical JSON of the document's links, limits, switches that multicast and rules.
+        """The canonical JSON of the document's links, limits, and switches that multicast.
 
         Fingerprints are hashes of it. The text of a route is joined into all limits that hold it.
         """
@@ -471,8 +465,6 @@ class Network:
         texts = {"links": f"[{','.join(rows)}]".encode(), "limits": f"[{','.join(limits)}]".encode()}
         if self.multicast:
             texts["multicast"] = canonical(self.document["multicast"])
-        if self.rules is not None:
-            texts["rules"] = canonical(self.rules.document)
         return texts
 
     @cached_property
@@ -501,24 +493,7 @@ class Network:
             ports = tuple(SwitchPort(rank, tuple(up), tuple(down)) for rank, up, down in switch["ports"])
             multicast.append(MulticastSwitch(printable(switch["switch"]), switch["own"], ports))
         name = printable(doc["name"])
-        rules = SendRules.from_json(doc["rules"]) if "rules" in doc else None
-        return Network(name, doc["ranks"], tuple(routes), tuple(caps), unit, wires, (), tuple(multicast), rules)
-
-
-def _limit_fan(routes: Sequence[Route], caps: list[Cap], ranks: int, fan: int) -> None:
-    """Add to `caps` what `fan` links of a rank carry at most, out of each rank and then into each.
-
-    A cap that holds the same routes is tightened in its place.
-    """
-    for end in ("src", "dst"):
-        for rank in range(ranks):
-            same = tuple(i for i, route in enumerate(routes) if getattr(route, end) == rank)
-            units = sum(sorted(routes[i].units for i in same)[-fan:])
-            held = [k for k, cap in enumerate(caps) if sorted(cap.routes) == list(same)]
-            for k in held:
-                caps[k] = Cap(caps[k].routes, min(caps[k].units, units))
-            if not held and len(same) > fan:
-                caps.append(Cap(same, units))
+        return Network(name, doc["ranks"], tuple(routes), tuple(caps), unit, wires, (), tuple(multicast))
 
 
 def _names(via: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -543,7 +518,6 @@ class Topology:
     labels : ``labels[r]`` is the machine's own number of rank r, which exports use.
     notes : sentences shown wherever results are printed.
     multicast : the switches that multicast and reduce.
-    rules : what a sketch allows the sends of each unit of data; `synth.Sketch.applied` gives them.
 
     Raises
     ------
@@ -570,13 +544,11 @@ class Topology:
     labels: tuple[int, ...] = ()
     notes: tuple[str, ...] = field(default=())
     multicast: tuple[Multicast, ...] = ()
-    rules: SendRules | None = None
 
     def __init__(
         self, name: str, ranks: int, links: Sequence[Link], limits: Iterable[Limit] = (), switches: Iterable[str] = (),
         nodes: Iterable[int] = (), unit: Number | None = None, generators: Iterable[tuple[int, ...]] = (),
         labels: Iterable[int] = (), notes: Iterable[str] = (), multicast: Iterable[Multicast] = (),
-        rules: SendRules | None = None,
     ) -> None:  # fmt: skip
         put = object.__setattr__
         put(self, "name", name)
@@ -590,7 +562,6 @@ class Topology:
         put(self, "labels", tuple(labels))
         put(self, "notes", tuple(notes))
         put(self, "multicast", tuple(multicast))
-        put(self, "rules", rules)
 
     def __repr__(self) -> str:
         switches = f", {len(self.switches)} switches" if self.switches else ""
@@ -698,9 +669,7 @@ class Topology:
             Route(link.src, link.dst, n, (), link.latency) for link, n in zip(self.links, units, strict=True)
         )
         caps = [Cap(tuple(limit.links), int(limit.bandwidth / unit)) for limit in self.limits]
-        if self.rules is not None and self.rules.fan is not None:
-            _limit_fan(routes, caps, self.ranks, self.rules.fan)
-        return Network(self.name, self.ranks, routes, tuple(caps), unit, (), self.generators, (), self.rules)
+        return Network(self.name, self.ranks, routes, tuple(caps), unit, (), self.generators)
 
     def _through_switches(self, unit: Fraction, units: list[int]) -> Network:
         """Rank-to-rank routes: direct links and the shortest paths through switches.

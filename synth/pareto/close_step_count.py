@@ -58,9 +58,6 @@ def close(state: SweepState, steps: int, bound: LowerBound) -> None:
             return
         resumed = None
     verdict, why = None, "time"
-    if state.best is None and not resumed and state.network.rules is not None:
-        # no method but the solver's keeps rules, so nothing stands before it has an answer
-        _search(state, steps, bound, state.work + SETTINGS.search_slice * state.longer, began, 1)
     if not state.out_of_time:
         verdict, why = meet_bound(state, steps, bound, worked + state.point_seconds())
     if verdict is not None:

@@ -40,7 +40,6 @@ class Options:
     `max_steps`: the greatest number of steps to look at. None: no limit.
     `max_chunks`: the most chunks into which a unit of data is split. None: no limit.
     `max_extra_rounds`: the maximum of R - S, SCCL's k. None: no limit.
-    `extra_memory`: the chunks that a rank may relay, a limit of SCCL's encoding alone. None: no limit.
     `encoding`: the name of an encoding, or "auto".
     `solver`: the name of a solver, or "auto" for a portfolio.
     `sweep`: "guided" by lower bounds, or "blind": SCCL's loop over steps, rounds and chunks.
@@ -50,14 +49,12 @@ class Options:
     `seed`: of every random choice.
     `deterministic`: one solver and one seed, so that the same call gives the same schedules.
     `same_bits`: only schedules that leave the same floating-point sums on all ranks.
-    `proof`: the folder into which a proof file is written for each refutation that needs one. None: none is written.
     `memory`: the maximum bytes of each process that the sweep starts. None: no limit.
     """
 
     max_steps: int | None = None
     max_chunks: int | None = None
     max_extra_rounds: int | None = None
-    extra_memory: int | None = None
     encoding: str = "auto"
     solver: str = "auto"
     sweep: str = "guided"
@@ -67,7 +64,6 @@ class Options:
     seed: int = 0
     deterministic: bool = False
     same_bits: bool = False
-    proof: Path | None = None
     memory: int | None = 4 << 30
 
     def max_rounds(self, steps: int) -> float:
@@ -81,11 +77,6 @@ class Options:
         if self.max_chunks is not None and chunks > self.max_chunks:
             return False
         return rounds <= self.max_rounds(steps)
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """The limits that only SCCL's encoding keeps, by name, as `portfolio.solve` takes them."""
-        return {} if self.extra_memory is None else {"extra_memory": self.extra_memory}
 
 
 def too_few_allowed(network: Network, collective: Collective, least: LowerBound, most: int) -> InfeasibleError:

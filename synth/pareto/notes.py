@@ -49,6 +49,6 @@ def unattained(state: SweepState, steps: int, bound: Fraction, floor: LowerBound
     _, collective = state.forwards()
     everyone = frozenset(range(state.network.ranks))
     limit = f"with any number of steps at least {show(floor.value)} rounds per chunk are needed"
-    if state.network.rules is None and all(post == everyone for post in collective.post):
+    if all(post == everyone for post in collective.post):
         limit += ", and pipelined spanning trees come as near to that as one likes"
     return f"{limit}; up to {steps} steps it is not attained (at least {show(bound)})"

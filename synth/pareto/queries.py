@@ -32,9 +32,9 @@ def query_portfolio(
         return Unsat("refuted in an earlier run")
     state.tell("query", f"C={problem.chunks} S={problem.steps} R={problem.rounds}", problem.steps)
     verdict = portfolio.solve(
-        problem, budget=state.budget(seconds), encoding=options.encoding, solver=options.solver, proof=options.proof,
+        problem, budget=state.budget(seconds), encoding=options.encoding, solver=options.solver,
         on_event=lambda text: state.tell("query", text, problem.steps),
-        beside=beside, limits=options.limits,
+        beside=beside,
     )  # fmt: skip
     state.spent += verdict.cost.total_cpu / options.jobs
     state.answered(record(problem, verdict))

@@ -124,9 +124,9 @@ class SweepState:
 
     @property
     def free(self) -> bool:
-        """True where the options name no engine, and no rules of a sketch rule some out."""
+        """True where the options name no engine."""
         options = self.options
-        return options.encoding == options.solver == "auto" and not options.limits and self.network.rules is None
+        return options.encoding == options.solver == "auto"
 
     @cached_property
     def exact_pricing(self) -> bool:

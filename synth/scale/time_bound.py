@@ -23,7 +23,6 @@ latency of the busiest links, in place of l: bytes over the nearer ones may leav
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from math import lcm
@@ -105,10 +104,9 @@ def _bound(
     overheads: Overheads,
     protocols: tuple[str, ...],
 ) -> TimeBound:
-    # The links, the ranks of each switch that multicasts, and the network with their ports, where it can be listed. A
-    # program has no steps, which a sketch's rules are of, so the bound is that of the links alone.
+    # The links, the ranks of each switch that multicasts, and the network with their ports, where it can be listed.
     ports = machine if isinstance(machine, Network) else None
-    links = replace(machine.as_topology() if isinstance(machine, Network) else machine.live(), rules=None)
+    links = machine.as_topology() if isinstance(machine, Network) else machine.live()
     if ports is None and links.multicast and links.ranks <= MOST_PORTS:
         ports = links.multicast_network()
     if ports is not None:

@@ -1,12 +1,11 @@
 """Model: the interface between encodings and solvers. Boolean variables, clauses, and cardinality constraints.
 
     Model   variables clauses counts
-    Count   literals scale levels vectors full     true literals  <=  scale * (1 + true levels); with `full`, equal
+    Count   literals scale levels vectors     true literals  <=  scale * (1 + true levels)
 
-Literals are DIMACS integers. A solver with cardinality constraints takes `counts` as they are (CP-SAT). For the others
-`Model.cnf` expands them by totalizers (Bailleux and Boufkhad, "Efficient CNF encoding of Boolean cardinality
-constraints", CP 2003): true inputs force true outputs. Only for a count that is met exactly do false inputs force false
-outputs.
+Literals are DIMACS integers. MiniCard takes `counts` as they are. For other solvers `Model.cnf` expands them by
+totalizers (Bailleux and Boufkhad, "Efficient CNF encoding of Boolean cardinality constraints", CP 2003): true inputs
+force true outputs.
 """
 
 from __future__ import annotations
@@ -22,14 +21,13 @@ class Count(NamedTuple):
     """At most ``scale * (1 + true levels)`` of `literals` are true. A literal may occur several times.
 
     `levels` is a unary number: level j + 1 implies level j. `vectors`: lengths of consecutive runs of `literals`, each
-    of which is such a number, too; () where none is known to be. `full`: exactly so many are true.
+    of which is such a number, too; () where none is known to be.
     """
 
     literals: list[int]
     scale: int
     levels: Sequence[int] = ()
     vectors: tuple[int, ...] = ()
-    full: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,10 +84,6 @@ class Model:
         if len(literals) > scale:
             self.counts.append(Count(literals, scale, levels, vectors))
 
-    def exactly_times(self, literals: list[int], scale: int, levels: Sequence[int]) -> None:
-        """Require exactly ``scale * (1 + true levels)`` of `literals` (see `Count`)."""
-        self.counts.append(Count(literals, scale, levels, (), True))
-
     def unary_count(self, literals: Sequence[int], up_to: int) -> list[int]:
         """Return `up_to` new variables o, or one for each literal if these are fewer, by a totalizer.
 
@@ -105,9 +99,7 @@ class Model:
         clauses = self.clauses.copy()
         expand = _Totalizer(self.variables, clauses)
         for count in self.counts:
-            if count.full:
-                expand.equal(count)
-            elif count.scale == 1 and not count.levels and not count.vectors:
+            if count.scale == 1 and not count.levels and not count.vectors:
                 expand.one(count.literals)
             elif len(count.literals) > count.scale:
                 expand.bound(count)
@@ -120,13 +112,13 @@ class _Totalizer:
     def __init__(self, variables: int, clauses: list[list[int]]) -> None:
         self.variables, self.clauses = variables, clauses
 
-    def sorted(self, vectors: list[list[int]], limit: int, both: bool = False) -> list[int]:
+    def sorted(self, vectors: list[list[int]], limit: int) -> list[int]:
         """Return one sorted vector, at most `limit` long, out of several, by a balanced tree of merges.
 
-        True inputs force outputs true. With `both` false inputs force outputs false, too.
+        True inputs force outputs true.
         """
         while len(vectors) > 1:
-            merged = [self._merge(vectors[i], vectors[i + 1], limit, both) for i in range(0, len(vectors) - 1, 2)]
+            merged = [self._merge(vectors[i], vectors[i + 1], limit) for i in range(0, len(vectors) - 1, 2)]
             if len(vectors) % 2:
                 merged.append(vectors[-1])
             vectors = merged
@@ -169,23 +161,7 @@ class _Totalizer:
                 else:
                     clauses.append([-left[i - 1], -right[j - 1], *tail])
 
-    def equal(self, count: Count) -> None:
-        """Add the clauses of one count that is met exactly: its outputs are forced false as well as true."""
-        scale, levels, clauses = count.scale, count.levels, self.clauses
-        most = scale * (len(levels) + 1)
-        outputs = self.sorted(_runs(count), most + 1, both=True)
-        for m in range(len(levels) + 1):
-            least = scale * (m + 1)
-            given = [-levels[m - 1]] if m else []
-            if least > len(outputs):
-                clauses.append(given)
-                return
-            if least:
-                clauses.append([*given, outputs[least - 1]])
-            if least < len(outputs):
-                clauses.append([-outputs[least], *levels[m : m + 1]])
-
-    def _merge(self, a: list[int], b: list[int], limit: int, both: bool = False) -> list[int]:
+    def _merge(self, a: list[int], b: list[int], limit: int) -> list[int]:
         """Return the merge of two sorted vectors, up to `limit` long.
 
         True a[i] and b[j] force output i + j + 1 true.
@@ -200,10 +176,6 @@ class _Totalizer:
         for i in range(min(p, size - 1)):
             x, base = -a[i], first + i + 1
             clauses.extend([[x, -b[j], base + j] for j in range(min(q, size - i - 1))])
-        if both:
-            for o in range(size):  # more than o are true: for each i, more than i in a or at least o + 1 - i in b
-                for i in range(max(0, o - q), min(p, o) + 1):
-                    clauses.append([-first - o, *a[i : i + 1], *b[o - i : o - i + 1]])
         return list(range(first, first + size))
 
 

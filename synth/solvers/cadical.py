@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from synth.solvers.boolean_model import Answer, Model
 from synth.solvers.python_sat import PythonSat, python_sat_missing
-from synth.solvers.shuffle import shuffled
 
 try:
     from pysat.solvers import Cadical195
@@ -22,8 +21,6 @@ CLAUSES_PER_SECOND, PROPAGATIONS_PER_SECOND = 1e6, 6e6
 class Cadical(PythonSat):
     """CaDiCaL on the clauses of a model."""
 
-    proofs: ClassVar[bool] = True
-
     def solve(self, model: Model) -> Answer:
         """Decide the model. Only the end of the process interrupts it. Raises MissingDependencyError without
         python-sat."""
@@ -31,14 +28,14 @@ class Cadical(PythonSat):
             raise python_sat_missing("solver cadical")
         if [] in model.clauses:
             return Answer("unsat")
-        variables, clauses, new = shuffled(*model.cnf(), self.seed)
+        variables, clauses = model.cnf()
         with Cadical195() as solver:
             if self.seed:
                 solver.configure({"seed": self.seed})
             add = solver.add_clause
             for clause in clauses:
                 add(clause)
-            answer = self.search(solver, variables, new)
+            answer = self.search(solver, variables)
             return replace(answer, work=_work(solver, len(clauses)))
 
 

@@ -8,11 +8,10 @@ work on small problems. On problems that take long CaDiCaL is often better.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from synth.solvers.boolean_model import Answer, Count, Model
 from synth.solvers.python_sat import PythonSat, python_sat_missing
-from synth.solvers.shuffle import renumbered, shuffled
 
 try:
     from pysat.solvers import Minicard as Library
@@ -24,8 +23,6 @@ except ImportError:
 class MiniCard(PythonSat):
     """MiniCard on the clauses of a model and its counts as they are."""
 
-    proofs: ClassVar[bool] = False
-
     def solve(self, model: Model) -> Answer:
         """Decide the model. Only the end of the process interrupts it. Raises MissingDependencyError without
         python-sat."""
@@ -34,21 +31,15 @@ class MiniCard(PythonSat):
         if [] in model.clauses:
             return Answer("unsat")
         names = _Names(model.variables)
-        sums, limits = [], []
-        for count in model.counts:
-            for literals, limit in names.sums(count):
-                sums.append(literals)
-                limits.append(limit)
-        variables, clauses, new = shuffled(names.variables, [*model.clauses, *names.clauses], self.seed)
+        sums = [names.sum(count) for count in model.counts]
         with Library() as solver:
             add = solver.add_clause
-            for clause in clauses:
+            for clause in (*model.clauses, *names.clauses):
                 add(clause)
-            for literals, limit in zip(sums if new is None else renumbered(sums, new), limits, strict=True):
-                if limit < 0:
-                    return Answer("unsat")
-                solver.add_atmost(literals, limit)
-            answer = self.search(solver, variables, new)
+            for literals, limit in sums:
+                if len(literals) > limit:
+                    solver.add_atmost(literals, limit)
+            answer = self.search(solver, names.variables)
         return replace(answer, values=answer.values[: model.variables + 1])
 
 
@@ -58,34 +49,27 @@ class _Names:
     def __init__(self, variables: int) -> None:
         self.variables, self.clauses = variables, []
 
-    def sums(self, count: Count) -> list[tuple[list[int], int]]:
-        """Return (literals, limit) rows of ``literals - scale * levels <= scale``, and with `full` of the reverse.
+    def sum(self, count: Count) -> tuple[list[int], int]:
+        """Return literals of which at most so many are true, for ``literals - scale * levels <= scale``.
 
-        They have no coefficients: level by level, `scale` copies of a negated level stand for its coefficient.
+        There are no coefficients: level by level, `scale` copies of a negated level stand for its coefficient.
         """
-        literals, scale, both = count.literals, count.scale, count.full
+        literals, scale = count.literals, count.scale
         if len(set(literals)) < len(literals):
             seen: set[int] = set()
             distinct: list[int] = []
             for x in literals:
-                distinct.append(self._copy(x, both) if x in seen else x)
+                distinct.append(self._copy(x) if x in seen else x)
                 seen.add(x)
             literals = distinct
         levels = list(count.levels) if scale else []
-        levels += [-self._copy(-x, both) for _ in range(scale - 1) for x in count.levels]
-        size, rows = len(literals), []
-        if size > scale:
-            rows.append((literals + [-x for x in levels], scale + len(levels)))
-        if both:
-            rows.append(([-x for x in literals] + levels, size - scale))
-        return rows
+        levels += [-self._copy(-x) for _ in range(scale - 1) for x in count.levels]
+        return literals + [-x for x in levels], scale + len(levels)
 
-    def _copy(self, literal: int, both: bool) -> int:
-        """Return a new variable that is true if `literal` is, and with `both` only if it is."""
+    def _copy(self, literal: int) -> int:
+        """Return a new variable that is true if `literal` is."""
         self.variables += 1
         self.clauses.append([-literal, self.variables])
-        if both:
-            self.clauses.append([literal, -self.variables])
         return self.variables
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -23,11 +23,8 @@ class PythonSat:
     seed: int = 0
     conflicts: int | None = None
 
-    def search(self, solver: Any, variables: int, new: Sequence[int] | None) -> Answer:
-        """Decide the formula that `solver` holds over `variables` variables.
-
-        `new[v]`: the number in `solver` of variable v (None: v itself). The answer's values are those of v.
-        """
+    def search(self, solver: Any, variables: int) -> Answer:
+        """Decide the formula that `solver` holds over `variables` variables."""
         if self.conflicts is not None:
             solver.conf_budget(self.conflicts)
         status = self.status[solver.solve_limited() if self.conflicts is not None else solver.solve()]
@@ -37,8 +34,6 @@ class PythonSat:
         for literal in solver.get_model() or ():
             if literal > 0:
                 values[literal] = True
-        if new is not None:
-            values = [values[v] for v in new]
         return Answer("sat", values)
 
 

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 from synth.errors import MissingDependencyError
 from synth.solvers.boolean_model import Answer, Model
-from synth.solvers.shuffle import shuffled
 
 try:
     import z3
@@ -31,7 +30,6 @@ def reason(text: str) -> tuple[Literal["time", "memory", "interrupted", "gave-up
 class Z3Sat:
     """z3's SAT solver, in a new context for each model. `conflicts`: their maximum in a search (None: no limit)."""
 
-    proofs: ClassVar[bool] = False
     status: ClassVar[Mapping[str, Literal["sat", "unsat"]]] = {"sat": "sat", "unsat": "unsat"}
 
     seed: int = 0
@@ -43,7 +41,7 @@ class Z3Sat:
             raise MissingDependencyError("solver z3 needs z3-solver; run: pip install z3-solver")
         if [] in model.clauses:
             return Answer("unsat")
-        variables, clauses, back = shuffled(*model.cnf(), self.seed)
+        variables, clauses = model.cnf()
         context = z3.Context()
         solver = z3.Then("simplify", "sat", ctx=context).solver()
         if self.seed:
@@ -62,6 +60,4 @@ class Z3Sat:
         solution = solver.model()
         for symbol in solution.decls():
             values[int(symbol.name()[2:])] = z3.is_true(solution[symbol])
-        if back is not None:
-            values = [values[v] for v in back]
         return Answer("sat", values)

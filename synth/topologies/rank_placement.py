@@ -48,7 +48,7 @@ def _renamed(value: Any, false: set[str]) -> Any:
     if not isinstance(value, dict):
         return value
     copy = dict(value)
-    for key in ("points", "algorithms", "schedule", "multicast", "sketch"):
+    for key in ("points", "algorithms", "schedule", "multicast"):
         if isinstance(value.get(key), dict | list):
             copy[key] = _renamed(value[key], false)
     machine = value.get("topology")

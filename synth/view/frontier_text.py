@@ -96,8 +96,6 @@ def report(found: Frontier) -> Report:
 def title(network: Network, collective: Collective, labels: Sequence[int] = ()) -> str:
     """Return a title such as ``allgather on dgx1-v100: 8 ranks, 1 unit = 25 GB/s, latency 0.7 µs``."""
     text = table_title(collective.name, collective.roots, network, network.unit, network.latency, labels)
-    if network.rules is not None:
-        return f"{text}, schedules keep rules of a sketch ({network.rules})"
     return f"{text}, switches multicast and reduce" if network.multicast else text
 
 

@@ -179,8 +179,7 @@ def _distance(certificate: dict, problem: Instance) -> Fraction:
     else:
         unit, rank = _pair(certificate, problem)
         sources = problem.sources(unit, rank)
-        far = max((problem.arrival(unit, s, rank) for s in sources), default=0)  # none: a sum of nothing
-        far = max(far, problem.fan_steps(unit, rank))
+        far = max((problem.hops(s)[rank] for s in sources), default=0)  # none: a sum of nothing
     stated = number(certificate["distance"], "distance", 0)
     need(stated == far, f"says {stated}, found {far}", "distance")
     return Fraction(stated)
@@ -202,11 +201,7 @@ def _unreachable(certificate: dict, problem: Instance) -> Fraction:
     # Nobody holds the data: its one source is empty and inside any set. A sum of nothing has no source, and is not
     # proved here.
     need(any(s <= closed for s in problem.sources(unit, rank)), "leaves a source out", "closed")
-    if problem.rules is None:
-        need(all(problem.peers[u] <= closed for u in closed), "is left by a link", "closed")
-    else:
-        cut_off = any(problem.arrival(unit, s, rank) == float("inf") for s in problem.sources(unit, rank))
-        need(cut_off, "is left by a link that the rules allow", "closed")
+    need(all(problem.peers[u] <= closed for u in closed), "is left by a link", "closed")
     return Fraction(0)
 
 
@@ -379,8 +374,6 @@ class PricedCuts:
             images.append(places.get((image, b), []))
         need(all(images), "limits are not kept", place)
         limits = [image.pop(0) for image in images]  # equal limits in their order
-        if p.rules is not None:
-            self._keeps_rules(units, links, place)
         places_of_switches = Counter(_switch_key(s, range(p.ranks), range(len(p.limits))) for s in p.switches)
         images_of_switches = Counter(_switch_key(s, ranks, limits) for s in p.switches)
         need(places_of_switches == images_of_switches, "switches that multicast are not kept", place)
@@ -390,30 +383,6 @@ class PricedCuts:
                 post[ranks[r]] = None if want is None else frozenset(map(ranks.__getitem__, want))
             need({ranks[r] for r in p.pre[u]} == p.pre[w] and post == p.post[w], f"unit {u} is not kept", place)
         return {"unit": units, "rank": ranks, "link": links, "limit": limits}
-
-    def _keeps_rules(self, units: list[int], links: list[int], place: str) -> None:
-        """Check that a symmetry keeps the links that the rules allow each unit, and their steps."""
-        p = self.problem
-        need(all(p.windows[i] == p.windows[j] for i, j in enumerate(links)), "does not keep the steps of links", place)
-        same: set[tuple[int, int]] = set()  # pairs of sets of links that were compared
-        for u, w in enumerate(units):
-            moved = {links[i]: step for i, step in p.fixed[u].items()}
-            need(moved == p.fixed[w], f"does not keep the fixed sends of unit {u}", place)
-            pair = id(p.ways[u]), id(p.ways[w])
-            if pair not in same:
-                same.add(pair)
-                p.spend(len(links))
-                image = frozenset(links[i] for i in p.ways[u])
-                need(image == p.ways[w], f"does not keep the ways of unit {u}", place)
-
-    def allowed(self, unit: int, sends: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return those of the (link, step) pairs in which the rules allow a send of `unit`."""
-        p = self.problem
-        if p.rules is None:
-            return sends
-        p.spend(len(sends))
-        steps = self.layers if self.kind in TIMED else None
-        return [(i, t) for i, t in sends if p.allows(unit, i, t, steps)]
 
     def unit_values(self, certificate: dict) -> list[int]:
         """Return the value of each unit, after checking the cuts of one unit of each orbit.
@@ -553,8 +522,7 @@ class PricedCuts:
         """
         load: Counter[tuple[int, int]] = Counter()
         total, weights = self._weighted(rows, unit, place, has)
-        ways = 0 if self.problem.rules is None else id(self.problem.ways[unit])
-        paid = (ways, *((weight, tuple(theta)) for weight, theta in weights))
+        paid = tuple((weight, tuple(theta)) for weight, theta in weights)
         if not covers and not lacks and paid in self._paid:
             return total
         for switch in self.problem.switches:
@@ -562,12 +530,12 @@ class PricedCuts:
             for step in range(1, self.layers + 1):
                 self._switch_sends_pay(switch, weights, step, place)
         for weight, theta in weights:
-            for entry in self.allowed(unit, self.entering_sends(theta)):
+            for entry in self.entering_sends(theta):
                 load[entry] += weight
         for c, row in enumerate(items(covers or [], "covers")):
             gain, entries = self.cover(row, unit, f"covers[{c}]")
             total += gain
-            for entry in self.allowed(unit, entries):
+            for entry in entries:
                 load[entry] += row[0]
         for (i, t), weight in load.items():
             fits = weight <= self.send_prices[i][t - 1] or self.rules_out(i, t, lacks)
@@ -609,7 +577,7 @@ class PricedCuts:
         total, weights = self._weighted(rows, unit, place)
         load: Counter[tuple[int, int]] = Counter()
         for weight, theta in weights:
-            for i, t in self.allowed(unit, self.entering_sends(theta)):
+            for i, t in self.entering_sends(theta):
                 load[same[i], t] += weight
         size = Counter(same)
         for i, representative in enumerate(same):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import combinations
 
 from synth.checker.fields import need
 from synth.checker.schedule.machine import ReplayMachine, machine_of
-from synth.checker.send_rules import CheckedRules
 from synth.errors import UncheckedError
 from synth.model.documents.json_reader import number
 from synth.model.gc_pause import collector_off
@@ -52,8 +50,6 @@ class Instance:
         special: some rank wants only a part of the contributions.
         switches: the switches that multicast.
         turned: the problem is reversed in time.
-        rules: what a sketch allows the sends of each unit, None without; by them `ways`, the links that each unit may
-            use, and `windows`, the first and the last step of each link, not reversed.
         work: what is left of `MOST_WORK`.
     """
 
@@ -72,7 +68,6 @@ class Instance:
         self._read_switches(machine, self.turned)
         self.combining = collective["combining"]
         self._read_collective(collective, n)
-        self._read_rules(machine.rules)
         self.special = any(want is not None for rows in self.post for want in rows.values())
         if turned:
             need(self.combining and not self.special, "only sums of all contributions can be turned round", "reversed")
@@ -83,119 +78,6 @@ class Instance:
             self.pre, self.post = [frozenset(rows) for rows in self.post], wanted
             self.combining = any(len(held) > 1 for held in self.pre)
         self._hops: dict[frozenset[int], list[float]] = {}
-
-    def _read_rules(self, rules: CheckedRules | None) -> None:
-        """Read the rules for sends: of each unit a set of links, the same object for units of one owner."""
-        self.rules = rules
-        if rules is None:
-            return
-        self.windows = []
-        ends = []  # not reversed
-        for a, b, _ in self.links:
-            ends.append((b, a) if self.turned else (a, b))
-            self.windows.append(rules.allowed_steps(*ends[-1]))
-        of_owner: dict[object, frozenset[int]] = {}
-        self.ways: list[frozenset[int]] = []
-        self.fixed: list[dict[int, int]] = []  # of each unit the step of each link with a fixed send
-        fixed = rules.fixed_of(self.combining)
-        need(all(unit < len(self.pre) for unit in fixed), "names a unit that does not exist", "topology.rules.fixed")
-        for unit, (first, wanted) in enumerate(zip(self.pre, self.post, strict=True)):
-            owner = rules.owner(first, frozenset(wanted), self.combining, "topology.rules")
-            holders = None  # all ranks may hold it
-            if rules.relay_memory == 0:
-                holders = first.union(wanted, fixed.get(unit, ()))
-            if (owner, holders) not in of_owner:
-                self.spend(len(ends))
-                allowed = [i for i, (a, b) in enumerate(ends) if rules.allowed_way(owner, a, b, self.combining)]
-                if holders is not None:
-                    allowed = [i for i in allowed if holders.issuperset(ends[i])]
-                of_owner[owner, holders] = frozenset(allowed)
-            self.ways.append(of_owner[owner, holders])
-            self.fixed.append({})
-            if unit in fixed:
-                self._leave_fixed(ends, fixed[unit])
-
-    def _leave_fixed(self, ends: list[tuple[int, int]], fixed: dict[int, tuple[int, int, int]]) -> None:
-        """Take from the links of the last unit those to a rank that gets it by a fixed send, but for that send's.
-
-        `ends`: of the links, not reversed. `fixed`: by the rank that gets the unit once, or sends it.
-        """
-        self.spend(len(ends))
-        left = []
-        for i in sorted(self.ways[-1]):
-            src, dst = ends[i]
-            by = fixed.get(src if self.combining else dst)
-            if by is None or by[:2] == (src, dst):
-                left.append(i)
-                if by is not None:
-                    self.fixed[-1][i] = by[2]
-        self.ways[-1] = frozenset(left)
-
-    def _window(self, unit: int, link: int) -> tuple[int, int | None]:
-        """Return the first and the last step in which the rules open a link for a unit, None for no end."""
-        step = self.fixed[unit].get(link)
-        return self.windows[link] if step is None else (step, step)
-
-    def allows(self, unit: int, link: int, step: int, steps: int | None) -> bool:
-        """Return True where the rules allow a send of `unit` in step `step` of `steps`.
-
-        `steps`: None in a bound for any number of steps, where links count as open in every step.
-        """
-        if self.rules is None:
-            return True
-        if link not in self.ways[unit]:
-            return False
-        if steps is None:
-            return True
-        first, last = self._window(unit, link)
-        at = steps + 1 - step if self.turned else step
-        return first <= at <= (at if last is None else last)
-
-    def arrival(self, unit: int, start: frozenset[int], rank: int) -> float:
-        """Return the number of steps after which a chunk of `unit` can be at `rank`, from the nearest rank of `start`;
-        infinite where the links and rules allow no way."""
-        if self.rules is None:
-            return self.hops(start)[rank]
-        self.spend(self.ranks)
-        far = [float("inf")] * self.ranks
-        queue = [(0, s) for s in sorted(start)]
-        while queue:
-            time, u = heappop(queue)
-            if far[u] <= time:
-                continue
-            far[u] = time
-            self.spend(1 + len(self.links_out[u]))
-            for i in self.links_out[u]:
-                first, last = self._window(unit, i)
-                step = max(first, time + 1)
-                if i in self.ways[unit] and (last is None or step <= last):
-                    heappush(queue, (step, self.links[i][1]))
-        return far[rank]
-
-    def fan_steps(self, unit: int, rank: int) -> int:
-        """Return the steps that the rules' fan makes necessary for `rank` to get `unit`; 0 without.
-
-        Data that p ranks have are at no more than p·(1 + fan)^s ranks after s steps, and have to come to all that want
-        a unit which the same ranks have. Data of a rank are from no more than (1 + fan)^s ranks, and have to come from
-        all that have a unit alone which it wants.
-        """
-        if self.rules is None or self.rules.fan is None:
-            return 0
-        reached, origins = {start: set(start) for start in self.sources(unit, rank)}, {rank}
-        for other, rows in enumerate(self.post):
-            self.spend(1 + len(rows) * (1 + len(self.pre[other]) * self.combining))
-            for dst in rows:
-                for start in self.sources(other, dst):
-                    if start in reached:
-                        reached[start].add(dst)
-                    if dst == rank and len(start) == 1:
-                        origins.update(start)
-        crowds = [(1, len(origins))]
-        crowds += [(len(start), len(ranks)) for start, ranks in reached.items() if start]
-        steps = 0
-        while any(size * (1 + self.rules.fan) ** steps < wanted for size, wanted in crowds):
-            steps += 1
-        return steps
 
     def _read_switches(self, machine: ReplayMachine, turned: bool) -> None:
         self.switches: list[InstanceSwitch] = []

@@ -15,7 +15,8 @@ def difference(doc: dict, named_machine: Callable[[str], Topology | None]) -> st
     """Return a line on how the machine of a checked document differs from the built-in one of its name.
 
     "" where it does not differ, and where `named_machine` knows no machine of that name. The order of links counts for
-    nothing. What a sketch leaves of a machine is another machine, and bears the sketch's name, too.
+    nothing. What a sketch leaves of a
+    machine is another machine, and bears the sketch's name, too.
     """
     return next((line(name, found) for name, found in differences(doc, named_machine)), "")
 
@@ -101,7 +102,7 @@ def _sorted(machine: dict) -> dict:
         switches.append([switch["switch"], switch["own"], ports])
     return {
         "unit_gbps": machine["unit_gbps"], "links": links, "limits": sorted(limits, key=str),
-        "wires": sorted(machine.get("wires", []), key=str), "multicast": switches, "rules": machine.get("rules"),
+        "wires": sorted(machine.get("wires", []), key=str), "multicast": switches,
     }  # fmt: skip
 
 
@@ -114,8 +115,7 @@ def _counts(*rows: tuple[int, int, str]) -> str:
 
 
 def _machines(doc: dict) -> Iterator[dict]:
-    """Yield the machine of a document, that of its switches that multicast, and that of its sketch."""
+    """Yield the machine of a document, and that of its switches that multicast."""
     yield doc["topology"]
-    for key in ("multicast", "sketch"):
-        if key in doc:
-            yield doc[key]["topology"]
+    if "multicast" in doc:
+        yield doc["multicast"]["topology"]

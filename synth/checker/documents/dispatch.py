@@ -2,7 +2,6 @@
 
 synth.schedule/1, synth.frontier/1, synth.bounds/1     `synth.checker.documents.exact_frontier`
 synth.infeasible/1                                     the same; of a machine of any size `scale_frontier`
-synth.refutation/1                                     `synth.checker.documents.refutation`
 synth.large/1                                          `synth.checker.documents.scale_frontier`
 synth.bulk/1 (.npz)                                    `schedule_archive`, then `scale_frontier`
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from synth.checker.documents import built_in_machines, exact_frontier, refutation
+from synth.checker.documents import built_in_machines, exact_frontier
 from synth.errors import SynthError, UndecidedError, VerificationError, malformed
 from synth.model.documents import json_reader
 from synth.model.documents.json_reader import Claims
@@ -23,7 +22,6 @@ from synth.model.topology import Topology
 
 def check_document(
     source: str | Path | dict,
-    proof: Path | None,
     named_machine: Callable[[str], Topology | None],
     beside: Path = Path(),
 ) -> Claims:
@@ -31,9 +29,9 @@ def check_document(
     and as `Claims.subject` what the document is about. A first line says where its machine bears the name of a built-in
     one and is another.
 
-    `source`: a file, or the JSON object. `proof`: the folder of proof files (None: that of the file). `named_machine`:
-    returns the machine of a name, or None: for that line, and for a frontier at scale that does not list its links.
-    `beside`: the folder of the files that a JSON object names; those that a file names lie beside it.
+    `source`: a file, or the JSON object. `named_machine`: returns the machine of a name, or None: for that line, and
+    for a frontier at scale that does not list its links. `beside`: the folder of the files that a JSON object names;
+    those that a file names lie beside it.
     Raises VerificationError with the place of what is wrong, FormatError for a file that is none of these documents,
     UndecidedError where memory runs out.
     """
@@ -52,7 +50,7 @@ def check_document(
     with collector_off():
         doc = source if isinstance(source, dict) else exact_frontier.read(Path(source))
         try:
-            lines = _check(doc, folder, proof or folder, named_machine)
+            lines = _check(doc, folder, named_machine)
             differs = built_in_machines.difference(doc, named_machine)
             return Claims(lines, _subject_of(doc, differs), differs)
         except SynthError:
@@ -72,8 +70,7 @@ def _subject_of(doc: dict, differs: str) -> str:
         task = doc["collective"]
     else:
         task = doc["collective"]["name"]
-    rules = " with rules for sends" if "rules" in machine else ""
-    return _subject(task, f"{machine['name']}{rules}", machine["ranks"], differs)
+    return _subject(task, machine["name"], machine["ranks"], differs)
 
 
 def _subject(task: str, machine: str, ranks: int, differs: str) -> str:
@@ -81,7 +78,7 @@ def _subject(task: str, machine: str, ranks: int, differs: str) -> str:
     return f"{task} on {called}, {counted(ranks, 'rank')}"
 
 
-def _check(doc: dict, folder: Path, proof: Path, named_machine: Callable[[str], Topology | None]) -> list[str]:
+def _check(doc: dict, folder: Path, named_machine: Callable[[str], Topology | None]) -> list[str]:
     match doc.get("schema"):
         case "synth.large/1":
             from synth.checker.documents import scale_frontier
@@ -91,7 +88,5 @@ def _check(doc: dict, folder: Path, proof: Path, named_machine: Callable[[str], 
             from synth.checker.documents import scale_frontier
 
             return [scale_frontier.infeasible(doc), json_reader.assumed(bool(doc["topology"]["limits"]))]
-        case "synth.refutation/1":
-            return refutation.check(doc, proof)
         case _:
             return exact_frontier.document(doc)

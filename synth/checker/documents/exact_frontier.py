@@ -8,10 +8,8 @@ from pathlib import Path
 
 from synth.checker.certificates import cuts
 from synth.checker.certificates.instance import Instance
-from synth.checker.documents.sketches import boxes_stated, check_links
 from synth.checker.fingerprints import with_one_chunk
 from synth.checker.schedule import replay as verify
-from synth.checker.send_rules import rules_stated
 from synth.errors import FormatError, VerificationError, json_kind, malformed
 from synth.model.bitwise_equality import same_bits
 from synth.model.documents import json_diff, json_reader
@@ -36,7 +34,6 @@ SCHEMAS = (
     "synth.frontier/1",
     "synth.bounds/1",
     "synth.infeasible/1",
-    "synth.refutation/1",
     "synth.large/1",
 )
 
@@ -78,8 +75,7 @@ def document(doc: dict) -> list[str]:
                 raise FormatError("a program has no certificates to verify; `synth lint` checks it")
             known = f"{', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)"
             raise FormatError(f"{json_reader.schema_text(other)}; synth verifies {known}")
-    but = " but the bounds without the sketch" if "sketch" in doc and doc["sketch"]["bounds"] else ""
-    return [*lines, *rules_stated(doc["topology"], but), assumed(doc)]
+    return [*lines, assumed(doc)]
 
 
 def assumed(doc: dict) -> str:
@@ -152,7 +148,7 @@ def frontier(doc: dict) -> list[str]:
 
     Raises VerificationError.
     """
-    json_reader.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels", "sketch"})
+    json_reader.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels"})
     json_reader.one_of(doc["schema"], ("synth.frontier/1",), "$.schema")
     try:
         verify.problem(doc["topology"], doc["collective"])
@@ -195,28 +191,7 @@ def _frontier(doc: dict) -> list[str]:
     if labels and (len(labels) != doc["topology"]["ranks"] or len(set(labels)) < len(labels)):
         raise VerificationError("must give each rank a label of its own", "$.labels")
     said.append(_completeness(doc, points, bounds) if doc["complete"] else "not complete: there may be other points")
-    return [*said, *_under_sketch(doc)]
-
-
-def _under_sketch(doc: dict) -> list[str]:
-    """Check what a document says of the sketch that its schedules keep, and the bounds without it; return its lines."""
-    if "sketch" not in doc:
-        return []
-    entry = json_reader.fields(doc["sketch"], "$.sketch", {"name", "rules", "topology", "nodes", "bounds"})
-    name = json_reader.text(entry["name"], "$.sketch.name")
-    verify.problem(entry["topology"], doc["collective"], "$.sketch")
-    kept, known = check_links(entry, doc["topology"], "$.sketch")
-    lines = [f"sketch {name}: its rules leave {kept} of {known} links, and every schedule keeps to them"]
-    if "rules" in doc["topology"]:
-        lines[0] += ", each send to those for its unit and step, too"
-    free = {"topology": entry["topology"], "collective": doc["collective"]}
-    bounds = []
-    for i, row in enumerate(json_reader.items(entry["bounds"], "$.sketch.bounds")):
-        bounds.append(_in_words(*_bound(free, row, f"$.sketch.bounds[{i}]")))
-    if bounds:
-        lines.append(f"without the sketch: {'; '.join(bounds)}: {counted(len(bounds), 'certificate')} checked")
-    boxes = boxes_stated(entry, "$.sketch")
-    return [*lines, boxes] if boxes else lines
+    return said
 
 
 def _answer(row: dict, place: str) -> None:

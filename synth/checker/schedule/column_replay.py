@@ -68,21 +68,21 @@ def schedule(given: Schedule) -> replay.Replay:
 
 
 def by_columns(given: Schedule) -> replay.Replay | None:
-    """Return the replay of a schedule if it is right and has no rules; None where its document is to be replayed."""
+    """Return the replay of a schedule if it is right; None where its document is to be replayed."""
     try:
         machine = replay.machine_of(given.network, "$.topology")
         machine.check_wires("$.topology")
         task = ReplayCollective.read(given.collective.document, 1, machine.ranks, "$.collective")
     except VerificationError:
         return None
-    sends = sends_if_right(given, machine, task) if machine.rules is None else None
+    sends = sends_if_right(given, machine, task)
     return None if sends is None else replay.Replay(given.chunks, len(given.steps), given.rounds, sends)
 
 
 def sends_if_right(schedule: Schedule, machine: ReplayMachine, task: ReplayCollective) -> int | None:
     """Return the number of sends between ranks of a schedule that is right.
 
-    `machine`: its machine, read strictly, without rules for sends. `task`: its collective with one chunk per unit, read
+    `machine`: its machine, read strictly. `task`: its collective with one chunk per unit, read
     strictly. None for a wrong schedule, and for one with sends of switches.
     """
     rounds = [step.rounds for step in schedule.steps]

@@ -16,8 +16,6 @@ from itertools import chain, pairwise, repeat
 from operator import eq
 from weakref import finalize
 
-from synth.checker.fields import need
-from synth.checker.send_rules import CheckedRules
 from synth.errors import VerificationError
 from synth.model.canonical_json import canonical, object_digest
 from synth.model.documents import json_reader
@@ -104,8 +102,7 @@ class ReplayMachine:
     limits : (numbers of links, units) of each limit, which counts a link as often as it lists it.
     wires : the units of each wire.
     switches : the switches that multicast.
-    rules : what a sketch allows the sends of each unit.
-    further : the fields of the document on `switches` and `rules`, by which fingerprints name them.
+    further : the fields of the document on `switches`, by which fingerprints name them.
     """
 
     ranks: int
@@ -114,7 +111,6 @@ class ReplayMachine:
     limits: tuple[tuple[tuple[int, ...], int], ...]
     wires: dict[Wire, int]
     switches: dict[str, Switch] = field(default_factory=dict)
-    rules: CheckedRules | None = None
     further: dict[str, object] = field(default_factory=dict)
 
     @staticmethod
@@ -125,7 +121,7 @@ class ReplayMachine:
         Its wires are for `check_wires`: a certificate does not speak of them.
         """
         fields = json_reader.fields(
-            doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us", "multicast", "rules"}
+            doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us", "multicast"}
         )
         ranks = json_reader.number(fields["ranks"], f"{place}.ranks", 1)
         paths: dict[int, tuple[str, ...]] = {}  # by the id of a list of switches, which many rows may share
@@ -161,11 +157,9 @@ class ReplayMachine:
         switches: dict[str, Switch] = {}
         if "multicast" in fields:
             switches = _read_switches(fields["multicast"], ranks, len(limits), f"{place}.multicast")
-        rules = CheckedRules.read(fields["rules"], ranks, f"{place}.rules") if "rules" in fields else None
-        need(rules is None or not (wires or switches), "are for links from rank to rank alone", f"{place}.rules")
         _check_name_and_latencies(fields, place)
-        further = {key: fields[key] for key in ("multicast", "rules") if key in fields}
-        return ReplayMachine(ranks, links, units, tuple(limits), wires, switches, rules, further)
+        further = {key: fields[key] for key in ("multicast",) if key in fields}
+        return ReplayMachine(ranks, links, units, tuple(limits), wires, switches, further)
 
     @staticmethod
     @collector_off()
@@ -173,10 +167,9 @@ class ReplayMachine:
         """Return the machine of a network's values, column by column; None where its document is to be read.
 
         So it is for values that the document could not have, for which the document's reader says what is wrong, and
-        for networks with switches that multicast, or rules.
+        for networks with switches that multicast.
         """
-        further = network.multicast or network.rules is not None
-        if further or not _are_numbers([network.ranks], 1) or not set(map(type, network.routes)) <= {Route}:
+        if network.multicast or not _are_numbers([network.ranks], 1) or not set(map(type, network.routes)) <= {Route}:
             return None
         src, dst, units, paths, latencies = zip(*network.routes, strict=True) if network.routes else ((),) * 5
         if not _are_numbers((*src, *dst), 0, network.ranks) or any(map(eq, src, dst)) or not _are_numbers(units, 1):
@@ -250,7 +243,7 @@ class ReplayMachine:
         return limits_of
 
     def problem_fingerprint(self, collective: dict) -> str:
-        """Return the SHA-256 of links, limits, switches that multicast, rules for sends, pre, post and combining.
+        """Return the SHA-256 of links, limits, switches that multicast, pre, post and combining.
 
         `collective` has one chunk per unit. Raises LookupError where it lacks a field.
         """
@@ -259,7 +252,7 @@ class ReplayMachine:
 
     @cached_property
     def _canonical_fields(self) -> dict[str, bytes]:
-        """The canonical JSON of links, limits, and switches that multicast or rules where there are any.
+        """The canonical JSON of links, limits, and switches that multicast where there are any.
 
         It is that of the fields that were read. The text of a link is joined into all limits that hold it.
         """

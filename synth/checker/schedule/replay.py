@@ -13,7 +13,6 @@ from fractions import Fraction
 
 from synth.checker.fingerprints import size_fingerprint, with_one_chunk
 from synth.checker.schedule.collective import ReplayCollective
-from synth.checker.schedule.kept_rules import KeptRules
 from synth.checker.schedule.machine import ReplayMachine, count_loads, machine_of, switch_sends
 from synth.checker.schedule.state import HeldChunks, HeldSums
 from synth.errors import VerificationError
@@ -58,7 +57,6 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     machine.check_wires(f"{place}.topology")
     chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 1)
     task = ReplayCollective.read(fields["collective"], chunks, machine.ranks, f"{place}.collective")
-    kept = None if machine.rules is None else KeptRules(machine.rules, task, chunks, f"{place}.topology.rules")
     state = HeldSums(task, place) if task.combining else HeldChunks(task, place)
     rounds = sends = 0
     for t, row in enumerate(json_reader.items(fields["steps"], f"{place}.steps")):
@@ -70,13 +68,9 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         more, ports = switch_sends(groups, task.chunks, machine, f"{here}.switch_sends")
         loads = count_loads(moves, task.chunks, machine, f"{here}.sends")
         machine.check_loads(loads, ports, r, here)
-        if kept is not None:
-            kept.step(moves, t + 1, f"{here}.sends")
         state.step(moves + more, here)
         rounds, sends = rounds + r, sends + len(groups) + sum(row[1] != row[2] for row in moves)
     state.finish()
-    if kept is not None:
-        kept.finish()
     if "fingerprint" in fields:
         _check_fingerprint(fields, machine, chunks, rounds, place)
     return Replay(chunks, len(fields["steps"]), rounds, sends)

@@ -29,9 +29,6 @@ def print_distance(
         print_report(Report(title, (), (), (RIGHT,)))
         return
     columns = (("", "left"), ("here", "right"), ("at least", "right"), ("factor", "right"))
-    rules = _rules(schedule)
-    if rules:
-        title += f", schedules keep rules of a sketch ({rules})"
     rate = show(schedule.rounds_per_chunk)
     steps, least = distance.steps, distance.least_steps
     rows = [("steps", str(steps), "" if least is None else str(least), factor_text(steps, least))]
@@ -43,12 +40,6 @@ def print_distance(
     if blame is not None:
         tables += blame_tables.reports(blame)
     print_reports(tables)
-
-
-def _rules(schedule: Schedule | CompressedSchedule) -> str:
-    """Return the rules for sends of the schedule's machine in words, "" for none."""
-    rules = schedule.network.rules if isinstance(schedule, Schedule) else None
-    return "" if rules is None else str(rules)
 
 
 def _problem(schedule: Schedule | CompressedSchedule) -> tuple[str, str]:
@@ -63,9 +54,7 @@ def distance_document(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the content of `print_distance`."""
     collective, topology = _problem(schedule)
-    rules = _rules(schedule)
-    under = {"rules": rules} if rules else {}
-    return under | {
+    return {
         "algorithm": name, "collective": collective, "topology": topology,
         "steps": schedule.step_count, "rounds": schedule.rounds, "chunks": schedule.chunks, "sends": schedule.sends,
         "distance": None if distance is None else distance.to_json(),

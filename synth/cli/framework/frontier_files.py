@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from synth.cli.framework.output import note, write, wrote
 from synth.cli.framework.progress import progress
@@ -14,33 +14,27 @@ from synth.cli.root import INTERRUPTED
 from synth.model.frontier import ParetoFrontier
 from synth.model.rational import counted
 
-if TYPE_CHECKING:
-    from synth.model.sketched_frontier import SketchedFrontier
-
 
 class SavedFrontier(NamedTuple):
     """A frontier, with a note on each schedule that no file holds; `files` by the index of their point; an exit code.
 
-    The names in `files` are relative to the folder of the document. `sketched`: the frontier with its sketch, if it
-    has one.
+    The names in `files` are relative to the folder of the document.
     """
 
     frontier: Any
     files: dict[int, str]
     code: int = 0
-    sketched: SketchedFrontier | None = None
 
     def document(self) -> dict:
         """Return the frontier's JSON document."""
         from synth import api
 
-        return api.frontier_document(self.sketched or self.frontier, self.files)
+        return api.frontier_document(self.frontier, self.files)
 
 
 def save_schedules(
-    frontier: ParetoFrontier, output: str | None, form: str | None = None, folder: Path | None = None,
-    sketched: SketchedFrontier | None = None,
-) -> SavedFrontier:  # fmt: skip
+    frontier: ParetoFrontier, output: str | None, form: str | None = None, folder: Path | None = None
+) -> SavedFrontier:
     """Write the schedules and frontier.json into `folder`. Without it: into FILE.schedules, for the document `output`.
 
     In the second case only schedules that the document does not hold are written, and none unless `output` is a file
@@ -53,7 +47,7 @@ def save_schedules(
         if folder is None and frontier.in_files:
             beside = Path(str(output)).with_suffix(".schedules")
     if beside is None or not frontier.points:
-        return SavedFrontier(frontier, {}, 0, sketched)
+        return SavedFrontier(frontier, {})
     files, written, code = _write(frontier, beside)
     missing = [str(point.steps) for i, point in enumerate(frontier.points) if i not in files]
     if missing and frontier.in_files:
@@ -62,11 +56,11 @@ def save_schedules(
     if beside.is_dir():
         more = ""
         if folder is not None:
-            write(folder / "frontier.json", json.dumps(SavedFrontier(frontier, files, 0, sketched).document()) + "\n")
+            write(folder / "frontier.json", json.dumps(SavedFrontier(frontier, files).document()) + "\n")
             more = " and frontier.json"
         wrote(f"{counted(written, 'schedule')}{more} to {beside}; `synth verify` replays them")
     named = {i: os.path.relpath(beside / name, base) for i, name in files.items()}
-    return SavedFrontier(frontier, named, code, sketched)
+    return SavedFrontier(frontier, named, code)
 
 
 def _is_file(path: Path) -> bool:

@@ -305,7 +305,7 @@ engine_options = _together(
         "--solver",
         default="auto",
         metavar="NAME",
-        help="auto, cadical, z3, cpsat, ... (`synth list solvers`).",
+        help="auto, cadical, minicard, z3, ... (`synth list solvers`).",
         shell_complete=names_of("solvers"),
     ),
     time_limit_option("Wall time; results so far are kept when it ends."),
@@ -313,15 +313,6 @@ engine_options = _together(
     click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of every random choice."),
     click.option(
         "--deterministic", is_flag=True, help="One solver and one seed, no portfolio: the same schedules each time."
-    ),
-    click.option(
-        "--proof", type=FILE, metavar="DIR", help="Write a checkable proof file for each refutation that needs one."
-    ),
-    click.option(
-        "--extra-memory",
-        type=click.IntRange(0),
-        metavar="M",
-        help="A rank relays M chunks at most (SCCL's encoding).",
     ),
     click.option(
         "-v", "--verbose", is_flag=True, help="Print on stderr each problem, and the solver that answered it."
@@ -478,10 +469,7 @@ def collective_or_name(flags: dict[str, Any], topology: Topology) -> Collective 
 
 def engine_arguments(flags: dict[str, Any]) -> dict[str, Any]:
     """Return the engine options as keyword arguments of `api.frontier` and `api.solve`."""
-    return {
-        key: flags[key]
-        for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic", "proof", "extra_memory")
-    }
+    return {key: flags[key] for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic")}
 
 
 def one_of(first: str, second: str, values: dict[str, Any] | None = None) -> tuple[Any, Any]:

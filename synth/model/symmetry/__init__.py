@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.model.collective import Collective
-from synth.model.send_mask import send_mask
 from synth.model.symmetry.automorphisms import SEARCH_BUDGET, AutomorphismSearch, Generator
 from synth.model.symmetry.colour_refinement import EdgeBudget, Spent
 from synth.model.symmetry.permutations import Permutation, closure, compose, inverse, orbits
@@ -48,7 +47,7 @@ def route_permutation(network: Network, pi: Sequence[int]) -> Permutation | None
 
 def generators(network: Network, collective: Collective | None = None) -> tuple[Generator, ...]:
     """Verified generators of the automorphism group of `network` that preserve `collective`: declared ones, and those a
-    search finds. Under rules of a sketch they preserve what these allow each unit.
+    search finds.
 
     They make the whole group where the search (at most about 0.2 s) finishes; () where only the identity is left.
     """
@@ -57,14 +56,13 @@ def generators(network: Network, collective: Collective | None = None) -> tuple[
 
 def _generators(search: AutomorphismSearch) -> tuple[Generator, ...]:
     """Return `generators` of the network and the collective of a search that has found none yet."""
-    network, collective = search.a, search.collective
+    network = search.a
     identity = tuple(range(network.ranks))
     declared = {tuple(pi): None for pi in network.generators if tuple(pi) != identity}
     known = [made for made in map(search.extended, declared) if made is not None]
     if search.graph_a.size <= SEARCHED_SIZE:
         known += search.automorphisms(known, EdgeBudget(SEARCH_BUDGET))
-    mask = None if collective is None else send_mask(network, collective)
-    return _reduced([g for g in known if mask is None or mask.keeps(g.units, g.routes)])
+    return _reduced(known)
 
 
 def subgroups(network: Network, collective: Collective | None = None) -> tuple[tuple[Generator, ...], ...]:

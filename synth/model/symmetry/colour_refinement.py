@@ -73,8 +73,6 @@ def graph(network: Network, collective: Collective | None, scale: int, names: di
             ends = [r.src, *(place[s] for s in r.via), r.dst]
             for pair in pairwise(ends):
                 between.setdefault(pair, []).append(r.units // scale)
-            if network.rules is not None:
-                between[ends[0], ends[1]].append(network.rules.kind(r.src, r.dst))
     colours: list[Hashable] = [*[("rank",)] * network.ranks, *[("switch",)] * len(switches)]
     edges: list[tuple[int, int, Hashable]] = []
     if collective is not None:

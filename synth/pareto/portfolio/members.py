@@ -1,4 +1,4 @@
-"""Members of the algorithm portfolio, with names such as ``step/cadical``, ``quotient@1/cpsat`` and ``tree``.
+"""Members of the algorithm portfolio, with names such as ``step/cadical``, ``quotient@1/minicard`` and ``tree``.
 
 member      encoding[@subgroup][/solver]      the subgroup is an index into `symmetry.subgroups`, largest first
 """
@@ -21,14 +21,12 @@ from synth.solvers.processes.deadline import Budget
 class Member:
     """An encoding with a solver, or an engine that solves by itself.
 
-    `solver` is "" for engines, `subgroup` None where the encoding takes none. `limits` are further arguments of an
-    engine: the limits that schedules of SCCL's encoding keep.
+    `solver` is "" for engines, `subgroup` None where the encoding takes none.
     """
 
     encoding: str
     solver: str = ""
     subgroup: int | None = None
-    limits: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         at = "" if self.subgroup is None else f"@{self.subgroup}"
@@ -74,7 +72,7 @@ def run_member(
 
 
 def _engine(member: Member, problem: Problem, budget: Budget) -> MemberResult:
-    verdict = named("encodings", member.encoding, ENCODINGS)(problem, budget, **dict(member.limits))
+    verdict = named("encodings", member.encoding, ENCODINGS)(problem, budget)
     match verdict:
         case Sat():
             return MemberResult(verdict.schedule.steps, "sat", profile=verdict.cost.detail)

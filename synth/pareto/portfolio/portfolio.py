@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from synth.checker.documents import refutation
 from synth.errors import UsageError
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict, Why
 from synth.model.schedule import Problem, Schedule
@@ -28,50 +25,29 @@ from synth.solvers.processes import pool
 from synth.solvers.processes.deadline import Budget
 from synth.solvers.processes.fork_server import ProcessJob
 
-
-@dataclass(frozen=True)
-class PortfolioSettings:
-    """Turns of the members of a portfolio, in CPU seconds.
-
-    Attributes:
-        head_start: Seconds that the first member has to itself.
-        start_delays: Seconds that a member may use before the next one starts, by place in the portfolio. Few
-            members share the first seconds, and the others wait for hard problems.
-        quick_seconds: Start delay, in seconds, of all other members where those of the quick solver take part.
-        tree_seconds: Seconds for which the tree engine has nearly a processor of its own.
-        tree_share: Share of these seconds that counts for its turns.
-        slice: Seconds between changes of turn at first. The interval grows with the time spent.
-        proof_seconds: Wall seconds for a proof, at least.
-        deterministic_conflicts: Conflict limits of the sequential rounds of a deterministic portfolio. The last
-            round has none.
-    """
-
-    head_start: float = 0.03
-    start_delays: tuple[float, ...] = (0.0, 0.02, 0.1, 0.15, 0.4, 1.5, 4.0, 8.0, 16.0)
-    quick_seconds: float = 0.03
-    tree_seconds: float = 10.0
-    tree_share: float = 0.2
-    slice: float = 0.1
-    proof_seconds: float = 1.0
-    deterministic_conflicts: tuple[int, ...] = (2_000, 20_000, 200_000)
-
-
-SETTINGS = PortfolioSettings()
+# CPU seconds that the first member has to itself.
+HEAD_START = 0.03
+# CPU seconds that a member may use before the next one starts, by place in the portfolio, and for all but those of the
+# quick solver. Few members share the first seconds, and the others wait for hard problems.
+START_DELAYS, QUICK_SECONDS = (0.0, 0.02, 0.1, 0.15, 0.4, 1.5), 0.03
+# Seconds between changes of turn at first. The interval grows with the time spent.
+SLICE = 0.1
+# Conflict limits of the rounds of a deterministic portfolio, in which members run one after another.
+DETERMINISTIC_CONFLICTS = (2_000, 20_000, 200_000, None)
 
 
 def solve(
-    problem: Problem, *, budget: Budget, encoding: str = "auto", solver: str = "auto", proof: Path | None = None,
+    problem: Problem, *, budget: Budget, encoding: str = "auto", solver: str = "auto",
     on_event: Callable[[str], None] | None = None, beside: ProcessJob | None = None,
-    limits: Mapping[str, int] = MappingProxyType({}),
 ) -> Verdict:  # fmt: skip
     """Decide whether a schedule with these chunks, steps and rounds exists.
 
     `encoding` names an encoding (``step``, ``quotient@1``, ``sccl``, ``tree``) or a member (``step/cadical``). "auto"
-    runs them all. `solver` likewise. With `proof`, a folder, an infeasible problem is proved again with a proof file
-    there. `on_event` is called with a line of text when a member starts or ends. The portfolio ends at the deadline,
-    and when its members have had `budget.cpu_seconds` of each processor that they use. `beside` is a job of the tree
+    runs them all. `solver` likewise. `on_event` is called with a line of text when a member starts or ends. The
+    portfolio ends at the deadline, and when its members have had `budget.cpu_seconds` of each processor that they use.
+    `beside` is a job of the tree
     engine for the same query: while it runs it has a processor and the portfolio has no tree member, and its schedule
-    ends the portfolio. `limits`: `extra_memory` and `pipeline` of SCCL's encoding, which then decides alone. Raises
+    ends the portfolio. Raises
     MissingDependencyError, and UsageError for unknown names and for collectives that neither copy only nor are the
     reversal of one that does.
     """
@@ -81,9 +57,7 @@ def solve(
         raise UsageError(f"{coll.name} is not asked for one (C, S, R); {instead}")
     plain = problem.reversed() if coll.combining else problem
     members = [
-        entry
-        for entry in select_members(plain, encoding, solver, limits)
-        if beside is None or entry[0].encoding != "tree"
+        entry for entry in select_members(plain, encoding, solver) if beside is None or entry[0].encoding != "tree"
     ]
     if plain.rounds < plain.steps or plain.steps < 1:
         verdict: Verdict = Unsat("fewer rounds than steps", Cost("rounds"))
@@ -92,26 +66,7 @@ def solve(
     if isinstance(verdict, Sat):
         schedule = verdict.schedule.reversed() if coll.combining else verdict.schedule
         return Sat(Schedule(problem.network, coll, problem.chunks, schedule.steps), verdict.cost)
-    if isinstance(verdict, Unsat) and proof is not None:
-        return _proved(problem, verdict, proof, budget)
     return verdict
-
-
-def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget) -> Verdict:
-    """Return the refutation with a proof file in `folder`, if that can be written in the rest of the budget.
-
-    Its certificate stands in the detail of the cost.
-    """
-    from synth.encodings.lrat_proofs import write_proof
-
-    job = pool.submit(Member("step", "cadical").imports, write_proof, (problem, folder.absolute()), budget.memory)
-    try:
-        certificate = pool.result(job, budget.deadline.at_least(SETTINGS.proof_seconds))
-    except Exception as error:
-        return replace(verdict, reason=f"{verdict.reason}; no proof was written: {error}")
-    path = refutation.write(problem, certificate, folder)
-    cost = replace(verdict.cost, detail={**verdict.cost.detail, "certificate": certificate})
-    return Unsat(verdict.reason, cost, str(path))
 
 
 @dataclass
@@ -133,14 +88,8 @@ class _MemberRun:
     detail: str = ""
 
     def turn(self) -> float:
-        """Return the sort key for the next turn, the least first.
-
-        The tree engine's first seconds count little, because it answers early or hardly ever.
-        """
-        early = (
-            min(self.ran, SETTINGS.tree_seconds) * (1 - SETTINGS.tree_share) if self.member.encoding == "tree" else 0.0
-        )
-        return self.ran - early + self.start_delay
+        """Return the sort key for the next turn, the least first."""
+        return self.ran + self.start_delay
 
     def worked(self, wall: float) -> float:
         """Return the CPU seconds since the last call, or `wall` where the system does not report them."""
@@ -163,7 +112,7 @@ class _PortfolioRun:
         beside: ProcessJob | None = None,
     ) -> None:
         self.problem, self.budget, self.progress, self.beside = problem, budget, progress, beside
-        delays = _start_delays([member for member, _ in members], problem)
+        delays = start_delays([member for member, _ in members], problem)
         self.runs = [
             _MemberRun(member, generators, delay) for (member, generators), delay in zip(members, delays, strict=True)
         ]
@@ -189,8 +138,8 @@ class _PortfolioRun:
                 return None
             self._turns([r for r in runs if not r.finished], now, conflicts)
             before = time.monotonic()
-            started = now - self.began > SETTINGS.head_start
-            seconds = max(SETTINGS.slice, 0.05 * (now - self.began)) if started else SETTINGS.head_start
+            started = now - self.began > HEAD_START
+            seconds = max(SLICE, 0.05 * (now - self.began)) if started else HEAD_START
             active = [r for r in runs if r.running]
             jobs = [r.job for r in active if r.job is not None] + self._jobs_beside
             pool.wait(jobs, self.budget.deadline.within(seconds))
@@ -198,9 +147,8 @@ class _PortfolioRun:
             worked = [run.worked(spent) for run in active]
             self.used += sum(worked) / max(1, len(worked))
             for run, work in zip(active, worked, strict=True):
-                if (
-                    before - self.began >= SETTINGS.head_start
-                ):  # the head start does not count, or the first would wait first
+                # The head start does not count, or the first would wait first.
+                if before - self.began >= HEAD_START:
                     run.ran += work
                 result = self._collect(run)
                 if result is not None and result.status in ("sat", "unsat"):
@@ -229,7 +177,7 @@ class _PortfolioRun:
         members = [(r.member, r.generators) for r in self.runs]
         entries = [entry for entry in members if entry[0].solver == "cadical"] or members
         finished: set[Member] = set()
-        for conflicts in (*SETTINGS.deterministic_conflicts, None):
+        for conflicts in DETERMINISTIC_CONFLICTS:
             for member, generators in entries:
                 if member in finished or (conflicts is None and member.encoding != "step"):
                     continue
@@ -244,7 +192,7 @@ class _PortfolioRun:
 
     def _turns(self, alive: list[_MemberRun], now: float, conflicts: int | None) -> None:
         """Stop, continue and start members, so that those whose turn it is have the processors."""
-        head_start = now - self.began < SETTINGS.head_start and len(alive) == len(self.runs)
+        head_start = now - self.began < HEAD_START and len(alive) == len(self.runs)
         slots = 1 if head_start else max(1, self.budget.jobs - len(self._jobs_beside))
         order = sorted(alive, key=_MemberRun.turn)
         for run in order[slots:]:
@@ -301,12 +249,12 @@ class _PortfolioRun:
         return "gave-up", "; ".join(f"{r.member}: {r.detail}" for r in self.runs if r.detail)
 
 
-def _start_delays(members: Sequence[Member], problem: Problem) -> list[float]:
+def start_delays(members: Sequence[Member], problem: Problem) -> list[float]:
     """Return the start delay of each member in CPU seconds. Delays grow with the problem, which slows all members."""
     scale = max(1.0, size(problem) / 10_000)
     quick = len(list(itertools.takewhile(lambda member: member.solver == QUICK, members)))
-    delays = [SETTINGS.quick_seconds * place / 4 for place in range(quick)]
-    first = SETTINGS.quick_seconds if quick else 0
+    delays = [QUICK_SECONDS * place / 4 for place in range(quick)]
+    first = QUICK_SECONDS if quick else 0
     for place in range(len(members) - quick):
-        delays.append(scale * (SETTINGS.start_delays[min(place, len(SETTINGS.start_delays) - 1)] + first))
+        delays.append(scale * (START_DELAYS[min(place, len(START_DELAYS) - 1)] + first))
     return delays

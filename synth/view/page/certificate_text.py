@@ -24,8 +24,7 @@ ASSUMED = (
 )
 
 _HOW = {
-    "distance": "Distances in the document's links are counted: what some rank needs is so many links away, or under a "
-    "sketch's fan takes so many steps to spread.",
+    "distance": "Distances in the document's links are counted: what some rank needs is so many links away.",
     "unreachable": "No link leaves the ranks that the data can reach, and a rank that needs it is not among them.",
     "static-cuts": "Prices for links and limits, and cuts that every chunk must cross; the prices of what it must "
     "cross add up to the"
@@ -51,9 +50,6 @@ _HOW = {
     " often as there are parts, less two.",
     "switch-operations": "Through a switch that counts own data on their port each chunk uses at least two ports more "
     "than twice the number of ranks, over what all ports carry.",
-    "lrat": "A refutation (LRAT) of the clauses that a schedule with these chunks, steps and rounds would "
-    "satisfy, in a file of its"
-    " own.",
 }
 
 
@@ -73,8 +69,8 @@ def check_in_words(certificate: dict) -> str:
     if certificate.get("reversed"):
         sentences.append("It speaks of the reversed problem, links turned round.")
     size = len(json.dumps(certificate, separators=(",", ":")))
-    end = "; checked without a solver, by sums of whole numbers" if kind != "lrat" else ""
-    return f"{' '.join(sentences)} Certificate: {kind}, {size} bytes{end}."
+    end = "checked without a solver, by sums of whole numbers"
+    return f"{' '.join(sentences)} Certificate: {kind}, {size} bytes; {end}."
 
 
 def of_point(point: Point) -> tuple[str, str]:
@@ -135,11 +131,7 @@ def of_frontier(found: Frontier) -> tuple[tuple[str, str], ...]:
     """Return all claims with their proofs: completeness, steps, points, other bounds, open intervals."""
     first = [(s, b) for s, b in found.bounds if s == 0]
     rest = [(s, b) for s, b in found.bounds if s != 0]
-    rules = []
-    if found.network.rules is not None:
-        rules.append((f"All of this is of schedules that keep rules of a sketch: {found.network.rules}.", ""))
     return (
-        *rules,
         completeness(found),
         *(of_bound(s, b) for s, b in first),
         *map(of_point, found.points),
