@@ -105,7 +105,8 @@ def list_schedules(
 ) -> tuple[list[NamedSchedule], list[str]]:  # fmt: skip
     """Return schedules for the least, the greatest and the middle sizes, each for the protocol that is fastest there.
 
-    That is the protocol of the least lower bound of the schedules that are `known`. Beside them is a note on the sizes for which the time was too little.
+    That is the protocol of the least lower bound of the schedules that are `known`. Beside them is a note on the sizes
+    for which the time was too little.
     """
     from synth.catalog.tuner.candidates import NamedSchedule, nvlink
     from synth.catalog.tuner.clock import Variant
