@@ -248,8 +248,6 @@ VALUES: dict[str, Value] = {
     "protocols": _one("Simple", "LL", "LL128"),
     "tolerance": _one("1%", "5%"),
     "title": _one("A title", ""),
-    "pcie": _one("10"),
-    "switching": _one("1"),
     "gbps_per_link": _one("25", "20.5"),
     "pcie_gbps": _one("12"),
     "timeout": _one("20"),

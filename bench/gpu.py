@@ -18,7 +18,7 @@ from functools import partial
 from math import lcm
 from typing import Any
 
-from bench.gpu_common import Suite, build, frontier, group, options, ready
+from bench.gpu_common import Suite, build, frontier, group, known, options, ready
 from synth import api
 from synth.model.schedule import Schedule
 from synth.program.checked_lowering import onesided
@@ -74,7 +74,7 @@ def _bench(suite: Suite, source: Any, sizes: Sequence[int], **words: Any) -> lis
 def against_copy(suite: Suite, algorithm: str, collective: str) -> None:
     """Bytes that must move / time against those of a copy, by size and instances; the largest sizes are compared
     too."""
-    schedule, best = api.baseline(algorithm, f"full:{suite.ranks}", collective), 0.0
+    schedule, best = known(algorithm, f"full:{suite.ranks}", collective), 0.0
     sizes = (64 * KIB,) if suite.small else (MIB, 16 * MIB, 256 * MIB, GIB)
     for instances in INSTANCES[:1] if suite.small else INSTANCES:
         for measured in _bench(suite, schedule, sizes, instances=instances, baselines=("copy",)):

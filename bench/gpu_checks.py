@@ -34,8 +34,8 @@ from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 
 TYPES, OPS = tuple(kind.name for kind in DTYPES), OPERATORS
 COLLECTIVES = (
-    ("ring", "broadcast"),
-    ("ring", "reduce"),
+    ("binomial", "broadcast"),
+    ("binomial", "reduce"),
     ("ring", "allgather"),
     ("ring", "reduce-scatter"),
     ("ring", "allreduce"),

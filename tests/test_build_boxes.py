@@ -129,7 +129,7 @@ def test_switch_channels_are_not_taken_for_types_of_8_bits(monkeypatch):
 
 def test_version_0_9_has_no_gstore():
     network = synth.topology("switch:3:multicast=local").multicast_network()
-    schedule = MulticastPipelining(network, synth.collective("broadcast", 3), alike=True).schedule(1)
+    schedule = MulticastPipelining(network, synth.collective("broadcast", 3)).schedule(1)
     made = synth.export_program(schedule, "mscclpp", assume_root=0, plan_version="0.10")
     assert '"gstore"' in made.text and "the plan has the format of MSCCL++ 0.10" in made.remarks
     with pytest.raises(SynthError, match=r"gstore is an operation of MSCCL\+\+ 0.10, not of 0.9"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from dataclasses import replace
 
@@ -20,7 +19,7 @@ from synth.catalog.store import Store
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
-from synth.errors import InfeasibleError, VerificationError
+from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Frontier
 from synth.model.symmetry import renumbering
@@ -157,48 +156,6 @@ def test_other_widths_and_other_options_are_other_problems(broadcast, tmp_path) 
             (wider, {"max-steps": "3"}),
         ):
             assert store.find(network, broadcast.collective, options) is None
-
-
-@pytest.fixture(scope="module")
-def scan() -> Frontier:
-    found = synth.frontier("star:5", "scan", max_steps=3, deterministic=True)
-    assert isinstance(found, Frontier)
-    assert any(p.bound.certificate["kind"] == "one-chunk" for p in found.points)
-    return found
-
-
-def test_a_proof_by_clauses_says_how_it_is_numbered(scan) -> None:
-    """The proof stays as it is; the checker renumbers the problem."""
-    kept = (scan.network, scan.collective)
-    rng = random.Random(1)
-    other, ranks = shuffled(scan.network, rng)
-    task = moved(scan.collective, ranks, rng)
-    found = renumbering(kept, (other, task))
-    assert found is not None
-    once = relabel.frontier(scan, other, task, found)
-    exact_frontier.document(once.to_json())
-    back = renumbering((other, task), kept)
-    assert back is not None
-    twice = relabel.frontier(once, *kept, back)
-    exact_frontier.document(twice.to_json())
-    docs = other.to_json(), task.to_json(1)
-    point = next(p for p in once.points if p.bound.certificate["kind"] == "one-chunk")
-    good = point.bound.certificate
-    assert cuts.check(good, *docs, steps=point.steps) == point.bound.value
-    for change in (
-        {"ranks": [0, 0, 1, 2, 3]},
-        {"ranks": [0, 1, 2, 3]},
-        {"links": list(range(len(other.routes)))},
-        {"units": [1]},
-        {"more": []},
-    ):
-        bad = copy.deepcopy(good)
-        bad["numbering"].update(change)
-        with pytest.raises(VerificationError):
-            cuts.check(bad, *docs, steps=point.steps)
-    bare = {key: value for key, value in good.items() if key != "numbering"}
-    with pytest.raises(VerificationError):
-        cuts.check(bare, *docs, steps=point.steps)
 
 
 @settings(max_examples=40, deadline=None)

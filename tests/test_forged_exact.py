@@ -360,5 +360,3 @@ def test_limits_that_ports_list_count_as_work(monkeypatch):
     cuts = {str(unit): [[unit, -1, 1]] for unit in range(10)}
     prices = [["link", 0, 1, 10], ["limit", 0, 10]]
     assert "too large" in kept_busy(machine, messages, 1, kind="deadline-cuts", scale=100, prices=prices, cuts=cuts)
-    monkeypatch.setattr(single_chunk, "Variables", None)
-    assert "too large" in kept_busy(machine, messages, 1, kind="one-chunk", scale=1, prices=[], chunk={"0": [1, ""]})

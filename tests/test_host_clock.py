@@ -57,7 +57,7 @@ def test_known_algorithms(program):
     pytest.param("dgx2", "direct", "alltoall", marks=pytest.mark.slow),
     ("switch:5", "ring", "allreduce"), ("rail:2x2", "direct", "allgather"),
     pytest.param("mi250", "ring", "reduce-scatter", marks=pytest.mark.slow),
-    ("dgx1-v100", "tree", "allreduce"), ("ring:4", "ring", "broadcast"),
+    ("dgx1-v100", "ring", "allreduce"), ("ring:4", "ring", "broadcast"),
 ])  # fmt: skip
 def test_machines_whose_links_share_limits_and_connections_that_share_links(machine, name, task):
     made = api.baseline(name, machine, task, roots=(0,) if task == "broadcast" else ())

@@ -118,7 +118,6 @@ def test_the_file_of_a_choice_by_size_runs_and_is_exported_as_it_was_chosen(tmp_
         ("--protocol Simple -o x.xml", "chosen at 1020 B in LL, written in Simple, as msccl-xml"),
         ("--to mscclpp -o x.json", "chosen at 1020 B in LL, as mscclpp"),
         ("--to trace -o t.json", "chosen at 1020 B in LL, as trace for synth"),
-        ("--to chakra -o traces", "of a call of 1020 B, as in the file"),
     ):
         assert says in synth("export choice.json", words).stderr
     chosen = json.loads((tmp_path / "choice.json").read_text())

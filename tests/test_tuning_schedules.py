@@ -25,10 +25,10 @@ def test_schedules_that_no_plan_can_hold_are_no_candidates():
     refused, and the sizes were left to the library."""
     machine = named_topology("dgx-a100*4")
     named = []
-    for name in ("direct", "hierarchical"):
+    for name in ("direct", "grid"):
         named.append(NamedSchedule(name, baseline(name, machine.network(), collective("allgather", machine.ranks))))
     held, notes = tuning_schedules.without_plans(named, Machine.of(machine))
-    assert [one.name for one in held] == ["hierarchical"]
+    assert [one.name for one in held] == ["grid"]
     assert notes == [
         "no MSCCL++ plan can hold direct (rank 0 uses 24 port channels for chunk 0 alone, a thread block of MSCCL++ "
         "has 16)"

@@ -206,7 +206,7 @@ COMMANDS = {  # the main job first
     "allocations": ("synth.cli.allocations:allocations", "List the optimal rates of every allocation of a machine."),
     "catalog": (
         "synth.cli.catalog.group:catalog",
-        "Keep algorithms of all machines in one database.",
+        "Keep algorithms of all machines in one file.",
     ),
     "report": ("synth.cli.report:report", "Write an HTML page: frontiers, schedules step by step, times, proofs."),
     "topo": ("synth.cli.topo:topo", "List, show, import, match and draw topologies."),
