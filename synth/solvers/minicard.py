@@ -8,7 +8,6 @@ work on small problems. On problems that take long CaDiCaL is often better.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from synth.solvers.boolean_model import Answer, Count, Model
 from synth.solvers.python_sat import PythonSat, python_sat_missing
@@ -71,16 +70,3 @@ class _Names:
         self.variables += 1
         self.clauses.append([-literal, self.variables])
         return self.variables
-
-
-def incremental_minisat(clauses: list[list[int]]) -> Any:
-    """Return python-sat's incremental MiniSat (GitHub version) with `clauses`; its `delete` frees it.
-
-    MiniSat reports cores of assumptions and is quick on many small questions. Raises MissingDependencyError without
-    python-sat.
-    """
-    try:
-        from pysat.solvers import MinisatGH
-    except ImportError:
-        raise python_sat_missing("placing chunks") from None
-    return MinisatGH(bootstrap_with=clauses)

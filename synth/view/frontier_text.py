@@ -234,7 +234,7 @@ def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) 
 
 
 def _clock_bound(bound: TimeBound | None, time: AlgorithmTime | None) -> list[str]:
-    """Return sentences on the lower bound of the clock, with the factor of the predicted `time` over it."""
+    """Return sentences on the lower bound in time, and by what factor the predicted `time` is above it."""
     if bound is None or time is None or not bound.rows[0].microseconds:
         return []
     row = bound.rows[0]

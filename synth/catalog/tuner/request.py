@@ -65,7 +65,7 @@ class TuningRequest:
 
     @property
     def variants(self) -> tuple[tuple[str, int], ...] | None:
-        """Each (protocol, instances) to run a schedule with; None: those that were measured, or the clock's."""
+        """The (protocol, instances) pairs that were asked for; None: the tuner takes the measured pairs, or its own."""
         if not self.protocols and not self.instances:
             return None
         known = {name.lower(): name for name in PROTOCOLS}

@@ -40,16 +40,6 @@ def shortest_path_trees(
     return dijkstra(graph, indices=sources, return_predecessors=True)
 
 
-def bipartite_matching(nodes: int, tails: Sequence[int], heads: Sequence[int]) -> np.ndarray:
-    """Return the head of each tail in a maximum matching of `nodes` tails with as many heads; -1 for none.
-
-    Edge i joins ``tails[i]`` and ``heads[i]``.
-    """
-    from scipy.sparse.csgraph import maximum_bipartite_matching
-
-    return maximum_bipartite_matching(_graph(nodes, tails, heads), "column")
-
-
 def components(nodes: int, src: Ends, dst: Ends, *, strong: bool = False) -> np.ndarray:
     """Return the number of the component of each node, weakly or strongly connected, from 0 on."""
     from scipy.sparse.csgraph import connected_components
