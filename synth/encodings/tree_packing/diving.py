@@ -8,11 +8,12 @@ every tree may be taken alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from heapq import nsmallest
 from math import floor
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,27 +29,72 @@ NEW, NEW_HEURISTIC = 10, 40  # trees of a unit that join in a round of exact pri
 KNOWN, POOL = 72, 48  # known trees that heuristic pricing starts from, and trees that a search returns
 LAST = 12  # remaining chunks from which CP-SAT is tried for all of them, and again for half as many
 SECONDS, MAX_PLACES = 3.0, 12_000  # of CP-SAT's deterministic time; chunks times routes times steps
-VECTORS = 100_000  # divisions of the rounds among the steps that are looked through, at most
+DIVISIONS = 1_000  # divisions of the rounds among the steps that are looked through, at most
 NOISE = 0.2  # by which shares are perturbed, so that other seeds decide otherwise
 
 
+class Pricer(Protocol):
+    """A pricer: returns cheap trees of a unit."""
+
+    @property
+    def exact(self) -> bool:
+        """True if the first tree that it returns is a cheapest."""
+        ...
+
+    def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, turns: int) -> list[tuple[float, Tree]]:
+        """Return trees with their costs at ``prices[route, step - 1]``, a cheapest first."""
+        ...
+
+
+@dataclass(frozen=True)
+class LastChunks:
+    """The last chunks of a dive: `need[u]` more trees of each unit, beside those `taken`, whose loads are `loads`.
+
+    `rounds`: those of each step. `known`: the trees of each unit that the dive knows. `seconds`: a limit, in CP-SAT's
+    deterministic time.
+    """
+
+    folded: FoldedProblem
+    rounds: Sequence[int]
+    loads: np.ndarray
+    need: Mapping[int, int]
+    taken: dict[int, list[Tree]]
+    known: Mapping[int, Sequence[Tree]]
+    seconds: float
+    seed: int
+
+    @property
+    def capacity(self) -> np.ndarray:
+        """Load that each orbit of constraints has left in each step."""
+        return self.folded.capacity[:, None] * np.array(self.rounds) - self.loads
+
+
 def dive(
-    folded: FoldedProblem, chunks: int, rounds: int, trees: Mapping[int, Sequence[Tree]], seed: int, deadline: Deadline
-) -> tuple[dict[int, list[Tree]] | None, list[int] | None]:
+    folded: FoldedProblem, chunks: int, rounds: int, trees: Mapping[int, Sequence[Tree]], seed: int, deadline: Deadline,
+    pricers: Mapping[int, Pricer] | None = None, complete: Callable[[LastChunks], bool] | None = None,
+) -> tuple[dict[int, list[Tree]] | None, list[int] | None]:  # fmt: skip
     """Return `chunks` trees of each unit and the rounds of each step, `rounds` in all, into which their loads fit.
 
     No rounds where the linear program has no solution at any that were tried. No trees where a decision has no choice
-    that leaves it one, and at the deadline. `trees`: those of each unit to begin with.
+    that leaves it one, and at the deadline. `trees`: those of each unit to begin with. `pricers` and `complete`: for
+    columns that are no trees from the holders of a unit to all ranks that want it. `complete` adds the last chunks to
+    those taken, and returns False where it finds none.
     """
     random = np.random.default_rng(seed)
-    pricers = {u: folded.pricer(u, seed + 31 * u) for u in folded.units}
+    pricers = pricers or {u: folded.pricer(u, seed + 31 * u) for u in folded.units}
+    complete = complete or complete_by_sends
     exact = all(pricer.exact for pricer in pricers.values())
+    efforts = (1,) if exact else (1, 3)  # turns of heuristic pricing, more where the first finds no new tree
     master = RestrictedMaster(folded, 1.0)
     for u in folded.units:
         for tree in trees[u]:
             master.add(u, tree)
     taken: dict[int, list[Tree]] = {u: [] for u in folded.units}
     loads, least = folded.no_loads(), [1] * folded.steps
+
+    def need() -> dict[int, int]:
+        """Return the number of remaining chunks of each unit."""
+        return {u: chunks - len(mine) for u, mine in taken.items()}
 
     def add_cheap_trees(effort: int) -> int:
         """Add trees of the remaining chunks that are cheap at the master's prices; return their number."""
@@ -62,27 +108,35 @@ def dive(
 
     def feasible(pricings: int = PRICINGS) -> bool:
         """Return True if the linear program has a solution for the remaining chunks, after pricing."""
-        need = {u: float(chunks - len(mine)) for u, mine in taken.items()}
-        master.set_demand(need, loads, [float(n) for n in least])
+        demand = {u: float(n) for u, n in need().items()}
+        master.set_demand(demand, loads, [float(n) for n in least])
 
         def stop() -> bool:
             return deadline.over or master.value <= rounds + TOLERANCE
 
-        efforts = [partial(add_cheap_trees, effort) for effort in ((1,) if exact else (1, 3))]
-        return generate_columns(master.solve, stop, efforts, pricings + 1).ending != "unsolved" and (
-            master.value <= rounds + TOLERANCE
-        )
+        pricing = [partial(add_cheap_trees, effort) for effort in efforts]
+        solved = generate_columns(master.solve, stop, pricing, pricings + 1).ending != "unsolved"
+        return solved and master.value <= rounds + TOLERANCE
+
+    def finish() -> bool:
+        seconds = min(SECONDS, deadline.remaining())
+        return complete(LastChunks(folded, least, loads, need(), taken, master.trees, seconds, seed))
 
     # the rounds: whole ones near the fractions; those without a solution give a Benders cut, which excludes others
     if not feasible(10 * PRICINGS):
         return None, None
     fractions = np.array(master.rounds) * rounds / sum(master.rounds)
-    reach = int(VECTORS ** (1 / folded.steps)) // 2
-    near = [range(max(1, floor(f) + 1 - reach), floor(f) + 1 + reach) for f in fractions]
-    vectors = np.array([vector for vector in product(*near) if sum(vector) == rounds])
-    if vectors.size:
-        away = np.abs(vectors - fractions).sum(axis=1) + NOISE * random.random(len(vectors))
-        vectors = vectors[np.argsort(away)]
+    heads: list[tuple[float, float, list[int]]] = [
+        (0.0, 0.0, [])
+    ]  # distance in all, and of the sum, of the first steps
+    for fraction in fractions:
+        longer = []
+        for away, excess, head in heads:
+            for n in range(max(1, floor(fraction) - 2), floor(fraction) + 4):
+                longer.append((away + abs(n - fraction), excess + n - fraction, [*head, n]))
+        heads = nsmallest(DIVISIONS, longer, lambda item: (item[0] + abs(item[1]), item[2]))
+    heads.sort(key=lambda item: item[0] + NOISE * random.random())
+    vectors = np.array([head for _, _, head in heads if sum(head) == rounds])
     while vectors.size:
         least = vectors[0].tolist()
         if feasible(10 * PRICINGS):
@@ -93,12 +147,12 @@ def dive(
         return None, None
 
     # the trees: those that the linear program takes whole, or else one with a large share; the last ones by CP-SAT
-    total = last = chunks * len(folded.units)
+    tried = chunks * len(folded.units)
     while not deadline.over:
-        remaining = total - sum(map(len, taken.values()))
-        if remaining <= min(last // 2, LAST):
-            last = remaining
-            if complete(folded, chunks, least, taken, loads, deadline, seed):
+        remaining = sum(need().values())
+        if remaining <= min(tried // 2, LAST):
+            tried = remaining
+            if finish():
                 return taken, least
         choices = []
         for u, shares in master.share.items():
@@ -120,28 +174,21 @@ def dive(
             for u, size in sizes.items():
                 del taken[u][size:]
         else:
-            done = complete(folded, chunks, least, taken, loads, deadline, seed)
-            return taken if done else None, least
+            return taken if finish() else None, least
     return None, least
 
 
-def complete(
-    folded: FoldedProblem, chunks: int, rounds: Sequence[int], taken: dict[int, list[Tree]], loads: np.ndarray,
-    deadline: Deadline, seed: int,
-) -> bool:  # fmt: skip
-    """Add to `taken` the trees of the last chunks, chosen send by send by CP-SAT; return False if it finds none.
-
-    `loads`: those of the trees taken.
-    """
+def complete_by_sends(last: LastChunks) -> bool:
+    """Choose the trees of the last chunks by CP-SAT, send by send."""
     from synth.solvers.cp_sat import new_program, solve_program
 
-    network, model, capacity = folded.network, new_program(), folded.capacity[:, None] * np.array(rounds) - loads
-    remaining = chunks * len(taken) - sum(map(len, taken.values()))
-    if remaining * len(network.routes) * folded.steps > MAX_PLACES or (capacity < 0).any():
-        return remaining == 0
+    folded, network, model = last.folded, last.folded.network, new_program()
+    size = sum(last.need.values()) * len(network.routes) * folded.steps
+    if size > MAX_PLACES or (last.capacity < 0).any():
+        return False
     terms: dict[tuple[int, int], list] = {}
     chosen: list[tuple[int, dict[tuple[int, int], Any]]] = []
-    for unit, mine in taken.items():
+    for unit in last.need:
         pre, post, weight = folded.collective.pre[unit], folded.collective.post[unit], folded.weight[unit]
 
         # a send may lie on a path from a holder to a destination in time
@@ -152,7 +199,7 @@ def complete(
             if route.dst not in pre and before is not None and after is not None:
                 places += [(i, t) for t in range(before + 1, folded.steps - after + 1)]
 
-        for _ in range(chunks - len(mine)):
+        for _ in range(last.need[unit]):
             send = {place: model.new_bool_var("") for place in places}
             chosen.append((unit, send))
             into: dict[int, list] = {n: [] for n in range(network.ranks)}
@@ -170,10 +217,10 @@ def complete(
                 if src not in pre:
                     model.add_bool_or([~x, *(y for s, y in into[src] if s < t)])
     for (o, t), row in terms.items():
-        model.add(sum(row) <= int(capacity[o, t - 1]))
-    solver = solve_program(model, min(SECONDS, deadline.remaining()), seed)
+        model.add(sum(row) <= int(last.capacity[o, t - 1]))
+    solver = solve_program(model, last.seconds, last.seed)
     if solver is None:
         return False
     for unit, send in chosen:
-        taken[unit].append(tuple(sorted((t, i) for (i, t), x in send.items() if solver.value(x))))
+        last.taken[unit].append(tuple(sorted((t, i) for (i, t), x in send.items() if solver.value(x))))
     return True
