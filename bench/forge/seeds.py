@@ -24,8 +24,6 @@ import numpy as np
 
 from synth import api, bounds
 from synth.bounds import too_few_steps
-from synth.bounds.single_chunk import MixtureGeneration
-from synth.checker.certificates.renumbering import renumbered
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import LowerBound
@@ -137,7 +135,6 @@ def frontiers() -> Iterator[Case]:
         ("broadcast", "deadline-cuts, covers"): _frontier("ring:3", "broadcast", 2),
         ("reduce-scatter", "distance"): _frontier("ring:3", "reduce-scatter"),
         ("allreduce", "deadline-cuts, count"): _frontier("fully-connected:3", "allreduce"),
-        ("scan", "one-chunk"): _frontier("star:5", "scan", 3),
         ("halo", "static-cuts"): _frontier(topology("ring:4"), HALO),
         ("parts", "static-cuts"): _frontier(topology("ring:3"), PARTS),
         ("alltoall through a switch", "deadline-cuts"): _frontier(HOST, "alltoall"),
@@ -169,21 +166,6 @@ def reversed_cuts(network: Network, task: Collective, steps: int | None, generat
     )
 
 
-def _tree() -> LowerBound:
-    # without the chunk at rank 1 after step 1 nothing can reach rank 2 by step 2
-    tree = {"node": [1, 1], "has": {"cuts": [[1, -1, 1, -1], [1, -1, 0, 2]]}, "not": {"dead": [-1, 1, 2]}}
-    certificate = {
-        "kind": "deadline-cut-trees",
-        "problem": problem_fingerprint(LINE, collective("broadcast", 3)),
-        "steps": 2,
-        "scale": 1,
-        "prices": [["link", 0, 1, 1, 0], ["link", 1, 2, 0, 1]],
-        "cuts": {"0": tree},
-        "generators": [],
-    }
-    return LowerBound(Fraction(2), certificate)
-
-
 def _averaged() -> LowerBound:
     """The cut around rank 1 stands for the mean of those around ranks 1 and 2."""
     exchange = [[0, 2, 1], [0]]
@@ -198,24 +180,6 @@ def _averaged() -> LowerBound:
         "generators": [exchange],
     }
     return LowerBound(Fraction(1), certificate)
-
-
-def _renumbered(
-    name: str, kind: str, network: Network, task: Collective, steps: int | None, certificate: dict, value: Fraction
-) -> Case:
-    """The same problem with its ranks in the opposite order; the certificate keeps its own numbering."""
-    turn = list(range(network.ranks))[::-1]
-    own = {
-        "ranks": turn,
-        "links": list(range(len(network.routes))),
-        "limits": list(range(len(network.caps))),
-        "units": [0],
-    }
-    asked, wanted = renumbered(network.to_json(), task.to_json(1), own | {"switches": {}})
-    wanted["name"] = "mine"
-    made = Network.from_json(asked), Collective.from_json(wanted, 1)
-    certificate = certificate | {"problem": problem_fingerprint(*made), "numbering": own | {"switches": {}}}
-    return _bounds(name, kind, *made, [(steps, LowerBound(value, certificate))])
 
 
 def limits() -> Iterator[Case]:
@@ -261,15 +225,10 @@ def limits() -> Iterator[Case]:
             task,
             [(2, reversed_cuts(network, task, 2, ()))],
         )
-    yield _bounds("tree", "deadline-cut-trees", LINE, collective("broadcast", 3), [(2, _tree())])
-    chunk = MixtureGeneration(star, scan, 3, 64, 4_000).run(bounds.flow(star, scan, 3).value)
     five = topology("ring:5").network(), collective("allreduce", 5)
     few = too_few_steps.too_few_steps(*five, 2)
-    assert chunk is not None and few is not None
-    yield _bounds("one chunk", "one-chunk", star, scan, [(3, chunk)])
-    yield _renumbered("one chunk", "one-chunk, numbering", star, scan, 3, chunk.certificate, chunk.value)
+    assert few is not None
     yield _bounds("steps", "too-few-steps", *five, [(0, few)])
-    yield _renumbered("steps", "too-few-steps, numbering", *five, 0, few.certificate, few.value)
     least, this = bounds.rounds(ring, gather, 2, 1)
     assert least == 2 and this.scope == "this-chunks"
 

@@ -66,7 +66,7 @@ def _bound_rows(doc: dict) -> None:
     for row in doc.get("bounds", []):
         with suppress(*HARMLESS):
             kind = row["certificate"]["kind"]
-            if kind in ("deadline-cuts", "deadline-cut-trees", "one-chunk"):
+            if kind == cuts.TIMED:
                 row["steps"] = row["certificate"]["steps"]
             row["value"] = show(_value(doc, row["certificate"], None if kind in OF_STEPS else row["steps"]))
 
@@ -116,7 +116,7 @@ def _point_bound(doc: dict, row: dict, replay: verify.Replay) -> None:
     """The bound of a point: weaker where the certificate proves more than the schedule has."""
     bound = row["bound"]
     at = replay.chunks if bound["scope"] == "this-chunks" else None
-    if bound["certificate"]["kind"] in cuts.TIMED:
+    if bound["certificate"]["kind"] == cuts.TIMED:
         bound["certificate"]["steps"] = (
             bound["certificate"]["steps"] if bound["certificate"]["steps"] == replay.steps else replay.steps
         )
