@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
-import lzma
 import signal
 import tempfile
 import zipfile
@@ -56,28 +54,9 @@ def verified(case: Case) -> tuple[str, list[str]]:
         return "crashed", [f"{type(error).__name__}: {error}"[:200]]
 
 
-def closed(value: Any) -> Any:
-    """The document as it is written: proofs, which mutants hold as lines of numbers, packed."""
-    if _proof(value):
-        return base64.b64encode(lzma.compress("\n".join(_lines(value["lrat"])).encode())).decode()
-    if isinstance(value, list):
-        return [closed(inner) for inner in value]
-    return {key: closed(inner) for key, inner in value.items()} if isinstance(value, dict) else value
-
-
-def _proof(value: Any) -> bool:
-    return isinstance(value, dict) and value.keys() == {"lrat"} and isinstance(value["lrat"], list)
-
-
-def _lines(rows: Any) -> list[str]:
-    if not isinstance(rows, list):
-        raise SynthError("holds no proof")
-    return [" ".join(map(str, row)) if isinstance(row, list) else str(row) for row in rows]
-
-
 def _verified(case: Case) -> list[str]:
     if not case.files and case.schema != "bulk/1":
-        return api.verify(closed(case.doc))
+        return api.verify(case.doc)
     with tempfile.TemporaryDirectory(prefix="synth-forge-") as folder:
         return api.verify(write(case, Path(folder)))
 
@@ -86,20 +65,18 @@ def write(case: Case, folder: Path) -> Path:
     """The document and the files beside it; the path of the document. Raises SynthError for numbers that no archive
     holds."""
     for name, content in case.files.items():
-        (folder / Path(name).name).write_bytes(content if isinstance(content, bytes) else packed(content))
+        (folder / Path(name).name).write_bytes(packed(content))
     if case.schema == "bulk/1":
         path = folder / "document.npz"
         path.write_bytes(packed(case.doc))
     else:
         path = folder / "document.json"
-        path.write_text(json.dumps(closed(case.doc)), encoding="utf-8")
+        path.write_text(json.dumps(case.doc), encoding="utf-8")
     return path
 
 
 def packed(doc: dict) -> bytes:
-    """The archive of a ``synth.bulk/1`` document, or the file of a proof ``{"lrat": lines of numbers}``."""
-    if "lrat" in doc:
-        return lzma.compress(("\n".join(_lines(doc["lrat"])) + "\n").encode())
+    """The archive of a ``synth.bulk/1`` document."""
     arrays: dict[str, Any] = {}
     if not isinstance(doc.get("arrays"), dict):
         raise SynthError("holds no arrays")

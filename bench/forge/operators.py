@@ -19,7 +19,6 @@ from bench.forge.seeds import Case
 Change = Callable[[Case, Random, Sequence[Case]], Any]
 
 POWERS = (31, 32, 40, 53, 62, 63, 64, 65, 127, 199, 200)
-WRAPS = (1 << 23) + 1  # links of length 2^40 that come to more than 2^63
 
 
 # ---------------------------------------------------------------- places
@@ -96,10 +95,6 @@ def _edit(case: Case, random: Random, wanted: Callable[[Any], bool], edit: Calla
     at, key = found
     at[key] = edit(at[key])
     return True
-
-
-def _text(value: Fraction) -> str:
-    return str(value)
 
 
 def _counted(value: Any, edit: Callable[[Fraction], Fraction | int]) -> Any:
@@ -192,39 +187,17 @@ def retype(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """A value of another type that looks alike."""
 
     def other(old: Any) -> Any:
-        return random.choice(
-            [
-                float(old) if type(old) is int and abs(old) < 1 << 60 else 1.0,
-                str(old),
-                [old],
-                True,
-                False,
-                None,
-                f"{old}/1",
-            ]
-        )
+        near = float(old) if type(old) is int and abs(old) < 1 << 60 else 1.0
+        return random.choice((near, str(old), [old], True, False, None, f"{old}/1"))
 
     return _edit(case, random, lambda v: not isinstance(v, dict | list), other)
 
 
 FIELDS: tuple[tuple[str, Any], ...] = (
-    ("reversed", True),
-    ("reversed", False),
-    ("count", 1),
-    ("covers", {"0": [[1, "in", 1, 0, 1]]}),
-    ("entering", True),
-    ("scope", "any-chunks"),
-    ("numbering", {"ranks": [1, 0], "links": [], "limits": [], "units": [0], "switches": {}}),
-    ("wires", []),
-    ("open", []),
-    ("root", 0),
-    ("steps", None),
-    ("generators", []),
-    ("fingerprint", ""),
-    ("limits", []),
-    ("file", "0.npz"),
-    ("bounds", []),
-)
+    ("reversed", True), ("reversed", False), ("count", 1), ("covers", {"0": [[1, "in", 1, 0, 1]]}), ("entering", True),
+    ("scope", "any-chunks"), ("wires", []), ("open", []), ("root", 0), ("steps", None), ("generators", []),
+    ("fingerprint", ""), ("limits", []), ("file", "0.npz"), ("bounds", []),
+)  # fmt: skip
 
 
 def fields(case: Case, random: Random, _: Sequence[Case]) -> bool:
@@ -299,39 +272,10 @@ def generators(case: Case, random: Random, _: Sequence[Case]) -> bool:
     return True
 
 
-def degenerate(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """Empty the set that a certificate is about, or make it the whole."""
-    found = list(certificates(case.doc)) or archives(case) or [case.doc]
-    for at in found if random.random() < 0.3 else [random.choice(found)]:
-        lists = [key for key, value in at.items() if isinstance(value, list | dict)]
-        if lists:
-            key = random.choice(lists)
-            at[key] = type(at[key])()
-    return True
-
-
 WEIGHED = (
-    "scale",
-    "distance",
-    "steps",
-    "cuts",
-    "covers",
-    "chunk",
-    "roots",
-    "count",
-    "links",
-    "routes",
-    "caps",
-    "packings",
-    "prices",
-    "limits",
-    "potentials",
-    "inside",
-    "regions",
-    "lemmas",
-    "closed",
-    "pair",
-)
+    "scale", "distance", "steps", "cuts", "covers", "count", "links", "prices", "limits", "potentials", "inside",
+    "regions", "closed", "pair",
+)  # fmt: skip
 
 
 def weigh(case: Case, random: Random, _: Sequence[Case]) -> bool:
@@ -364,44 +308,6 @@ def weigh(case: Case, random: Random, _: Sequence[Case]) -> bool:
     elif key is not None:
         at[key] = times(at[key])
     return key is not None
-
-
-def overflow(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """Sums that leave 64 bits: very many links of great length, one row very often, or numbers of which a few come to
-    2^64."""
-    machine = case.doc.get("topology")
-    lengths = [c for c in certificates(case.doc) if c.get("kind") == "alltoall-lengths"]
-    if not (lengths and isinstance(machine, dict) and isinstance(machine.get("links"), dict)) or random.random() < 0.5:
-        for columns in [a["arrays"] for a in archives(case)] if random.random() < 0.5 else []:
-            columns["rounds"] = [random.choice((1 << 61, 1 << 62, (1 << 63) - 1))] * len(columns["rounds"])
-            return True
-        rows = place(case, random, lambda v: isinstance(v, list) and bool(v) and all(type(x) is int for x in v))
-        if rows is None:
-            return double(case, random, _)
-        at, key = rows
-        count = max(1, len(at[key]))
-        at[key] = [((1 << 64) + random.choice((0, 1, count))) // count for _x in at[key]]
-        return True
-    # links of width w and length 2^40 - 1 that come to a little above 2^63, and so to about -2^63; one wide link makes
-    # up for that
-    links, sorts, wide, long, own = (
-        machine["links"],
-        machine.get("sorts"),
-        1 << 23,
-        (1 << 40) - 1,
-        1 << random.randrange(30, 36),
-    )
-    if not all(isinstance(links.get(key), list) and links[key] for key in ("src", "dst", "sort")) or not sorts:
-        return False
-    w, runs = Fraction(sorts[0][0]), lengths[0]["links"]
-    count = sum(n for n, _length in runs)
-    most = own * count * max(Fraction(row[0]) for row in sorts)  # what the links that were there pay at most
-    length = int((w * ((1 << 64) - WRAPS * long) - random.choice((0, most / 2, most))) / (w * wide)) + 1
-    machine["sorts"] = [*sorts, [str(w * wide), "1", "net"]]
-    for key, many, one in (("src", 0, 0), ("dst", 1, 1), ("sort", 0, len(sorts))):
-        links[key] = [*links[key], [many, 0, WRAPS], one]
-    lengths[0] |= {"links": [[count, own], [WRAPS, long], [1, length]], "generators": []}
-    return True
 
 
 # ---------------------------------------------------------------- the problem
@@ -518,41 +424,6 @@ def machine(case: Case, random: Random, _: Sequence[Case]) -> bool:
     return True
 
 
-def moved(case: Case, random: Random, seeds: Sequence[Case]) -> bool:
-    """A field of another valid document of the schema in the place of its own; or two fields of this one exchanged."""
-    rows = [row for key in ("points", "bounds", "open") for row in _dicts(case.doc.get(key))]
-    if len(rows) > 1 and random.random() < 0.5:
-        a, b = random.sample(rows, 2)
-        keys = sorted(a.keys() & b.keys())
-        if keys:
-            key = random.choice(keys)
-            a[key], b[key] = b[key], a[key]
-            return True
-    others = [other for other in seeds if other.schema == case.schema and other.name != case.name]
-    other = random.choice(others or list(seeds)).copy()
-    mine, theirs = case.doc, other.doc
-    while True:
-        keys = [key for key in mine if key in theirs] if isinstance(mine, dict) and isinstance(theirs, dict) else []
-        if not keys:
-            return False
-        key = random.choice(keys)
-        inner = mine[key]
-        if isinstance(inner, dict) and inner and isinstance(theirs[key], dict) and random.random() < 0.7:
-            mine, theirs = inner, theirs[key]
-            continue
-        if (
-            isinstance(inner, list)
-            and inner
-            and isinstance(theirs[key], list)
-            and theirs[key]
-            and random.random() < 0.5
-        ):
-            inner[random.randrange(len(inner))] = random.choice(theirs[key])
-        else:
-            mine[key] = theirs[key]
-        return True
-
-
 # ---------------------------------------------------------------- claims
 
 
@@ -629,8 +500,6 @@ def claim(case: Case, random: Random, _: Sequence[Case]) -> bool:
         left = random.choice((0, 0, 1, len(doc["points"]) - 1, len(doc["points"])))
         doc["points"] = doc["points"][:left] if random.random() < 0.7 else doc["points"][len(doc["points"]) - left :]
         doc["max_steps"] = random.choice((None, None, 0, 1, doc["max_steps"], 100))
-        if random.random() < 0.5:
-            degenerate(case, random, _)
     elif isinstance(doc.get("bounds"), list) and doc["bounds"]:
         random.choice(doc["bounds"])["steps"] = random.choice((None, 0, 1, 2, 3, 10))
     elif "max_steps" in doc:
@@ -655,110 +524,8 @@ def claim(case: Case, random: Random, _: Sequence[Case]) -> bool:
     return True
 
 
-def raised(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """The bound is greater in all places at once, or the schedule better."""
-    factor = random.choice((2, Fraction(3, 2), 10))
-    keys = {"value", "lower", "distance", "seconds", "bandwidth", "rounds", "least_steps", "time_us"}
-    more = random.random() < 0.7
-
-    def edit(at: Any) -> None:
-        if isinstance(at, dict):
-            for key, inner in at.items():
-                if key in keys and _number(inner):
-                    at[key] = _counted(inner, lambda x: x * factor if more else x / factor)
-                else:
-                    edit(inner)
-        elif isinstance(at, list):
-            for inner in at:
-                edit(inner)
-
-    for part in _parts(case):
-        edit(part)
-    for a in archives(case):
-        a["arrays"]["rounds"] = [max(1, r // 2) for r in a["arrays"]["rounds"]]
-    return True
-
-
-def entries(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """A point, bound, step or open interval less, once more, or elsewhere."""
-    lists = [
-        case.doc[key] for key in ("points", "bounds", "open", "steps", "notes") if isinstance(case.doc.get(key), list)
-    ]
-    lists = (
-        [rows for rows in lists if rows]
-        or [a["arrays"]["rounds"] for a in archives(case)]
-        or [_rows(case, random) or [0]]
-    )
-    rows = random.choice(lists)
-    i = random.randrange(len(rows))
-    what = random.choice(("less", "more", "other"))
-    if what == "less":
-        rows.pop(i)
-    elif what == "more":
-        rows.insert(random.randrange(len(rows) + 1), copy.deepcopy(rows[i]))
-    else:
-        rows.reverse()
-    return True
-
-
-def status(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """Change the claims of a point or open interval: its status, its scope, its bounds."""
-    doc = case.doc
-    rows = _dicts(doc.get("points")) + _dicts(doc.get("open")) + _dicts(doc.get("bounds"))
-    if isinstance(doc.get("open"), list) and "complete" in doc and random.random() < 0.6:
-        row = (
-            copy.deepcopy(random.choice(doc["open"]))
-            if doc["open"]
-            else {"steps": random.choice((1, 2, 3)), "reason": "the time limit"}
-        )
-        row |= {"lower": random.choice(("0", "1/2", "1", "2", "1000")), "upper": None}
-        row["steps"] = random.choice((1, 2, 3, 4))
-        if random.random() < 0.5:
-            row.pop("certificate", None)
-        doc["open"], doc["complete"] = [*doc["open"], row], False
-        return True
-    if not rows:
-        rows = [doc]
-    row = random.choice(rows)
-    key = random.choice(("status", "scope", "lower", "upper", "complete", "gap", "engine", "same_bits", "slowdown"))
-    value = {
-        "status": random.choice(("optimal", "best-known")),
-        "scope": random.choice(("any-chunks", "this-chunks")),
-        "complete": True,
-        "lower": "1000",
-        "upper": random.choice((None, "1", "2")),
-        "gap": "0",
-        "engine": "any",
-        "same_bits": random.random() < 0.5,
-        "slowdown": "1",
-    }[key]
-    at = row["bound"] if key == "scope" and isinstance(row.get("bound"), dict) else row
-    at[key] = value
-    return True
-
-
-OPERATORS: dict[str, Change] = {
-    "number": number,
-    "sign": sign,
-    "huge": huge,
-    "overflow": overflow,
-    "drop": drop,
-    "double": double,
-    "swap": swap,
-    "empty": empty,
-    "retype": retype,
-    "fields": fields,
-    "foreign": foreign,
-    "moved": moved,
-    "generators": generators,
-    "degenerate": degenerate,
-    "weigh": weigh,
-    "condition": condition,
-    "machine": machine,
-    "chunks": chunks,
-    "sends": sends,
-    "claim": claim,
-    "raised": raised,
-    "entries": entries,
-    "status": status,
-}
+CHANGES: tuple[Change, ...] = (
+    number, sign, huge, drop, double, swap, empty, retype, fields, foreign, generators, weigh, condition, machine,
+    chunks, sends, claim,
+)  # fmt: skip
+OPERATORS = {change.__name__: change for change in CHANGES}

@@ -7,12 +7,10 @@ A `Case` is a document and the files beside it. An archive of a compact schedule
 
 from __future__ import annotations
 
-import base64
 import copy
 import io
 import json
-import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
@@ -267,21 +265,6 @@ def refusals() -> Iterator[Case]:
 # ---------------------------------------------------------------- any size
 
 
-def opened(value: Any) -> Any:
-    """A document with its packed proofs as ``{"lrat": [[number, ...], ...]}``."""
-    if isinstance(value, list):
-        return [opened(inner) for inner in value]
-    if isinstance(value, dict):
-        return {key: opened(inner) for key, inner in value.items()}
-    return lines(base64.b64decode(value)) if isinstance(value, str) and value.startswith(PACKED) else value
-
-
-def lines(data: bytes) -> dict:
-    """The steps of a packed proof."""
-    rows = lzma.decompress(data).decode().splitlines()
-    return {"lrat": [[int(word) if word.lstrip("-").isdigit() else word for word in row.split()] for row in rows]}
-
-
 def archive(data: bytes) -> dict:
     """A ``.npz`` archive as a document."""
     with np.load(io.BytesIO(data), allow_pickle=False) as given:
@@ -358,11 +341,6 @@ def task_of(task: str | Collective, machine: Topology) -> Collective:
     return collective(task, machine.ranks) if isinstance(task, str) else task
 
 
-KINDS: dict[str, Callable[[], Iterator[Case]]] = {
-    "frontiers": frontiers, "limits": limits, "refusals": refusals, "scale": scale,
-}  # fmt: skip
-
-
 def cases() -> list[Case]:
     """All seeds, the same every time."""
-    return [replace(case, doc=opened(case.doc)) for make in KINDS.values() for case in make()]
+    return [case for make in (frontiers, limits, refusals, scale) for case in make()]
