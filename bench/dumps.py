@@ -4,15 +4,14 @@
 
 A dump as printed must give the machine; a damaged one the same machine or a refusal in one line. The printers, and the
 reckoning of the links and limits that a dump must give, share no code with the importers. Forms: nvidia-smi (columns
-by tabs or spaces, NICs by name or number, affinities or none, legends, GPUs named or not), rocm-smi and amd-smi (text,
-JSON, JSON of ROCm 6.1), XML of NCCL and RCCL (bare metal, virtual machines, several hosts). What a text does not say
-is a note: a machine that differs from the printed one counts as noted only if a new note of `NOTED` says so.
+by tabs or spaces, NICs by name or number, affinities or none, legends, GPUs named or not), rocm-smi and amd-smi, XML
+of NCCL and RCCL (bare metal, virtual machines, several hosts). What a text does not say is a note: a machine that
+differs from the printed one counts as noted only if a new note of `NOTED` says so.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections import Counter
@@ -140,16 +139,8 @@ def places(rng: Random, ranks: int, hosts: int = 1) -> tuple[tuple[int, ...], ..
     found = []
     for u in range(ranks):
         i = u % inside
-        socket = i * sockets // inside
-        found.append(
-            (
-                u // inside,
-                socket,
-                i // (per_switch * per_outer * per_bridge),
-                i // (per_switch * per_outer),
-                i // per_switch,
-            )
-        )
+        switches = i // (per_switch * per_outer * per_bridge), i // (per_switch * per_outer), i // per_switch
+        found.append((u // inside, i * sockets // inside, *switches))
     return tuple(found)
 
 
@@ -371,23 +362,6 @@ def rocm_smi(machine: Machine, rng: Random) -> tuple[str, tuple]:
     return "\n".join(lines), amd_seen(machine, False, assumed_xgmi(machine), True)
 
 
-def rocm_smi_json(machine: Machine, rng: Random) -> tuple[str, tuple]:
-    """The line of `rocm-smi --showtopo --json`."""
-    tables, system = amd_tables(machine), {}
-    for u, v in combinations(range(machine.ranks), 2):
-        for title, table in zip(("Weight", "Hops", "Link type"), tables.values(), strict=True):
-            system[f"(Topology) {title} between DRM devices {u} and {v}"] = table[u, v]
-    doc: dict = {"system": system}
-    for u in range(machine.ranks):
-        doc[f"card{u}"] = {
-            "(Topology) Numa Node": str(machine.place[u][1]),
-            "(Topology) Numa Affinity": str(machine.place[u][1]),
-        }
-        if machine.named:
-            doc[f"card{u}"]["GFX Version"] = AMD[machine.model][2]
-    return json.dumps(doc, indent=rng.choice([None, 2])), amd_seen(machine, False, assumed_xgmi(machine), True)
-
-
 def amd_smi_widths(machine: Machine, rng: Random) -> tuple[dict[Pair, str], Fraction]:
     """The table of bandwidths, and GB/s of a link that it makes known."""
     known = rng.random() < 0.5
@@ -421,61 +395,8 @@ def amd_smi(machine: Machine, rng: Random) -> tuple[str, tuple]:
         for u, bus in enumerate(buses):
             lines.append(f"{bus:13}" + "".join(f"{table.get((u, v), other):13}" for v in range(machine.ranks)))
         lines.append("")
-    lines += [
-        "",
-        "Legend:",
-        "  SELF = Current GPU",
-        "  ENABLED / DISABLED = Link is enabled or disabled",
-        "  <BW from>-<BW to>",
-    ]
+    lines += ["", "Legend:", "  SELF = Current GPU", "  <BW from>-<BW to>"]
     return "\n".join(lines), amd_seen(machine, True, gbps, False)
-
-
-def amd_smi_json(machine: Machine, rng: Random) -> tuple[str, tuple]:
-    """The document of `amd-smi topology --json`, of ROCm 6.2 on or of 6.1."""
-    tables, early = amd_tables(machine), rng.random() < 0.3
-    widths, gbps = amd_smi_widths(machine, rng)
-    doc = []
-    for u in range(machine.ranks):
-        row: dict = {"gpu": u, "bdf": f"0000:{u:02x}:00.0"}
-        if machine.named:
-            row["asic"] = AMD[machine.model][2]
-        if early:
-            for key, table, own in (
-                ("weight", tables["weight"], 0),
-                ("hops", tables["hops"], 0),
-                ("link_type", tables["type"], "SELF"),
-                ("numa_bandwidth", widths, "N/A"),
-            ):
-                row[key] = {}
-                for v in range(machine.ranks):
-                    cell = table.get((u, v), own)
-                    row[key][f"gpu_{v}"] = int(cell) if key in ("weight", "hops") else cell
-        else:
-            row["links"] = []
-            for v in range(machine.ranks):
-                cells = [
-                    table.get((u, v), own)
-                    for table, own in (
-                        (tables["weight"], 0),
-                        (tables["hops"], 0),
-                        (tables["type"], "SELF"),
-                        (widths, "N/A"),
-                    )
-                ]
-                row["links"].append(
-                    {
-                        "gpu": v,
-                        "bdf": f"0000:{v:02x}:00.0",
-                        "weight": int(cells[0]),
-                        "link_status": "ENABLED",
-                        "link_type": cells[2],
-                        "num_hops": int(cells[1]),
-                        "bandwidth": cells[3],
-                    }
-                )
-        doc.append(row)
-    return json.dumps(doc, indent=4), amd_seen(machine, True, gbps, False)
 
 
 def xml(machine: Machine, rng: Random) -> tuple[str, tuple]:
@@ -553,20 +474,12 @@ def xml(machine: Machine, rng: Random) -> tuple[str, tuple]:
 
 def printed(rng: Random) -> tuple[str, str, tuple]:
     """A form, the text of a random machine in it, and the machine that the text must give."""
-    form = rng.choice(
-        ["nvidia-smi"] * 4 + ["rocm-smi", "rocm-smi-json", "amd-smi", "amd-smi-json", "nccl-xml", "rccl-xml"]
-    )
+    form = rng.choice(["nvidia-smi"] * 4 + ["rocm-smi", "amd-smi", "nccl-xml", "rccl-xml"])
     if form == "nvidia-smi":
         return form, *nvidia_smi(nvidia_machine(rng, parts=True), rng)
     if form == "nccl-xml":
         return form, *xml(nvidia_machine(rng, rng.choice([1, 1, 2, 3])), rng)
-    tool = {
-        "rocm-smi": rocm_smi,
-        "rocm-smi-json": rocm_smi_json,
-        "amd-smi": amd_smi,
-        "amd-smi-json": amd_smi_json,
-        "rccl-xml": xml,
-    }
+    tool = {"rocm-smi": rocm_smi, "amd-smi": amd_smi, "rccl-xml": xml}
     return form, *tool[form](amd_machine(rng), rng)
 
 

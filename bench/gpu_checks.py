@@ -34,21 +34,11 @@ from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 
 TYPES, OPS = tuple(kind.name for kind in DTYPES), OPERATORS
 COLLECTIVES = (
-    ("binomial", "broadcast"),
-    ("binomial", "reduce"),
-    ("ring", "allgather"),
-    ("ring", "reduce-scatter"),
-    ("ring", "allreduce"),
-    ("tree", "allreduce"),
-    ("recursive-doubling", "allreduce"),
-    ("direct", "allgather"),
-    ("direct", "alltoall"),
-    ("direct", "gather"),
-    ("direct", "scatter"),
-    ("direct", "sendrecv"),
-    ("direct", "alltonext"),
-    ("direct", "allreduce"),
-)
+    ("binomial", "broadcast"), ("binomial", "reduce"), ("ring", "allgather"), ("ring", "reduce-scatter"),
+    ("ring", "allreduce"), ("tree", "allreduce"), ("recursive-doubling", "allreduce"), ("direct", "allgather"),
+    ("direct", "alltoall"), ("direct", "gather"), ("direct", "scatter"), ("direct", "sendrecv"),
+    ("direct", "alltonext"), ("direct", "allreduce"),
+)  # fmt: skip
 ODD = 61  # elements of a chunk: divisible by nothing
 ELEMENTS = 9  # of a chunk of a plan
 MOST = 10_000_000  # elements of a rank's buffer
@@ -238,26 +228,9 @@ def sanitizers(suite: Suite) -> None:
         )
         return
     for name in SANITIZERS:
-        command = [
-            tool,
-            "--tool",
-            name,
-            "--error-exitcode",
-            "9",
-            sys.executable,
-            "-m",
-            "bench.gpu_checks",
-            "--sanitized",
-        ]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=240,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
+        words = ["--tool", name, "--error-exitcode", "9", sys.executable, "-m", "bench.gpu_checks", "--sanitized"]
+        place = {"cwd": ROOT, "env": os.environ | {"PYTHONPATH": str(ROOT)}}
+        done = subprocess.run([tool, *words], capture_output=True, text=True, check=False, timeout=240, **place)
         said = [
             line for line in done.stdout.splitlines() if "ERROR SUMMARY" in line or "Error" in line
         ] or done.stderr.splitlines()[-1:]

@@ -202,23 +202,15 @@ def test_rates_of_machines_with_switches(documents: dict[str, seeds.Case], name:
     assert judged(edited(case, (["bound", "value"], more)), []) == "false"
 
 
-def test_a_counter_example_is_a_schedule() -> None:
-    """Schedules that the search finds for sums of which ranks keep nothing, some, or their input, replay."""
+@pytest.mark.parametrize(
+    ("wants", "rounds"),
+    [({0: {0, 1, 2}, 2: {0, 1, 2}}, 2), ({1: {0, 1, 2}}, 1), ({0: {0}, 1: {0, 1}, 2: {0, 1, 2}}, 2)],
+)
+def test_the_search_finds_the_fewest_rounds_of_sums_on_a_line(wants: dict, rounds: int) -> None:
     links = ((0, 1), (1, 0), (1, 2), (2, 1))
     machine = Machine(3, tuple((a, b, ()) for a, b in links), tuple((Fraction(1), ((i, 1),)) for i in range(4)))
-    every = frozenset(range(3))
-    for wants in (
-        {0: every, 2: every},
-        {1: every},
-        {r: frozenset(range(r + 1)) for r in range(3)},
-        {0: frozenset({1, 2}), 2: every},
-    ):
-        task = Task(3, True, (every,), (frozenset(wants.items()),))
-        for chunks, steps in ((1, 3), (2, 4), (2, None)):
-            found, bound = search.fewest_rounds(machine, task, chunks, steps, 20)
-            assert found is not None
-            given = Task(3, True, task.pre * chunks, task.post * chunks)
-            assert oracle.replay(machine, given, found.steps) == bound
+    task = Task(3, True, (frozenset(range(3)),), (frozenset((r, frozenset(want)) for r, want in wants.items()),))
+    assert search.fewest_rounds(machine, task, 1, None, 20) == (rounds, rounds)
 
 
 # ---------------------------------------------------------------- the harness
