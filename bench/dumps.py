@@ -4,8 +4,8 @@
 
 A dump as printed must give the machine; a damaged one the same machine or a refusal in one line. The printers, and the
 reckoning of the links and limits that a dump must give, share no code with the importers. Forms: nvidia-smi (columns
-by tabs or spaces, NICs by name or number, affinities or none, legends, GPUs named or not), rocm-smi and amd-smi, XML
-of NCCL and RCCL (bare metal, virtual machines, several hosts). What a text does not say is a note: a machine that
+by tabs or spaces, NICs by name or number, affinities or none, legends, GPUs named or not), XML of NCCL and RCCL (bare
+metal, virtual machines, several hosts). What a text does not say is a note: a machine that
 differs from the printed one counts as noted only if a new note of `NOTED` says so.
 """
 
@@ -28,8 +28,7 @@ from synth.errors import FormatError
 from synth.topologies.importers import load
 
 Pair = tuple[int, int]
-# GB/s of an NVLink each way, links of a GPU, compute capability; of an xGMI link, links of a GPU, gfx name, MB/s that
-# newer drivers print.
+# GB/s of an NVLink each way, links of a GPU, compute capability; of an xGMI link, links of a GPU, gfx name.
 NVIDIA = {
     "Tesla P100-SXM2-16GB": (20, 4, 60),
     "Tesla V100-SXM2-32GB": (25, 6, 70),
@@ -41,11 +40,11 @@ NVIDIA = {
     "NVIDIA B200": (50, 18, 100),
 }
 AMD = {
-    "AMD Instinct MI50": (24, 2, "gfx906", 50000),
-    "AMD Instinct MI100": (24, 6, "gfx908", 50000),
-    "AMD Instinct MI250X": (50, 8, "gfx90a", 50000),
-    "AMD Instinct MI300X": (64, 7, "gfx942", 64000),
-    "AMD Instinct MI355X": (Fraction("76.8"), 7, "gfx950", 76800),
+    "AMD Instinct MI50": (24, 2, "gfx906"),
+    "AMD Instinct MI100": (24, 6, "gfx908"),
+    "AMD Instinct MI250X": (50, 8, "gfx90a"),
+    "AMD Instinct MI300X": (64, 7, "gfx942"),
+    "AMD Instinct MI355X": (Fraction("76.8"), 7, "gfx950"),
 }
 LANE = {"2.5": Fraction(3, 16), "5": Fraction(3, 8), "8": Fraction(3, 4), "16": Fraction(3, 2), "32": Fraction(3)}
 SOCKETS = {
@@ -56,11 +55,9 @@ SOCKETS = {
 # Words of the notes that say what a damaged dump no longer tells.
 NOTED = (
     "which is no GPU of the file", "has no <gpu> and is left out", "others are left out", "links of a single GPU",
-    "fewer links into switches", "listed at one end only", "of the GPUs 0 to", "no NUMA nodes",
-    "no table of link types", "hops of xGMI are always printed as 1", "in no <cpu>", "prints no number of links",
-    "no CPU affinity",
-    "begins a table of another kind", "prints no NVLink bandwidth", "prints no bandwidth", "older drivers print",
-    "is not known", "assumed between two CPUs", "no known speed or width is stated",
+    "fewer links into switches", "listed at one end only", "of the GPUs 0 to", "in no <cpu>", "no CPU affinity",
+    "begins a table of another kind", "prints no NVLink bandwidth", "prints no bandwidth", "is not known",
+    "assumed between two CPUs", "no known speed or width is stated",
 )  # fmt: skip
 
 
@@ -309,96 +306,6 @@ def nvidia_smi(machine: Machine, rng: Random) -> tuple[str, tuple]:
     return text, reckoned(machine, "nvlink", gbps, groups, between(sockets, Fraction(10)))
 
 
-def hops(machine: Machine) -> dict[Pair, int]:
-    """The xGMI links on the shortest path between each two GPUs of a hive."""
-    graph = nx.Graph(list(machine.links))
-    found = {}
-    for u, lengths in nx.all_pairs_shortest_path_length(graph):
-        found.update({(u, v): length for v, length in lengths.items() if u != v})
-    return found
-
-
-def amd_seen(machine: Machine, counted: bool, gbps, homes: bool) -> tuple:
-    """The machine that an AMD tool's text must give: with or without numbers of links and NUMA nodes."""
-    links = machine.links if counted else dict.fromkeys(machine.links, 1)
-    seen = Machine(machine.model, machine.ranks, links, {}, machine.domain, machine.place, machine.named)
-    groups = [(frozenset([u]), Fraction(24)) for u in range(machine.ranks)]
-    sockets = classes(machine, lambda u, v: machine.place[u][1] == machine.place[v][1])
-    return reckoned(seen, "xgmi", gbps, groups, between(sockets, Fraction(16)) if homes else [])
-
-
-def amd_tables(machine: Machine) -> dict[str, dict[Pair, str]]:
-    far = hops(machine)
-    tables: dict[str, dict[Pair, str]] = {"weight": {}, "hops": {}, "type": {}}
-    for u, v in permutations(range(machine.ranks), 2):
-        same = machine.place[u][1] == machine.place[v][1]
-        tables["type"][u, v] = "XGMI" if (u, v) in far else "PCIE"
-        tables["weight"][u, v] = str(15 * far[u, v] if (u, v) in far else 40 if same else 72)
-        tables["hops"][u, v] = "1" if (u, v) in far else "2" if same else "3"
-    return tables
-
-
-def assumed_xgmi(machine: Machine):
-    whole = machine.ranks == 8 and len(machine.links) == 28
-    return AMD[machine.model][0] if machine.named else Fraction(64 if whole else 50)
-
-
-def rocm_smi(machine: Machine, rng: Random) -> tuple[str, tuple]:
-    """The text of `rocm-smi --showtopo`."""
-    tables, width = amd_tables(machine), 60 + 13 * rng.randint(0, 5)
-    gpus = [f"GPU{u}" for u in range(machine.ranks)]
-    lines = ["", " ROCm System Management Interface ".center(width, "=")]
-    if machine.named:
-        lines += [f"GPU[{u}]\t\t: GFX Version: \t\t{AMD[machine.model][2]}" for u in range(machine.ranks)]
-    for title, table in zip(("Weight", "Hops", "Link Type"), tables.values(), strict=True):
-        lines += [f" {title} between two GPUs ".center(width, "="), "       " + "".join(f"{gpu:13}" for gpu in gpus)]
-        for u, gpu in enumerate(gpus):
-            lines.append(f"{gpu:7}" + "".join(f"{table.get((u, v), '0'):13}" for v in range(machine.ranks)))
-        lines.append("")
-    lines.append(" Numa Nodes ".center(width, "="))
-    for u in range(machine.ranks):
-        lines += [f"GPU[{u}]\t\t: (Topology) Numa {what}: {machine.place[u][1]}" for what in ("Node", "Affinity")]
-    lines.append(" End of ROCm SMI Log ".center(width, "="))
-    return "\n".join(lines), amd_seen(machine, False, assumed_xgmi(machine), True)
-
-
-def amd_smi_widths(machine: Machine, rng: Random) -> tuple[dict[Pair, str], Fraction]:
-    """The table of bandwidths, and GB/s of a link that it makes known."""
-    known = rng.random() < 0.5
-    mbps = AMD[machine.model][3] if known else 50000
-    table = {}
-    for u, v in permutations(range(machine.ranks), 2):
-        count = machine.links.get((min(u, v), max(u, v)), 0)
-        table[u, v] = f"{mbps}-{mbps * count}" if count else "N/A"
-    for u, v in hops(machine):
-        if table[u, v] == "N/A":
-            table[u, v] = "0-0"
-    gbps = assumed_xgmi(machine)
-    return table, Fraction(mbps, 1000) if mbps != 50000 and not machine.named else gbps
-
-
-def amd_smi(machine: Machine, rng: Random) -> tuple[str, tuple]:
-    """The text of `amd-smi topology`."""
-    tables = amd_tables(machine)
-    widths, gbps = amd_smi_widths(machine, rng)
-    buses = [f"0000:{16 * (u % 16) + 5:02x}:00.{u // 16}" for u in range(machine.ranks)]
-    shown = {
-        "ACCESS TABLE:": ({}, "ENABLED"),
-        "WEIGHT TABLE:": (tables["weight"], "0"),
-        "HOPS TABLE:": (tables["hops"], "0"),
-    }
-    shown |= {"LINK TYPE TABLE:": (tables["type"], "SELF"), "NUMA BW TABLE:": (widths, "N/A")}
-    shown |= {"CACHE COHERANCY TABLE:": ({}, "NC"), "ATOMICS TABLE:": ({}, "64,32"), "DMA TABLE:": ({}, "T")}
-    lines = [machine.model] if machine.named else []
-    for title, (table, other) in shown.items():
-        lines += [title, " " * 13 + "".join(f"{bus:13}" for bus in buses)]
-        for u, bus in enumerate(buses):
-            lines.append(f"{bus:13}" + "".join(f"{table.get((u, v), other):13}" for v in range(machine.ranks)))
-        lines.append("")
-    lines += ["", "Legend:", "  SELF = Current GPU", "  <BW from>-<BW to>"]
-    return "\n".join(lines), amd_seen(machine, True, gbps, False)
-
-
 def xml(machine: Machine, rng: Random) -> tuple[str, tuple]:
     """The XML of NCCL or RCCL: cpu > pci > pci > gpu > nvlink, hosts by host_hash."""
     amd = machine.model in AMD
@@ -474,13 +381,10 @@ def xml(machine: Machine, rng: Random) -> tuple[str, tuple]:
 
 def printed(rng: Random) -> tuple[str, str, tuple]:
     """A form, the text of a random machine in it, and the machine that the text must give."""
-    form = rng.choice(["nvidia-smi"] * 4 + ["rocm-smi", "amd-smi", "nccl-xml", "rccl-xml"])
+    form = rng.choice(["nvidia-smi", "nvidia-smi", "nvidia-smi", "nccl-xml", "rccl-xml"])
     if form == "nvidia-smi":
         return form, *nvidia_smi(nvidia_machine(rng, parts=True), rng)
-    if form == "nccl-xml":
-        return form, *xml(nvidia_machine(rng, rng.choice([1, 1, 2, 3])), rng)
-    tool = {"rocm-smi": rocm_smi, "amd-smi": amd_smi, "rccl-xml": xml}
-    return form, *tool[form](amd_machine(rng), rng)
+    return form, *xml(nvidia_machine(rng, rng.choice([1, 1, 2, 3])) if form == "nccl-xml" else amd_machine(rng), rng)
 
 
 def cut_end(text: str, rng: Random) -> str:

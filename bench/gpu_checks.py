@@ -3,7 +3,7 @@
 python -m bench.gpu_checks [--executor cuda|host] [--small] [--only WORD] [-o FILE.json]      (make test-gpu)
 
 8 virtual ranks on one GPU, also as 4 launches side by side; 1000 launches back to back; after an aborted launch; in a
-CUDA graph; on torch's tensors and stream, where torch is; beyond 4 GiB; logical time against the reference executor;
+CUDA graph; beyond 4 GiB; logical time against the reference executor;
 MSCCL++ plans of the frontiers of a DGX-1 and through switches; and, where compute-sanitizer is, memcheck and
 synccheck on small cases. Ends with 1 if anything is wrong. `--executor host` rehearses it all on CPU threads, at small
 sizes.
@@ -272,9 +272,7 @@ def main(arguments: Sequence[str]) -> int:
         "frontiers": partial(frontiers, suite),
         "plans": partial(plans, suite),
         "launches": partial(gpu_arrays.launches, suite),
-        "views": partial(gpu_arrays.views, suite),
         "graphs": partial(gpu_arrays.graphs, suite),
-        "torch": partial(gpu_arrays.torch_tensors, suite),
         "deadlock": partial(deadlock, suite),
         "large": partial(gpu_arrays.large, suite),
         "sanitizers": partial(sanitizers, suite),

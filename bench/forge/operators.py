@@ -114,15 +114,10 @@ def number(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """One number, or two, a little more or less, or another small one."""
     for _times in range(random.choice((1, 1, 2))):
         by = random.choice((-2, -1, 1, 2, 3, 0))
-        factor = random.choice((1, 1, 1, 2, Fraction(1, 2), 0))
+        factor = random.choice((1, 1, 1, 2, -1, Fraction(1, 2), 0))
         if not _edit(case, random, _number, lambda old: _counted(old, lambda x: x * factor + by)):  # noqa: B023 - at once
             return False
     return True
-
-
-def sign(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """A number with the other sign."""
-    return _edit(case, random, lambda v: _number(v) and v not in (0, "0"), lambda old: _counted(old, lambda x: -x))
 
 
 def huge(case: Case, random: Random, _: Sequence[Case]) -> bool:
@@ -144,43 +139,31 @@ def huge(case: Case, random: Random, _: Sequence[Case]) -> bool:
     return True
 
 
-def _rows(case: Case, random: Random, least: int = 1) -> list | None:
-    found = place(case, random, lambda v: isinstance(v, list) and len(v) >= least)
+def _rows(case: Case, random: Random) -> list | None:
+    found = place(case, random, lambda v: isinstance(v, list) and bool(v))
     return None if found is None else found[0][found[1]]
 
 
-def drop(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """A row less."""
-    rows = _rows(case, random)
-    if rows is not None:
-        rows.pop(random.randrange(len(rows)))
-    return rows is not None
-
-
-def double(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """A row once more, or very often."""
-    rows = _rows(case, random)
-    if rows is not None:
-        i = random.randrange(len(rows))
-        rows[i:i] = [copy.deepcopy(rows[i]) for _times in range(random.choice((1, 1, 1, 2, 300)))]
-    return rows is not None
-
-
-def swap(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """Two rows, or two numbers of a row, in each other's place."""
-    rows = _rows(case, random, 2)
-    if rows is None:
+def rows(case: Case, random: Random, _: Sequence[Case]) -> bool:
+    """A row less, once more, very often, or in another's place."""
+    found = _rows(case, random)
+    if found is None:
         return False
-    i, j = random.sample(range(len(rows)), 2)
-    rows[i], rows[j] = rows[j], rows[i]
+    i, j = random.randrange(len(found)), random.randrange(len(found))
+    what = random.choice(("less", "more", "other"))
+    if what == "less":
+        found.pop(i)
+    elif what == "more":
+        found[i:i] = [copy.deepcopy(found[i]) for _times in range(random.choice((1, 1, 1, 2, 300)))]
+    else:
+        found[i], found[j] = found[j], found[i]
     return True
 
 
 def empty(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """A list or an object without anything in it, or null."""
-    return _edit(
-        case, random, lambda v: isinstance(v, list | dict), lambda v: type(v)() if random.random() < 0.8 else None
-    )
+    edit = lambda v: type(v)() if random.random() < 0.8 else None  # noqa: E731
+    return _edit(case, random, lambda v: isinstance(v, list | dict), edit)
 
 
 def retype(case: Case, random: Random, _: Sequence[Case]) -> bool:
@@ -427,37 +410,6 @@ def machine(case: Case, random: Random, _: Sequence[Case]) -> bool:
 # ---------------------------------------------------------------- claims
 
 
-def chunks(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """Of each unit some chunks are not moved, and not asked for where the schedule stands."""
-    found = [
-        doc for doc in schedules(case) if type(doc.get("chunks")) is int and isinstance(doc.get("collective"), dict)
-    ]
-    for doc in found:
-        c, task = doc["chunks"], doc["collective"]
-        if c == 1 or random.random() < 0.2:  # the first unit alone; elsewhere the first chunk of each
-            kept = {0} if c == 1 else set(range(c))
-        else:
-            some = set(range(random.randrange(1, c)))
-            kept = {u * c + k for u in range(task["chunks"] // c) for k in some}
-        task["post"] = [row for row in task["post"] if row[0] in kept]
-        for step in doc["steps"]:
-            step["sends"] = [row for row in step["sends"] if row[0] in kept]
-            step["rounds"] = random.choice((1, 1, step["rounds"]))
-    for a in archives(case):
-        columns = a["arrays"]
-        keep = [i for i, c in enumerate(columns["chunk"]) if type(c) is int and c % 2 == 0]
-        for key in ("step", "chunk", "path", "kind"):
-            columns[key] = [columns[key][i] for i in keep if i < len(columns[key])]
-    if not found and not archives(case):
-        task = case.doc.get("collective")
-        if isinstance(task, dict):
-            task["post"] = [row for row in task["post"] if row[0] == 0]
-        else:
-            for row in _dicts(case.doc.get("points")) or [case.doc]:
-                row["chunks"] = 2 * row["chunks"] if type(row.get("chunks")) is int else 2
-    return True
-
-
 def sends(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """A schedule that does something else: sends, rounds, kinds, steps; a document without one gets one."""
     found: list[dict] = [*schedules(case), *archives(case)]
@@ -525,7 +477,6 @@ def claim(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 
 CHANGES: tuple[Change, ...] = (
-    number, sign, huge, drop, double, swap, empty, retype, fields, foreign, generators, weigh, condition, machine,
-    chunks, sends, claim,
+    number, huge, rows, empty, retype, fields, foreign, generators, weigh, condition, machine, sends, claim,
 )  # fmt: skip
 OPERATORS = {change.__name__: change for change in CHANGES}
