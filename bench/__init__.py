@@ -1,7 +1,6 @@
 """Measurements and checks that take too long for the tests, each one command.
 
 python -m bench.goals              what the command line does, how fast, and whether the answers are the known ones
-python -m bench.readme             the figures of the README, from what bench.goals found
 python -m bench.frontier_table     frontiers of many machines, before and after a change of the engines
 python -m bench.count              the size of the project, and its budget; bench.entered: what README's commands enter
 python -m bench.shipped            the catalog in the package, out of a catalog

@@ -2,7 +2,6 @@
 not documented.
 
     python -m bench.fuzz --seed 1 --cases 200          the same cases each time
-    python -m bench.fuzz --minutes 30                  a new seed, printed
     python -m bench.fuzz --replay fuzz-cases/1-17.json
 
 The commands and their options are read off the command line itself, so that a new option takes part by itself; `VALUES`
@@ -433,17 +432,14 @@ def prepare(folder: Path) -> None:
             shutil.copy(folder / "large/frontier.json", folder / name)
 
 
-def explore(seed: int, cases: int | None, minutes: float | None, jobs: int, folder: Path, saved: Path) -> int:
-    """Run cases until there have been so many, or for so long; the number that failed, each saved."""
-    until = None if minutes is None else time.monotonic() + 60 * minutes
+def explore(seed: int, cases: int, jobs: int, folder: Path, saved: Path) -> int:
+    """Run so many cases; the number that failed, each saved."""
     codes: Counter[str] = Counter()
     failed = index = 0
     with ThreadPoolExecutor(jobs) as pool:
         pending: dict[Future[Ended], tuple[int, Case]] = {}
         while True:
-            while (
-                len(pending) < jobs and (cases is None or index < cases) and (until is None or time.monotonic() < until)
-            ):
+            while len(pending) < jobs and index < cases:
                 asked = case(seed, index, folder)
                 pending[pool.submit(run, asked, folder)] = index, asked
                 index += 1
@@ -470,8 +466,7 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line; 1 where a case failed."""
     parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, help="of the cases; a random one unless given")
-    parser.add_argument("--cases", type=int, help="how many (100 unless --minutes is given)")
-    parser.add_argument("--minutes", type=float, help="how long")
+    parser.add_argument("--cases", type=int, default=100, help="how many")
     parser.add_argument("--jobs", type=int, default=2, help="commands at a time")
     parser.add_argument("--saved", type=Path, default=Path("fuzz-cases"), help="folder for the cases that fail")
     parser.add_argument("--replay", type=Path, help="run a saved case again")
@@ -488,8 +483,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 1 if ended.fault else 0
         seed = secrets.randbelow(1 << 32) if given.seed is None else given.seed
         print(f"seed {seed}", flush=True)
-        cases = 100 if given.cases is None and given.minutes is None else given.cases
-        return 1 if explore(seed, cases, given.minutes, given.jobs, Path(place), given.saved) else 0
+        return 1 if explore(seed, given.cases, given.jobs, Path(place), given.saved) else 0
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def mutant(seeds: Sequence[Case], seed: int, number: int) -> tuple[Case, Case, s
             changed = True
         if random.random() < 0.8:
             settle(case)
-        if changed and (case.doc != origin.doc or case.files != origin.files):
+        if changed and case.doc != origin.doc:
             return origin, case, mutation
     return None
 
@@ -79,7 +79,7 @@ def examine(seeds: Sequence[Case], seed: int, number: int) -> tuple[tuple[str, s
     if answer == "accepted":
         try:
             with check.limited(10 * oracle.search.SECONDS):
-                answer, reason = oracle.judge(case.doc, case.files, lines)
+                answer, reason = oracle.judge(case.doc, lines)
         except (check.Slow, MemoryError, OverflowError, RecursionError) as error:
             answer, reason = "undecided", f"the oracle ended with {type(error).__name__}"
     finding = Finding(number, mutation, origin.name, answer, reason, lines, case)
@@ -112,7 +112,8 @@ def save(finding: Finding, folder: Path) -> Path:
     """Writes the mutant as files that `synth verify` takes, and beside them the fault it shows."""
     at = folder / f"{finding.verdict}-{finding.number}-{finding.mutation}"
     at.mkdir(parents=True, exist_ok=True)
-    path = check.write(finding.case, at)
+    path = at / "document.json"
+    path.write_text(json.dumps(finding.case.doc), encoding="utf-8")
     message = {k: v for k, v in asdict(finding).items() if k != "case"} | {"document": path.name}
     (at / "finding.txt").write_text(json.dumps(message, indent=1) + "\n", encoding="utf-8")
     return path

@@ -24,11 +24,6 @@ POWERS = (31, 32, 40, 53, 62, 63, 64, 65, 127, 199, 200)
 # ---------------------------------------------------------------- places
 
 
-def _parts(case: Case) -> list[Any]:
-    """The document and the files beside it that can be looked into."""
-    return [case.doc, *(content for content in case.files.values() if isinstance(content, dict))]
-
-
 def certificates(value: Any) -> Iterator[dict]:
     """Every certificate in a document."""
     if isinstance(value, dict):
@@ -47,11 +42,6 @@ def schedules(case: Case) -> list[dict]:
     return [row for row in rows if isinstance(row, dict) and "steps" in row and isinstance(row["steps"], list)]
 
 
-def archives(case: Case) -> list[dict]:
-    """Every archive."""
-    return [part for part in _parts(case) if isinstance(part.get("arrays"), dict)]
-
-
 def _dicts(rows: Any) -> list[dict]:
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
@@ -64,9 +54,7 @@ def topologies(case: Case) -> list[dict]:
 def _start(case: Case, random: Random) -> Any:
     """Where to look for a place: anywhere, or in a certificate."""
     found = list(certificates(case.doc))
-    return (
-        random.choice(found) if found and random.random() < 0.5 else random.choice([case.doc, case.doc, *_parts(case)])
-    )
+    return random.choice(found) if found and random.random() < 0.5 else case.doc
 
 
 def place(case: Case, random: Random, wanted: Callable[[Any], bool]) -> tuple[Any, Any] | None:
@@ -214,21 +202,18 @@ def foreign(case: Case, random: Random, seeds: Sequence[Case]) -> bool:
             at.update(problem)
         return True
     key = random.choice(("topology", "collective"))
-    docs = [part for part in (case.doc, case.doc.get("header")) if isinstance(part, dict) and key in part]
-    source = [part for part in (other.doc, other.doc.get("header")) if isinstance(part, dict) and key in part]
-    if not docs or not source:
-        case.doc["topology"] = other.doc.get("topology")
-        return True
-    docs[0][key] = source[0][key]
+    if key not in other.doc:
+        return False
+    case.doc[key] = other.doc[key]
     if key == "topology":
         for inner in schedules(case):
-            inner[key] = copy.deepcopy(source[0][key])
+            inner[key] = copy.deepcopy(other.doc[key])
     return True
 
 
 def generators(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """A permutation that may be no automorphism among the generators, in their place, or where there are none."""
-    machine = case.doc.get("topology") or case.doc.get("header", {}).get("topology", {})
+    machine = case.doc.get("topology")
     ranks = machine.get("ranks", 4) if isinstance(machine, dict) else 4
     nodes = ranks + len(machine.get("switches", []) if isinstance(machine, dict) else [])
     units = case.doc["collective"].get("chunks", 1) if isinstance(case.doc.get("collective"), dict) else 1
@@ -242,15 +227,13 @@ def generators(case: Case, random: Random, _: Sequence[Case]) -> bool:
             made[i], made[j] = made[j], made[i]
         return made
 
-    owners = [a["arrays"] for a in archives(case)] or list(certificates(case.doc)) or [case.doc]
-    owner = random.choice(owners)
+    owner = random.choice(list(certificates(case.doc)) or [case.doc])
     key: Any = "generators"
     if owner.get("averaged") and random.random() < 0.5:
         owner = owner["averaged"]
         key = random.choice(list(owner))
     old = owner.get(key) or []
-    flat = "arrays" in case.doc or owner.get("kind") == "alltoall-lengths"
-    new: Any = mixed(nodes) if flat else [mixed(ranks), mixed(units)]
+    new: Any = mixed(nodes) if owner.get("kind") == "alltoall-lengths" else [mixed(ranks), mixed(units)]
     owner[key] = random.choice(([new], [*old, new], [new, *old[1:]]))
     return True
 
@@ -266,7 +249,7 @@ def weigh(case: Case, random: Random, _: Sequence[Case]) -> bool:
     something."""
     found = list(certificates(case.doc))
     if not found:  # more chunks in the same rounds
-        for doc in [*schedules(case), *(a["header"] for a in archives(case))]:
+        for doc in schedules(case):
             doc["chunks"] = doc["chunks"] * 2 if type(doc.get("chunks")) is int else 2
         return True
     at, factor = random.choice(found), random.choice((2, 3, 7, 1 << 32, 1 << 62))
@@ -302,7 +285,7 @@ def condition(case: Case, random: Random, _: Sequence[Case]) -> bool:
     if not isinstance(task, dict):
         names = ("allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce")
         name, root = random.choice(names), random.choice((None, 0, 1))
-        for doc in [case.doc, *certificates(case.doc), *(a["header"] for a in archives(case))]:
+        for doc in [case.doc, *certificates(case.doc)]:
             if "collective" in doc:
                 doc["collective"] = name
             if "root" in doc:
@@ -350,12 +333,9 @@ def _frozen(row: list) -> tuple:
 def machine(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """Another machine, said alike wherever it stands: a link or limit of other capacity, one more or less, a limit's
     links."""
-    for header in [a["header"] for a in archives(case)]:
-        widths = header["topology"]["widths"]
-        widths[random.randrange(len(widths))] = random.choice(("2", "1/2", "-1", "0", str(1 << 63)))
     found = topologies(case)
     if not found:
-        return bool(archives(case))
+        return False
     topo = copy.deepcopy(found[0])
     packed = isinstance(topo.get("links"), dict)
     ranks = max(2, int(topo.get("ranks") or 2))
@@ -412,19 +392,11 @@ def machine(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 def sends(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """A schedule that does something else: sends, rounds, kinds, steps; a document without one gets one."""
-    found: list[dict] = [*schedules(case), *archives(case)]
+    found = schedules(case)
     if not found:
         case.doc["schedule"] = next((s.copy().doc for s in _ if s.schema == "schedule/1"), None)
         return True
     doc = random.choice(found)
-    if "arrays" in doc:
-        columns = doc["arrays"]
-        key = random.choice(("rounds", "step", "chunk", "path", "kind", "path_links"))
-        rows = columns[key]
-        if rows:
-            i = random.randrange(len(rows))
-            rows[i] = random.choice((0, 1, rows[i] + 1, rows[i] - 1, random.choice(rows), 1 << 62))
-        return True
     steps = doc["steps"]
     step = random.choice(steps) if steps else {"rounds": 1, "sends": []}
     what = random.choice(("rounds", "send", "kind", "order", "merge"))
@@ -470,9 +442,6 @@ def claim(case: Case, random: Random, _: Sequence[Case]) -> bool:
             )
     elif schedules(case):
         schedules(case)[0]["steps"].pop()
-    else:
-        for a in archives(case):
-            a["arrays"]["rounds"] = a["arrays"]["rounds"][:-1]
     return True
 
 

@@ -1,24 +1,17 @@
-"""The valid documents that the adversary starts from: every schema, every kind of certificate, machines of at most five
-ranks.
-
-A `Case` is a document and the files beside it. An archive of a compact schedule is a document like any other here:
-``{"schema": "synth.bulk/1", "header": {...}, "arrays": {name: list}}``; `bench.forge.check` writes it as an archive.
-"""
+"""The valid documents that the adversary starts from: every schema but archives, every kind of certificate, machines of
+at most five ranks."""
 
 from __future__ import annotations
 
 import copy
-import io
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
-import numpy as np
 
 from synth import api, bounds
 from synth.bounds import too_few_steps
@@ -33,12 +26,11 @@ from synth.topologies import modify, topology
 
 @dataclass(frozen=True)
 class Case:
-    """A document, the files beside it by name, and what is under test: its schema and the kind of its certificate."""
+    """A document, and what is under test: its schema and the kind of its certificate."""
 
     name: str
     kind: str
     doc: dict
-    files: dict[str, Any] = field(default_factory=dict)
 
     @property
     def schema(self) -> str:
@@ -47,7 +39,7 @@ class Case:
 
     def copy(self) -> Case:
         """One whose parts can be changed."""
-        return replace(self, doc=copy.deepcopy(self.doc), files=copy.deepcopy(self.files))
+        return replace(self, doc=copy.deepcopy(self.doc))
 
 
 def _machine(ranks: int, links: list, limits: tuple = (), switches: tuple = (), unit: int | None = None) -> Topology:
@@ -65,7 +57,6 @@ def _task(pre: list, post: list, ranks: int, combining: bool = False, name: str 
     return Collective(name, ranks, tuple(map(frozenset, pre)), tuple(map(frozenset, post)), combining)
 
 
-PACKED = "/Td6WFo"  # how a file of xz begins in base 64
 RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
 SWITCHED = Network(
     "two",
@@ -265,17 +256,6 @@ def refusals() -> Iterator[Case]:
 # ---------------------------------------------------------------- any size
 
 
-def archive(data: bytes) -> dict:
-    """A ``.npz`` archive as a document."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as given:
-        header = json.loads(given["header"].tobytes())
-        return {
-            "schema": "synth.bulk/1",
-            "header": header,
-            "arrays": {k: given[k].tolist() for k in given.files if k != "header"},
-        }
-
-
 def _weighed(doc: dict) -> dict:
     """One cut as several with weights."""
     doc = _json(doc)
@@ -319,26 +299,10 @@ def scale() -> Iterator[Case]:
         ("sums", topology("ring:4"), "allreduce"), ("tree", slow, "broadcast"),
         ("pairs", topology("ring:4"), "alltoall"), ("port", NIC, "allgather"),
     ):  # fmt: skip
-        with TemporaryDirectory(prefix="synth-forge-") as folder:
-            found: Any = api.frontier(machine, what, engine="flow")
-            beside = {}
-            for i, point in enumerate(found.points):
-                point.schedule.save(Path(folder) / f"{i}.npz")
-                beside[f"{i}.npz"] = archive((Path(folder) / f"{i}.npz").read_bytes())
-        yield Case(
-            f"bulk {name}", "generators" if beside["0.npz"]["arrays"]["generators"] else "sends", beside["0.npz"]
-        )
-        doc = _json(found.to_json({i: f"{i}.npz" for i in range(len(beside))}, links=True))
-        doc["points"], beside = (
-            doc["points"][:2],
-            {f"{i}.npz": beside[f"{i}.npz"] for i in range(len(doc["points"][:2]))},
-        )
-        yield Case(f"large with schedules {name}", doc["bound"]["certificate"]["kind"], doc, beside)
-
-
-def task_of(task: str | Collective, machine: Topology) -> Collective:
-    """Return the collective of that name over the ranks of `machine`, or `task` itself."""
-    return collective(task, machine.ranks) if isinstance(task, str) else task
+        found: Any = api.frontier(machine, what, engine="flow")
+        doc = _json(found.to_json(links=True))
+        doc["points"] = doc["points"][:2]
+        yield Case(f"large points {name}", doc["bound"]["certificate"]["kind"], doc)
 
 
 def cases() -> list[Case]:

@@ -11,7 +11,6 @@ import hashlib
 import re
 from contextlib import suppress
 from fractions import Fraction
-from typing import Any
 
 from bench.forge.operators import certificates
 from bench.forge.seeds import Case
@@ -143,13 +142,5 @@ def _large(case: Case) -> None:
     proved = scale_frontier.bound(certificate, topology)
     doc["bound"]["value"] = show(proved)
     for row in doc["points"]:
-        header: Any = case.files.get(row.get("file"))
-        if isinstance(header, dict):
-            arrays = header["arrays"]
-            row |= {
-                "steps": len(arrays["rounds"]),
-                "chunks": header["header"]["chunks"],
-                "rounds": sum(arrays["rounds"]),
-            }
         row["bandwidth"] = show(Fraction(row["rounds"], row["chunks"]))
         row["gap"] = show(Fraction(row["rounds"], row["chunks"]) / proved - 1)
