@@ -204,8 +204,6 @@ def random_schedule(
 ) -> list[tuple[int, list[tuple[int, int, int]]]]:
     """Steps of (rounds, sends (unit, copy, route)). A sum is followed as the set of its contributions, which may
     overlap."""
-    if task.wants is not None:
-        return random_sums(rng, network, task, chunks)
     held: dict[tuple[int, int, int], set[int]] = {}
     for u in range(task.units):
         for c in range(chunks):
@@ -230,53 +228,6 @@ def random_schedule(
                     sends.append((u, c, i))
                     load[i] += 1
                     held.setdefault((u, c, network.routes[i].dst), set()).update(value)
-        rounds = max([1, *(-(-n // r.units) for n, r in zip(load, network.routes, strict=True))])
-        rounds = max([rounds, *(-(-sum(load[i] for i in cap.routes) // cap.units) for cap in network.caps)])
-        steps.append((rounds, sends))
-    return steps
-
-
-def gf2_rank(masks: list[int]) -> int:
-    """The rank over GF(2) of the matrix whose rows are bit sets."""
-    pivots: list[int] = []
-    for row in masks:
-        for pivot in pivots:
-            row = min(row, row ^ pivot)
-        pivots += [row] if row else []
-    return len(pivots)
-
-
-def random_sums(
-    rng: random.Random, network: Network, task: Collective, chunks: int, eager: float = 0.6
-) -> list[tuple[int, list[tuple[int, int, int]]]]:
-    """As `random_schedule` where ranks want different sums: a rank keeps all it got and may send any sum, modulo 2, of
-    what it has."""
-    held = {
-        (u, c, r): [1 << r] if r in task.pre[u] else []
-        for u in range(task.units)
-        for c in range(chunks)
-        for r in range(network.ranks)
-    }
-    steps = []
-
-    def lacks(key: tuple[int, int, int]) -> bool:
-        return key[2] in task.post[key[0]] and gf2_rank(
-            [*held[key], sum(1 << i for i in task.wanted(key[0], key[2]))]
-        ) > gf2_rank(held[key])
-
-    while any(map(lacks, held)):
-        before = {key: list(value) for key, value in held.items()}
-        sends, load = [], [0] * len(network.routes)
-        for (u, c, r), value in before.items():
-            for i in network.out[r]:
-                sent = 0
-                for row in value:
-                    sent ^= row * rng.randrange(2)
-                there = held[u, c, network.routes[i].dst]
-                if gf2_rank([*there, sent]) > gf2_rank(there) and rng.random() < eager:
-                    sends.append((u, c, i))
-                    load[i] += 1
-                    there.append(sent)
         rounds = max([1, *(-(-n // r.units) for n, r in zip(load, network.routes, strict=True))])
         rounds = max([rounds, *(-(-sum(load[i] for i in cap.routes) // cap.units) for cap in network.caps)])
         steps.append((rounds, sends))

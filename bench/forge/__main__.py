@@ -3,7 +3,7 @@ code with it.
 
 python -m bench.forge [--seed 0] [--cases 2000] [--jobs 2] [--findings DIR]
 
-Mutants are made of valid documents of every schema but archives and every kind of certificate (bench/forge/seeds.py) by the
+Mutants are made of valid documents of every schema but archives, and every kind of certificate (seeds.py), by the
 operators of bench/forge/operators.py. An accepted one is `true` (harmless: it may say something else, that holds),
 `false` (a hole of the verifier) or `undecided`; the verifier may also crash, or be kept busy. What is not harmless is
 written to `--findings`, as files that `synth verify` takes. Exit code 1 where anything false, crashed or slow was
