@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from synth.bounds.too_few_steps import too_few_steps
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
@@ -153,6 +152,8 @@ def certificate(source: dict, move: ProblemMap) -> dict:
             ports = [[move.caps[up], move.caps[down]] for up, down in source["ports"]]
             return moved | {"ports": move.reordered(ports)}
         case "too-few-steps":  # the clauses are numbered by ranks and links: they are refuted again
+            from synth.bounds.too_few_steps import too_few_steps
+
             proved = too_few_steps(*move.query, source["steps"])
             if proved is not None:
                 return proved.certificate
