@@ -56,7 +56,6 @@ TABLE = [
     ("hypercube:8", 5, {3: "1", 4: "2/3", 5: "7/12"}),
     ("ring:8", 5, {4: "2", 5: "5/4"}),
     ("dgx1", 4, {2: "1", 3: "1/2", 4: "1/3"}),
-    pytest.param("hypercube:16", 4, {4: "1"}, marks=pytest.mark.slow),
 ]
 
 
