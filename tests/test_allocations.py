@@ -111,7 +111,7 @@ def test_the_commands():
     rows = json.loads(shown.stdout)["classes"]
     assert [(row["ranks"], row["rates"]["broadcast"]) for row in rows] == [(list(range(8)), "6")]
     dump = str(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt")  # was an internal error
-    shown = CliRunner().invoke(root, ["allocations", "--topo-file", dump, "--gpus", "2", "--coll", "broadcast"])
+    shown = CliRunner().invoke(root, ["allocations", "--topo", dump, "--gpus", "2", "--coll", "broadcast"])
     assert shown.exit_code == 0 and "0,1 " in shown.stdout, shown.output
     for wrong in (["--coll", "alltoall"], ["--gpus", "9"], ["--coll", ","]):
         assert CliRunner().invoke(root, ["allocations", "--topo", "dgx1", *wrong]).exit_code == 2

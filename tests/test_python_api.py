@@ -178,12 +178,6 @@ def test_numbers_sets_and_texts_where_they_are_clear():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: synth.frontier("ring:4", "allgather", max_step=3), "unknown keyword 'max_step'; did you mean max_st"),
-        (lambda: synth.tune(topo="ring:4"), "did you mean topology"),
-        (lambda: synth.frontier("ring:4", "allgather", time_limit=-1), "time_limit: -1 is not a number of seconds"),
-        (lambda: synth.frontier("ring:4", "allgather", time_limit="5s"), "time_limit: '5s' is not a number of sec"),
-        (lambda: synth.topology("dgx1", wihtout="0-1"), "did you mean without"),
-        (lambda: synth.verify({}, zzz=1), "unknown keyword 'zzz'; there are given"),
         (lambda: synth.run(ring_schedule(), sise=64), "no such option: sise; did you mean size"),
         (lambda: synth.frontier(3, "allgather"), "a topology is a name, .* not the type int: 3"),
         (lambda: synth.frontier({1, 2}, "allgather"), "not the type set"),

@@ -202,7 +202,6 @@ def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
         ("--instances 2", 2, "program already"),
         ("--runtime nccl", 2, "unknown runtime"),
         ("--protocol LL64", 2, "LL64"),
-        ("--topo ring:8 --topo-file x", 2, "exclude each other"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(tmp_path, words, code, says):

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology, sizes_in_bytes
 from synth.api.inputs import collective as collective_of
 from synth.api.kept_searches import PLAN, KeptSearch, machine_digest
@@ -63,7 +62,6 @@ SUMMARY = "build.json"
 TIME_LIMIT, FOR_FRONTIERS, FOR_REPORT = 30.0, 0.4, 0.3
 
 
-@keywords_checked
 def build(
     topology: TopologyLike | None = None,
     collective: str | Sequence[str] = ("allreduce", "allgather"),

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.api.arguments import keywords_checked
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier
 from synth.model.schedule import Schedule, SynchronousSchedule
@@ -67,7 +66,6 @@ def save_schedules(
         yield number - 1, name
 
 
-@keywords_checked
 def verify(
     given: str | Path | dict | ParetoFrontier | SynchronousSchedule,
 ) -> Claims:

@@ -8,7 +8,6 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from synth.api.arguments import keywords_checked
 from synth.errors import ArgumentError, UsageError, unknown
 from synth.model.collective import ALIASES, COLLECTIVES, Collective, canonical_name
 from synth.model.collective import collective as named_collective
@@ -43,7 +42,6 @@ CollectiveLike: TypeAlias = str | Path | Collective | Mapping[str, Any]
 Pair: TypeAlias = tuple[int, int]
 
 
-@keywords_checked
 def topology(
     spec: TopologyLike | None = None,
     *,
@@ -215,7 +213,6 @@ def _load(path: Path) -> Topology:
     return importers.load(path)
 
 
-@keywords_checked
 def collective(
     name: CollectiveLike, ranks: int, roots: int | Iterable[int] = (), sizes: Sequence | None = None
 ) -> Collective:

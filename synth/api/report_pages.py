@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from synth.api.arguments import keywords_checked
 from synth.model.collective import canonical_name
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ class Page(NamedTuple):
     wrong: tuple[str, ...]
 
 
-@keywords_checked
 def report(
     given: ReportSource | Sequence[ReportSource],
     *,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synth.api.arguments import keywords_checked
 from synth.api.baselines import baseline
 from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes, sizes_in_bytes
 from synth.api.inputs import collective as task_of
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from synth.runtime.run_result import RunResult
 
 
-@keywords_checked
 def run(
     program: Program | Schedule | ParetoFrontier | str | Path,
     arrays: Any = None,
@@ -215,7 +213,6 @@ def _has_switch_sends(found: Program | Schedule | ParetoFrontier, request: RunRe
     return isinstance(chosen, Schedule) and chosen.uses_multicast
 
 
-@keywords_checked
 def prepare(
     program: Program | Schedule | ParetoFrontier | str | Path,
     arrays: Any,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from synth.api.arguments import keywords_checked
 from synth.api.inputs import (
     CollectiveLike,
     TopologyLike,
@@ -67,7 +66,6 @@ def scale_bound(
         raise with_machine_names(error, machine) from None
 
 
-@keywords_checked
 def time_bound(
     topology: TopologyLike,
     collective: CollectiveLike,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.api.arguments import keywords_checked
 from synth.api.inputs import (
     CollectiveLike,
     TopologyLike,
@@ -57,7 +56,6 @@ class BoundsInterrupted(KeyboardInterrupt):
         self.found = found
 
 
-@keywords_checked
 def frontier(
     topology: TopologyLike,
     collective: CollectiveLike,
@@ -235,7 +233,6 @@ def _flow(
     return found.within(most, chunks)
 
 
-@keywords_checked
 def solve(
     topology: TopologyLike,
     collective: CollectiveLike,
@@ -330,7 +327,6 @@ def solve(
     return verdict
 
 
-@keywords_checked
 def bound(
     topology: TopologyLike,
     collective: CollectiveLike,

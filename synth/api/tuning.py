@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology, sizes_in_bytes
 from synth.api.point_times import SWITCH_PROTOCOLS
 from synth.api.programs import placed
@@ -38,7 +37,6 @@ LEAST = "times are lower bounds, from the longest chain of messages and the busi
 NOT_TIMED = "not run within the time limit, so not compared at some sizes"
 
 
-@keywords_checked
 def tune(
     topology: TopologyLike | None = TuningRequest.topology,
     collective: str | Sequence[str] = TuningRequest.collective,

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.completion import names_of
 from synth.cli.framework.frontier_source import file_or_frontier, search_limit_option
 from synth.cli.framework.options import (
     FILE,
@@ -60,7 +59,6 @@ class AnySize(Size):
 @click.option(
     "--baseline",
     metavar="NAME",
-    shell_complete=names_of("baselines"),
     help="Run a baseline in place of FILE: ring, tree, direct, hierarchical, two-step, "
     "halving-doubling, binomial, bruck or recursive-doubling, for --coll on --topo.",
 )

@@ -30,7 +30,6 @@ from synth.errors import UsageError
 
 CONFLICTS = {
     "topo": "topo",
-    "topo_file": "topo-file",
     "from_files": "from",
     "measured": "measured",
     "logs": "log",

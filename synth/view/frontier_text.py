@@ -34,16 +34,12 @@ WHY = {
 
 @dataclass(frozen=True)
 class Report:
-    """A table (columns with their alignment, rows) between a title and sentences; everything is text.
-
-    `optional`: names of columns that a narrow terminal leaves out, the first first.
-    """
+    """A table (columns with their alignment, rows) between a title and sentences; everything is text."""
 
     title: str
     columns: tuple[tuple[str, str], ...]
     rows: tuple[tuple[str, ...], ...]
     sentences: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
 
 
 # The model of the times in the table of a frontier.
@@ -51,9 +47,7 @@ SYNCHRONOUS = (
     "µs/MB and GB/s are predicted, of synchronous steps on bare links without a launch; `--size 1MB` predicts the time "
     "of each point's program"
 )
-# Columns of a frontier that a narrow terminal leaves out, the first first.
 OTHERS = ("flow: ", "catalog: ")  # begin the constructions of points that are not of this exact search
-OPTIONAL = ("µs/MB", *(f"GB/s at {size_text(size)}" for size in SIZES), "same bits", "construction")
 
 
 def report(found: Frontier) -> Report:
@@ -90,7 +84,7 @@ def report(found: Frontier) -> Report:
         ]
         rows.append(tuple(row))
     heading = title(found.network, found.collective, found.labels)
-    return Report(heading, tuple(columns), tuple(rows), tuple(sentences(found)), OPTIONAL)
+    return Report(heading, tuple(columns), tuple(rows), tuple(sentences(found)))
 
 
 def title(network: Network, collective: Collective, labels: Sequence[int] = ()) -> str:

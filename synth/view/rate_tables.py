@@ -43,8 +43,7 @@ def allocations(
             row += [_ratio(best, rates.composed)] if name == "allreduce" else []
         table.append(tuple(row))
     left = [f"left open: {', '.join(missing)}"] if missing else []
-    optional = ("x rings", *(f"{name} units" for name in names), "rings")
-    return Report(title, tuple(columns), tuple(table), (*_summary(names, rows), *left), optional)
+    return Report(title, tuple(columns), tuple(table), (*_summary(names, rows), *left))
 
 
 def _ratio(best: Fraction, other: Fraction | None) -> str:

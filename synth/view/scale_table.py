@@ -11,7 +11,7 @@ from synth.model.number_text import number, size_text
 from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.time_bound import TimeBound
-from synth.view.frontier_text import OPTIONAL, SIZES, Report, in_time, table_title
+from synth.view.frontier_text import SIZES, Report, in_time, table_title
 
 if TYPE_CHECKING:
     from synth.view.algorithm_times import AlgorithmTime
@@ -40,7 +40,7 @@ def report(found: ScaleFrontier) -> Report:
             "optimal" if not gap else f"{float(gap):.2%}",
         ]
         rows.append((*row, point.construction, *(number(found.gbps(point, size)) for size in SIZES)))
-    return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)), OPTIONAL)
+    return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)))
 
 
 def choice(
@@ -64,7 +64,7 @@ def choice(
     )
     slower = in_time(lower, found.seconds_at(found.points[best], size))
     lines = (line, *_program(times, size), *slower, *table.sentences)
-    return Report(table.title, table.columns, (table.rows[best],), lines, OPTIONAL)
+    return Report(table.title, table.columns, (table.rows[best],), lines)
 
 
 def _program(times: Sequence[AlgorithmTime], size: int) -> list[str]:
