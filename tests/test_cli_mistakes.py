@@ -132,8 +132,6 @@ MISTAKES = [
     # a machine where a file is meant, and what a command does not do
     ("build ring:3 --coll AllGatherV", 2, "allgatherv has chunk counts"),
     ("show s.json --svg - -o -", 2, "both write to stdout"),
-    ("allocations --topo dgx1 --gpus 99", 2, "2 to 8"),
-    ("allocations --topo dgx1 --gpus six", 2, "not a list of numbers of GPUs such as"),
     ("run f.json --point 9", 2, "points 1 to 2"),
     ("show f.json", 2, "--point K or --step S"),
     # names of executors and the like
@@ -310,7 +308,6 @@ RANKS = ",".join(map(str, range(600)))
         ["bound", "--topo", "ring:512", "--coll", "allgatherv", "--engine", "exact"],
         ["bound", "--topo", "ring:3", "--coll", "allgather", "--degrade", LONG],
         ["export", "s.json", "--rank-map", RANKS],
-        ["allocations", "--topo", "dgx1", "--gpus", RANKS],
         ["run", "s.json", "--size", LONG],
         ["verify", LONG],
         [LONG],

@@ -323,7 +323,7 @@ def test_a_wrong_schedule_is_found_out(folder):
 
 
 def test_options_from_the_configuration_and_the_environment(folder, monkeypatch):
-    Path("synth.toml").write_text('coll = "allgather"\n[tune]\nfrom-files = "f.json"\nsizes = "1KiB,4KiB"\n')
+    Path("synth.toml").write_text('[tune]\ncoll = "allgather"\nfrom-files = "f.json"\nsizes = "1KiB,4KiB"\n')
     assert "4 KB" in synth("tune").stdout
     monkeypatch.setenv("SYNTH_SIZES", "8KiB")
     assert "8 KB" in synth("tune").stdout

@@ -431,7 +431,10 @@ def _rank_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[int, ...
 def _pair_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[tuple[int, ...], ...]:
     if sizes is None:
         if name.endswith("v"):
-            raise UsageError("Python and files `sizes`or --matrix with sizes in bytes; in Python and files `sizes`")
+            raise UsageError(
+                f"{name} needs a chunk count per pair of ranks: --counts with a file or rows split by ';'; in Python "
+                "and files `sizes`"
+            )
         return ((1,) * ranks,) * ranks
     if ranks == 1 and all(isinstance(n, int) for n in sizes):
         sizes = [sizes]  # of one rank a row is a matrix

@@ -31,7 +31,7 @@ def report_lines(content: Report, width: int | None = None) -> list[str]:
 
 def _table(content: Report, width: int | None) -> list[str]:
     heads = [name for name, _ in content.columns]
-    rows = [[printable(cell) for cell in row] for row in content.rows]
+    rows = [list(map(printable, row)) for row in content.rows]
     cells = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths = [max(len(head), size) for head, size in zip(heads, cells, strict=True)]
     gap = GAP

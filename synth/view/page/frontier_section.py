@@ -10,7 +10,7 @@ Mark          label of says modelled points           measured times
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
 
 from synth.view.page.animation_data import MachineDrawing, PackedSchedule
 
@@ -28,20 +28,6 @@ class AlgorithmRow:
     move: PackedSchedule | None = None
     lack: str = ""
 
-    def to_json(self) -> dict:
-        """Return the JSON that the page reads; the page stores `move` separately."""
-        move = None
-        if self.move is not None:
-            move = {"sends": self.move.sends, "data": self.move.data}
-        return {
-            "name": self.name,
-            "cells": list(self.cells),
-            "proof": self.proof,
-            "steps": self.steps,
-            "move": move,
-            "lack": self.lack,
-        }
-
 
 @dataclass(frozen=True)
 class Stairs:
@@ -56,15 +42,6 @@ class Stairs:
     end: int | None
     dots: tuple[tuple[int, float, str, bool, int], ...]
     open: tuple[tuple[int, float, float | None], ...] = ()
-
-    def to_json(self) -> dict:
-        """Return the JSON that the page reads."""
-        return {
-            "floor": [list(row) for row in self.floor],
-            "dots": [list(row) for row in self.dots],
-            "open": [list(row) for row in self.open],
-            "end": self.end,
-        }
 
 
 @dataclass(frozen=True)
@@ -81,18 +58,6 @@ class Mark:
     modelled: bool = False
     of: int | None = None
     library: bool = False
-
-    def to_json(self) -> dict:
-        """Return the JSON that the page reads."""
-        points = [list(point) for point in self.points]
-        return {
-            "label": self.label,
-            "of": self.of,
-            "says": self.says,
-            "modelled": self.modelled,
-            "points": points,
-            "library": self.library,
-        }
 
 
 @dataclass(frozen=True)
@@ -115,28 +80,13 @@ class Times:
     bound: tuple[tuple[int, float], ...] = ()
     bus: float | None = None
 
-    def to_json(self) -> dict:
-        """Return the JSON that the page reads."""
-        return {
-            "lines": [list(x) for x in self.lines],
-            "floor": [list(x) for x in self.floor],
-            "wins": [list(x) for x in self.wins],
-            "measured": [list(x) for x in self.measured_wins],
-            "marks": [m.to_json() for m in self.marks],
-            "notes": list(self.notes),
-            "title": self.title,
-            "bound": [list(x) for x in self.bound],
-            "bus": self.bus,
-        }
-
 
 @dataclass(frozen=True)
 class Sheet:
     """One entry of the page.
 
     `status`: a few words. `mood`: their colour. `least`: predicted seconds of the smallest message. `rate`: predicted
-    GB/s of the largest; both None where unknown. `proofs`: (claim, proof). `provenance`: (name, value). `commands`:
-    (purpose, command), with {steps} for the steps of the chosen algorithm.
+    GB/s of the largest; both None where unknown. `proofs`: (claim, proof). `provenance`: (name, value).
     """
 
     id: str
@@ -156,39 +106,16 @@ class Sheet:
     machine: MachineDrawing | None = None
     proofs: tuple[tuple[str, str], ...] = ()
     provenance: tuple[tuple[str, str], ...] = ()
-    tables: tuple[dict, ...] = field(default=())
-    commands: tuple[tuple[str, str], ...] = ()
+    tables: tuple[dict, ...] = ()
 
     def to_json(self) -> dict:
         """Return the JSON that the page reads; the page stores the machine separately."""
-        return {
-            **self._identity(),
-            "title": self.title,
-            "says": list(self.says),
-            "columns": [list(c) for c in self.columns],
-            "algorithms": [a.to_json() for a in self.algorithms],
-            "stairs": self.stairs.to_json() if self.stairs else None,
-            "times": self.times.to_json(),
-            "proofs": [list(p) for p in self.proofs],
-            "provenance": [list(p) for p in self.provenance],
-            "tables": list(self.tables),
-            "commands": [list(c) for c in self.commands],
-        }
-
-    def _identity(self) -> dict:
-        return {
-            "id": self.id,
-            "topology": self.topology,
-            "collective": self.collective,
-            "ranks": self.ranks,
-            "status": self.status,
-            "mood": self.mood,
-        }
+        return asdict(replace(self, machine=None))
 
     def head(self) -> dict:
         """Return the values that the list of entries shows."""
         return {
-            **self._identity(),
+            **{key: getattr(self, key) for key in ("id", "topology", "collective", "ranks", "status", "mood")},
             "algorithms": len(self.algorithms),
             "least": self.least,
             "rate": self.rate,
