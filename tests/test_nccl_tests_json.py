@@ -56,7 +56,7 @@ def test_text_and_json_of_one_run_agree(tmp_path, collective):
             path = tmp_path / name
             path.write_text(content)
             if options == "C":
-                with pytest.raises(FormatError, match="no column 'time'|no row with a time"):
+                with pytest.raises(FormatError, match=r"no column 'time'|no row with a time"):
                     logs.load(path, "nccl", collective, 8)
             else:
                 found.append(logs.load(path, "nccl", collective, None)[0])

@@ -351,16 +351,6 @@ def test_measured_times_belong_to_their_points(dgx1):
     assert time_chart.marks_of(measured(), None)[0].of is None
 
 
-def test_measured_wins_are_runs_of_sizes_that_more_than_one_was_measured_at(dgx1):
-    marks = time_chart.marks_of(measured(), dgx1)
-    assert time_chart.measured_wins(marks) == ((1024.0, 1024.0, "few", 0), (4096.0, 4096.0, "many", 1))
-    assert time_chart.measured_wins(time_chart.marks_of(measured(modelled=True), dgx1)) == ()
-    assert time_chart.measured_wins(marks[:1]) == ()
-
-
-# What is given.
-
-
 def save(path: Path, doc: dict) -> Path:
     path.write_text(json.dumps(doc))
     return path
@@ -433,20 +423,6 @@ def test_a_plan_becomes_a_sheet_for_each_table(dgx1, tmp_path):
     assert "at most 50.00% slower" in " ".join(ours.says)
     assert ours.says[-2:] == ("note: allgather: one", "note: both: three") and "note: allreduce: two" in theirs.says
     assert theirs.algorithms[0].name == HOSTILE and theirs.times.marks == ()
-
-
-def test_the_sheet_of_a_plan_has_certified_bounds_beside_its_times(tmp_path):
-    ring = api.baseline("direct", "full:4", "allgather")
-    algorithm = Algorithm("direct", schedule=ring, divisor=4)
-    seconds = (2e-6, 4e-3)
-    table = Table("allgather", 4, (Range(4096, None, (0,)),), (4096, 1 << 22), seconds, seconds, chosen=(0, 0))
-    plan = Plan((algorithm,), (table,), "model", "by hand", ring.network)
-    (sheet,) = report.collect([save(tmp_path / "plan.json", plan.to_json())]).sheets
-    (times,) = [one for one in sheet.tables if one["title"] == "Times and certified lower bounds"]
-    bounds = api.time_bound("full:4", "allgather", [4096, 1 << 22])
-    assert [row[0] for row in times["rows"]] == ["4 KB", "4 MB"]
-    for row, size, time in zip(times["rows"], table.sizes, seconds, strict=True):
-        assert float(row[3]) == pytest.approx(time * 1e6 / float(bounds.microseconds(size)), rel=0.01)
 
 
 def test_the_chart_of_a_plan_has_the_lines_of_other_libraries(tmp_path):

@@ -139,15 +139,6 @@ def test_intervals_are_one_line_and_the_gap_to_the_bound_is_said_once():
         "open: with 6 steps the least rounds/chunk is at least 1, at most 2 (not decided)",
         "with any number of steps the least rounds/chunk is at least 1: the 7-step point is 50% above that",
     ]
-    assert [row[4] for row in frontier_text.report(replace(found, points=three)).rows] == ["best known"] * 3
-    assert [row[4] for row in frontier_text.report(replace(found, points=three[:2])).rows] == [
-        "best known (bound 1)"
-    ] * 2
-    own = (*three[:2], replace(three[2], bound=LowerBound(Fraction(5, 4), {})))
-    assert [row[4] for row in frontier_text.report(replace(found, points=own)).rows][1:] == [
-        "best known (bound 1)",
-        "best known (bound 5/4)",
-    ]
 
 
 def test_an_empty_frontier_can_be_shown():

@@ -50,7 +50,6 @@ def tune(
     instances: Sequence[int] = TuningRequest.instances,
     per_send: MessageCost | str = TuningRequest.per_send,
     overheads: bool = TuningRequest.overheads,
-    tolerance: float | None = TuningRequest.tolerance,
     dtype: str = TuningRequest.dtype,
     in_place: bool = TuningRequest.in_place,
     time_limit: float | None = TuningRequest.time_limit,
@@ -75,7 +74,6 @@ def tune(
     protocols, instances : with which schedules are tried. (): those that were measured, or that the links allow.
     per_send : the cost of a message at either end, in predicted times: text such as "0.3us".
     overheads : predicted times include a launch and each protocol's costs. False: the α and β of bare links alone.
-    tolerance : the loss, as a share of the best time, that is accepted to save a switch. None: 1%.
     dtype : the type of the elements.
     in_place : judge by the times of calls in place.
     time_limit : wall seconds for everything. None: the default effort.
@@ -102,7 +100,7 @@ def tune(
     machine = None if topology is None else named_topology(topology)
     request = TuningRequest(
         machine, collective, sizes_in_bytes(sizes), frontiers, measured, logs, root, protocols, instances,
-        MessageCost.of(per_send), overheads, tolerance, dtype, in_place, True, time_limit, jobs,
+        MessageCost.of(per_send), overheads, dtype, in_place, True, time_limit, jobs,
     )  # fmt: skip
     return tune_request(request, on_event)
 
@@ -152,7 +150,7 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
 
 def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology | None) -> Plan:
     """Return the plan of one collective from its frontiers, measurements and logs."""
-    from synth.catalog.tuner.choice import TOLERANCE, Question, choose_algorithms
+    from synth.catalog.tuner.choice import Question, choose_algorithms
     from synth.catalog.tuner.cost_model import MeasuredTime, fit
     from synth.catalog.tuner.measurements import merge_measurements
 
@@ -183,8 +181,7 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
         model = {"kind": "nominal", "overheads": request.overheads}
 
     ranks = inputs.ranks or measured[0].ranks
-    tolerance = TOLERANCE if request.tolerance is None else request.tolerance
-    question = Question(inputs.name, ranks, request.sizes, request.element, tolerance, inputs.root)
+    question = Question(inputs.name, ranks, request.sizes, request.element, root=inputs.root)
     answer = choose_algorithms(question, found.candidates)
     notes = [*inputs.notes, *found.notes, *_not_run(found.candidates), *answer.notes]
     if not all(one.complete for one in inputs.frontiers):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SIZES = (KB, MB, GB)
 ADVISED = 128 * MB  # the size for which a table recommends a point
-MANY = 3  # number of points with the same bound from which on the bound is given once, below the table
 WHY = {
     "effort": "the default effort is spent, --time-limit allows more",
     "time": "the time ran out",
@@ -66,14 +65,14 @@ def report(found: Frontier) -> Report:
     if sums:
         columns.append(("same bits", "left"))
     columns += [("µs/MB", "right")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
-    rows, common = [], _repeated(found)
+    rows = []
     for point in found.points:
         row = [
             str(point.steps),
             str(point.rounds),
             str(point.chunks),
             show(point.rounds_per_chunk),
-            _status(point, common),
+            _status(point),
         ]
         if sums:
             row += [point.construction, "yes" if point.same_bits else "no"]
@@ -357,17 +356,9 @@ def _gap(found: Frontier) -> list[str]:
     return [f"{least}: the {last.steps}-step point is {above}% above that"]
 
 
-def _repeated(found: Frontier) -> Fraction | None:
-    """Return the bound for any number of steps if it is that of all points not proved optimal, and these are many."""
-    values = [point.bound.value for point in found.points if point.status != "optimal"]
-    floor = max((bound.value for steps, bound in found.bounds if steps is None), default=None)
-    return floor if len(values) >= MANY and set(values) == {floor} and _gap(found) else None
-
-
-def _status(point: Point, common: Fraction | None = None) -> str:
-    """Return the status in words; `common`: a bound that is given below the table."""
+def _status(point: Point) -> str:
     if point.status != "optimal":
-        return "best known" if point.bound.value == common else f"best known (bound {show(point.bound.value)})"
+        return f"best known (bound {show(point.bound.value)})"
     return "optimal" if point.bound.scope == "any-chunks" else f"optimal for {counted(point.chunks, 'chunk')}"
 
 

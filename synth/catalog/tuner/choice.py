@@ -1,7 +1,7 @@
 """The choice of an algorithm for each range of sizes: candidates × sizes → time → least.
 
 At each size candidates are timed by rising lower bound, until the next bound is above the least time. The choice of the
-size before is kept while it takes at most the tolerance, or the noise of repeats, more than the least time. Between two
+size before is kept while it takes at most the tolerance more than the least time. Between two
 sizes the choice changes where the two times cross, each taken to be linear in the size.
 
 A runtime may not take the first choice: it does not pad, or has no LL128, no multicasts, no schedules at all. So the
@@ -170,10 +170,8 @@ def _least(
     ours_kept = before is not None and candidates[before].algorithm.backend == OURS
     if ours_kept and candidates[best].algorithm.backend != OURS:
         return best
-    if before in timed and before is not None:
-        noise = max(times[best].spread, times[before].spread)
-        if times[before].seconds - times[best].seconds <= max(tolerance * times[best].seconds, noise):
-            return before
+    if before in timed and before is not None and times[before].seconds <= times[best].seconds * (1 + tolerance):
+        return before
     return best
 
 

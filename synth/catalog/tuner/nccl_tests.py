@@ -244,17 +244,20 @@ def _checked(size: Any, values: dict[str, Any], names: Sequence[str], file: str,
     time, bus, wrong = (values.get(name) for name in names)
     root = str(values.get("root")).strip()
     try:
-        numbers = [float(value) if value not in _NO_NUMBER else None for value in (time, bus)]
+        microseconds = None if time in _NO_NUMBER else float(time)
+        bandwidth = None if bus in _NO_NUMBER else float(bus)
         bytes_ = int(str(size))
     except (TypeError, ValueError, OverflowError):
         raise FormatError(f"{(size, time, bus)!r:.60} are no size, time and bandwidth", file, place) from None
-    if bytes_ < 0 or (numbers[0] is not None and not 0 < numbers[0] < 1e300) or not 0 <= (numbers[1] or 0.0) < 1e300:
+    timed = microseconds is None or 0 < microseconds < 1e300
+    if bytes_ < 0 or not timed or not 0 <= (bandwidth or 0.0) < 1e300:
         raise FormatError(f"{(size, time, bus)!r:.60} are no size, time and bandwidth", file, place)
     return TestRow(
         place,
         bytes_,
         str(values.get("redop") or ""),
         int(root) if root.removeprefix("-").isdecimal() else None,
-        *numbers,
+        microseconds,
+        bandwidth,
         "" if wrong in (None, 0, "0", "0e+00", "N/A") else f"{wrong!s:.20}",
     )

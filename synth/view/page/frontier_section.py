@@ -66,14 +66,13 @@ class Times:
 
     `lines`: (algorithm, seconds, seconds per byte) of each prediction. `floor`: (seconds, seconds per byte), whose
     least is a lower bound; `bound`: (size, seconds) of a certified one. `bus`: nccl-tests' bus bandwidth over size /
-    time, None for collectives that it does not measure. `wins`, under `title`, and `measured_wins`: (first size, end or
-    None, name of the fastest, its index if known), with sizes in bytes.
+    time, None for collectives that it does not measure. `wins`, under `title`: (first size, end or None, name of the
+    fastest, its index if known), with sizes in bytes.
     """
 
     lines: tuple[tuple[int, float, float], ...] = ()
     floor: tuple[tuple[float, float], ...] = ()
     wins: tuple[tuple[float, float | None, str, int | None], ...] = ()
-    measured_wins: tuple[tuple[float, float | None, str, int | None], ...] = ()
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
     title: str = "Best by synchronous steps"
