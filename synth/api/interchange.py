@@ -177,7 +177,6 @@ def _row(path: Path, name: str, machine: TopologyLike | None, collective: Collec
 
 
 def _reason(error: SynthError, path: Path) -> str:
-    """Return the message of an error without the path in front of it."""
     text = str(error).removeprefix(str(path)).lstrip(": ")
     return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}..."
 

@@ -52,7 +52,6 @@ def schedule_html(schedule: Schedule) -> str:
 
 
 def _frame(value: ParetoFrontier | Schedule, title: str, times: bool = True) -> str:
-    """Return the page of a value in a frame, with or without the chart of its times."""
     from synth.catalog.report import collect
     from synth.view.page import html
     from synth.view.page.frontier_section import Times

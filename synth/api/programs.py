@@ -414,7 +414,6 @@ def _as_chosen(request: ExportRequest, chosen: SizeChoice) -> tuple[ExportReques
 def _source(
     source: str | Path | ParetoFrontier | Schedule | Program, request: ExportRequest
 ) -> ParetoFrontier | Schedule | Program:  # fmt: skip
-    """Return the program, schedule or frontier to export; read it where a file is given."""
     if not isinstance(source, str | Path):
         return source
     task, root = request.collective, request.root
@@ -459,7 +458,6 @@ def placed(
 
 
 def _timeline(program: Program, network: Network, size: int | None) -> Sequence[OpEvent]:
-    """The events of a run of the reference executor, for its time alone."""
     from synth.runtime import call as calls
     from synth.runtime.run_request import RunRequest
 

@@ -136,7 +136,6 @@ def run_request(
 
 
 def _too_large(call: Call) -> str:
-    """Return that the size asked for is beyond those up to which a one-sided program is right; "" where it is not."""
     from synth.program.analysis import check
     from synth.program.analysis.report import size_text
 
@@ -179,7 +178,6 @@ def _call(program: object, request: RunRequest, choose: bool = False, open_size:
 
 
 def _as_chosen(request: RunRequest, chosen: SizeChoice, open_size: bool) -> tuple[RunRequest, str]:
-    """Return `request` with the size and the protocol of a choice by size where it names none, and which these are."""
     taken = []
     if request.size is None and open_size:
         request = replace(request, size=chosen.size)

@@ -164,7 +164,6 @@ def explain(
 
 
 def _with_multicast(found: Explanation, machine: Topology, task: Collective) -> Explanation:
-    """Return `found` with a rate that nothing exceeds where the machine's switches multicast, if they do."""
     from synth.api.multicast import multicast_bounds
     from synth.scale.baselines.comparison import MethodRate
 
@@ -192,7 +191,6 @@ def unreachable(topology: TopologyLike, collective: Collective) -> tuple[Network
 
 
 def _apart(network: Network, collective: Collective) -> InfeasibleError | None:
-    """The error that names a rank that cannot be reached, with its certificate."""
     from synth import bounds
 
     try:

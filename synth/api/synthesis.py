@@ -201,7 +201,6 @@ def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
 
 
 def _before_multicast(machine: Topology, multicast: bool, time_limit: float | None) -> float | None:
-    """Return the part of a time limit for the points without multicasts, where those with them come after it."""
     from synth.frontiers.multicast import MOST_RANKS, SHARE
 
     if time_limit is None or not multicast or not machine.multicast or machine.ranks > MOST_RANKS:

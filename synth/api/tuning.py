@@ -213,7 +213,6 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
 
 
 def _measured_candidates(inputs: CollectiveInputs, request: TuningRequest, measured: Sequence) -> CandidateSet:
-    """Return what was measured: points of the frontiers, algorithms of the library by name, and other libraries."""
     from synth.catalog.tuner.candidates import measured_candidates
 
     names = [one.label for one in measured if one.backend == OURS]
@@ -256,7 +255,6 @@ def _predicted_candidates(
 
 
 def _not_run(candidates: Sequence[TunerCandidate]) -> list[str]:
-    """Return notes on the candidates that were not run though they might be the fastest, by reason."""
     labels: dict[str, list[str]] = {}
     for one in candidates:
         if one.clock is not None and one.variant is not None and (reason := one.clock.not_run(one.variant)):

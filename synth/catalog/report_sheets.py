@@ -109,7 +109,6 @@ def _of_frontier(frontier: ParetoFrontier, name: str, rows: Rows, context: Sheet
 
 
 def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
-    """Return the times of NCCL's ring and tree on the links of `frontier`; () where these do not carry them."""
     network, task = replace(frontier.network, multicast=()), frontier.collective
     if network.ranks < 2 or not frontier.points:
         return ()
@@ -151,7 +150,6 @@ def _of_schedule(schedule: Schedule, name: str, rows: Rows, context: SheetContex
 
 
 def _of_plan(plan: Plan, name: str, rows: Rows, context: SheetContext) -> list[Sheet]:
-    """Return a sheet for each table of a plan. Its schedules are replayed, its times are shown unchecked."""
     if context.verify:
         for algorithm in plan.algorithms:
             try:

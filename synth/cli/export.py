@@ -187,7 +187,6 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> None:
 
 
 def _form(flags: dict[str, Any]) -> str:
-    """Return the format of a file that is no plan; msccl is another name of the default."""
     return "msccl-xml" if (flags["to"] or "msccl").lower() == "msccl" else flags["to"]
 
 

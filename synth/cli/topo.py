@@ -164,7 +164,6 @@ def draw(name: str, output: str | None, **flags: Any) -> None:
 
 
 def _symmetries(topology: Topology) -> tuple[int, str]:
-    """Return the number of generators of the automorphism group, and its order in words, counted up to `COUNTED`."""
     from synth.model import symmetry
 
     generators = symmetry.generators(topology.network())

@@ -181,7 +181,6 @@ def choice(
 
 
 def _clock(found: Frontier, programs: Mapping[int, AlgorithmTime]) -> list[str]:
-    """Return the sentences that name the models of the times in a table of `synth pareto --size`."""
     bare = "`best for`: predicted, synchronous steps on bare links without a launch"
     program = "the point's program in its fastest protocol"
     if found.network.multicast:
@@ -213,7 +212,6 @@ def best_point(found: Frontier, size: int, times: Sequence[AlgorithmTime]) -> Po
 
 
 def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) -> str:
-    """Return the sentence that recommends the point `best`, whose program takes `time`."""
     said = f"at {size_text(size)} take the {best.steps}-step point"
     if time is not None:
         microseconds = number(time.seconds * 1e6)
@@ -227,7 +225,6 @@ def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) 
 
 
 def _clock_bound(bound: TimeBound | None, time: AlgorithmTime | None) -> list[str]:
-    """Return sentences on the lower bound in time, and by what factor the predicted `time` is above it."""
     if bound is None or time is None or not bound.rows[0].microseconds:
         return []
     row = bound.rows[0]
@@ -330,7 +327,6 @@ def _between(found: Frontier) -> Iterator[Open]:
 
 
 def _spans(steps: Sequence[int]) -> str:
-    """Return rising numbers of steps as text: 1 step; 2, 4 to 6 and 8 steps."""
     spans: list[list[int]] = []
     for count in steps:
         if spans and count == spans[-1][-1] + 1:
@@ -346,7 +342,6 @@ def _spans(steps: Sequence[int]) -> str:
 
 
 def _gap(found: Frontier) -> list[str]:
-    """Return a sentence on the gap between the best point and the bound for any number of steps, if there is one."""
     floor = max((bound.value for steps, bound in found.bounds if steps is None), default=Fraction(0))
     if found.complete or not found.points or not 0 < floor < found.points[-1].rounds_per_chunk:
         return []

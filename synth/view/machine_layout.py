@@ -79,7 +79,6 @@ def _control(start: Spot, end: Spot, bend: float) -> Spot:
 
 
 def _bends(spots: Sequence[Spot], lines: Sequence[tuple[int, int]]) -> list[float]:
-    """Return for each line the distance of its bend to the left of it, 0 where a straight line passes no other end."""
     middle_x = sum(x for x, _ in spots) / max(1, len(spots))
     middle_y = sum(y for _, y in spots) / max(1, len(spots))
     found: dict[tuple[int, int], float] = {}
@@ -95,7 +94,6 @@ def _bends(spots: Sequence[Spot], lines: Sequence[tuple[int, int]]) -> list[floa
 
 
 def _passes(spots: Sequence[Spot], a: int, b: int) -> bool:
-    """Return whether a straight line from `a` to `b` passes another end."""
     (x1, y1), (x2, y2) = spots[a], spots[b]
     dx, dy = x2 - x1, y2 - y1
     length = hypot(dx, dy) or 1.0
@@ -132,7 +130,6 @@ def _block(ends: list[int], ranks: int, lines: Sequence[Line], boxes: Sequence[i
 
 
 def _boxes(boxes: Sequence[int]) -> list[set[int]]:
-    """Return the ranks of each box."""
     groups: dict[int, set[int]] = {}
     for rank, box in enumerate(boxes):
         groups.setdefault(box, set()).add(rank)
@@ -257,7 +254,6 @@ def _grid_sides(members: list[int], lines: Sequence[Line]) -> tuple[int, ...]:
 
 
 def _factorizations(count: int) -> Iterator[tuple[int, ...]]:
-    """Yield all ways to write `count` as a product of factors above 1, in every order."""
     if count > 1:
         yield (count,)
     for factor in range(2, count // 2 + 1):
@@ -267,7 +263,6 @@ def _factorizations(count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _neighbours(a: int, b: int, sides: tuple[int, ...]) -> bool:
-    """Return whether two places of a grid, numbered row by row, are neighbours."""
     distances = []
     for side in reversed(sides):
         gap = abs(a % side - b % side)

@@ -75,7 +75,6 @@ def _ranges(plan: Plan, table: Table) -> Report:
 
 
 def _groups(table: Table) -> list[list[Range]]:
-    """Group neighbouring ranges that differ only in their alternatives."""
     return [list(group) for _, group in groupby(table.ranges, lambda row: row.order[0])]
 
 
@@ -92,7 +91,6 @@ def _range(plan: Plan, table: Table, group: list[Range]) -> tuple[str, ...]:
 
 
 def _settings(algorithm: Algorithm) -> tuple[str, str]:
-    """Return protocol and instances of a synthesized schedule; empty for other libraries, which choose themselves."""
     return (algorithm.protocol, str(algorithm.instances)) if algorithm.backend == OURS else ("", "")
 
 

@@ -68,7 +68,6 @@ def choice(
 
 
 def _program(times: Sequence[AlgorithmTime], size: int) -> list[str]:
-    """Return a sentence on the fastest program of a point, by the clock of `synth tune` and `synth run`."""
     if not times:
         return []
     fastest = times[0]
@@ -168,5 +167,4 @@ def _sentences(found: ScaleFrontier) -> list[str]:
 
 
 def _unfinished(found: ScaleFrontier) -> list[str]:
-    """Return a sentence on the work that a time limit or Ctrl-C cut; that proves and disproves nothing."""
     return [f"left open: {'; '.join(found.unfinished)}"] if found.unfinished else []

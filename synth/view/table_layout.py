@@ -68,7 +68,6 @@ def _longest_word(text: str) -> int:
 
 
 def _filled(text: str, width: int | None) -> list[str]:
-    """Return `text` in lines of `width` characters that end between words, not between a number and its unit."""
     text = printable(text)
     if width is None or len(text) <= width:
         return [text]

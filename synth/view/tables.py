@@ -129,7 +129,6 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
 
 
 def _switch_send(send: SwitchSend) -> str:
-    """Return a switch send such as ``5:0>{0-7}``, ``5:0+>{0-7}`` or ``5:0<+{0-7}``."""
     arrow = {"multicast": ">", "multicast-reduce": "+>", "fetch-reduce": "<+"}[send.kind]
     group = send.group
     if group == tuple(range(group[0], group[-1] + 1)):

@@ -144,7 +144,6 @@ def _time_fastest(
     candidates: Sequence[TunerCandidate], group: Sequence[int], size: int, element: int, tolerance: float,
     times: dict[int, Time],
 ) -> None:  # fmt: skip
-    """Add to `times` those of the candidates of `group` that may be within the tolerance of the fastest."""
     fastest = min((times[k].seconds for k in group if k in times), default=inf)
     for least, k in sorted((candidates[k].least(size, element), k) for k in group):
         if least > fastest * (1 + tolerance):
@@ -176,7 +175,6 @@ def _least(
 
 
 def _crossing(candidates: Sequence[TunerCandidate], old: int, new: int, low: int, high: int, element: int) -> int:
-    """Return the size in low+1..high at which lines through the times of two candidates cross; `high` if unknown."""
     gaps = []
     for size in (low, high):
         before, after = candidates[old].time(size, element), candidates[new].time(size, element)
@@ -190,7 +188,6 @@ def _crossing(candidates: Sequence[TunerCandidate], old: int, new: int, low: int
 
 
 def _minima(rows: Sequence[dict[int, Time]], group: Sequence[int]) -> tuple[float | None, ...]:
-    """Return the least time of the candidates of `group` in each row; None where none has one."""
     least = []
     for times in rows:
         least.append(min((times[k].seconds for k in group if k in times), default=None))

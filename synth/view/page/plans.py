@@ -85,7 +85,6 @@ def _of_table(plan: Plan, table: Table, about: EntryContext, bound: TimeBound | 
 
 
 def _says(plan: Plan, table: Table) -> tuple[str, ...]:
-    """Return sentences: the origin of the times, the loss of the choices, and the plan's notes."""
     sentences = [f"times behind the plan: {plan.says}"]
     losses = [loss for loss in table.losses if loss is not None]
     if losses:
@@ -100,7 +99,6 @@ def _says(plan: Plan, table: Table) -> tuple[str, ...]:
 
 
 def _rate(table: Table) -> float | None:
-    """Expected GB/s at the largest judged size; None where no time is known."""
     known = [(size, seconds) for size, seconds in zip(table.sizes, table.seconds, strict=False) if seconds]
     return known[-1][0] / known[-1][1] / 1e9 if known else None
 

@@ -127,7 +127,6 @@ def of_scale_frontier(found: ScaleFrontier, about: EntryContext) -> Sheet:
 
 
 def _drawn(topology: Topology) -> MachineDrawing | None:
-    """Return the drawing of a machine of the flow engines, None where it is too large for a page."""
     if topology.ranks > animation_data.MOST_RANKS or len(topology.links) > animation_data.MOST_ROUTES:
         return None
     network = topology.network()
