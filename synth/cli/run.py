@@ -75,9 +75,7 @@ class AnySize(Size):
 @point_option("The N-th point of a frontier; by default the fastest at that size.")
 @search_limit_option
 @runtime_option("Lower for this runtime, with its slices: msccl, msccl-executor, rccl; by default for synth's own.")
-@protocol_option(
-    "Simple, LL or LL128; by default the program's own, of a frontier the fastest at that size, else Simple."
-)
+@protocol_option("Simple, LL or LL128; by default the program's own, of a schedule or a frontier Simple.")
 @instances_option("Copies of a schedule's program, each for a share of the data.", default=1)
 @coll_option("The collective, if there is no FILE or it does not name it.")
 @data_root_option
