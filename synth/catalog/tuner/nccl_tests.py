@@ -223,7 +223,7 @@ def _document(text: str, file: str, in_place: bool) -> TestTable:
     program = _PROGRAM.search(str(doc.get("args")))
     found.test = program[1] or "" if program else ""
     # Without MPI, and with several GPUs of a process, only the first rank of each process is listed.
-    config = doc.get("config") if isinstance(doc.get("config"), dict) else {}
+    config = doc["config"] if isinstance(doc.get("config"), dict) else {}
     try:
         each = config.get("nthreads", 1) * config.get("ngpus", 1)
         for device in config.get("devices", doc.get("devices")) or ():
