@@ -156,7 +156,8 @@ def test_points_that_were_not_run_have_no_time():
     frontier = synthesis.known_frontier(machine, collective("allgather", 8))
     said = []
     for points in (frontier.points, frontier.points[:1]):
-        report = frontier_text.choice(frontier, 4096, None, times_at(replace(frontier, points=points), 4096, machine=machine))
+        times = times_at(replace(frontier, points=points), 4096, machine=machine)
+        report = frontier_text.choice(frontier, 4096, None, times)
         assert [name for name, _ in report.columns][2:4] == ["µs at 4 KB", "protocol"]
         said.append(sum("far behind by a lower bound, or were not run" in line for line in report.sentences))
     assert said == [0, 1]
