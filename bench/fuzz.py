@@ -66,7 +66,7 @@ MADE = {
     "schedule.json": "solve --topo ring:4 --coll broadcast --chunks 2 --steps 2 --rounds 2 -o schedule.json",
     "bounds.json": "bound --topo ring:4 --coll alltoall -o bounds.json",
     "large.json": "pareto --topo ring:3*2 --coll allgather --engine flow --schedules large",
-    "apart.json": "bound --topo-file apart.yaml --coll allgather -o apart.json",
+    "apart.json": "bound --topo apart.yaml --coll allgather -o apart.json",
     "plan.json": "tune --from frontier.json --sizes 1KB:1MB -o plan.json",
     "program.xml": "export frontier.json --to msccl-xml --runtime msccl-executor -o program.xml",
     "plan-mscclpp.json": "export frontier.json --to mscclpp -o plan-mscclpp.json",
@@ -128,7 +128,6 @@ _file = _one(*DOCUMENTS)
 VALUES: dict[str, Value] = {
     "topo": _machine,
     "name": lambda rng: rng.choice((_machine(rng), rng.choice(TOPOLOGIES), "1", "ring")),
-    "topo_file": _one(*TOPOLOGIES),
     "coll": lambda rng: rng.choice((*COLLECTIVES, "custom.yaml", "copies.yaml")),
     "ranks": _ranks,
     "root": _one("0", "1", "0,1", "3"),
@@ -171,14 +170,12 @@ VALUES: dict[str, Value] = {
     "baselines": _one("ring", "tree", "direct"),
     "logs": _one("nccl=notes.txt", "mscclpp=measured.json"),
     "protocols": _one("Simple", "LL", "LL128"),
-    "tolerance": _one("1%", "5%"),
     "title": _one("A title", ""),
     "gbps_per_link": _one("25", "20.5"),
     "pcie_gbps": _one("12"),
     "timeout": _one("20"),
     "max_steps": _small,
     "threads": _one("1", "2", "8"),
-    "processes": _one("2", "4"),
     "repeats": _one("1", "2"),
     "warmup": _one("1"),
     "part": _one("64", "1"),
@@ -226,7 +223,6 @@ def command_line(rng: Random) -> tuple[str, ...]:
     """A random command with random options."""
     words, command = rng.choice(commands())
     words = list(words)
-    given = {p.name for p in command.params}
     for parameter in command.params:
         name = parameter.name or ""
         if name in SKIPPED:
@@ -234,8 +230,6 @@ def command_line(rng: Random) -> tuple[str, ...]:
         likely = (
             1.0 if parameter.required or name == "time_limit" else 0.9 if name in ("topo", "coll", "file") else 0.15
         )
-        if name == "topo_file" and "topo" in given and any(word == "--topo" for word in words):
-            likely = 0.02
         if rng.random() >= likely:
             continue
         if isinstance(parameter, click.Argument):

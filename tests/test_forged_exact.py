@@ -252,7 +252,7 @@ def asked(*words: str) -> tuple[int, str]:
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_one_rank_has_all_there_is(name, tmp_path):
     (tmp_path / "one.json").write_text('{"ranks": 1, "links": []}')
-    machine = ["--topo-file", str(tmp_path / "one.json"), "--coll", name]
+    machine = ["--topo", str(tmp_path / "one.json"), "--coll", name]
     machine += ["--counts", "2"] if name in ("allgatherv", "reduce-scatterv", "alltoallv") else []
     file = str(tmp_path / "f.json")
     verbs = {

@@ -43,7 +43,7 @@ def proof(words: str) -> tuple[dict, str]:
 @pytest.mark.parametrize("command", ["pareto", "bound", "pareto --engine flow", "bound --engine flow"])
 @pytest.mark.parametrize("name", ["allgather", "reduce", "allreduce", "alltoall"])
 def test_ranks_apart_leave_a_proof(command, name):
-    doc, said = proof(f"{command} --topo-file apart.yaml --coll {name}")
+    doc, said = proof(f"{command} --topo apart.yaml --coll {name}")
     assert "proof.json" in said
     assert doc["certificate"]["kind"] == "unreachable"
     assert "no schedule" in exact_frontier.document(doc)[0]
@@ -56,15 +56,13 @@ def test_ranks_apart_leave_a_proof(command, name):
 
 @pytest.mark.parametrize("name", ["allgather", "broadcast"])
 def test_a_bound_in_time_names_the_box_without_links_and_leaves_a_proof(name):
-    doc, said = proof(f"bound --topo-file apart.yaml --coll {name} --sizes 1KB")
+    doc, said = proof(f"bound --topo apart.yaml --coll {name} --sizes 1KB")
     assert "no link joins box 0 (ranks 0-1) to other boxes" in said
     assert "no schedule" in exact_frontier.document(doc)[0]
 
 
 def test_the_proof_goes_to_stdout_where_asked():
-    outcome = CliRunner().invoke(
-        root, ["pareto", "--topo-file", "apart.yaml", "--coll", "allgather", "--format", "json"]
-    )
+    outcome = CliRunner().invoke(root, ["pareto", "--topo", "apart.yaml", "--coll", "allgather", "--format", "json"])
     assert outcome.exit_code == 3
     assert exact_frontier.document(json.loads(outcome.stdout)) == [
         "allgather on two pairs: no schedule, unit 0 cannot reach rank 2, certificate checked",
@@ -84,7 +82,7 @@ def test_too_few_steps_leave_a_proof():
 
 
 def test_an_altered_proof_is_refused():
-    doc, _ = proof("pareto --topo-file apart.yaml --coll allgather")
+    doc, _ = proof("pareto --topo apart.yaml --coll allgather")
     certificate, topology = doc["certificate"], doc["topology"]
     for wrong in (
         doc | {"certificate": certificate | {"closed": [0]}},

@@ -22,7 +22,7 @@ CUT = ("0-1", "0-20", "0-19", "0-380")
 def test_ranks_without_any_link_are_proved_apart(command, collective, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "none.yaml").write_text(NONE)
-    words = f"{command} --engine flow --topo-file none.yaml --coll {collective} -o a.json".split()
+    words = f"{command} --engine flow --topo none.yaml --coll {collective} -o a.json".split()
     found = CliRunner().invoke(root, words)
     assert found.exit_code == 3 and "the proof is in a.json" in found.stderr, found.output
     checked = CliRunner().invoke(root, ["verify", "a.json"])
@@ -107,7 +107,7 @@ def test_a_rank_alone_has_nothing_to_send(tmp_path):
 @pytest.mark.parametrize("command", ["explain", "pareto", "bound"])
 def test_every_command_that_finds_ranks_apart_leaves_the_proof(command, tmp_path):
     (tmp_path / "none.yaml").write_text(NONE)
-    words = [command, "--topo-file", str(tmp_path / "none.yaml"), "--coll", "allreduce", "-o", str(tmp_path / "a.json")]
+    words = [command, "--topo", str(tmp_path / "none.yaml"), "--coll", "allreduce", "-o", str(tmp_path / "a.json")]
     found = CliRunner().invoke(root, words)
     assert found.exit_code == 3 and "the proof is in" in found.stderr, found.output
     assert CliRunner().invoke(root, ["verify", str(tmp_path / "a.json")]).exit_code == 0

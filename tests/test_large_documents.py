@@ -77,7 +77,7 @@ def test_a_file_with_a_known_name_is_not_taken_for_that_machine(tmp_path):
         "bound",
         "--engine",
         "flow",
-        "--topo-file",
+        "--topo",
         tmp_path / "m.yaml",
         "--coll",
         "allgather",

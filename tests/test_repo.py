@@ -21,7 +21,6 @@ SOURCES = sorted((ROOT / "synth").rglob("*.py"))
 # The files that import each heavy library: one a use. A new one is a decision, so it is written down here.
 CLICK = (
     "algorithms",
-    "allocations",
     "audit",
     "import_",
     "bench",
@@ -54,7 +53,7 @@ CLICK = (
     ),
     *(
         f"framework/{name}"
-        for name in ("completion", "config", "infeasible_document", "mistakes", "options", "output", "sizes", "types")
+        for name in ("completion", "config", "infeasible_document", "options", "output", "sizes", "types")
     ),
 )
 USES: dict[str, set[str]] = {
@@ -65,7 +64,7 @@ USES: dict[str, set[str]] = {
     "scipy.optimize": {"solvers/highs.py", "solvers/least_squares.py"},
     "matplotlib": set(),  # through registry.need, in view/plot.py
     "click": {f"cli/{name}.py" for name in CLICK},
-    "rich": {"cli/framework/progress.py", "view/table_layout.py"},
+    "rich": {"cli/framework/progress.py"},
 }
 
 

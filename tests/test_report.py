@@ -8,7 +8,6 @@ import hashlib
 import html as markup
 import json
 import re
-import shlex
 import subprocess
 import zlib
 from dataclasses import replace
@@ -18,22 +17,18 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 
 from synth import api
-from synth.catalog import report, report_commands
-from synth.catalog.entry import Entry
-from synth.catalog.store import Store
+from synth.catalog import report
 from synth.checker.certificates.cuts import KEYS
 from synth.cli.root import root
-from synth.errors import FormatError, UsageError
+from synth.errors import FormatError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.schedule import SEND_KINDS, Schedule, Send, Step
 from synth.model.topology import Limit, Link, Topology
 from synth.model.tuning_plan import Algorithm, LibraryTimes, Plan, Range, Table
 from synth.view.page import animation_data, certificate_text, html, sections, time_chart
-from synth.view.page.frontier_section import AlgorithmRow, Sheet
+from synth.view.page.frontier_section import Sheet
 from tests.needs import need
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&<!--\u2028'\""
@@ -356,16 +351,6 @@ def test_measured_times_belong_to_their_points(dgx1):
     assert time_chart.marks_of(measured(), None)[0].of is None
 
 
-def test_measured_wins_are_runs_of_sizes_that_more_than_one_was_measured_at(dgx1):
-    marks = time_chart.marks_of(measured(), dgx1)
-    assert time_chart.measured_wins(marks) == ((1024.0, 1024.0, "few", 0), (4096.0, 4096.0, "many", 1))
-    assert time_chart.measured_wins(time_chart.marks_of(measured(modelled=True), dgx1)) == ()
-    assert time_chart.measured_wins(marks[:1]) == ()
-
-
-# What is given.
-
-
 def save(path: Path, doc: dict) -> Path:
     path.write_text(json.dumps(doc))
     return path
@@ -389,7 +374,7 @@ def test_a_frontier_that_fails_its_check_is_not_drawn(dgx1, tmp_path):
     assert len(found.wrong) == 1 and found.wrong[0].startswith("bad.json: ") and "8/5" in found.wrong[0]
     outcome = CliRunner().invoke(root, ["report", str(good), str(bad), "-o", str(tmp_path / "r.html")])
     assert outcome.exit_code == 5 and "bad.json" in outcome.output and (tmp_path / "r.html").is_file()
-    unchecked = report.collect([bad], report.ReportSelection(verify=False))
+    unchecked = report.collect([bad], verify=False)
     assert unchecked.wrong == [] and dict(unchecked.sheets[0].provenance)["certificates"].startswith("not re-checked")
 
 
@@ -415,60 +400,6 @@ def test_other_files_are_refused_in_one_line(content, says, tmp_path):
         report.collect([tmp_path / "none.json"])
 
 
-def entry(found: Frontier) -> Entry:
-    made_by = {"versions": {"synth": "0.1.0", "python": "3.12"}, "seed": 7, "created": "2026-01-02T03:04:05+00:00"}
-    return Entry.of(found, {"max-steps": "4"}, 1.5, made_by)
-
-
-def test_commands_say_how_to_check_run_and_export(dgx1, ring, tmp_path):
-    sources: list[report.ReportSource] = [dgx1, save(tmp_path / "f.json", dgx1.to_json())]
-    sources.append(save(tmp_path / "s.json", ring.points[0].schedule.to_json()))
-    value, frontier, schedule = (dict(sheet.commands) for sheet in report.collect(sources).sheets)
-    again = "synth pareto --topo dgx1-v100 --coll allgather"
-    assert value == {"find it again": again}
-    assert frontier == {
-        "check all claims": "synth verify f.json",
-        "run the chosen one on this machine": "synth run f.json --step {steps} --size 1MB",
-        "write it": "synth export f.json --step {steps} -o algorithm.xml",
-        "find it again": again,
-    }
-    assert list(schedule.values()) == [
-        "synth verify s.json",
-        "synth run s.json --size 1MB",
-        "synth export s.json -o algorithm.xml",
-    ]
-    assert report.collect([named(dgx1, "my machine")]).sheets[0].commands == ()  # its name leads nowhere
-    assert report.collect([named(dgx1, "ring:8")]).sheets[0].commands == ()  # its name is that of another machine
-
-
-@given(
-    st.text(min_size=1),
-    st.sampled_from(["catalog", "synth.frontier/1", "synth.schedule/1", "synth.large/1", "synth.plan/1"]),
-)
-def test_a_file_s_name_stays_one_word_of_a_command(name, kind):
-    sheet = Sheet(name, name, "allgather", 8, "open", "part", "", algorithms=(AlgorithmRow("2 steps", ()),))
-    for _, command in report_commands.commands(sheet, name, kind):
-        words = shlex.split(command)
-        file = f"./{name}" if name.startswith("-") else name
-        assert words[0] == "synth" and file in words
-        assert not any(word in (";", "|", "&") for word in words if word != file and word != name)
-
-
-def test_a_catalog_becomes_a_sheet_each(dgx1, ring, tmp_path):
-    with Store.open(tmp_path / "catalog.db", create=True) as store:
-        store.put(entry(dgx1))
-        store.put(entry(ring))
-    found = report.collect([tmp_path / "catalog.db"])
-    assert found.wrong == []
-    by = {sheet.collective: sheet for sheet in found.sheets}
-    assert set(by) == {"allgather", "reduce-scatter"}
-    facts = dict(by["allgather"].provenance)
-    assert facts["seed"] == "7" and facts["versions"] == "synth 0.1.0, python 3.12" and facts["max-steps"] == "4"
-    assert facts["certificates"].startswith("re-checked")
-    only = report.collect([tmp_path / "catalog.db"], report.ReportSelection(collective="reduce-scatter"))
-    assert [s.collective for s in only.sheets] == ["reduce-scatter"]
-
-
 def test_a_plan_becomes_a_sheet_for_each_table(dgx1, tmp_path):
     first = dgx1.points[0].schedule
     algorithms = (Algorithm("ours", schedule=first, divisor=16), Algorithm(HOSTILE, "nccl"))
@@ -492,20 +423,6 @@ def test_a_plan_becomes_a_sheet_for_each_table(dgx1, tmp_path):
     assert "at most 50.00% slower" in " ".join(ours.says)
     assert ours.says[-2:] == ("note: allgather: one", "note: both: three") and "note: allreduce: two" in theirs.says
     assert theirs.algorithms[0].name == HOSTILE and theirs.times.marks == ()
-
-
-def test_the_sheet_of_a_plan_has_certified_bounds_beside_its_times(tmp_path):
-    ring = api.baseline("direct", "full:4", "allgather")
-    algorithm = Algorithm("direct", schedule=ring, divisor=4)
-    seconds = (2e-6, 4e-3)
-    table = Table("allgather", 4, (Range(4096, None, (0,)),), (4096, 1 << 22), seconds, seconds, chosen=(0, 0))
-    plan = Plan((algorithm,), (table,), "model", "by hand", ring.network)
-    (sheet,) = report.collect([save(tmp_path / "plan.json", plan.to_json())]).sheets
-    (times,) = [one for one in sheet.tables if one["title"] == "Times and certified lower bounds"]
-    bounds = api.time_bound("full:4", "allgather", [4096, 1 << 22])
-    assert [row[0] for row in times["rows"]] == ["4 KB", "4 MB"]
-    for row, size, time in zip(times["rows"], table.sizes, seconds, strict=True):
-        assert float(row[3]) == pytest.approx(time * 1e6 / float(bounds.microseconds(size)), rel=0.01)
 
 
 def test_the_chart_of_a_plan_has_the_lines_of_other_libraries(tmp_path):
@@ -612,13 +529,6 @@ def test_the_command_writes_the_page_and_says_how_large_it_is(ring, tmp_path):
     assert page.startswith("<!DOCTYPE html>") and "<title>Ours</title>" in page
     printed = CliRunner().invoke(root, ["report", str(path), "-o", "-", "--title", "Ours"])
     assert printed.output == page
-
-
-def test_nothing_to_report_is_said(tmp_path):
-    with Store.open(tmp_path / "catalog.db", create=True):
-        pass
-    with pytest.raises(UsageError, match="nothing to report"):
-        api.report(tmp_path / "catalog.db")
 
 
 def test_the_folder_must_exist_before_anything_is_read():

@@ -520,21 +520,6 @@ def test_tables_and_drawings_are_downloaded(at, tmp_path):
     assert downloaded(page, tmp_path, "machine (SVG)").startswith("<svg ")
 
 
-def test_commands_follow_the_chosen_algorithm_and_are_copied(browser, gather, tmp_path):
-    (tmp_path / "f.json").write_text(json.dumps(gather.to_json()))
-    (tmp_path / "r.html").write_text(api.report(tmp_path / "f.json").html)
-    browser.window(1200, 900)
-    browser.open(tmp_path / "r.html")
-    browser.wait("!!document.querySelector('code')")
-    codes = "[...document.querySelectorAll('code')].map(c => c.textContent)"
-    assert "synth run f.json --step 2 --size 1MB" in browser.run(codes)
-    press(browser, "tbody tr:nth-child(2) input[type=radio]")
-    assert "synth run f.json --step 3 --size 1MB" in browser.run(codes)
-    press(browser, "[aria-label='copy: check all claims']")
-    browser.wait("document.querySelector('li [role=status]').textContent === 'copied'")
-    assert browser.complaints() == []
-
-
 def test_entries_have_titles_and_lead_to_their_kin(at):
     page = at(1)
     assert page.run("document.title") == f"allgather on dgx1-v100 · {HOSTILE}"

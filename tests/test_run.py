@@ -189,7 +189,6 @@ def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ("--size 1001 --exact-size", 1, "into whole elements; sizes are multiples of 4 bytes, 1000 and 1004 fit"),
         ("--size 0", 0, ""),
         ("--dtype f17", 2, "did you mean"),
         ("--op mean", 2, "there are sum, prod, min, max, avg"),
@@ -202,7 +201,6 @@ def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
         ("--instances 2", 2, "program already"),
         ("--runtime nccl", 2, "unknown runtime"),
         ("--protocol LL64", 2, "LL64"),
-        ("--topo ring:8 --topo-file x", 2, "exclude each other"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(tmp_path, words, code, says):
@@ -216,9 +214,8 @@ def test_a_size_that_no_call_has_runs_the_nearest_below_and_says_so(tmp_path):
     save(tmp_path, "p.txt", text.dump(ring_allreduce(8)))
     outcome = synth("run p.txt --size 1003 --format json")
     assert json.loads(outcome.stdout)["size"] == 1000
-    assert "1003 to 1000 bytes (--exact-size refuses)" in outcome.stderr
+    assert "1003 to 1000 bytes" in outcome.stderr
     assert "3 to 4 bytes" in synth("run p.txt --size 3").stderr
-    assert "the least is 4" in synth("run p.txt --size 3 --exact-size", code=1).stderr
 
 
 @pytest.mark.parametrize(

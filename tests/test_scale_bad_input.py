@@ -115,7 +115,7 @@ def test_a_file_with_a_bandwidth_that_is_no_number(tmp_path, width):
     path.write_text(json.dumps({"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": width, "both": True}]}))
     for command in ("pareto", "bound", "explain"):
         flow = [] if command == "explain" else ["--engine", "flow"]
-        done = CliRunner().invoke(root, [command, "--topo-file", str(path), "--coll", "allgather", *flow])
+        done = CliRunner().invoke(root, [command, "--topo", str(path), "--coll", "allgather", *flow])
         assert done.exit_code in (1, 2) and "Traceback" not in done.output and width in done.output, done.output
 
 

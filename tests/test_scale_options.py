@@ -121,7 +121,7 @@ def test_one_is_no_plural(tmp_path, links, collective, message):
     file = tmp_path / "two.json"
     listed = [{"src": a, "dst": b, "bandwidth": width} for a, b, width in links]
     file.write_text(json.dumps({"name": "two", "ranks": 2, "links": listed}))
-    words = ["--topo-file", str(file), "--coll", collective, "--engine", "flow"]
+    words = ["--topo", str(file), "--coll", collective, "--engine", "flow"]
     printed = "".join(CliRunner().invoke(root, [what, *words]).stdout for what in ("bound", "pareto"))
     assert message in printed
 

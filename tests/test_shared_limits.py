@@ -105,7 +105,7 @@ def test_the_command_line_prints_and_verifies_trees_within_limits(tmp_path):
         limits.append({"name": limit.name, "links": held, "bandwidth": str(limit.bandwidth)})
     file: Path = tmp_path / "machine.json"
     file.write_text(json.dumps({"name": "switches", "ranks": 4, "links": links, "limits": limits}))
-    words = ["pareto", "--topo-file", str(file), "--coll", "allreduce", "--engine", "flow", "--max-steps", "4"]
+    words = ["pareto", "--topo", str(file), "--coll", "allreduce", "--engine", "flow", "--max-steps", "4"]
     result = CliRunner().invoke(root, [*words, "-o", str(tmp_path / "frontier.json")])
     assert result.exit_code == 0, result.output
     assert "trees by column generation" in result.output + (tmp_path / "frontier.json").read_text()

@@ -43,8 +43,8 @@ def run(*words: object):
     "command",
     ["verify FILE", "report FILE -o out.html", "run FILE", "show FILE", "lint FILE", "explain FILE", "export FILE",
      "import FILE", "topo import FILE", "bound --topo FILE --coll allgather", "tune --from FILE",
-     "groups --topo ring:4 --file FILE", "bound --topo ring:4 --coll FILE", "pareto --topo rail:2x2 --coll "
-     "allgather --sketch FILE", "bound --topo ring:4 --coll alltoallv --matrix FILE", "catalog build FILE"],
+     "bound --topo ring:4 --coll FILE", "pareto --topo rail:2x2 --coll "
+     "allgather --sketch FILE", "catalog build FILE"],
 )  # fmt: skip
 def test_no_command_reads_a_device(command, tmp_path, monkeypatch):
     """`synth verify /dev/zero` filled the memory."""

@@ -124,7 +124,7 @@ def reference(frontier, sizes, ways, **options):
 
 def test_programs_are_recognised_and_baselines_built_again():
     docs = reference(FRONTIER, [4 * KIB, 256 * KIB], [("Simple", 1), ("LL", 2)], baselines=("recursive-doubling",))
-    plan = sound(api.tune(frontiers=[FRONTIER], measured=docs, sizes=[4 * KIB, 256 * KIB], tolerance=0))
+    plan = sound(api.tune(frontiers=[FRONTIER], measured=docs, sizes=[4 * KIB, 256 * KIB]))
     assert all(a.schedule is not None for a in plan.algorithms)
     assert {(a.protocol, a.instances) for a in plan.algorithms} <= {("Simple", 1), ("LL", 2)}
     assert any("no evidence for a GPU" in note for note in plan.notes)
@@ -142,15 +142,15 @@ def test_a_program_of_another_lowering_is_known_by_its_name_alone():
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.randoms(use_true_random=False), st.floats(0, 0.2))
-def test_permuting_repeats_does_not_change_the_plan(random, tolerance):
+@given(st.randoms(use_true_random=False))
+def test_permuting_repeats_does_not_change_the_plan(random):
     (doc,) = reference(FRONTIER, [1 << k for k in range(10, 21, 5)], [("Simple", 1)])
     rows = [
         row | {"seconds": row["seconds"] * f, "least": row["seconds"] * f}
         for row in doc["rows"]
         for f in (1.0, 1.1, 0.97)
     ]
-    asked = {"frontiers": [FRONTIER], "sizes": [1 << k for k in range(10, 21)], "tolerance": tolerance}
+    asked = {"frontiers": [FRONTIER], "sizes": [1 << k for k in range(10, 21)]}
     first = api.tune(measured=[doc | {"rows": rows}], **asked)
     assert api.tune(measured=[doc | {"rows": random.sample(rows, len(rows))}], **asked) == first
 
@@ -323,7 +323,7 @@ def test_a_wrong_schedule_is_found_out(folder):
 
 
 def test_options_from_the_configuration_and_the_environment(folder, monkeypatch):
-    Path("synth.toml").write_text('coll = "allgather"\n[tune]\nfrom-files = "f.json"\nsizes = "1KiB,4KiB"\n')
+    Path("synth.toml").write_text('[tune]\ncoll = "allgather"\nfrom-files = "f.json"\nsizes = "1KiB,4KiB"\n')
     assert "4 KB" in synth("tune").stdout
     monkeypatch.setenv("SYNTH_SIZES", "8KiB")
     assert "8 KB" in synth("tune").stdout
@@ -344,7 +344,6 @@ def test_sizes_double_unless_said():
         ("tune --topo full:4 --coll allgather --log nccl=none.txt", 1, "none.txt: does not exist"),
         ("tune --from f.json --measured f.json", 1, "synth.measured/1"),
         ("tune --from f.json --measured none.json", 1, "none.json: does not exist"),
-        ("tune --from f.json --tolerance 200%", 2, "share"),
         ("tune --from f.json --protocol LL64", 2, "LL64"),
         ("tune --from f.json --topo dgx1", 2, "a plan is for one machine"),
         ("tune --from f.json --dtype int3", 2, "int3"),
@@ -363,7 +362,6 @@ def test_what_makes_no_sense_is_one_line(folder, words, code, what):
     [
         (lambda doc: doc.pop("rows"), "'rows'"),
         (lambda doc: doc["rows"][3].update(seconds=0), "rows[3]"),
-        (lambda doc: doc["rows"][0].update(least=9.0), "rows[0]"),
         (lambda doc: doc["rows"][1].update(program=7), "no program 7"),
         (lambda doc: doc["rows"][1].update(size="big"), "rows[1]"),
         (lambda doc: doc.update(collective=None), "which collective"),

@@ -19,12 +19,12 @@ from synth.model.tuning_plan import Algorithm
 SIZES = tuple(1 << k for k in range(8, 29, 2))
 
 
-def candidate(label, seconds, divisor=1, backend="synth", spread=0.0):
+def candidate(label, seconds, divisor=1, backend="synth"):
     """Return a candidate whose measured time is `seconds(size)` at each of `SIZES` where it is not None."""
     samples = []
     for size in SIZES:
         if (time := seconds(size)) is not None:
-            samples.append(Sample(size, time, spread * time))
+            samples.append(Sample(size, time))
     return TunerCandidate(Algorithm(label, backend, None, "Simple", 1, divisor), tuple(samples))
 
 
@@ -74,10 +74,10 @@ def test_a_switch_lies_where_the_times_cross():
     assert found == [(256, 3999, ["a"]), (4000, SIZES[-1], ["b"])]
 
 
-@pytest.mark.parametrize(("tolerance", "spread", "count"), [(0.0, 0.0, 5), (0.0, 0.08, 1), (0.08, 0.0, 1)])
-def test_a_switch_that_wins_no_more_than_noise_or_the_tolerance_does_not_happen(tolerance, spread, count):
+@pytest.mark.parametrize(("tolerance", "count"), [(0.0, 5), (0.08, 1)])
+def test_a_switch_that_wins_no_more_than_the_tolerance_does_not_happen(tolerance, count):
     flips = lambda size: 1e-6 * (0.97 if size in (4096, 65536) else 1.03)  # noqa: E731
-    assert len(ranges([candidate("a", line(1e-6, 0), spread=spread), candidate("b", flips)], tolerance)) == count
+    assert len(ranges([candidate("a", line(1e-6, 0)), candidate("b", flips)], tolerance)) == count
 
 
 def test_what_is_known_at_some_sizes_only_serves_those():
@@ -99,11 +99,10 @@ def test_no_schedule_is_kept_where_the_librarys_own_is_faster_and_the_schedule_s
 
 
 def test_times_between_samples_are_on_lines_and_end_at_twice_the_last():
-    samples = (Sample(100, 1.0), Sample(200, 2.0, 0.2), Sample(400, 2.5))
+    samples = (Sample(100, 1.0), Sample(200, 2.0), Sample(400, 2.5))
     for size, seconds in {100: 1.0, 150: 1.5, 300: 2.25, 50: 0.5, 800: 3.5, 49: None, 801: None}.items():
         found = interpolated(samples, size)
         assert (found and found.seconds) == (None if seconds is None else pytest.approx(seconds))
-    assert interpolated(samples, 300).spread == pytest.approx(0.225)
     assert interpolated(samples[:1], 150).seconds == 1.0  # one time alone
     falling = (Sample(100, 3.0), Sample(200, 2.0))
     assert interpolated(falling, 400).seconds == 2.0  # time does not fall with the size beyond what was measured

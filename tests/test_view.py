@@ -21,7 +21,7 @@ from synth.model.number_text import bytes_text, number, size_text
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.time_bound import SizeBound, TimeBound
 from synth.program.analysis.report import size_text as lint_size_text
-from synth.view import bench_tables, build, frontier_text, plot, tables
+from synth.view import build, frontier_text, plot, tables
 from synth.view.frontier_text import Report
 from synth.view.html import report_html
 
@@ -139,15 +139,6 @@ def test_intervals_are_one_line_and_the_gap_to_the_bound_is_said_once():
         "open: with 6 steps the least rounds/chunk is at least 1, at most 2 (not decided)",
         "with any number of steps the least rounds/chunk is at least 1: the 7-step point is 50% above that",
     ]
-    assert [row[4] for row in frontier_text.report(replace(found, points=three)).rows] == ["best known"] * 3
-    assert [row[4] for row in frontier_text.report(replace(found, points=three[:2])).rows] == [
-        "best known (bound 1)"
-    ] * 2
-    own = (*three[:2], replace(three[2], bound=LowerBound(Fraction(5, 4), {})))
-    assert [row[4] for row in frontier_text.report(replace(found, points=own)).rows][1:] == [
-        "best known (bound 1)",
-        "best known (bound 5/4)",
-    ]
 
 
 def test_an_empty_frontier_can_be_shown():
@@ -211,23 +202,21 @@ WIDTH_COLUMNS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [40, 80, 100, 200])
+@pytest.mark.parametrize("width", [80, 200])
 def test_tables_are_as_the_golden_files_at_each_width(width, monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", str(width))
-    report = Report("allgather on ring:4", WIDTH_COLUMNS, WIDTH_ROWS, ("complete",), ("GB/s at 1 MB",))
-    matrix = tuple((f"{n:>2}", *["300"] * 16) for n in range(2))
-    names = (("GB/s from \\ to", "right"), *((str(n), "right") for n in range(16)))
+    report = Report("allgather on ring:4", WIDTH_COLUMNS, WIDTH_ROWS, ("complete",))
     text = (("name", "left"), ("description", "left"))
     prose = (("dgx1", "8 V100 in a hybrid cube mesh of NVLinks of 25 GB/s each, as in SCCL and its tables"),)
-    tables.print_reports([report, Report("a matrix", names, matrix), Report("", text, prose)])
+    tables.print_reports([report, Report("", text, prose)])
     out = capsys.readouterr().out
     golden = Path(__file__).parent / "golden" / f"tables-{width}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(out)
     assert out == golden.read_text()
     assert all(len(line) <= width for line in out.splitlines())
-    assert "123456/7890123" in out or "left out at" in out
+    assert "123456/7890123" in out
 
 
 def test_tables_of_algorithms_and_audits_fit_80_columns(monkeypatch, capsys, tmp_path):
@@ -252,15 +241,6 @@ def test_tables_of_algorithms_and_audits_fit_80_columns(monkeypatch, capsys, tmp
     assert " 1 KB" in out and "at 1\n" not in out
 
 
-def test_wide_prints_every_column(monkeypatch):
-    monkeypatch.setattr("synth.view.tables.shutil.get_terminal_size", lambda: os.terminal_size((40, 20)))
-    monkeypatch.setattr("synth.view.tables.sys.stdout", SimpleNamespace(isatty=lambda: True))
-    assert tables.line_width() == 40
-    token = tables.UNLIMITED.set(True)
-    assert tables.line_width() is None
-    tables.UNLIMITED.reset(token)
-
-
 def test_tables_break_no_word_and_have_no_rule_without_a_header(monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "30")
@@ -268,7 +248,7 @@ def test_tables_break_no_word_and_have_no_rule_without_a_header(monkeypatch, cap
     for columns in ((("a", "right"), ("b", "right"), ("c", "left")), (("", "left"),) * 3):
         tables.print_reports([Report("first", columns, (row,), ("end",)), Report("second", (), (), ())])
         out = capsys.readouterr().out
-        assert all(word in out or "left out at 30 characters" in out for word in row)
+        assert all(word in out for word in row)
         assert row[0] in out and "\n\nsecond\n" in out
         assert ("─" in out) == bool(columns[0][0])
 
@@ -293,16 +273,3 @@ def test_steps_between_points_that_nothing_decides_are_listed():
     ]
     settled = replace(found, open=(), points=tuple(points[:2]), bounds=((3, LowerBound(Fraction(9, 2), {})),))
     assert not [line for line in frontier_text.sentences(settled) if "open: " in line]
-
-
-@pytest.mark.parametrize("width", [70, 100])
-def test_measured_times_fit_a_terminal_without_the_columns_that_matter_least(width, monkeypatch, capsys):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", str(width))
-    done = api.bench(api.baseline("ring", "ring:4", "allgather"), (4096, 1 << 20)).to_json()
-    report = bench_tables.measured(done)
-    assert set(report.optional) <= {name for name, _ in report.columns}
-    tables.print_report(report)
-    out = capsys.readouterr().out
-    assert all(len(line) <= width for line in out.splitlines())
-    assert "redop" not in out.splitlines()[2] and "--wide prints them" in out.replace("\n", " ")

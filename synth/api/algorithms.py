@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology
 from synth.errors import SynthError, UndecidedError, UsageError
 from synth.model.schedule import Schedule
@@ -72,7 +71,6 @@ def _text(value: Fraction | None) -> str | None:
     return None if value is None else str(value)
 
 
-@keywords_checked
 def distance(
     schedule: Schedule | CompressedSchedule, topology: TopologyLike, *, time_limit: float | None = None
 ) -> Distance:
@@ -95,7 +93,6 @@ def distance(
     return distances([schedule], topology, time_limit=time_limit)[0]
 
 
-@keywords_checked
 def distances(
     schedules: Sequence[Schedule | CompressedSchedule], topology: TopologyLike, *, time_limit: float | None = None
 ) -> tuple[Distance, ...]:
@@ -129,7 +126,6 @@ def distances(
     return tuple(rows)
 
 
-@keywords_checked
 def blame(
     schedule: Schedule, bound: LowerBound, *, topology: TopologyLike | None = None, places: Places | None = None
 ) -> Blame | None:  # fmt: skip
@@ -172,7 +168,6 @@ def blame(
     return blame(schedule, bound, places)
 
 
-@keywords_checked
 def library(collective: str | None = None) -> tuple[ChunkAlgorithm, ...]:
     """Return the algorithms of the library and of plug-ins, all or those of a collective.
 
@@ -229,7 +224,6 @@ def load_algorithm(source: str, collective: str | None = None) -> ChunkAlgorithm
     return fitting[0]
 
 
-@keywords_checked
 def hole_synthesizer(time_limit: float = HOLE_SECONDS) -> Synthesizer:
     """Return what answers the holes (`a.solve`) of a program: exact synthesis, of each with a time limit in seconds.
 
@@ -299,7 +293,6 @@ class LibraryRow:
         return float(self.schedule.latency + gigabytes / network.unit * 10**6)
 
 
-@keywords_checked
 def library_on(
     topology: TopologyLike,
     collective: str,

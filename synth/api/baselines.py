@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.api.algorithms import library
-from synth.api.arguments import keywords_checked
 from synth.api.inputs import CollectiveLike, TopologyLike, named_topology
 from synth.api.inputs import collective as task_of
 from synth.errors import UsageError, unknown
@@ -41,7 +40,6 @@ def baseline_summaries() -> dict[str, str]:
     return {**SUMMARIES, **{name: text for name, text in known.items() if name not in SUMMARIES}}
 
 
-@keywords_checked
 def baseline(
     name: str,
     topology: TopologyLike | Network,

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology, sizes_in_bytes
 from synth.api.inputs import collective as collective_of
 from synth.api.kept_searches import PLAN, KeptSearch, machine_digest
@@ -63,7 +62,6 @@ SUMMARY = "build.json"
 TIME_LIMIT, FOR_FRONTIERS, FOR_REPORT = 30.0, 0.4, 0.3
 
 
-@keywords_checked
 def build(
     topology: TopologyLike | None = None,
     collective: str | Sequence[str] = ("allreduce", "allgather"),
@@ -306,7 +304,6 @@ def _cut_short(plans: Sequence[Plan]) -> list[str]:
 
 
 def _check_ranks(task: Collective) -> None:
-    """Raise SynthError for more ranks than plans are made for, or than NCCL's ring is predicted for beside them."""
     reason = too_many_ranks_for_plan(task)
     if reason is None and task.name == "allreduce" and not plan_limits.holds_all_pairs(task.ranks):
         sends = 2 * task.ranks * (task.ranks - 1)
@@ -327,7 +324,6 @@ def tell(on_event: Listener | None, text: str) -> None:
 
 
 def _recognised(machine: Topology) -> tuple[Topology, str]:
-    """Return the machine under a name that does not depend on that of its file, and the known machine that it is."""
     from synth.topologies import rank_placement
     from synth.topologies.match import match
 
@@ -342,7 +338,6 @@ def _recognised(machine: Topology) -> tuple[Topology, str]:
 
 
 def _prepare(folder: Path) -> None:
-    """Make the folder of a build, or raise SynthError where it cannot be one."""
     try:
         if folder.is_dir() and not (folder / "frontiers").is_dir() and any(folder.iterdir()):
             raise SynthError(f"{folder} holds other files; give a new folder, an empty one or that of an earlier build")
@@ -390,7 +385,6 @@ def _planned(
 
 
 def _save_frontier(found: ParetoFrontier, document: Path) -> None:
-    """Write a frontier, and its schedules beside it where they are files of their own, in place of earlier ones."""
     from synth.api.frontier_files import frontier_document, save_schedules
 
     files: dict[int, str] = {}
@@ -455,7 +449,6 @@ def _exported(
 
 
 def _library_alone(plan: Plan, table: Table) -> SizeShares:
-    """Return which sizes of `table` a tuner's file serves: those at which one of NCCL's own algorithms is chosen."""
     from synth.export.plans.programs import NCCL
     from synth.export.plans.size_ranges import Offer, shares
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.api.arguments import keywords_checked
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier
 from synth.model.schedule import Schedule, SynchronousSchedule
@@ -32,7 +31,6 @@ def frontier_document(frontier: ParetoFrontier, files: Mapping[int, str] | None 
 
 
 def _is_known(frontier: ScaleFrontier) -> bool:
-    """Return True if the name of the frontier's machine gives the same machine."""
     machine, named = frontier.topology, _named_machine(frontier.topology.name)
     return named is not None and all(
         getattr(machine, key) == getattr(named, key) for key in ("ranks", "switches", "unit", "links", "limits")
@@ -67,7 +65,6 @@ def save_schedules(
         yield number - 1, name
 
 
-@keywords_checked
 def verify(
     given: str | Path | dict | ParetoFrontier | SynchronousSchedule,
 ) -> Claims:

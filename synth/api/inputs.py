@@ -8,7 +8,6 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from synth.api.arguments import keywords_checked
 from synth.errors import ArgumentError, UsageError, unknown
 from synth.model.collective import ALIASES, COLLECTIVES, Collective, canonical_name
 from synth.model.collective import collective as named_collective
@@ -43,7 +42,6 @@ CollectiveLike: TypeAlias = str | Path | Collective | Mapping[str, Any]
 Pair: TypeAlias = tuple[int, int]
 
 
-@keywords_checked
 def topology(
     spec: TopologyLike | None = None,
     *,
@@ -115,13 +113,12 @@ def _pair(ends: str | Pair) -> str:
 def named_topology(spec: TopologyLike) -> Topology:
     """Return the machine of a name, a file, a graph or a mapping, or the value itself.
 
-    Raises ArgumentError for a value of another type, and for a `Topology` with a link or limit of ends or links
-    that it does not have.
+    Raises ArgumentError for a value of another type.
     """
     from synth import topologies
 
     if isinstance(spec, Topology):
-        return _checked(spec)
+        return spec
     if isinstance(spec, Mapping):
         from synth.topologies.topology_files import from_mapping
 
@@ -144,20 +141,6 @@ def named_topology(spec: TopologyLike) -> Topology:
     raise ArgumentError(
         f"a topology is a name, a path, a Topology, a graph of networkx or a mapping, not {_kind(spec)}: {spec!r:.60}"
     )
-
-
-def _checked(machine: Topology) -> Topology:
-    """Return a machine whose links have ends. Raises ArgumentError; those of a `LinkTable` come from builders."""
-    ends = machine.ranks + len(machine.switches)
-    for link in machine.links if isinstance(machine.links, tuple) else ():
-        if not (0 <= link.src < ends and 0 <= link.dst < ends):
-            raise ArgumentError(
-                f"{machine.name}: the link {link.src}-{link.dst} leaves the machine, whose ends are 0 to {ends - 1}"
-            )
-    for limit in machine.limits:
-        if isinstance(limit.links, tuple) and any(not 0 <= i < len(machine.links) for i in limit.links):
-            raise ArgumentError(f"{machine.name}: the limit {limit.name!r} names a link that does not exist")
-    return machine
 
 
 def collective_or_name(given: CollectiveLike, ranks: int) -> str | Path | Collective:
@@ -215,7 +198,6 @@ def _load(path: Path) -> Topology:
     return importers.load(path)
 
 
-@keywords_checked
 def collective(
     name: CollectiveLike, ranks: int, roots: int | Iterable[int] = (), sizes: Sequence | None = None
 ) -> Collective:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synth.api.algorithms import Distance, distances
-from synth.api.arguments import keywords_checked
 from synth.api.inputs import CollectiveLike, TopologyLike, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
 from synth.errors import FormatError, SynthError, UncheckedError, UsageError, VerificationError
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 MAX_REASON = 160
 
 
-@keywords_checked
 def import_schedule(
     path: str | Path,
     topology: TopologyLike | None = None,
@@ -107,7 +105,6 @@ class AuditRow:
         return row | {"distance": None if self.distance is None else self.distance.to_json()}
 
 
-@keywords_checked
 def audit(
     paths: Sequence[str | Path],
     topology: TopologyLike | None = None,
@@ -180,12 +177,10 @@ def _row(path: Path, name: str, machine: TopologyLike | None, collective: Collec
 
 
 def _reason(error: SynthError, path: Path) -> str:
-    """Return the message of an error without the path in front of it."""
     text = str(error).removeprefix(str(path)).lstrip(": ")
     return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}..."
 
 
-@keywords_checked
 def chakra(
     source: Schedule | str | Path,
     *,

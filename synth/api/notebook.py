@@ -52,12 +52,11 @@ def schedule_html(schedule: Schedule) -> str:
 
 
 def _frame(value: ParetoFrontier | Schedule, title: str, times: bool = True) -> str:
-    """Return the page of a value in a frame, with or without the chart of its times."""
-    from synth.catalog.report import ReportSelection, collect
+    from synth.catalog.report import collect
     from synth.view.page import html
     from synth.view.page.frontier_section import Times
 
-    sheets = collect([value], ReportSelection(verify=False)).sheets
+    sheets = collect([value], verify=False).sheets
     if not times:
         sheets = [replace(sheet, times=Times()) for sheet in sheets]
     page = html.page(sheets, title, room=ROOM)

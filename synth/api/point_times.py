@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from synth.api.programs import placed
 from synth.model.frontier import Frontier, ParetoFrontier, Point
-from synth.model.number_text import number as number_text
-from synth.model.number_text import size_text
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS
 from synth.program.message_cost import NO_COST, MessageCost
@@ -31,7 +28,6 @@ def times_at(
     per_send: MessageCost = NO_COST,
     seconds: float = 10.0,
     overheads: bool = True,
-    points: Sequence[Point] = (),
     machine: Topology | None = None,
     library: bool = False,
 ) -> list[AlgorithmTime]:
@@ -40,7 +36,7 @@ def times_at(
     It is that of a run of the reference executor; `per_send` is the cost of a message at either end, `overheads`
     includes a launch and the protocols' costs. After `seconds` of CPU time no further program is run. What was not run,
     or is far behind by its lower bound, is left out, and so are points at scale of too many sends for a run. A point
-    whose switches multicast or reduce is timed as its MSCCL++ plan. `points`: the only ones to time. `machine`: the one
+    whose switches multicast or reduce is timed as its MSCCL++ plan. `machine`: the one
     that says the kinds of the links. None: the known one of the network's name, if its links are the same. `library`:
     algorithms of the library and list schedules are timed, too, as `synth tune` has them.
     """
@@ -52,7 +48,7 @@ def times_at(
     from synth.view.algorithm_times import AlgorithmTime
 
     schedules = []
-    for point in points or frontier.points:
+    for point in frontier.points:
         if frontier.engine == "exact" or frontier.least_sends(point) <= MAXIMUM_SENDS >= point.schedule.sends:
             schedule = point.schedule.written_out()
             protocols = SWITCH_PROTOCOLS if schedule.uses_multicast else ()
@@ -81,51 +77,6 @@ def times_at(
                 model = label_of(clock.overheads, algorithm.protocol, True, per_send)
                 rows.append(AlgorithmTime(label, algorithm.protocol, algorithm.instances, time.seconds, model))
     return sorted(rows, key=lambda row: row.seconds)
-
-
-class Fastest(NamedTuple):
-    """A point's number in its frontier, from 1, the `protocol` in which it is fastest, and in words what was chosen."""
-
-    number: int
-    protocol: str
-    says: str
-
-
-def fastest(
-    frontier: ParetoFrontier, size: int, number: int | None, protocol: str | None, overheads: bool,
-    per_send: MessageCost, machine: Topology | None = None,
-) -> Fastest | None:  # fmt: skip
-    """Return the point and the protocol whose program takes the least predicted time at `size` bytes.
-
-    `number`, `protocol`: those that are asked for. `per_send`: the cost of a message at either end. `machine`: as in
-    `times_at`. None where no program of a point can be run, or not that of the fastest in
-    synchronous steps.
-    """
-    from synth.topologies import rank_placement
-
-    points: dict[str, int] = {}
-    for one in range(1, len(frontier.points) + 1) if number is None else (number,):
-        points[_name(frontier.points[one - 1])] = one
-    only = [frontier.points[one - 1] for one in points.values()]
-    rows = times_at(frontier, size, per_send, overheads=overheads, points=only, machine=machine)
-    if number is None and _name(frontier.best(size)) not in {row.label for row in rows}:
-        return None
-    rows = [row for row in rows if protocol in (None, row.protocol)]
-    if not rows:
-        return None
-    best = rows[0]
-    others = {row.protocol: row for row in reversed(rows) if row.label == best.label and row is not best}
-    times = [f"{row.protocol} {number_text(row.seconds * 1e6)}" for row in others.values()]
-    beside = f" ({', '.join(times)})" if times else ""
-    chosen = f"point {points[best.label]} in {best.protocol} is predicted to be the fastest"
-    options = "--point and --protocol choose"
-    if number is not None:
-        chosen = f"{best.protocol} is predicted to be the fastest protocol for point {number}"
-        options = "--protocol chooses"
-    says = f"{chosen} at {size_text(size)}: {number_text(best.seconds * 1e6)} µs{beside}; {options}"
-    if machine is None and protocol is None and rank_placement.known(replace(frontier.network, multicast=())) is None:
-        says += "; LL128 is not offered, for the kinds of links are not known: name the machine (--topo)"
-    return Fastest(points[best.label], best.protocol, says)
 
 
 def _name(point: Point) -> str:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.api.arguments import keywords_checked
 from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes
 from synth.api.inputs import collective as task_of
 from synth.errors import FormatError, SynthError, UsageError
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from synth.program.send_hints import SendHints
 
 
-@keywords_checked
 def lower(
     schedule: Schedule,
     *,
@@ -161,7 +159,6 @@ def chosen_point(frontier: ParetoFrontier, point: int | StepCount | None, size: 
     return frontier.points[frontier.number_of(point) - 1]
 
 
-@keywords_checked
 def load_program(
     path: str | Path,
     *,
@@ -224,7 +221,6 @@ def load_program(
     return lower(found, runtime=runtime or "synth", protocol=protocol, instances=instances, in_place=in_place)
 
 
-@keywords_checked
 def lint(
     program: Program | str | Path,
     *,
@@ -283,7 +279,6 @@ def lint(
     return report
 
 
-@keywords_checked
 def export_program(
     source: str | Path | ParetoFrontier | Schedule | Program,
     to: str = ExportRequest.to,
@@ -419,7 +414,6 @@ def _as_chosen(request: ExportRequest, chosen: SizeChoice) -> tuple[ExportReques
 def _source(
     source: str | Path | ParetoFrontier | Schedule | Program, request: ExportRequest
 ) -> ParetoFrontier | Schedule | Program:  # fmt: skip
-    """Return the program, schedule or frontier to export; read it where a file is given."""
     if not isinstance(source, str | Path):
         return source
     task, root = request.collective, request.root
@@ -464,7 +458,6 @@ def placed(
 
 
 def _timeline(program: Program, network: Network, size: int | None) -> Sequence[OpEvent]:
-    """The events of a run of the reference executor, for its time alone."""
     from synth.runtime import call as calls
     from synth.runtime.run_request import RunRequest
 

@@ -1,13 +1,10 @@
-"""One page about catalogs, frontiers, plans and measurements."""
+"""One page about frontiers, plans and measurements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-
-from synth.api.arguments import keywords_checked
-from synth.model.collective import canonical_name
 
 if TYPE_CHECKING:
     from synth.catalog.report import ReportSource
@@ -22,22 +19,18 @@ class Page(NamedTuple):
     wrong: tuple[str, ...]
 
 
-@keywords_checked
 def report(
     given: ReportSource | Sequence[ReportSource],
     *,
     title: str = "synth report",
-    topology: str | None = None,
-    collective: str | None = None,
     verify: bool = True,
 ) -> Page:
     """Return one HTML page that works offline: frontiers, schedules step by step, times, certificates.
 
     Parameters
     ----------
-    given : a value or a file, or several: catalogs, frontiers, exact or at scale, plans, schedules, measurements.
+    given : a value or a file, or several: frontiers, exact or at scale, plans, schedules, measurements.
     title : of the page.
-    topology, collective : only these entries of a catalog.
     verify : re-check everything first.
 
     Returns
@@ -46,7 +39,7 @@ def report(
 
     Raises
     ------
-    FormatError for a file that is none of these; UsageError where there is nothing to show.
+    FormatError for a file that is none of these.
 
     Examples
     --------
@@ -57,13 +50,10 @@ def report(
     """
     from importlib import metadata
 
-    from synth.catalog.report import ReportSelection, collect
-    from synth.errors import UsageError
+    from synth.catalog.report import collect
     from synth.view.page import html
 
     many = [given] if isinstance(given, str | Path) or not isinstance(given, Sequence) else list(given)
-    found = collect(many, ReportSelection(topology, canonical_name(collective) if collective else None, verify))
-    if not found.sheets:
-        raise UsageError("there is nothing to report: no entry is kept there, or none of that topology and collective")
+    found = collect(many, verify)
     made = f"made by synth {metadata.version('ccl-synth')}; works offline"
     return Page(html.page(found.sheets, title, made), len(found.sheets), tuple(found.wrong))

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synth.api.arguments import keywords_checked
 from synth.api.baselines import baseline
 from synth.api.inputs import CollectiveLike, TopologyLike, integers, named_topology, size_in_bytes, sizes_in_bytes
 from synth.api.inputs import collective as task_of
@@ -16,14 +15,13 @@ from synth.errors import TooManySendsError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier, Point, StepCount
 from synth.model.number_text import size_text
 from synth.model.schedule import Schedule
-from synth.model.topology import Network, Topology
+from synth.model.topology import Network
 from synth.program.lowering_options import LoweringOptions
 from synth.runtime.run_request import RunRequest
 
 DEFAULT_SIZE = 1 << 20  # bytes of a call that names no size
 
 if TYPE_CHECKING:
-    from synth.api.point_times import Fastest
     from synth.export.program_reader import SizeChoice
     from synth.program.program import Program
     from synth.runtime.benchmark.document import BenchmarkProgram, Measured
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from synth.runtime.run_result import RunResult
 
 
-@keywords_checked
 def run(
     program: Program | Schedule | ParetoFrontier | str | Path,
     arrays: Any = None,
@@ -73,10 +70,9 @@ def run(
     topology : the machine whose links give the times. None: the network that a schedule brings.
     collective, roots : the collective of a file that does not say it.
     point : the number of a frontier's point, from 1, or its `StepCount`. None: the one predicted to be the fastest at
-        `size`.
+        `size`, in synchronous steps.
     runtime : the runtime that a schedule is lowered for. None: this project's executors.
-    protocol, instances : with which a schedule is lowered. None: for a frontier without `arrays` the protocol predicted
-        to be the fastest at `size`, else Simple.
+    protocol, instances : with which a schedule is lowered. None: Simple.
     seed : of the random inputs.
     data : move and compare data. False: only the time.
     bound : compute the certified lower bound on the time.
@@ -120,7 +116,7 @@ def run_request(
     from synth.runtime import dlpack, prepared_launch
 
     open_size = arrays is None
-    call = _call(program, request, open_size and request.executor.lower() != "mpi", open_size)
+    call = _call(program, request, open_size)
     if arrays is not None and dlpack.is_device(arrays):
         return prepared_launch.run_on_gpu(call, arrays, outputs, stream)
     if stream is not None:
@@ -138,7 +134,6 @@ def run_request(
 
 
 def _too_large(call: Call) -> str:
-    """Return that the size asked for is beyond those up to which a one-sided program is right; "" where it is not."""
     from synth.program.analysis import check
     from synth.program.analysis.report import size_text
 
@@ -151,20 +146,16 @@ def _too_large(call: Call) -> str:
     return f"`synth lint` proves this program only up to {size_text(safe)}; this call has {size_text(size)}"
 
 
-def _call(program: object, request: RunRequest, choose: bool = False, open_size: bool = False) -> Call:
+def _call(program: object, request: RunRequest, open_size: bool = False) -> Call:
     """Return the program that is to run, lowered, with the network that gives its times.
 
-    `choose`: take the fastest point and protocol of a frontier at the size, where none is asked for. `open_size`: no
-    arrays give the size. Size and protocol of a choice by size count where none is asked for.
+    `open_size`: no arrays give the size. Size and protocol of a choice by size count where none is asked for.
     """
     from synth.runtime.call import Call, timed_links
 
     machine = None if request.topology is None else named_topology(request.topology)
     found = _opened(program, request.runtime, request.collective, request.roots)
-    best = _fastest(found, request, machine) if choose and isinstance(found, ParetoFrontier) else None
-    if best is not None:
-        request = replace(request, point=best.number, protocol=best.protocol)
-    says = "" if best is None else best.says
+    says = ""
     chosen = size_choice(program, found, request.dtype)
     if chosen is not None:
         request, says = _as_chosen(request, chosen, open_size)
@@ -181,7 +172,6 @@ def _call(program: object, request: RunRequest, choose: bool = False, open_size:
 
 
 def _as_chosen(request: RunRequest, chosen: SizeChoice, open_size: bool) -> tuple[RunRequest, str]:
-    """Return `request` with the size and the protocol of a choice by size where it names none, and which these are."""
     taken = []
     if request.size is None and open_size:
         request = replace(request, size=chosen.size)
@@ -192,22 +182,6 @@ def _as_chosen(request: RunRequest, chosen: SizeChoice, open_size: bool) -> tupl
     return request, f"as in the file: {' in '.join(taken)}; --size and --protocol choose" if taken else ""
 
 
-def _fastest(found: ParetoFrontier, request: RunRequest, machine: Topology | None) -> Fastest | None:
-    """Return the point and the protocol of the least predicted time at the size; None where both are asked for.
-
-    None for other runtimes, several instances, and points whose switches multicast, which run as messages.
-    """
-    from synth.api.point_times import fastest
-
-    asked = request.protocol and request.point is not None
-    if asked or request.runtime or request.instances != 1 or found.network.multicast or not found.points:
-        return None
-    number = None if request.point is None else found.number_of(request.point)
-    size = DEFAULT_SIZE if request.size is None else request.size
-    protocol = None if request.protocol is None else LoweringOptions(protocol=request.protocol).protocol
-    return fastest(found, size, number, protocol, request.overheads, request.per_send, machine) if size else None
-
-
 def _has_switch_sends(found: Program | Schedule | ParetoFrontier, request: RunRequest) -> bool:
     chosen: object = found
     if isinstance(found, ParetoFrontier) and found.network.multicast:
@@ -215,7 +189,6 @@ def _has_switch_sends(found: Program | Schedule | ParetoFrontier, request: RunRe
     return isinstance(chosen, Schedule) and chosen.uses_multicast
 
 
-@keywords_checked
 def prepare(
     program: Program | Schedule | ParetoFrontier | str | Path,
     arrays: Any,

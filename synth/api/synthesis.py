@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.api.arguments import keywords_checked
 from synth.api.inputs import (
     CollectiveLike,
     TopologyLike,
@@ -57,7 +56,6 @@ class BoundsInterrupted(KeyboardInterrupt):
         self.found = found
 
 
-@keywords_checked
 def frontier(
     topology: TopologyLike,
     collective: CollectiveLike,
@@ -203,7 +201,6 @@ def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
 
 
 def _before_multicast(machine: Topology, multicast: bool, time_limit: float | None) -> float | None:
-    """Return the part of a time limit for the points without multicasts, where those with them come after it."""
     from synth.frontiers.multicast import MOST_RANKS, SHARE
 
     if time_limit is None or not multicast or not machine.multicast or machine.ranks > MOST_RANKS:
@@ -235,7 +232,6 @@ def _flow(
     return found.within(most, chunks)
 
 
-@keywords_checked
 def solve(
     topology: TopologyLike,
     collective: CollectiveLike,
@@ -330,7 +326,6 @@ def solve(
     return verdict
 
 
-@keywords_checked
 def bound(
     topology: TopologyLike,
     collective: CollectiveLike,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.api.arguments import keywords_checked
 from synth.api.inputs import TopologyLike, named_topology, sizes_in_bytes
 from synth.api.point_times import SWITCH_PROTOCOLS
 from synth.api.programs import placed
@@ -38,7 +37,6 @@ LEAST = "times are lower bounds, from the longest chain of messages and the busi
 NOT_TIMED = "not run within the time limit, so not compared at some sizes"
 
 
-@keywords_checked
 def tune(
     topology: TopologyLike | None = TuningRequest.topology,
     collective: str | Sequence[str] = TuningRequest.collective,
@@ -52,7 +50,6 @@ def tune(
     instances: Sequence[int] = TuningRequest.instances,
     per_send: MessageCost | str = TuningRequest.per_send,
     overheads: bool = TuningRequest.overheads,
-    tolerance: float | None = TuningRequest.tolerance,
     dtype: str = TuningRequest.dtype,
     in_place: bool = TuningRequest.in_place,
     time_limit: float | None = TuningRequest.time_limit,
@@ -77,7 +74,6 @@ def tune(
     protocols, instances : with which schedules are tried. (): those that were measured, or that the links allow.
     per_send : the cost of a message at either end, in predicted times: text such as "0.3us".
     overheads : predicted times include a launch and each protocol's costs. False: the α and β of bare links alone.
-    tolerance : the loss, as a share of the best time, that is accepted to save a switch. None: 1%.
     dtype : the type of the elements.
     in_place : judge by the times of calls in place.
     time_limit : wall seconds for everything. None: the default effort.
@@ -104,7 +100,7 @@ def tune(
     machine = None if topology is None else named_topology(topology)
     request = TuningRequest(
         machine, collective, sizes_in_bytes(sizes), frontiers, measured, logs, root, protocols, instances,
-        MessageCost.of(per_send), overheads, tolerance, dtype, in_place, True, time_limit, jobs,
+        MessageCost.of(per_send), overheads, dtype, in_place, True, time_limit, jobs,
     )  # fmt: skip
     return tune_request(request, on_event)
 
@@ -154,7 +150,7 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
 
 def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology | None) -> Plan:
     """Return the plan of one collective from its frontiers, measurements and logs."""
-    from synth.catalog.tuner.choice import TOLERANCE, Question, choose_algorithms
+    from synth.catalog.tuner.choice import Question, choose_algorithms
     from synth.catalog.tuner.cost_model import MeasuredTime, fit
     from synth.catalog.tuner.measurements import merge_measurements
 
@@ -185,8 +181,7 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
         model = {"kind": "nominal", "overheads": request.overheads}
 
     ranks = inputs.ranks or measured[0].ranks
-    tolerance = TOLERANCE if request.tolerance is None else request.tolerance
-    question = Question(inputs.name, ranks, request.sizes, request.element, tolerance, inputs.root)
+    question = Question(inputs.name, ranks, request.sizes, request.element, root=inputs.root)
     answer = choose_algorithms(question, found.candidates)
     notes = [*inputs.notes, *found.notes, *_not_run(found.candidates), *answer.notes]
     if not all(one.complete for one in inputs.frontiers):
@@ -218,7 +213,6 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
 
 
 def _measured_candidates(inputs: CollectiveInputs, request: TuningRequest, measured: Sequence) -> CandidateSet:
-    """Return what was measured: points of the frontiers, algorithms of the library by name, and other libraries."""
     from synth.catalog.tuner.candidates import measured_candidates
 
     names = [one.label for one in measured if one.backend == OURS]
@@ -261,7 +255,6 @@ def _predicted_candidates(
 
 
 def _not_run(candidates: Sequence[TunerCandidate]) -> list[str]:
-    """Return notes on the candidates that were not run though they might be the fastest, by reason."""
     labels: dict[str, list[str]] = {}
     for one in candidates:
         if one.clock is not None and one.variant is not None and (reason := one.clock.not_run(one.variant)):

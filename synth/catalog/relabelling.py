@@ -70,7 +70,6 @@ class ProblemMap:
 
 
 def _switch_key(switch: MulticastSwitch, ranks: Sequence[int], caps: Sequence[int]) -> tuple:
-    """Return what a switch is under other numbers of ranks and caps, whatever its name."""
     ports = []
     for port in switch.ports:
         sides = (frozenset(map(caps.__getitem__, side)) for side in (port.up, port.down))
@@ -202,7 +201,6 @@ def _price(row: list, move: ProblemMap) -> list:
 
 
 def _generator(generator: list, move: ProblemMap) -> list:
-    """Return a generator of a symmetry group, its action on ranks, units and routes, conjugated by the map."""
     maps = (move.map.ranks, move.map.units, move.map.routes)
     return [_conjugate(pi, relabel) for pi, relabel in zip(generator, maps, strict=False)]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from synth.algorithms import double_tree
-from synth.catalog.entry import Entry
 from synth.catalog.tuner.plan_bounds import plan_bounds
 from synth.checker.documents import exact_frontier, scale_frontier
 from synth.checker.schedule import replay
@@ -81,12 +80,10 @@ def failed_sheet(name: str, topology: str, collective: str, ranks: int, error: E
 
 
 def value_sheets(
-    value: Entry | ParetoFrontier | Plan | Schedule, name: str, rows: Rows, context: SheetContext
+    value: ParetoFrontier | Plan | Schedule, name: str, rows: Rows, context: SheetContext
 ) -> Iterator[Sheet]:
     """Yield the sheets of `value`, called `name`, with `rows` of provenance. Raises FormatError."""
     match value:
-        case Entry():
-            yield from value_sheets(value.frontier, value.id, _provenance_rows(value), context)
         case ParetoFrontier():
             yield _of_frontier(value, name, rows, context)
         case Plan():
@@ -112,7 +109,6 @@ def _of_frontier(frontier: ParetoFrontier, name: str, rows: Rows, context: Sheet
 
 
 def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
-    """Return the times of NCCL's ring and tree on the links of `frontier`; () where these do not carry them."""
     network, task = replace(frontier.network, multicast=()), frontier.collective
     if network.ranks < 2 or not frontier.points:
         return ()
@@ -154,7 +150,6 @@ def _of_schedule(schedule: Schedule, name: str, rows: Rows, context: SheetContex
 
 
 def _of_plan(plan: Plan, name: str, rows: Rows, context: SheetContext) -> list[Sheet]:
-    """Return a sheet for each table of a plan. Its schedules are replayed, its times are shown unchecked."""
     if context.verify:
         for algorithm in plan.algorithms:
             try:
@@ -166,14 +161,3 @@ def _of_plan(plan: Plan, name: str, rows: Rows, context: SheetContext) -> list[S
                 return [failed_sheet(name, topology, "plan", max(t.ranks for t in plan.tables), labelled, rows)]
     abouts = [EntryContext(f"{name} {table.collective}", provenance=rows) for table in plan.tables]
     return read(name, lambda: plans.of_plan(plan, abouts, plan_bounds(plan)))
-
-
-def _provenance_rows(entry: Entry) -> Rows:
-    """Return the provenance of an entry as rows of text, without unknown fields."""
-    rows = [("entry", entry.fingerprint), ("state", entry.state), ("seconds", f"{entry.seconds:.3g}")]
-    for key, value in (entry.options | entry.provenance).items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{name} {version}" for name, version in value.items())
-        if value not in (None, ""):
-            rows.append((key.replace("_", " "), str(value)))
-    return tuple(rows)

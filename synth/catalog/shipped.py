@@ -112,7 +112,6 @@ def joined(found: Frontier, entry: Entry, options: Options) -> Frontier:
 
 
 def _within(frontier: Frontier, steps: int) -> Frontier:
-    """Return the part of a frontier of at most so many steps; what is complete stays so."""
     most = steps if frontier.max_steps is None else min(steps, frontier.max_steps)
     points = tuple(point for point in frontier.points if point.steps <= steps)
     bounds = tuple((at, bound) for at, bound in frontier.bounds if at is None or at <= steps)
@@ -133,7 +132,6 @@ def _note(entry: Entry) -> str:
 
 
 def _bounds(frontier: Frontier) -> Iterator[tuple[int | None, LowerBound]]:
-    """Yield the bounds for any number of chunks, with the number of steps for which each holds."""
     for steps, bound in (*frontier.bounds, *((point.steps, point.bound) for point in frontier.points)):
         if bound.scope == "any-chunks" and bound.certificate and steps != 0:
             yield steps, bound
@@ -143,7 +141,6 @@ def _bounds(frontier: Frontier) -> Iterator[tuple[int | None, LowerBound]]:
 
 
 def _bounded(point: Point, construction: str, base: Frontier, floor: LowerBound) -> Point:
-    """Return `point` with the greatest bound of `base`, or its own where that is greater."""
     fresh = bounded_point(point.schedule, construction, base, floor)
     if point.bound.scope == "any-chunks" and point.bound.value > fresh.bound.value:
         status = "optimal" if point.bound.value == point.rounds_per_chunk else "best-known"

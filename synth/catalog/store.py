@@ -238,7 +238,6 @@ def _read(fingerprint: str, row: str, body: bytes) -> Entry:
 
 
 def _as_good(entry: Entry, old: EntryRow) -> bool:
-    """Return True where every point of `old` has one in `entry` that is as good."""
     mine = [(steps, rational(rate)) for steps, rate in entry.points]
 
     def reached(steps: int, rate: str) -> bool:
@@ -249,7 +248,6 @@ def _as_good(entry: Entry, old: EntryRow) -> bool:
 
 @contextmanager
 def _errors(path: Path) -> Iterator[None]:
-    """Convert SQLite's errors inside the block to FormatError or SynthError, one line each."""
     try:
         yield
     except sqlite3.Error as error:

@@ -46,7 +46,7 @@ def algorithms(**flags: Any) -> None:
     from synth.view.tables import print_report
 
     check_writable(flags["output"])
-    named = flags["topo"] or flags["topo_file"]
+    named = flags["topo"]
     if flags["coll"] is not None and not api.library(flags["coll"]):
         does = sorted({one.collective for one in api.library()})
         raise UsageError(f"the library has no algorithm for {flags['coll']}; it has some for {', '.join(does)}")

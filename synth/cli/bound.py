@@ -117,7 +117,6 @@ def bound(**flags: Any) -> int:
 
 
 def _in_time(flags: dict[str, Any], topology: Topology, collective: Collective | str) -> int:
-    """Print the bounds in time of --sizes."""
     from synth import api
     from synth.view import tables, time_bounds
 

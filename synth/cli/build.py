@@ -27,7 +27,7 @@ RUNTIMES = ["msccl-executor", "msccl", "rccl", "mscclpp", "nccl-tuner"]
 
 
 @click.command(context_settings=CONTEXT, short_help="Build a folder of algorithms for a machine, in one command.")
-@click.argument("topology", required=False, metavar="[NAME|FILE]", shell_complete=names_of("topologies", files=True))
+@click.argument("topology", required=False, metavar="[NAME|FILE]", shell_complete=names_of("topologies"))
 @click.option(
     "--boxes", type=Ranks("numbers"), metavar="2,4,8", help="Build for so many boxes of NAME, each in a folder."
 )

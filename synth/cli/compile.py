@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 @click.option(
     "--to",
     metavar="FORMAT",
-    shell_complete=names_of("formats"),
+    shell_complete=names_of("exporters"),
     help="The form of -o: msccl-xml, mscclpp, ... (`synth list exporters`); by default the schedule as JSON.",
 )
 @runtime_option("The runtime of --to.")

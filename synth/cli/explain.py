@@ -9,7 +9,6 @@ import click
 
 from synth.cli.framework.distance_report import distance_document, print_distance
 from synth.cli.framework.infeasible_document import write_infeasible_document
-from synth.cli.framework.mistakes import is_machine
 from synth.cli.framework.options import (
     FILE,
     chosen_collective,
@@ -83,9 +82,7 @@ def _explain_file(file: Path, flags: dict[str, Any]) -> int:
 
     if file.suffix == ".py":
         raise UsageError(f"{file} is a program: `synth compile {file}` runs and explains it")
-    if not file.exists() and is_machine(str(file)):
-        raise UsageError(f"{file} is a machine, no file: `synth explain --topo {file} --coll allgather`")
-    refuse_given("the file says how much each rank has", "counts", "matrix", "part")
+    refuse_given("the file says how much each rank has", "counts")
     machine = machine_if_named(flags)
     with waiting(f"explaining {file}", flags["time_limit"]):
         found = api.import_schedule(

@@ -59,7 +59,7 @@ NOT_OF_PLANS = (
 @click.option(
     "--to",
     metavar="FORMAT",
-    shell_complete=names_of("formats"),
+    shell_complete=names_of("exporters"),
     help="The format (`synth list exporters`); by default msccl-xml, for a plan msccl-dir.",
 )
 @runtime_option("msccl-executor, msccl or rccl for msccl-xml; by default msccl-executor.")
@@ -76,7 +76,7 @@ NOT_OF_PLANS = (
 @click.option(
     "--topo",
     metavar="NAME|FILE",
-    shell_complete=names_of("topologies", files=True),
+    shell_complete=names_of("topologies"),
     help="The target machine; by default the schedule's.",
 )
 @click.option("--rank-map", type=Ranks(), metavar="1,2,0", help="The machine's rank of each rank of the schedule.")
@@ -187,7 +187,6 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> None:
 
 
 def _form(flags: dict[str, Any]) -> str:
-    """Return the format of a file that is no plan; msccl is another name of the default."""
     return "msccl-xml" if (flags["to"] or "msccl").lower() == "msccl" else flags["to"]
 
 

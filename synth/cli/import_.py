@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.mistakes import is_dump
 from synth.cli.framework.options import (
     FILE,
     coll_option,
@@ -21,7 +20,7 @@ from synth.cli.framework.output import check_writable, note, save
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Ranks
 from synth.cli.root import CONTEXT
-from synth.errors import FormatError, UsageError
+from synth.errors import UsageError
 
 
 @click.command("import", context_settings=CONTEXT, short_help="Read another program's schedule, and replay it.")
@@ -50,13 +49,8 @@ def import_(file: Path, coll: str | None, root: list[int] | None, point: Any, ou
 
     check_writable(output)
     machine = machine_if_named(flags)
-    try:
-        with waiting(f"reading {file}"):
-            found = api.import_schedule(file, machine, collective=coll, roots=root or (), point=point)
-    except FormatError as error:
-        if not is_dump(file):
-            raise
-        raise FormatError(f"is a dump of a machine, not a schedule: `synth topo import {file}`", str(file)) from error
+    with waiting(f"reading {file}"):
+        found = api.import_schedule(file, machine, collective=coll, roots=root or (), point=point)
     schedule = found.schedule
     if canonical_name(coll or "") in COLLECTIVES and schedule.collective.name != canonical_name(coll or ""):
         raise UsageError(f"{file} says that it is {schedule.collective.name}; leave --coll {coll} out")

@@ -91,7 +91,6 @@ def lint(
 
 
 def _checked(file: Path, options: dict[str, Any]) -> int:
-    """Print the findings of one file of several, or why it cannot be read. Return its exit code."""
     from synth import api
 
     try:

@@ -176,7 +176,6 @@ def pareto(**flags: Any) -> int:
 
 
 def _stopped(frontier: ParetoFrontier) -> bool:
-    """Return True if more time or memory could decide more."""
     return any(interval.reason in BUDGET for interval in frontier.open)
 
 
@@ -216,7 +215,6 @@ def _choice_document(frontier: Frontier, size: int, times: _TimesAt) -> dict:
 
 
 def _print(frontier: Any, size: int | None, times: _TimesAt) -> None:
-    """Print the frontier, or with `size` the point to use there beside the lower bound in time, and all candidates."""
     from synth.view import tables
 
     if not size:

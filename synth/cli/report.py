@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from synth.cli.framework.options import FILE, coll_option, quiet_option
+from synth.cli.framework.options import FILE, quiet_option
 from synth.cli.framework.output import check_writable, note, save
 from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT
@@ -22,15 +22,11 @@ WRONG = 5  # the exit code of a failed verification
 @click.option("-o", "--output", required=True, metavar="FILE.html", help="The page's file; - is stdout.")
 @click.option("--title", default="synth report", show_default=True, metavar="TEXT", help="The heading of the page.")
 @click.option(
-    "--topo", metavar="NAME", help="For a catalog: only entries of this topology, as `synth catalog ls` names it."
-)
-@coll_option("For a catalog: only entries of this collective.")
-@click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Replay schedules and re-check certificates first."
 )
 @quiet_option
-def report(files: tuple[Path, ...], output: str, title: str, topo: str | None, coll: str | None, verify: bool) -> int:
-    """Write one HTML file about FILE (a catalog, a frontier, a plan, a schedule, measurements), which needs no network:
+def report(files: tuple[Path, ...], output: str, title: str, verify: bool) -> int:
+    """Write one HTML file about FILE (a frontier, a plan, a schedule, measurements), which needs no network:
     plots with lower bounds, every schedule step by step on the drawn machine, times against size, certificates in
     words.
 
@@ -44,7 +40,7 @@ def report(files: tuple[Path, ...], output: str, title: str, topo: str | None, c
 
     check_writable(output)
     with waiting(f"report of {counted(len(files), 'file')}"):
-        page = api.report(files, title=title, topology=topo, collective=coll, verify=verify)
+        page = api.report(files, title=title, verify=verify)
     if output == "-":
         click.echo(page.html, nl=False)
     else:

@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from synth.cli.framework.config import defaults, line_of
-from synth.cli.framework.mistakes import hint, meant_file, named_option, unknown_command
+from synth.cli.framework.config import defaults
+from synth.cli.framework.suggestions import suggest
 from synth.errors import InfeasibleError, SynthError, UsageError
 
 UNDECIDED, INTERRUPTED = 4, 130
 CONFIG = Path("synth.toml")  # in the working directory
-ALIASES = {"lift": "import"}  # other names of commands
 CONTEXT: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "auto_envvar_prefix": "SYNTH",
@@ -56,8 +54,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command called `cmd_name`, in any case."""
-        name = cmd_name.lower()
-        target = self.lazy.get(ALIASES.get(name, name))
+        target = self.lazy.get(cmd_name.lower())
         if target is None:
             return None
         module, _, attr = target.partition(":")
@@ -67,23 +64,10 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click's, with "did you mean"."""
-        name = args[0]
-        if not name.startswith("-") and self.get_command(ctx, name) is None:
-            return self._other_word(ctx, name.lower(), args)
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            hint = f"`{ctx.command_path} -h` shows them all"
+            raise UsageError(suggest("command", args[0], list(self.lazy), hint))
         return super().resolve_command(ctx, args)
-
-    def _other_word(
-        self, ctx: click.Context, name: str, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Obey `help` and `version`, which are options here. Raises UsageError for another word."""
-        if name == "help" and len(args) > 1:
-            return self.resolve_command(ctx, [*args[1:], "--help"])
-        options = {"--help": ctx.command.get_help_option(ctx)} | {o: p for p in self.params for o in p.opts}
-        option = options.get(f"--{name}") if name in ("help", "version") else None
-        if option is None or option.callback is None:
-            raise UsageError(unknown_command(args[0], ctx.command_path, list(self.lazy)))
-        option.callback(ctx, option, True)
-        return None, None, []
 
 
 class Root(Commands):
@@ -124,12 +108,8 @@ def _guarded(run: Any) -> int:
             print(error.format_message(), file=sys.stderr)
             return error.exit_code
         _debug()
-        if isinstance(error, click.NoSuchOption):
-            error = named_option(error)
-        return _say(
-            f"error: {_config_place(error)}{' '.join(error.format_message().split()).rstrip('.')}{_usage_hint(error)}",
-            error.exit_code,
-        )
+        hint = "" if error.ctx is None else f" (`{error.ctx.command_path} -h` shows how)"
+        return _say(f"error: {' '.join(error.format_message().split()).rstrip('.')}{hint}", error.exit_code)
     except click.ClickException as error:
         _debug()
         return _say(f"error: {error.format_message()}", error.exit_code)
@@ -137,7 +117,7 @@ def _guarded(run: Any) -> int:
         return _say(f"infeasible: {error}", error.exit_code)
     except SynthError as error:
         _debug()
-        return _say(f"error: {error}{meant_file(error)}", error.exit_code)
+        return _say(f"error: {error}", error.exit_code)
     except MemoryError:
         _debug()
         return _say("error: this process has no more memory; ask for fewer chunks, steps or ranks", UNDECIDED)
@@ -150,21 +130,6 @@ def _guarded(run: Any) -> int:
         return _say(
             f"error: internal error, {what}; please report it with what the same command prints under SYNTH_DEBUG=1", 1
         )
-
-
-def _config_place(error: click.UsageError) -> str:
-    """Return the file and line of a wrong value that synth.toml gives, and ``: ``; "" for others."""
-    ctx, param = error.ctx, getattr(error, "param", None)
-    if ctx is None or param is None or ctx.get_parameter_source(param.name) is not ParameterSource.DEFAULT_MAP:
-        return ""
-    command = ctx.command_path.partition(" ")[2]
-    line = line_of(CONFIG, command, param.name)
-    return f"{CONFIG}: " if line is None else f"{CONFIG}:{line}: "
-
-
-def _usage_hint(error: click.UsageError) -> str:
-    """Return how to write what was meant, where it is known, and the command that shows the usage."""
-    return "" if error.ctx is None else f"{hint(error)} (`{error.ctx.command_path} -h` shows how)"
 
 
 # Characters of a word, such as a value of the user's, that an error line quotes.
@@ -203,7 +168,6 @@ COMMANDS = {  # the main job first
     "bench": ("synth.cli.bench:bench", "Time programs over sizes, with nccl-tests' columns."),
     "tune": ("synth.cli.tune:tune", "Choose an algorithm for each message size: a plan."),
     "explain": ("synth.cli.explain:explain", "Explain the optimal rate, or why a schedule is slower."),
-    "allocations": ("synth.cli.allocations:allocations", "List the optimal rates of every allocation of a machine."),
     "catalog": (
         "synth.cli.catalog.group:catalog",
         "Keep algorithms of all machines in one file.",

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from synth.cli.framework.completion import names_of
 from synth.cli.framework.frontier_source import file_or_frontier, search_limit_option
 from synth.cli.framework.options import (
     FILE,
@@ -44,7 +43,7 @@ from synth.model.topology import Topology
 SAME = (
     "executor", "size", "dtype", "op", "in_place", "point", "runtime", "protocol", "instances", "seed",
 )  # fmt: skip
-EXECUTOR = ("depth", "part", "delays", "processes", "threads", "timeout", "clock", "ranks_on", "per_send")
+EXECUTOR = ("depth", "delays", "threads", "timeout", "clock", "ranks_on", "per_send")
 
 
 class AnySize(Size):
@@ -60,7 +59,6 @@ class AnySize(Size):
 @click.option(
     "--baseline",
     metavar="NAME",
-    shell_complete=names_of("baselines"),
     help="Run a baseline in place of FILE: ring, tree, direct, hierarchical, two-step, "
     "halving-doubling, binomial, bruck or recursive-doubling, for --coll on --topo.",
 )
@@ -71,18 +69,13 @@ class AnySize(Size):
     metavar="1MB",
     help="Bytes of the larger of one rank's buffers; by default 1 MB, or the next size that chunks divide.",
 )
-@click.option(
-    "--exact-size", is_flag=True, help="Refuse a size that is no count of elements; by default it is rounded down."
-)
 @dtype_option()
 @op_option
 @click.option("--in-place", is_flag=True, help="Input and output are one buffer, as in NCCL.")
 @point_option("The N-th point of a frontier; by default the fastest at that size.")
 @search_limit_option
 @runtime_option("Lower for this runtime, with its slices: msccl, msccl-executor, rccl; by default for synth's own.")
-@protocol_option(
-    "Simple, LL or LL128; by default the program's own, of a frontier the fastest at that size, else Simple."
-)
+@protocol_option("Simple, LL or LL128; by default the program's own, of a schedule or a frontier Simple.")
 @instances_option("Copies of a schedule's program, each for a share of the data.", default=1)
 @coll_option("The collective, if there is no FILE or it does not name it.")
 @data_root_option
@@ -90,22 +83,9 @@ class AnySize(Size):
 @click.option(
     "--depth", type=Positive(), metavar="1..8", help="Operations that a connection holds; by default the protocol's."
 )
-@click.option(
-    "--part",
-    type=Positive(),
-    metavar="N",
-    help="Maximum number of chunks in one FIFO operation; by default as many as fit.",
-)
 @per_send_option
 @overheads_option
 @click.option("--delays", type=int, metavar="SEED", help="Pause blocks at random: a correct program stays correct.")
-@click.option(
-    "-n",
-    "--processes",
-    type=Positive(),
-    metavar="8",
-    help="Processes of the mpi executor: as many as ranks, which is the default.",
-)
 @ranks_on_option
 @threads_option("Threads of each thread block, for host and cuda.")
 @timeout_option
@@ -177,10 +157,8 @@ def run(file: Path | None, output: str | None, form: str | None, **flags: Any) -
             try:
                 done = running.run_request(source, request)
             except IndivisibleError as odd:
-                if flags["exact_size"]:
-                    raise
                 if reports_to_user():
-                    note(f"{odd.rounding} (--exact-size refuses)")
+                    note(f"{odd.rounding}")
                 done = running.run_request(source, replace(request, size=odd.nearest))
     except SynthError:
         if reports_to_user():

@@ -48,7 +48,7 @@ def list_(ctx: click.Context, **flags: Any) -> None:
 
 
 @click.command("show", context_settings=CONTEXT, short_help="Print a topology: links, limits, distances, symmetries.")
-@click.argument("name", metavar="NAME|FILE", shell_complete=names_of("topologies", files=True))
+@click.argument("name", metavar="NAME|FILE", shell_complete=names_of("topologies"))
 @change_options
 @output_options
 def show_(name: str, **flags: Any) -> None:
@@ -109,7 +109,7 @@ def import_(file: Path, gbps_per_link: str | None, pcie_gbps: str | None, **flag
 
 
 @click.command(context_settings=CONTEXT, short_help="Find the known machine that equals this one.")
-@click.argument("name", metavar="NAME|FILE", shell_complete=names_of("topologies", files=True))
+@click.argument("name", metavar="NAME|FILE", shell_complete=names_of("topologies"))
 @change_options
 @output_options
 def match(name: str, **flags: Any) -> None:
@@ -140,7 +140,7 @@ def match(name: str, **flags: Any) -> None:
 
 
 @click.command(context_settings=CONTEXT, short_help="Draw a topology as SVG.")
-@click.argument("name", metavar="NAME|FILE", shell_complete=names_of("topologies", files=True))
+@click.argument("name", metavar="NAME|FILE", shell_complete=names_of("topologies"))
 @change_options
 @click.option("-o", "--output", metavar="FILE.svg", help="The drawing's file; by default, and with -, stdout.")
 @quiet_option
@@ -164,7 +164,6 @@ def draw(name: str, output: str | None, **flags: Any) -> None:
 
 
 def _symmetries(topology: Topology) -> tuple[int, str]:
-    """Return the number of generators of the automorphism group, and its order in words, counted up to `COUNTED`."""
     from synth.model import symmetry
 
     generators = symmetry.generators(topology.network())

@@ -30,7 +30,6 @@ from synth.errors import UsageError
 
 CONFLICTS = {
     "topo": "topo",
-    "topo_file": "topo-file",
     "from_files": "from",
     "measured": "measured",
     "logs": "log",
@@ -39,7 +38,7 @@ CONFLICTS = {
 
 # options that TuningRequest calls the same
 SAME = (
-    "sizes", "measured", "logs", "root", "protocols", "instances", "tolerance", "dtype", "in_place", "time_limit",
+    "sizes", "measured", "logs", "root", "protocols", "instances", "dtype", "in_place", "time_limit",
     "jobs", "per_send", "overheads",
 )  # fmt: skip
 
@@ -59,23 +58,6 @@ class LogFile(click.ParamType):
         return backend, Path(file)
 
 
-class Percentage(click.ParamType):
-    """``1%``, ``0.01``."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """As a number >= 0 and < 1."""
-        text = str(value).strip()
-        try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            share = -1.0
-        if not 0 <= share < 1:
-            self.fail(f"{value!r} is no share such as 1% or 0.01, at least 0 and below 100%", param, ctx)
-        return share
-
-
 @click.command(context_settings=CONTEXT, short_help="Choose an algorithm for each message size: a plan.")
 @machine_options
 @collectives_option("A collective (repeatable, or with commas): one plan for all.")
@@ -93,12 +75,6 @@ class Percentage(click.ParamType):
 @instances_option("Copies of a program to try (repeatable).", multiple=True)
 @per_send_option
 @overheads_option
-@click.option(
-    "--tolerance",
-    type=Percentage(),
-    metavar="1%",
-    help="Loss accepted to save a switch of algorithms; by default 1%.",
-)
 @dtype_option("Type of the elements, which chunks must divide.")
 @click.option("--in-place", is_flag=True, help="Use the times of calls in place.")
 @time_limit_option("Wall time for all syntheses.")

@@ -63,7 +63,6 @@ def verify(files: tuple[Path, ...]) -> int:
 
 
 def _claims(file: Path) -> Claims:
-    """Return the lines on a file. Raises VerificationError, UndecidedError, and FormatError with the file's name."""
     from synth.checker.documents.dispatch import check_document  # not through the API, which loads engines
 
     try:
@@ -84,7 +83,6 @@ def _named_machine(name: str) -> Topology | None:
 
 
 def _in_folder(file: Path) -> int:
-    """Print one line on a file of a folder. Return its exit code."""
     try:
         return _closed(file, _claims(file))
     except CHECKED as error:
@@ -93,7 +91,6 @@ def _in_folder(file: Path) -> int:
 
 
 def _closed(file: Path, lines: Claims) -> int:
-    """Print what was verified. Return the exit code."""
     from synth.model.documents.json_reader import Unchecked
 
     left = sum(isinstance(line, Unchecked) for line in lines)

@@ -432,8 +432,8 @@ def _pair_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[tuple[in
     if sizes is None:
         if name.endswith("v"):
             raise UsageError(
-                f"{name} needs a chunk count per pair of ranks: --counts with a file or rows split by ';', "
-                "or --matrix with sizes in bytes; in Python and files `sizes`"
+                f"{name} needs a chunk count per pair of ranks: --counts with a file or rows split by ';'; in Python "
+                "and files `sizes`"
             )
         return ((1,) * ranks,) * ranks
     if ranks == 1 and all(isinstance(n, int) for n in sizes):

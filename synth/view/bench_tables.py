@@ -48,7 +48,6 @@ def measured(doc: dict) -> Report:
         columns,
         tuple(rows),
         tuple(sentences),
-        ("redop", "root", "type", "count", "algbw (GB/s)"),
     )
 
 

@@ -43,7 +43,6 @@ def reports(found: Blame) -> tuple[Report, ...]:
 
 
 def _lines(alike: dict[tuple[int, RoundParts], list[str]]) -> Report:
-    """Return the table of lines; those of equal sends and parts are one row, with their sum."""
     rows = []
     for (sends, parts), lines in alike.items():
         count = len(lines)

@@ -59,7 +59,6 @@ def _row(run: list[BuildRow], names: list[str]) -> tuple[str, ...]:
 
 
 def _left_sentence(run: list[BuildRow]) -> str:
-    """Return the sentence about sizes that are left to the library, with both times at the ends."""
     if len(run) == 1:
         return f"left to the library: {_sizes(run)} ({_both_times(run[0])})"
     ends = [f"{size_text(row.size)}: {_both_times(row)}" for row in (run[0], run[-1])]

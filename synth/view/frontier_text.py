@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SIZES = (KB, MB, GB)
 ADVISED = 128 * MB  # the size for which a table recommends a point
-MANY = 3  # number of points with the same bound from which on the bound is given once, below the table
 WHY = {
     "effort": "the default effort is spent, --time-limit allows more",
     "time": "the time ran out",
@@ -34,16 +33,12 @@ WHY = {
 
 @dataclass(frozen=True)
 class Report:
-    """A table (columns with their alignment, rows) between a title and sentences; everything is text.
-
-    `optional`: names of columns that a narrow terminal leaves out, the first first.
-    """
+    """A table (columns with their alignment, rows) between a title and sentences; everything is text."""
 
     title: str
     columns: tuple[tuple[str, str], ...]
     rows: tuple[tuple[str, ...], ...]
     sentences: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
 
 
 # The model of the times in the table of a frontier.
@@ -51,9 +46,7 @@ SYNCHRONOUS = (
     "µs/MB and GB/s are predicted, of synchronous steps on bare links without a launch; `--size 1MB` predicts the time "
     "of each point's program"
 )
-# Columns of a frontier that a narrow terminal leaves out, the first first.
 OTHERS = ("flow: ", "catalog: ")  # begin the constructions of points that are not of this exact search
-OPTIONAL = ("µs/MB", *(f"GB/s at {size_text(size)}" for size in SIZES), "same bits", "construction")
 
 
 def report(found: Frontier) -> Report:
@@ -72,14 +65,14 @@ def report(found: Frontier) -> Report:
     if sums:
         columns.append(("same bits", "left"))
     columns += [("µs/MB", "right")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
-    rows, common = [], _repeated(found)
+    rows = []
     for point in found.points:
         row = [
             str(point.steps),
             str(point.rounds),
             str(point.chunks),
             show(point.rounds_per_chunk),
-            _status(point, common),
+            _status(point),
         ]
         if sums:
             row += [point.construction, "yes" if point.same_bits else "no"]
@@ -90,7 +83,7 @@ def report(found: Frontier) -> Report:
         ]
         rows.append(tuple(row))
     heading = title(found.network, found.collective, found.labels)
-    return Report(heading, tuple(columns), tuple(rows), tuple(sentences(found)), OPTIONAL)
+    return Report(heading, tuple(columns), tuple(rows), tuple(sentences(found)))
 
 
 def title(network: Network, collective: Collective, labels: Sequence[int] = ()) -> str:
@@ -188,7 +181,6 @@ def choice(
 
 
 def _clock(found: Frontier, programs: Mapping[int, AlgorithmTime]) -> list[str]:
-    """Return the sentences that name the models of the times in a table of `synth pareto --size`."""
     bare = "`best for`: predicted, synchronous steps on bare links without a launch"
     program = "the point's program in its fastest protocol"
     if found.network.multicast:
@@ -220,7 +212,6 @@ def best_point(found: Frontier, size: int, times: Sequence[AlgorithmTime]) -> Po
 
 
 def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) -> str:
-    """Return the sentence that recommends the point `best`, whose program takes `time`."""
     said = f"at {size_text(size)} take the {best.steps}-step point"
     if time is not None:
         microseconds = number(time.seconds * 1e6)
@@ -234,7 +225,6 @@ def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) 
 
 
 def _clock_bound(bound: TimeBound | None, time: AlgorithmTime | None) -> list[str]:
-    """Return sentences on the lower bound in time, and by what factor the predicted `time` is above it."""
     if bound is None or time is None or not bound.rows[0].microseconds:
         return []
     row = bound.rows[0]
@@ -337,7 +327,6 @@ def _between(found: Frontier) -> Iterator[Open]:
 
 
 def _spans(steps: Sequence[int]) -> str:
-    """Return rising numbers of steps as text: 1 step; 2, 4 to 6 and 8 steps."""
     spans: list[list[int]] = []
     for count in steps:
         if spans and count == spans[-1][-1] + 1:
@@ -353,7 +342,6 @@ def _spans(steps: Sequence[int]) -> str:
 
 
 def _gap(found: Frontier) -> list[str]:
-    """Return a sentence on the gap between the best point and the bound for any number of steps, if there is one."""
     floor = max((bound.value for steps, bound in found.bounds if steps is None), default=Fraction(0))
     if found.complete or not found.points or not 0 < floor < found.points[-1].rounds_per_chunk:
         return []
@@ -363,17 +351,9 @@ def _gap(found: Frontier) -> list[str]:
     return [f"{least}: the {last.steps}-step point is {above}% above that"]
 
 
-def _repeated(found: Frontier) -> Fraction | None:
-    """Return the bound for any number of steps if it is that of all points not proved optimal, and these are many."""
-    values = [point.bound.value for point in found.points if point.status != "optimal"]
-    floor = max((bound.value for steps, bound in found.bounds if steps is None), default=None)
-    return floor if len(values) >= MANY and set(values) == {floor} and _gap(found) else None
-
-
-def _status(point: Point, common: Fraction | None = None) -> str:
-    """Return the status in words; `common`: a bound that is given below the table."""
+def _status(point: Point) -> str:
     if point.status != "optimal":
-        return "best known" if point.bound.value == common else f"best known (bound {show(point.bound.value)})"
+        return f"best known (bound {show(point.bound.value)})"
     return "optimal" if point.bound.scope == "any-chunks" else f"optimal for {counted(point.chunks, 'chunk')}"
 
 

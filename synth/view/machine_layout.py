@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
 from math import ceil, cos, hypot, isqrt, pi, sin
 
 Spot = tuple[float, float]
@@ -20,8 +19,6 @@ GAP = 30  # between groups
 FRAME = 9  # from the frame of a group to those of the groups in it
 EDGE = 14  # around the drawing
 CLEAR = 21  # least distance of a line from an end that it does not join
-MOST_TURNS = 300_000  # maximum pairs of a line and an end that are looked at to turn a group
-TURNS = tuple(product((False, True), (1, -1), (1, -1)))
 
 
 @dataclass
@@ -34,22 +31,11 @@ class PlacedGroup:
     height: float
     frames: list[tuple[float, float, float, float]]
 
-    def turned(self, diagonal: bool, x_sign: int, y_sign: int) -> PlacedGroup:
-        """Return the block mirrored by the signs of x and y, then at the diagonal."""
-
-        def at(x: float, y: float) -> Spot:
-            return (y * y_sign, x * x_sign) if diagonal else (x * x_sign, y * y_sign)
-
-        def size(x: float, y: float) -> Spot:
-            return (y, x) if diagonal else (x, y)
-
-        frames = [(*at(x, y), *size(w, h)) for x, y, w, h in self.frames]
-        return PlacedGroup({end: at(*spot) for end, spot in self.spots.items()}, *size(self.width, self.height), frames)
-
-    def moved(self, x: float, y: float) -> PlacedGroup:
-        """Return the block about another middle."""
-        spots = {end: (x + u, y + v) for end, (u, v) in self.spots.items()}
-        return PlacedGroup(spots, self.width, self.height, [(x + u, y + v, w, h) for u, v, w, h in self.frames])
+    def moved(self, x: float, y: float, sign: int = 1) -> PlacedGroup:
+        """Return the block about another middle; mirrored from left to right with `sign` -1."""
+        spots = {end: (x + sign * u, y + v) for end, (u, v) in self.spots.items()}
+        frames = [(x + sign * u, y + v, w, h) for u, v, w, h in self.frames]
+        return PlacedGroup(spots, self.width, self.height, frames)
 
 
 @dataclass(frozen=True)
@@ -93,7 +79,6 @@ def _control(start: Spot, end: Spot, bend: float) -> Spot:
 
 
 def _bends(spots: Sequence[Spot], lines: Sequence[tuple[int, int]]) -> list[float]:
-    """Return for each line the distance of its bend to the left of it, 0 where a straight line passes no other end."""
     middle_x = sum(x for x, _ in spots) / max(1, len(spots))
     middle_y = sum(y for _, y in spots) / max(1, len(spots))
     found: dict[tuple[int, int], float] = {}
@@ -108,13 +93,11 @@ def _bends(spots: Sequence[Spot], lines: Sequence[tuple[int, int]]) -> list[floa
     return [found.get((a, b), 0.0) for a, b in lines]
 
 
-def _passes(spots: Sequence[Spot] | dict[int, Spot], a: int, b: int) -> bool:
-    """Return whether a straight line from `a` to `b` passes another end."""
+def _passes(spots: Sequence[Spot], a: int, b: int) -> bool:
     (x1, y1), (x2, y2) = spots[a], spots[b]
     dx, dy = x2 - x1, y2 - y1
     length = hypot(dx, dy) or 1.0
-    others = spots.items() if isinstance(spots, dict) else enumerate(spots)
-    for end, (x, y) in others:
+    for end, (x, y) in enumerate(spots):
         along = ((x - x1) * dx + (y - y1) * dy) / length
         if 0 < along < length and end not in (a, b) and abs((x - x1) * dy - (y - y1) * dx) / length < CLEAR:
             return True
@@ -143,11 +126,10 @@ def _block(ends: list[int], ranks: int, lines: Sequence[Line], boxes: Sequence[i
         size = (block.width + FRAME, block.height + FRAME) if block.frames else (block.width, block.height)
         blocks.append(PlacedGroup(block.spots, *size, [(0, 0, *size), *block.frames]))
     grouped = set().union(*groups)
-    return _beside(blocks, [hub for hub in hubs if hub not in grouped], inner)
+    return _beside(blocks, [hub for hub in hubs if hub not in grouped])
 
 
 def _boxes(boxes: Sequence[int]) -> list[set[int]]:
-    """Return the ranks of each box."""
     groups: dict[int, set[int]] = {}
     for rank, box in enumerate(boxes):
         groups.setdefault(box, set()).add(rank)
@@ -229,8 +211,8 @@ def _on(radius: float, angle: float) -> Spot:
     return radius * cos(angle), radius * sin(angle)
 
 
-def _beside(blocks: list[PlacedGroup], hubs: list[int], lines: Sequence[Line]) -> PlacedGroup:
-    """Return the blocks in rows, each turned so that few links pass other ranks and links are short; `hubs` between."""
+def _beside(blocks: list[PlacedGroup], hubs: list[int]) -> PlacedGroup:
+    """Return the blocks in rows, and the switches `hubs` between them."""
     columns = isqrt(len(blocks) - 1) + 1
     columns = next((k for k in range(columns, 2 * columns) if len(blocks) % k == 0), columns)
     rows = ceil(len(blocks) / columns)
@@ -246,7 +228,7 @@ def _beside(blocks: list[PlacedGroup], hubs: list[int], lines: Sequence[Line]) -
         row, column = divmod(k, columns)
         x = -found.width + width + column * (2 * width + across)
         y = -found.height + height + row * (2 * height + GAP) + (aisle if row >= ceil(rows / 2) else 0)
-        placed = _turned(block, (x, y), (width, height), found.spots, lines)
+        placed = block.moved(x, y, 1 if hubs or column % 2 == 0 else -1)  # links to the block before are short
         found.spots |= placed.spots
         found.frames += placed.frames
     middle = -found.height + ceil(rows / 2) * (2 * height + GAP) - GAP / 2 + aisle / 2
@@ -256,24 +238,6 @@ def _beside(blocks: list[PlacedGroup], hubs: list[int], lines: Sequence[Line]) -
     for x, y in (found.spots[hub] for hub in hubs):
         found.width, found.height = max(found.width, abs(x) + MARGIN), max(found.height, abs(y) + MARGIN)
     return found
-
-
-def _turned(block: PlacedGroup, at: Spot, room: Spot, placed: dict[int, Spot], lines: Sequence[Line]) -> PlacedGroup:
-    """Return `block` at a place, turned so that the fewest of its links to placed ends pass others, and short ones."""
-    between = [(a, b) for a, b, _ in lines if (a in placed and b in block.spots) or (b in placed and a in block.spots)]
-    if len(between) * (len(placed) + len(block.spots)) > MOST_TURNS:
-        return block.moved(*at)
-    best, least = block, float("inf")
-    for turn in TURNS if between else ():
-        turned = block.turned(*turn)
-        if turned.width > room[0] or turned.height > room[1]:
-            continue
-        spots = {**placed, **turned.moved(*at).spots}
-        length = sum(hypot(spots[a][0] - spots[b][0], spots[a][1] - spots[b][1]) for a, b in between)
-        cost = round(length + 15 * sum(_passes(spots, a, b) for a, b in between), 3)
-        if cost < least:
-            best, least = turned, cost
-    return best.moved(*at)
 
 
 def _grid_sides(members: list[int], lines: Sequence[Line]) -> tuple[int, ...]:
@@ -290,7 +254,6 @@ def _grid_sides(members: list[int], lines: Sequence[Line]) -> tuple[int, ...]:
 
 
 def _factorizations(count: int) -> Iterator[tuple[int, ...]]:
-    """Yield all ways to write `count` as a product of factors above 1, in every order."""
     if count > 1:
         yield (count,)
     for factor in range(2, count // 2 + 1):
@@ -300,7 +263,6 @@ def _factorizations(count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _neighbours(a: int, b: int, sides: tuple[int, ...]) -> bool:
-    """Return whether two places of a grid, numbered row by row, are neighbours."""
     distances = []
     for side in reversed(sides):
         gap = abs(a % side - b % side)

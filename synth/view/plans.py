@@ -36,7 +36,6 @@ SIZES = (
     ("loss", "right"),
 )
 # Columns of the lower bound in time, and of the time over it.
-OPTIONAL = ("best schedule µs", "instances", "GB/s", "best of library µs")  # left out first on a narrow terminal
 BOUNDS = (("µs at least", "right"), ("factor", "right"))
 
 
@@ -72,11 +71,10 @@ def _ranges(plan: Plan, table: Table) -> Report:
         if table.sizes
         else ()
     )
-    return Report(title, RANGES, rows, ends, ("alternatives, in order", "no padding at multiples of", "backend"))
+    return Report(title, RANGES, rows, ends)
 
 
 def _groups(table: Table) -> list[list[Range]]:
-    """Group neighbouring ranges that differ only in their alternatives."""
     return [list(group) for _, group in groupby(table.ranges, lambda row: row.order[0])]
 
 
@@ -93,7 +91,6 @@ def _range(plan: Plan, table: Table, group: list[Range]) -> tuple[str, ...]:
 
 
 def _settings(algorithm: Algorithm) -> tuple[str, str]:
-    """Return protocol and instances of a synthesized schedule; empty for other libraries, which choose themselves."""
     return (algorithm.protocol, str(algorithm.instances)) if algorithm.backend == OURS else ("", "")
 
 
@@ -129,11 +126,11 @@ def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
     if table.estimated:
         lines.append(f"{ESTIMATE}, a note below says why; its loss is not known")
     if bound is None:
-        return Report("", SIZES, tuple(rows), tuple(lines), OPTIONAL)
+        return Report("", SIZES, tuple(rows), tuple(lines))
     where = "on bare links"
     if any(row.launch for row in bound.rows):
         where = "by the clock of these times, in any protocol"
     lines.append(f"µs at least: a lower bound {where}, for {bound.holds_for}")
     if any(k is not None and plan.algorithms[k].through_switches for k in table.chosen):
         lines.append("switch: multicasts and fetched sums (NVLS), which MSCCL++ plans run")
-    return Report("", (*SIZES, *BOUNDS), tuple(rows), tuple(lines), OPTIONAL)
+    return Report("", (*SIZES, *BOUNDS), tuple(rows), tuple(lines))

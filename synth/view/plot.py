@@ -48,7 +48,6 @@ def _on(axes: Axes | None, draw: Callable[[Axes], None]) -> Axes | Figure:
 
 
 def _as_written(axes: Axes) -> None:
-    """Show names as they are: a dollar sign in one begins no formula."""
     legend = axes.get_legend()
     texts = [axes.title, *axes.get_xticklabels(), *([] if legend is None else legend.get_texts())]
     for text in texts:

@@ -93,7 +93,6 @@ def wiring(machine: Pairs) -> Wiring:
 
 
 def _names(switches: dict[int, set[int]], lines: Sequence[tuple[int, int, Fraction | int]]) -> list[str]:
-    """Return a name for each switch, given by its end and ranks; a network is one whose ranks have faster lines."""
     fastest: dict[int, Fraction | int] = {}
     for a, b, rate in lines:
         for end in (a, b):
@@ -109,7 +108,6 @@ def _names(switches: dict[int, set[int]], lines: Sequence[tuple[int, int, Fracti
 
 
 def _sides(machine: Pairs, members: Sequence[int]) -> tuple[Ranks, Ranks]:
-    """Return the sources and the destinations of `members`."""
     sources = {machine.links[k][0] for k in members}
     targets = {machine.links[k][1] for k in members}
     return frozenset(sources), frozenset(targets)
@@ -138,7 +136,6 @@ def _chains(machine: Pairs, sides: Sequence[tuple[Ranks, Ranks]]) -> dict[int, t
 
 
 def _place(chain: tuple[int, ...] | None, limit: int) -> int | None:
-    """Return 0 for the first limit of a chain, 2 for the last, 1 for that in between; None without a chain."""
     if chain is None:
         return None
     return {chain[-1]: 2, chain[0]: 0}.get(limit, 1)

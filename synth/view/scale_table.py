@@ -11,7 +11,7 @@ from synth.model.number_text import number, size_text
 from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.time_bound import TimeBound
-from synth.view.frontier_text import OPTIONAL, SIZES, Report, in_time, table_title
+from synth.view.frontier_text import SIZES, Report, in_time, table_title
 
 if TYPE_CHECKING:
     from synth.view.algorithm_times import AlgorithmTime
@@ -40,7 +40,7 @@ def report(found: ScaleFrontier) -> Report:
             "optimal" if not gap else f"{float(gap):.2%}",
         ]
         rows.append((*row, point.construction, *(number(found.gbps(point, size)) for size in SIZES)))
-    return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)), OPTIONAL)
+    return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)))
 
 
 def choice(
@@ -64,11 +64,10 @@ def choice(
     )
     slower = in_time(lower, found.seconds_at(found.points[best], size))
     lines = (line, *_program(times, size), *slower, *table.sentences)
-    return Report(table.title, table.columns, (table.rows[best],), lines, OPTIONAL)
+    return Report(table.title, table.columns, (table.rows[best],), lines)
 
 
 def _program(times: Sequence[AlgorithmTime], size: int) -> list[str]:
-    """Return a sentence on the fastest program of a point, by the clock of `synth tune` and `synth run`."""
     if not times:
         return []
     fastest = times[0]
@@ -168,5 +167,4 @@ def _sentences(found: ScaleFrontier) -> list[str]:
 
 
 def _unfinished(found: ScaleFrontier) -> list[str]:
-    """Return a sentence on the work that a time limit or Ctrl-C cut; that proves and disproves nothing."""
     return [f"left open: {'; '.join(found.unfinished)}"] if found.unfinished else []

@@ -125,7 +125,6 @@ def _outboxes(rank: int, block: Block, op: Op) -> list[Hashable]:
 
 
 def _meet(met: dict[Hashable, list[int]], rank: int, b: int, op: Op, visit: int, now: int) -> int | None:
-    """Return the time at which all blocks of a barrier's group have reached it for the `visit`-th time, or None."""
     arrivals = met[rank, op.group, b]
     if len(arrivals) < visit:
         arrivals.append(now)

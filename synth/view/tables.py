@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from contextvars import ContextVar
 from typing import Any
 
 from synth.model.collective import Collective
@@ -32,25 +31,15 @@ __all__ = [
     "print_report",
     "print_schedule",
 ]
-# True while tables are printed in full, however wide they are: --wide.
-UNLIMITED: ContextVar[bool] = ContextVar("UNLIMITED", default=False)
-
-
 # The tables of a frontier, by the engine that it comes from.
 TABLES: dict[str, Any] = {"exact": frontier_text, "flow": scale_table}
 
 
 def print_report(content: Report) -> None:
-    """Print title, table and sentences."""
-    for line in report_lines(content, line_width()):
+    """Print title, table and sentences, on a terminal no wider than it."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in report_lines(content, width):
         print(line)
-
-
-def line_width() -> int | None:
-    """Return the characters of a line of the terminal; None where stdout is none, or --wide was given: no limit."""
-    if UNLIMITED.get() or not sys.stdout.isatty():
-        return None
-    return shutil.get_terminal_size().columns
 
 
 def print_frontier(frontier: ParetoFrontier) -> None:
@@ -140,7 +129,6 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
 
 
 def _switch_send(send: SwitchSend) -> str:
-    """Return a switch send such as ``5:0>{0-7}``, ``5:0+>{0-7}`` or ``5:0<+{0-7}``."""
     arrow = {"multicast": ">", "multicast-reduce": "+>", "fetch-reduce": "<+"}[send.kind]
     group = send.group
     if group == tuple(range(group[0], group[-1] + 1)):

@@ -56,7 +56,6 @@ def topology_svg(topology: Topology) -> str:
 
 
 def _drawn(topology: Topology) -> tuple[list[str], list[Link]]:
-    """Return the names of all ends and the links between them, those of switches that only limits show included."""
     ranks = [str(rank) for rank in range(topology.ranks)]
     if topology.switches:
         return [*ranks, *topology.switches], list(topology.links)
@@ -103,7 +102,6 @@ def _line(link: Link, both: bool, names: list[str], picture: tuple[MachineLayout
 
 
 def _outside(end: Spot, towards: Spot, shift: float) -> Spot:
-    """Return the place where a line leaves the circle of `end`, moved aside by `shift`."""
     dx, dy = towards[0] - end[0], towards[1] - end[1]
     length = hypot(dx, dy) or 1.0
     return end[0] + (15 * dx - shift * dy) / length, end[1] + (15 * dy + shift * dx) / length

@@ -136,7 +136,6 @@ def in_child(task: Task) -> TaskAnswer:
 
 @cache
 def _pipe() -> int:
-    """Return the end of a pipe of which this process holds the other one: children see it close when this one ends."""
     return os.pipe()[0]
 
 

@@ -144,7 +144,6 @@ def nvlink(schedule: Schedule, machine: Machine | None) -> bool:
 
 
 def _distinct(schedules: Sequence[NamedSchedule]) -> list[NamedSchedule]:
-    """Return the first of all schedules with the same sends."""
     result: list[NamedSchedule] = []
     for named in schedules:
         sends = (named.schedule.chunks, named.schedule.steps)

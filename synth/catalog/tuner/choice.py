@@ -1,7 +1,7 @@
 """The choice of an algorithm for each range of sizes: candidates × sizes → time → least.
 
 At each size candidates are timed by rising lower bound, until the next bound is above the least time. The choice of the
-size before is kept while it takes at most the tolerance, or the noise of repeats, more than the least time. Between two
+size before is kept while it takes at most the tolerance more than the least time. Between two
 sizes the choice changes where the two times cross, each taken to be linear in the size.
 
 A runtime may not take the first choice: it does not pad, or has no LL128, no multicasts, no schedules at all. So the
@@ -144,7 +144,6 @@ def _time_fastest(
     candidates: Sequence[TunerCandidate], group: Sequence[int], size: int, element: int, tolerance: float,
     times: dict[int, Time],
 ) -> None:  # fmt: skip
-    """Add to `times` those of the candidates of `group` that may be within the tolerance of the fastest."""
     fastest = min((times[k].seconds for k in group if k in times), default=inf)
     for least, k in sorted((candidates[k].least(size, element), k) for k in group):
         if least > fastest * (1 + tolerance):
@@ -170,15 +169,12 @@ def _least(
     ours_kept = before is not None and candidates[before].algorithm.backend == OURS
     if ours_kept and candidates[best].algorithm.backend != OURS:
         return best
-    if before in timed and before is not None:
-        noise = max(times[best].spread, times[before].spread)
-        if times[before].seconds - times[best].seconds <= max(tolerance * times[best].seconds, noise):
-            return before
+    if before in timed and before is not None and times[before].seconds <= times[best].seconds * (1 + tolerance):
+        return before
     return best
 
 
 def _crossing(candidates: Sequence[TunerCandidate], old: int, new: int, low: int, high: int, element: int) -> int:
-    """Return the size in low+1..high at which lines through the times of two candidates cross; `high` if unknown."""
     gaps = []
     for size in (low, high):
         before, after = candidates[old].time(size, element), candidates[new].time(size, element)
@@ -192,7 +188,6 @@ def _crossing(candidates: Sequence[TunerCandidate], old: int, new: int, low: int
 
 
 def _minima(rows: Sequence[dict[int, Time]], group: Sequence[int]) -> tuple[float | None, ...]:
-    """Return the least time of the candidates of `group` in each row; None where none has one."""
     least = []
     for times in rows:
         least.append(min((times[k].seconds for k in group if k in times), default=None))

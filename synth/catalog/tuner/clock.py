@@ -52,11 +52,10 @@ class Variant(NamedTuple):
 
 
 class Time(NamedTuple):
-    """Seconds of a call. `estimated`: they are not those of a run. `spread`: of repeats, in seconds."""
+    """Seconds of a call. `estimated`: they are not those of a run."""
 
     seconds: float
     estimated: bool = False
-    spread: float = 0.0
 
 
 class Clock:

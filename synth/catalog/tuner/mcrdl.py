@@ -103,6 +103,5 @@ def _known(name: str) -> str | None:
 
 
 def _backend(label: str) -> str:
-    """Return the library of a backend's name; MPI libraries have many names."""
     low = label.lower()
     return "mpi" if low.startswith(MPI) else low

@@ -1,6 +1,6 @@
 """Measured times of algorithms, read from `synth bench`, a catalog or nccl-tests.
 
-    Sample       size seconds spread
+    Sample       size seconds
     Measurement  label backend collective ranks samples .. says file
 
 Sizes are nccl-tests' (the larger of one rank's send and receive buffers), times seconds of one call.
@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from math import gcd
 from pathlib import Path
+from statistics import median_low
 from typing import Any, NamedTuple
 
 from synth.catalog.tuner.clock import Time
@@ -28,15 +29,10 @@ BEYOND = 2  # times the last measured size that times are carried on to
 
 
 class Sample(NamedTuple):
-    """The median seconds at one size in bytes.
-
-    `spread`: the median minus the fastest repeat, in seconds (0: unknown); the fastest is the reference since noise
-    only adds time.
-    """
+    """The median seconds at one size in bytes."""
 
     size: int
     seconds: float
-    spread: float = 0.0
 
 
 class Measurement(NamedTuple):
@@ -136,30 +132,20 @@ def _divisor(doc: dict, chunks: int) -> int:
 
 
 def _sample(row: Mapping[str, Any], place: str) -> Sample:
-    size, time, least = row["size"], row["seconds"], row["least"]
+    size, time = row["size"], row["seconds"]
     if not isinstance(size, int) or size < 1:
         raise ValueError(f"{place}: size {size!r} is no whole number of bytes")
-    if not all(isinstance(value, int | float) and 0 < value < float("inf") for value in (time, least)) or least > time:
-        raise ValueError(f"{place}: the median {time!r} and the least {least!r} are no times in seconds")
-    return Sample(size, float(time), float(time - least))
+    if not isinstance(time, int | float) or not 0 < time < float("inf"):
+        raise ValueError(f"{place}: the median {time!r} is no time in seconds")
+    return Sample(size, float(time))
 
 
 def median_samples(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """Return for each size, in increasing order, the median of its samples as one sample.
-
-    Its spread is the median minus the fastest repeat of all.
-    """
-    at: dict[int, list[Sample]] = {}
+    """Return for each size, in increasing order, the lower median of its samples, which is a measured time."""
+    at: dict[int, list[float]] = {}
     for sample in samples:
-        at.setdefault(sample.size, []).append(sample)
-    return tuple(_median(sorted(group, key=lambda s: (s.seconds, s.spread))) for _, group in sorted(at.items()))
-
-
-def _median(samples: list[Sample]) -> Sample:
-    """Return the lower median of sorted samples, which is a measured time; its spread reaches to the fastest repeat."""
-    chosen = samples[(len(samples) - 1) // 2]
-    least = min(sample.seconds - sample.spread for sample in samples)
-    return Sample(chosen.size, chosen.seconds, chosen.seconds - least)
+        at.setdefault(sample.size, []).append(sample.seconds)
+    return tuple(Sample(size, median_low(times)) for size, times in sorted(at.items()))
 
 
 def merge_measurements(measurements: Sequence[Measurement]) -> list[Measurement]:
@@ -191,8 +177,7 @@ def interpolated(samples: Sequence[Sample], size: int) -> Time | None:
     """Return the time at `size` on the line through the measured times on both sides; None beyond twice those sizes.
 
     Held-back times of a DGX-1's programs were met to 2% so, to 10% by a straight line between logarithms. The first and
-    the last line go on to half and twice the sizes measured, no steeper than in proportion to the size. The spread is
-    the greater one of the two neighbours.
+    the last line go on to half and twice the sizes measured, no steeper than in proportion to the size.
     """
     first, last = samples[0], samples[-1]
     if size * BEYOND < first.size or size > last.size * BEYOND:
@@ -203,5 +188,4 @@ def interpolated(samples: Sequence[Sample], size: int) -> Time | None:
     if not low.size <= size <= high.size:
         low = min(low, high, key=lambda s: abs(s.size - size))
         slope = min(max(slope, 0.0), low.seconds / low.size)
-    seconds = low.seconds + slope * (size - low.size)
-    return Time(seconds, spread=max(one.spread / one.seconds for one in (low, high)) * seconds)
+    return Time(low.seconds + slope * (size - low.size))

@@ -10,9 +10,10 @@ columns; options add columns (util.cu of 2.19). In JSON, `results` has the rows 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from synth.catalog.tuner.measurements import Measurement, Sample, median_samples
@@ -33,15 +34,17 @@ ROOTED = ("broadcast", "reduce", "gather", "scatter")
 # Bus bandwidths are printed with two decimals, times with three digits or more.
 ROUNDING, SHARE = 0.0051, 0.02
 _RANK = re.compile(r"#\s+Rank\s+(\d+)\b(?:\s+Group\s+(\d+)\b)?", re.IGNORECASE)
-_TEST = re.compile(r"#\s*Collective test starting:\s*(\w+)", re.IGNORECASE)
-_PROGRAM = re.compile(rf"\b(?:{'|'.join(sorted(NAMES, key=len, reverse=True))})_perf\b")
 _DATE_AND_TIME = re.compile(r"\s(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)$")
+_PROGRAM = re.compile(
+    rf"\b({'|'.join(sorted(NAMES, key=len, reverse=True))})_perf\b|Collective test starting: (\w+?)(?:_perf)?\s*$"
+)
+_NO_NUMBER = ("N/A", "inf", "nan", None)
 
 
 class TestRow(NamedTuple):
     """A row. `place`: its line, or its path in a document. `time`: µs, None where it was not run. `busbw`: GB/s.
 
-    `wrong`: why its results are wrong, "" where they are not, or were not checked.
+    `wrong`: the number of wrong elements, "" where there are none, or they were not counted.
     """
 
     place: str | int
@@ -50,24 +53,20 @@ class TestRow(NamedTuple):
     root: int | None
     time: float | None
     busbw: float | None
-    wrong: str = ""
+    wrong: str
 
 
 @dataclass
 class TestTable:
-    """The results of one run. `test`: the name of its program, "" where nothing says it. `ranks`: those listed.
-
-    `groups`: those that run at once (NCCL_TESTS_SPLIT). `cpu_time`: its times are those that the CPU took (-C 1).
-    """
+    """The results of one run. `test`: the name of its program, "" where nothing says it. `ranks`: those listed, in
+    the `groups` that run at once (NCCL_TESTS_SPLIT)."""
 
     __test__ = False  # no class of tests
 
     place: str | int | None = None
     test: str = ""
-    test_place: str | int | None = None
     ranks: list[int] = field(default_factory=list)
     groups: set[int] = field(default_factory=set)
-    cpu_time: bool = False
     rows: list[TestRow] = field(default_factory=list)
 
 
@@ -101,9 +100,6 @@ def load(
         tables, says = _tables(text, file, in_place), "times as nccl-tests printed them"
     if not tables:
         expected = "is no output of nccl-tests: no line begins with `# size count type .. algbw busbw`"
-        if "algbw" in text and "busbw" in text:
-            expected += "; take away what a launcher puts before each line (srun --label, kubectl logs --prefix)"
-            raise FormatError(expected, file)
         raise FormatError(form_of(text) or expected, file)
     fitting, misfits = [], []
     for table in tables:
@@ -129,8 +125,9 @@ def load(
     samples = []
     for row in table.rows:
         if row.wrong:
-            raise FormatError(f"{row.wrong}: the results of this run were wrong, so its times count for nothing",
-                              file, row.place)  # fmt: skip
+            raise FormatError(
+                f"{row.wrong} results of this run were wrong: its times count for nothing", file, row.place
+            )
         if row.time is not None and row.size:
             samples.append(Sample(row.size, row.time * 1e-6))
     if not samples:
@@ -145,19 +142,14 @@ def _misfit(
     table: TestTable, collective: str, ranks: int | None, root: int | None
 ) -> tuple[str, str | int | None] | None:
     """Return why a table is not of `collective` on `ranks` ranks from or to `root`, and where; None if it is."""
-    name = NAMES.get(PurePath(table.test).name.partition("_perf")[0])
-    if name is not None and name != collective:
-        return f"is of {table.test[:40]}, expected a test of {collective}", table.test_place
+    if NAMES.get(table.test, collective) != collective:
+        return f"is of {table.test}_perf, expected a test of {collective}", table.place
     listed = len(table.ranks)
     if sorted(table.ranks) != [*range(listed)]:
-        return (
-            f"lists {listed} ranks, up to {max(table.ranks)}: some are missing, or several print at once",
-            table.place,
-        )
+        reason = f"lists {listed} ranks, up to {max(table.ranks)}: some are missing, or several print at once"
+        return reason, table.place
     if listed and ranks is not None and listed != ranks:
         return f"is of {listed} ranks, expected {ranks}", table.place
-    if table.cpu_time:
-        return "gives the CPU time of the call (-C 1), not that of the collective; run it without -C", table.place
     if len(table.groups) > 1:
         return f"is of {len(table.groups)} groups at once (NCCL_TESTS_SPLIT), not of one alone", table.place
     for before, after in pairwise(table.rows):
@@ -185,77 +177,40 @@ def _tables(text: str, file: str, in_place: bool) -> list[TestTable]:
     """Return the tables of a text, with the times in place or out of place. Raises FormatError."""
     found: list[TestTable] = []
     columns: list[str] = []  # of the table that is read; none between tables
-    coming, programs = TestTable(), set[str]()
+    coming = TestTable()
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.strip()[:2000]
         words = line.lstrip("# ").split()
-        if line.startswith("#") and words[:1] in (["size"], ["bytes"]) and {"algbw", "busbw"} <= {*words}:
-            if words[0] == "bytes":
-                raise FormatError("is of the tests in NCCL 1, whose times are ms: use nccl-tests", file, number)
-            columns = words
-            coming.place, coming.cpu_time = number, "cputime" in columns
-            if not coming.test and len(programs) == 1:
-                coming.test, coming.test_place = programs.pop(), number
+        if line.startswith("#") and words[:1] == ["size"] and {"algbw", "busbw"} <= {*words}:
+            columns, coming.place = words, number
             found.append(coming)
-            coming, programs = TestTable(), set()
-        elif test := _TEST.match(line):
-            coming, columns = TestTable(None, test[1], number), []
+            coming = TestTable()
+        elif columns and line[:1].isdecimal() and len(words) > 1:
+            found[-1].rows.append(_row(_DATE_AND_TIME.sub(r" \1_\2", line).split(), columns, file, number, in_place))
         elif listed := _RANK.match(line):
             coming.ranks.append(int(listed[1]))
             coming.groups.add(int(listed[2] or 0))
             columns = []
-        elif columns and line[:1].isdecimal() and len(words) > 1:
-            found[-1].rows.append(_row(_DATE_AND_TIME.sub(r" \1_\2", line).split(), columns, file, number, in_place))
-        else:
-            programs |= set(_PROGRAM.findall(line))
-            numbers = sum(word.replace(".", "", 1).isdecimal() for word in words)
-            if found and not line.startswith("#") and numbers >= 6:
-                raise FormatError("looks like a row of nccl-tests and is below no header, or begins otherwise",
-                                  file, number)  # fmt: skip
+        elif program := _PROGRAM.search(line):
+            coming.test = program[1] or program[2]
+        elif found and not line.startswith("#") and sum(word.replace(".", "", 1).isdecimal() for word in words) >= 6:
+            raise FormatError(
+                "looks like a row of nccl-tests and is below no header, or begins otherwise", file, number
+            )
     return found
 
 
 def _row(words: list[str], columns: list[str], file: str, number: int, in_place: bool) -> TestRow:
     if len(words) != len(columns):
-        hint = "; run without NCCL_DEBUG, or with NCCL_DEBUG_FILE" if "NCCL" in words else ""
-        raise FormatError(
-            f"has {len(words)} columns, its header {len(columns)}: {' '.join(columns)}{hint}", file, number
-        )
-    times = [i for i, name in enumerate(columns) if name in ("time", "cputime")]
+        raise FormatError(f"has {len(words)} columns, its header {len(columns)}: {' '.join(columns)}", file, number)
+    times = [i for i, name in enumerate(columns) if name == "time"]
     if not times:
         raise FormatError(f"there is no column 'time' in {' '.join(columns)}", file, number)
-    at = min(int(in_place), len(times) - 1)
-    if words[times[at]] == "N/A":
-        at = 0 if at else len(times) - 1  # only one of the two was run
-    start, end = times[at], [*times, len(columns)][at + 1]
-    group = dict(zip(columns[start:end], words[start:end], strict=True))
-    first = dict(zip(columns[: times[0]], words[: times[0]], strict=True))
-    time, root = words[start], first.get("root")
-    if not words[0].isdecimal():
-        raise FormatError(f"{words[0]!r} is no size in bytes", file, number)
-    if time != "N/A" and not 0 < _number(time) < float("inf"):
-        raise FormatError(f"{time!r} is no time in µs", file, number)
-    bus = group.get("busbw", "N/A")
-    if bus not in ("N/A", "inf", "nan") and not 0 <= _number(bus) < float("inf"):
-        raise FormatError(f"{bus!r} is no bandwidth in GB/s", file, number)
-    wrong = group.get("#wrong", "N/A")  # the older `error` is the greatest difference, rounding included
-    return TestRow(
-        number,
-        int(words[0]),
-        first.get("redop", ""),
-        int(root) if root is not None and root.removeprefix("-").isdecimal() else None,
-        None if time == "N/A" else _number(time),
-        None if bus in ("N/A", "inf", "nan") else _number(bus),
-        "" if wrong in ("N/A", "0", "0e+00") else f"#wrong is {wrong}",
-    )
-
-
-def _number(word: str) -> float:
-    """Return the number in a word; -1 for other words."""
-    try:
-        return float(word)
-    except ValueError:
-        return -1.0
+    starts = times[::-1] if in_place else times
+    start = next((i for i in starts if words[i] != "N/A"), starts[0])  # only one of the two may have been run
+    end = min([i for i in times if i > start], default=len(columns))
+    values = dict(zip(columns[: times[0]] + columns[start:end], words[: times[0]] + words[start:end], strict=True))
+    return _checked(values["size"], values, ("time", "busbw", "#wrong"), file, number)
 
 
 def _document(text: str, file: str, in_place: bool) -> TestTable:
@@ -264,55 +219,45 @@ def _document(text: str, file: str, in_place: bool) -> TestTable:
     rows = doc.get("results") if isinstance(doc, dict) else None
     if not isinstance(rows, list) or not rows:
         raise FormatError("expected a list of results", file, "results")
-    args = doc.get("args")
-    words = args.split() if isinstance(args, str) else args
-    found = TestTable("results", "", "args")
-    if isinstance(words, list) and words and isinstance(words[0], str):
-        found.test = words[0]
+    found = TestTable("results")
+    program = _PROGRAM.search(str(doc.get("args")))
+    found.test = program[1] or "" if program else ""
     # Without MPI, and with several GPUs of a process, only the first rank of each process is listed.
-    config = doc.get("config")
-    config = config if isinstance(config, dict) else {}
-    devices = config.get("devices", doc.get("devices"))
-    each = 1
-    if "nthreads" in config and "ngpus" in config:
-        each = _whole(config["nthreads"], file, "config") * _whole(config["ngpus"], file, "config")
-    for i, device in enumerate(devices if isinstance(devices, list) else []):
-        if not isinstance(device, dict):
-            raise FormatError("expected an object", file, f"devices[{i}]")
-        found.ranks.append(_whole(device.get("rank"), file, f"devices[{i}].rank"))
-        found.groups.add(_whole(device.get("group", 0), file, f"devices[{i}].group"))
-    if found.ranks == [each * k for k in range(len(found.ranks))]:
-        found.ranks = [*range(each * len(found.ranks))]
-    for i, row in enumerate(rows):
-        place = f"results[{i}]"
-        if not isinstance(row, dict):
-            raise FormatError("expected an object", file, place)
-        order = ("in_place", "out_of_place") if in_place else ("out_of_place", "in_place")
-        times = next((row[name] for name in order if isinstance(row.get(name), dict)), {})
-        time, bus = times.get("time", times.get("cpu_time")), times.get("bus_bw")
-        found.cpu_time = found.cpu_time or ("cpu_time" in times and "time" not in times)
-        for value, name in ((time, "time in µs"), (bus, "bandwidth")):
-            fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e300
-            if value is not None and (not fits or (value == 0 and value is time)):
-                raise FormatError(f"{repr(value)[:40]} is no {name}", file, place)
-        wrong, root = times.get("nwrong"), row.get("root")
-        if isinstance(root, str) and len(root) < 20 and root.strip().removeprefix("-").isdecimal():
-            root = int(root)  # a text with blanks before it
-        found.rows.append(
-            TestRow(
-                place,
-                _whole(row.get("size"), file, f"{place}.size"),
-                str(row.get("redop") or ""),
-                root if isinstance(root, int) and not isinstance(root, bool) else None,
-                None if time is None else float(time),
-                None if bus is None else float(bus),
-                "" if wrong in (None, 0, "0", "N/A") else f"nwrong is {wrong!r}"[:60],
-            )
-        )
+    config = doc["config"] if isinstance(doc.get("config"), dict) else {}
+    try:
+        each = config.get("nthreads", 1) * config.get("ngpus", 1)
+        for device in config.get("devices", doc.get("devices")) or ():
+            found.ranks.append(device["rank"])
+            found.groups.add(device.get("group", 0))
+        if found.ranks == [each * k for k in range(len(found.ranks))]:
+            found.ranks = [*range(each * len(found.ranks))]
+        for i, row in enumerate(rows):
+            times = row.get("in_place" if in_place else "out_of_place") or row.get("in_place") or row["out_of_place"]
+            found.rows.append(_checked(row["size"], row | times, ("time", "bus_bw", "nwrong"), file, f"results[{i}]"))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"is no document of nccl-tests: {error!r}"[:120], file, "results") from None
     return found
 
 
-def _whole(value: Any, file: str, place: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise FormatError(f"{value!r} is no whole number of at least 0"[:120], file, place)
-    return value
+def _checked(size: Any, values: dict[str, Any], names: Sequence[str], file: str, place: str | int) -> TestRow:
+    """Return the row of some values; `names`: the keys of time, bus bandwidth, wrong elements. Raises FormatError."""
+    time, bus, wrong = (values.get(name) for name in names)
+    root = str(values.get("root")).strip()
+    try:
+        microseconds = None if time in _NO_NUMBER else float(time)
+        bandwidth = None if bus in _NO_NUMBER else float(bus)
+        bytes_ = int(str(size))
+    except (TypeError, ValueError, OverflowError):
+        raise FormatError(f"{(size, time, bus)!r:.60} are no size, time and bandwidth", file, place) from None
+    timed = microseconds is None or 0 < microseconds < 1e300
+    if bytes_ < 0 or not timed or not 0 <= (bandwidth or 0.0) < 1e300:
+        raise FormatError(f"{(size, time, bus)!r:.60} are no size, time and bandwidth", file, place)
+    return TestRow(
+        place,
+        bytes_,
+        str(values.get("redop") or ""),
+        int(root) if root.removeprefix("-").isdecimal() else None,
+        microseconds,
+        bandwidth,
+        "" if wrong in (None, 0, "0", "0e+00", "N/A") else f"{wrong!s:.20}",
+    )

@@ -37,7 +37,6 @@ class TuningRequest:
     instances: Sequence[int] = ()
     per_send: MessageCost = NO_COST
     overheads: bool = True
-    tolerance: float | None = None
     dtype: str = "float32"
     in_place: bool = False
     multicast: bool = True
@@ -48,8 +47,6 @@ class TuningRequest:
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1:
             raise UsageError("no sizes to tune for; sizes are bytes, at least 1")
-        if self.tolerance is not None and not 0 <= self.tolerance < 1:
-            raise UsageError(f"tolerance {self.tolerance}: a share of the best time, at least 0 and below 1")
         known = [name.lower() for name in PROTOCOLS]
         unknown = [name for name in self.protocols if name.lower() not in known]
         if unknown:

@@ -58,9 +58,8 @@ def ls(db: Path, topo: str | None, coll: str | None, shipped: bool, output: str 
         for row in rows:
             cells = _cells(row)
             lines.append((*cells[1:7], *Origin.of(row)) if shipped else cells)
-        optional = ("steps", "points") if shipped else ("options", "seconds", "steps")
         sentence = counted(len(rows), "entry") + (" in the package" if shipped else "")
-        print_report(Report("", SHIPPED if shipped else COLUMNS, tuple(lines), (sentence,), optional))
+        print_report(Report("", SHIPPED if shipped else COLUMNS, tuple(lines), (sentence,)))
 
     emit(documents, show, output, form)
 

@@ -43,7 +43,6 @@ def print_distance(
 
 
 def _problem(schedule: Schedule | CompressedSchedule) -> tuple[str, str]:
-    """Return the names of the collective and of the machine."""
     if isinstance(schedule, Schedule):
         return schedule.collective.name, schedule.network.name
     return schedule.collective, schedule.topology.name

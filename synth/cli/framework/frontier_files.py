@@ -64,7 +64,6 @@ def save_schedules(
 
 
 def _is_file(path: Path) -> bool:
-    """Return False for a pipe or a device, which has no folder for schedules."""
     return path.is_file() or not path.exists()
 
 

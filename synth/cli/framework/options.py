@@ -10,13 +10,12 @@ import click
 from click.core import ParameterSource
 
 from synth.cli.framework.completion import names_of
-from synth.cli.framework.output import QUIET, note
+from synth.cli.framework.output import QUIET
 from synth.cli.framework.sizes import Sizes
-from synth.cli.framework.types import Counts, Duration, PerSend, Places, Positive, Ranks, Size
+from synth.cli.framework.types import Counts, Duration, PerSend, Places, Positive, Ranks
 from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.frontier import StepCount
-from synth.model.rational import counted
 from synth.model.topology import Topology
 from synth.program.plan_limits import NEWEST, VERSIONS
 from synth.program.program import PROTOCOLS
@@ -50,23 +49,20 @@ def jobs_option(help: str) -> Callable[[Function], Function]:
     return click.option("--jobs", type=Positive(), metavar="N", help=help)
 
 
-def _chosen_point(context: click.Context, _: click.Parameter, number: int | None) -> int | StepCount | None:
-    """Return the point that --point or --step names, of both the one whose source has the higher rank."""
+def _point(context: click.Context, _: click.Parameter, number: int | None) -> int | StepCount | None:
     steps = context.meta.pop(STEP, None)
-    number, steps = one_of("point", "step", {"point": number, "step": steps})
+    if number is not None and steps is not None:
+        raise UsageError("--point and --step exclude each other; give one")
     return number if steps is None else StepCount(steps)
-
-
-def _keep_step(context: click.Context, _: click.Parameter, steps: int | None) -> None:
-    context.meta[STEP] = steps
 
 
 def point_option(help: str, metavar: str = "N") -> Callable[[Function], Function]:
     """Return --point and --step, the number of a frontier's point, from 1, or its steps."""
     return _together(
-        click.option("--point", type=Positive(), metavar=metavar, callback=_chosen_point, help=help),
+        click.option("--point", type=Positive(), metavar=metavar, callback=_point, help=help),
         click.option(
-            "--step", type=Positive(), metavar="S", is_eager=True, expose_value=False, callback=_keep_step,
+            "--step", type=Positive(), metavar="S", is_eager=True, expose_value=False,
+            callback=lambda context, _, steps: context.meta.update({STEP: steps}),
             help="The point of a frontier with S steps.",
         ),
     )  # fmt: skip
@@ -77,26 +73,22 @@ def instances_option(help: str, **attributes: Any) -> Callable[[Function], Funct
     return click.option("--instances", type=Positive(), metavar="N", help=help, **attributes)
 
 
-def onesided_options(function: Function) -> Function:
-    """Add --blocks and --reads, of schedules that become MSCCL++ plans."""
-    for option in (
-        click.option(
-            "--reads/--no-reads",
-            default=None,
-            help="Of MSCCL++ plans: sums read what other GPUs of the box have, or have it put; by default "
-            "they read where no GPU takes several sums at once.",
-        ),
-        click.option(
-            "--blocks",
-            type=Positive(),
-            metavar="N",
-            help="Of MSCCL++ plans: thread blocks of a rank to start from, as far as there are chunks; by default 16 "
-            "for each instance, fewer where a rank would have more than 256 port channels. Each block has channels, "
-            "and between boxes queue pairs, of its own.",
-        ),
-    ):
-        function = option(function)
-    return function
+onesided_options = _together(
+    click.option(
+        "--blocks",
+        type=Positive(),
+        metavar="N",
+        help="Of MSCCL++ plans: thread blocks of a rank to start from, as far as there are chunks; by default 16 "
+        "for each instance, fewer where a rank would have more than 256 port channels. Each block has channels, "
+        "and between boxes queue pairs, of its own.",
+    ),
+    click.option(
+        "--reads/--no-reads",
+        default=None,
+        help="Of MSCCL++ plans: sums read what other GPUs of the box have, or have it put; by default "
+        "they read where no GPU takes several sums at once.",
+    ),
+)
 
 
 def executor_option(help: str) -> Callable[[Function], Function]:
@@ -111,18 +103,9 @@ def executor_option(help: str) -> Callable[[Function], Function]:
     )
 
 
-def _runtime_name(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
-    """Return the name in lower case; `executor` is an older name of `msccl-executor`."""
-    if name is None:
-        return None
-    return "msccl-executor" if name.lower() == "executor" else name.lower()
-
-
 def runtime_option(help: str) -> Callable[[Function], Function]:
     """Return --runtime, the name of the runtime that loads a program."""
-    return click.option(
-        "--runtime", metavar="NAME", callback=_runtime_name, help=help, shell_complete=names_of("runtimes")
-    )
+    return click.option("--runtime", metavar="NAME", callback=lambda *given: given[2] and given[2].lower(), help=help)
 
 
 def protocol_option(help: str, *names: str, **attributes: Any) -> Callable[[Function], Function]:
@@ -164,9 +147,7 @@ def sizes_option(help: str, default: str = "1KiB:1GiB", factor: int = 4) -> Call
 
 def baselines_option(help: str) -> Callable[[Function], Function]:
     """Return --baseline, names of known algorithms, as the parameter `baselines`."""
-    return click.option(
-        "--baseline", "baselines", multiple=True, metavar="NAME", help=help, shell_complete=names_of("baselines")
-    )
+    return click.option("--baseline", "baselines", multiple=True, metavar="NAME", help=help)
 
 
 def _split_names(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -249,16 +230,9 @@ machine_options = _together(
     click.option(
         "--topo",
         metavar="NAME|FILE",
-        shell_complete=names_of("topologies", files=True),
+        shell_complete=names_of("topologies"),
         help="A machine or family: dgx1, ring:8, torus:4x4 (`synth topo list`), or the file or dump of one "
         "(`synth topo import -h`).",
-    ),
-    click.option(
-        "--topo-file",
-        type=FILE,
-        metavar="FILE",
-        hidden=True,
-        help="An older name of --topo FILE.",
     ),
     *_changes,
 )
@@ -270,7 +244,7 @@ collective_options = _together(
         "--coll",
         metavar="NAME",
         help="A collective, or a file that defines one (`synth list collectives`).",
-        shell_complete=names_of("collectives", files=True),
+        shell_complete=names_of("collectives"),
     ),
     click.option(
         "--root",
@@ -284,13 +258,6 @@ collective_options = _together(
         metavar="2,1,3",
         help="Chunk counts per rank; per pair in rows split by ';', or a file.",
     ),
-    click.option(
-        "--matrix",
-        type=FILE,
-        metavar="FILE",
-        help="Sizes of alltoallv: nccl-tests' matrix of bytes, a row for each sender.",
-    ),
-    click.option("--part", type=Size(), metavar="64KB", help="Round the sizes of --matrix up to multiples of this."),
 )
 
 engine_options = _together(
@@ -320,16 +287,7 @@ engine_options = _together(
 )
 
 
-def _print_in_full(context: click.Context, _: click.Parameter, wide: bool) -> None:
-    """Print tables in full while the command runs, if `wide`."""
-    if wide:
-        from synth.view.tables import UNLIMITED
-
-        token = UNLIMITED.set(True)
-        context.call_on_close(lambda: UNLIMITED.reset(token))
-
-
-def _print_no_files(context: click.Context, _: click.Parameter, quiet: bool) -> None:
+def _quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
     if quiet:
         token = QUIET.set(True)
         context.call_on_close(lambda: QUIET.reset(token))
@@ -340,7 +298,7 @@ quiet_option = click.option(
     "--quiet",
     is_flag=True,
     expose_value=False,
-    callback=_print_no_files,
+    callback=_quiet,
     help="No progress, and no line on the files written.",
 )
 
@@ -354,47 +312,28 @@ output_options = _together(
     click.option(
         "--format", "form", type=click.Choice(["table", "json"], case_sensitive=False), help="Form of the output."
     ),
-    click.option(
-        "--wide",
-        is_flag=True,
-        expose_value=False,
-        callback=_print_in_full,
-        help="Print all columns of a table, however narrow the terminal is.",
-    ),
     quiet_option,
 )
 
 
 def chosen_machine(flags: dict[str, Any]) -> Topology:
-    """Return the topology of --topo or --topo-file with the changes of --ranks, --without, --degrade and --links.
+    """Return the topology of --topo with the changes of --ranks, --without, --degrade and --links.
 
-    Raises UsageError where neither or both are given.
+    Raises UsageError where none is given.
     """
     from synth import api
 
-    name, file = one_of("topo", "topo_file")
-    if not name and file is None:
+    if not flags["topo"]:
         raise UsageError("no topology given; add --topo NAME (`synth topo list` shows them) or --topo FILE")
-    if file is not None and not file.suffix and not file.exists():
-        raise UsageError(f"--topo-file {file}: there is no such file; a machine's name goes with --topo")
-    topology = api.topology(name or None, file=file, **changes(flags))
-    if flags["ranks"] is not None and len(flags["ranks"]) == 1:
-        (rank,) = flags["ranks"]
-        note(f"--ranks {rank} is rank {rank} alone; --ranks 0-{max(rank - 1, 1)} are {max(rank, 2)} ranks")
-    return topology
+    return api.topology(flags["topo"], **changes(flags))
 
 
 def machine_if_named(flags: dict[str, Any]) -> Topology | None:
-    """Return the topology as `chosen_machine` does, None where none is named.
-
-    Raises UsageError where no topology is named but the command line changes one.
-    """
-    if flags["topo"] or flags["topo_file"]:
+    """Return the topology as `chosen_machine` does; None where none is named, and the command line changes none."""
+    if flags["topo"]:
         return chosen_machine(flags)
-    context = click.get_current_context()
-    for name in changes(flags):
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"--{name} changes a machine, and none is named; add --topo NAME or --topo FILE")
+    for option in given_options(changes(flags)):
+        raise UsageError(f"{option} changes a machine, and none is named; add --topo NAME or --topo FILE")
     return None
 
 
@@ -422,28 +361,7 @@ def chosen_collective(flags: dict[str, Any], topology: Topology) -> Collective:
 
     if flags["coll"] is None:
         raise UsageError("no collective given; add --coll NAME (`synth list collectives` shows them)")
-    sizes = _matrix(flags, topology.ranks) or flags["counts"]
-    return api.collective(flags["coll"], topology.ranks, flags["root"] or (), sizes)
-
-
-def _matrix(flags: dict[str, Any], ranks: int) -> tuple[tuple[int, ...], ...] | None:
-    """Return the numbers of parts of --matrix, and print what a part and the call are. None without the option."""
-    if flags.get("matrix") is None:
-        if flags.get("part") is not None:
-            raise UsageError("--part is for the sizes of --matrix")
-        return None
-    from synth.model.collective import canonical_name
-    from synth.model.traffic_matrix import load
-
-    if canonical_name(flags["coll"]) != "alltoallv":
-        raise UsageError(f"--matrix holds the sizes of an alltoallv, not of {flags['coll']}")
-    if flags["counts"] is not None:
-        raise UsageError("--matrix and --counts both say the sizes; leave one out")
-    found = load(flags["matrix"], ranks, flags["part"])
-    parts = counted(sum(map(sum, found.counts)), "part")
-    rounded = ", to which sizes are rounded up" if found.rounded else ""
-    note(f"{flags['matrix']}: {parts} of {found.part} bytes{rounded}; the size of the call is {found.size} bytes")
-    return found.counts
+    return api.collective(flags["coll"], topology.ranks, flags["root"] or (), flags["counts"])
 
 
 # The greatest number of ranks for which the units of a collective are written out for the flow methods.
@@ -456,7 +374,6 @@ def collective_or_name(flags: dict[str, Any], topology: Topology) -> Collective 
     by_name = (
         flags["coll"] is not None
         and flags["counts"] is None
-        and flags["matrix"] is None
         and Path(flags["coll"]).suffix not in (".yaml", ".yml", ".json")
     )
     if by_name and flags["method"].lower() != "exact" and topology.ranks > LISTED:
@@ -470,24 +387,3 @@ def collective_or_name(flags: dict[str, Any], topology: Topology) -> Collective 
 def engine_arguments(flags: dict[str, Any]) -> dict[str, Any]:
     """Return the engine options as keyword arguments of `api.frontier` and `api.solve`."""
     return {key: flags[key] for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic")}
-
-
-def one_of(first: str, second: str, values: dict[str, Any] | None = None) -> tuple[Any, Any]:
-    """Return the values of two options that exclude each other, one of them None.
-
-    `values`: both values; by default those of the command's parameters. Where both are set, the source of the
-    higher rank wins: command line, environment, configuration file. Raises UsageError where both have the same source.
-    """
-    context = click.get_current_context()
-    strength = {ParameterSource.COMMANDLINE: 3, ParameterSource.ENVIRONMENT: 2, ParameterSource.DEFAULT_MAP: 1}
-    values = values or {name: context.params[name] for name in (first, second)}
-    rank = dict.fromkeys(values, 0)
-    for name, value in values.items():
-        source = context.get_parameter_source(name)
-        if value is not None and source is not None:
-            rank[name] = strength.get(source, 0)
-    if values[first] is None or values[second] is None:
-        return values[first], values[second]
-    if rank[first] == rank[second]:
-        raise UsageError(f"--{first.replace('_', '-')} and --{second.replace('_', '-')} exclude each other; give one")
-    return (values[first], None) if rank[first] > rank[second] else (None, values[second])

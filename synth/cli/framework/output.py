@@ -72,7 +72,6 @@ def check_writable(*outputs: str | Path | None, folder: bool = False) -> None:
 
 
 def _check_permission(output: Path) -> None:
-    """Raise SynthError where files cannot be made in the folder `output`, or beside the file of that name."""
     if output.exists() and not (output.is_dir() or output.is_file()):  # a pipe or /dev/stdout, written to as it is
         return
     folder = output if output.is_dir() else output.parent

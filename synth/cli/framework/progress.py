@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from types import SimpleNamespace
+from contextlib import contextmanager
 from typing import Any
 
 from synth.cli.framework.output import QUIET, printable
@@ -15,13 +13,10 @@ from synth.cli.framework.plain_progress import clock, plain_progress
 from synth.cli.framework.plain_stream import terminal
 from synth.model.rational import counted, show
 
-# Seconds after which a command prints its current work.
-PATIENCE = 1.0
-
 
 @contextmanager
 def progress(first: str, verbose: bool = False, limit: float | None = None) -> Iterator[Callable[[Any], None]]:
-    """A listener for the sweep's events, shown while the block runs.
+    """A listener for the sweep's events, or for texts, shown while the block runs.
 
     `verbose`: all of them, a line each, on any stderr. `limit`: the seconds after which the work ends itself.
     """
@@ -31,105 +26,53 @@ def progress(first: str, verbose: bool = False, limit: float | None = None) -> I
         return
     if QUIET.get() or not sys.stderr.isatty():
         with plain_progress(first, limit) as plain:
-            yield lambda event: setattr(plain, "text", _with_bound(event))
+            yield lambda event: setattr(plain, "text", _text(event))
         return
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(file=terminal(sys.stderr), highlight=False)
-    now, bound = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[bound]"))
-    with Progress(SpinnerColumn(), now, bound, *_elapsed(limit), console=console, transient=True) as bar:
-        task = bar.add_task(printable(first), total=None, bound="")
+    columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()]
+    if limit is not None:
+        columns.append(TextColumn(f"of {clock(limit)}"))
+    with Progress(*columns, console=Console(file=terminal(sys.stderr), highlight=False), transient=True) as bar:
+        task = bar.add_task(printable(first), total=None)
 
         def listen(event: Any) -> None:
-            if event.point is not None:
+            if getattr(event, "point", None) is not None:
                 point = event.point
-                steps = counted(point.steps, "step")
-                what = (
-                    f"{steps}, {show(point.rounds_per_chunk)} rounds per chunk (C={point.chunks}, R={point.rounds}), "
-                    f"{point.status}"
-                )
-                bar.console.print(f"found: {what}", markup=False)
-            bar.update(task, description=printable(event.text))
-            if event.bound is not None:
-                bar.update(task, bound=f"(bound so far {show(event.bound)})")
+                what = f"{counted(point.steps, 'step')}, {show(point.rounds_per_chunk)} rounds per chunk"
+                bar.console.print(
+                    f"found: {what} (C={point.chunks}, R={point.rounds}), {point.status}", markup=False
+                )  # fmt: skip
+            bar.update(task, description=printable(_text(event)))
 
         yield listen
 
 
-def _with_bound(event: Any) -> str:
+def _text(event: Any) -> str:
+    if isinstance(event, str):
+        return event
     return event.text if event.bound is None else f"{event.text} (bound so far {show(event.bound)})"
-
-
-def _elapsed(limit: float | None) -> list[Any]:
-    """Return the columns of the elapsed time and of the limit."""
-    from rich.progress import TextColumn, TimeElapsedColumn
-
-    return [TimeElapsedColumn(), *([] if limit is None else [TextColumn(f"of {clock(limit)}")])]
 
 
 @contextmanager
 def waiting(what: str, limit: float | None = None) -> Iterator[Callable[[str], None]]:
-    """Show `what` and the elapsed time while the block runs, on a terminal from its second second on.
+    """Show `what` and the elapsed time while the block runs. Yield a function that shows a further text.
 
-    `limit`: the seconds after which the work ends itself. Yield a function that shows a further text.
+    `limit`: the seconds after which the work ends itself.
     """
-    if QUIET.get() or not sys.stderr.isatty():
-        with plain_progress(what, limit) as plain:
-            yield lambda text: setattr(plain, "text", f"{what}: {text}")
-        return
-    with ExitStack() as shown:
-        lock = threading.Lock()
-        over = False
-        now = what
-        listeners: list[Callable[[Any], None]] = []
-
-        def show_it() -> None:
-            with lock:
-                if not over:
-                    listeners.append(shown.enter_context(progress(now, limit=limit)))
-
-        def say(text: str) -> None:
-            nonlocal now
-            with lock:
-                now = f"{what}: {text}"
-                for listen in listeners:
-                    listen(SimpleNamespace(text=now, point=None, bound=None))
-
-        timer = threading.Timer(PATIENCE, show_it)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield say
-        finally:
-            timer.cancel()
-            with lock:
-                over = True
+    with progress(what, limit=limit) as listen:
+        yield lambda text: listen(f"{what}: {text}")
 
 
 @contextmanager
 def job_progress(first: str) -> Iterator[Callable[[Any], None]]:
     """A listener for a batch job's progress: tasks ended, and what runs."""
-    if QUIET.get() or not sys.stderr.isatty():
-        with plain_progress(first) as plain:
-            yield lambda now: setattr(
-                plain, "text", f"{now.ended} of {counted(now.total, 'task')} ended; {_running(now)}"
-            )
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+    with progress(first) as listen:
 
-    words = TextColumn("{task.description}", markup=False)
-    columns = (SpinnerColumn(), BarColumn(20), MofNCompleteColumn(), *_elapsed(None), words)
-    with Progress(*columns, console=Console(file=terminal(sys.stderr), highlight=False), transient=True) as bar:
-        task = bar.add_task(printable(first), total=None)
+        def tell(now: Any) -> None:
+            more = f" and {len(now.running) - 2} more" if len(now.running) > 2 else ""
+            running = ", ".join(now.running[:2]) + more
+            listen(f"{now.ended} of {counted(now.total, 'task')} ended; {running}")
 
-        def listen(now: Any) -> None:
-            bar.update(task, completed=now.ended, total=now.total, description=printable(_running(now)))
-
-        yield listen
-
-
-def _running(now: Any) -> str:
-    more = f" and {len(now.running) - 2} more" if len(now.running) > 2 else ""
-    return ", ".join(now.running[:2]) + more
+        yield tell

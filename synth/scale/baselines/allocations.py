@@ -19,7 +19,6 @@ from synth.errors import InfeasibleError, SynthError, UsageError
 from synth.model import symmetry
 from synth.model.collective import collective
 from synth.model.topology import Cap, Network, Route
-from synth.scale.baselines.rings import disjoint_rings
 from synth.scale.bounds import graph_strength, subset_cuts
 from synth.solvers.processes.deadline import check_deadline
 
@@ -40,23 +39,6 @@ class Allocation:
     ranks: tuple[int, ...]
     members: int
     network: Network
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Algorithmic bandwidths (size / time) in units of the network's unit bandwidth.
-
-    `best[name]`: an upper bound for all schedules, which packed trees attain for the names in `attained`. `composed`:
-    the optimal reduce-scatter followed by the optimal allgather, for allreduce. `ring[name]`: all rings found together,
-    which have `ring_units` units. `rings_proved_maximum`: it is proved that no more fit.
-    """
-
-    best: dict[str, Fraction]
-    attained: frozenset[str]
-    composed: Fraction | None
-    ring: dict[str, Fraction]
-    ring_units: int
-    rings_proved_maximum: bool
 
 
 def induced(network: Network, ranks: Sequence[int]) -> Network:
@@ -131,28 +113,6 @@ def _invariant(net: Network) -> tuple:
             refined.append(hash((tuple(leaving), tuple(entering))))
         colors = refined
     return tuple(sorted(colors)), tuple(sorted((len(cap.routes), cap.units) for cap in net.caps))
-
-
-def optimal_rates(network: Network, names: Sequence[str] = ("broadcast", "allgather", "allreduce")) -> Rates:
-    """Return the exact optimal rates of the collectives `names`. Raises UsageError for one that is not in `RATED`."""
-    unrated = [name for name in names if name not in RATED]
-    if unrated:
-        raise UsageError(f"rates are known for {', '.join(RATED)}; not for {unrated[0]}")
-    bounds = {name: rate_bound(network, name) for name in names}
-    composed = None
-    if "allreduce" in names:
-        halves = [rate_bound(network, name).units for name in ("reduce-scatter", "allgather")]
-        composed = 1 / sum((1 / rate for rate in halves), Fraction(0))
-    rings = disjoint_rings(network)
-    attained = frozenset(name for name in names if bounds[name].attained)
-    return Rates(
-        best={name: bound.units for name, bound in bounds.items()},
-        attained=attained,
-        composed=composed,
-        ring={name: rings.units * ring_rate(name, network.ranks) for name in names},
-        ring_units=rings.units,
-        rings_proved_maximum=rings.proved_maximum,
-    )
 
 
 class RateBound(NamedTuple):

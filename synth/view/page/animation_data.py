@@ -122,7 +122,6 @@ def machine(network: Network) -> MachineDrawing:
 
 
 def _wired(network: Network) -> tuple[Sequence[str], Sequence[tuple[int, int, int]], Sequence[tuple[int, ...]]]:
-    """Return the names of the switches, the links (end, end, units) and the links of each route."""
     switches = tuple(dict.fromkeys(end for a, b, _ in network.wires for end in (a, b) if isinstance(end, str)))
     number = {name: network.ranks + i for i, name in enumerate(switches)}
     at = {(a, b): k for k, (a, b, _) in enumerate(network.wires)}
@@ -139,7 +138,6 @@ def _path(stops: tuple[int | str, ...], at: dict[tuple[int | str, int | str], in
 
 
 def _cap_name(network: Network, routes: Sequence[int], k: int) -> str:
-    """Return the name of a limit: the common source or target of its routes, else its number `k`."""
     ends = [(network.routes[i].src, network.routes[i].dst) for i in routes]
     sources = {source for source, _ in ends}
     targets = {target for _, target in ends}
@@ -183,21 +181,18 @@ def pack_schedule(schedule: Schedule) -> PackedSchedule:
 
 
 def _deflated(doc: dict) -> str:
-    """Return a document as base 64 of raw deflate."""
     raw = zlib.compressobj(9, zlib.DEFLATED, -15)
     data = raw.compress(json.dumps(doc, separators=(",", ":")).encode()) + raw.flush()
     return base64.b64encode(data).decode()
 
 
 def _side(members: frozenset[int], ranks: int) -> int | list[int]:
-    """Return a set of ranks as -1 for all of them, a single rank, or a list."""
     if len(members) == ranks:
         return -1
     return next(iter(members)) if len(members) == 1 else sorted(members)
 
 
 def _wants(collective: Collective) -> list | None:
-    """Return, for each unit, [rank, contributors] where ranks want different sums; else None."""
     if collective.wants is None:
         return None
     units = []

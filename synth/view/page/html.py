@@ -104,7 +104,6 @@ def _fitting(sheets: Sequence[Sheet], room: int) -> set[tuple[int, int]]:
 
 
 def _json(value: object) -> str:
-    """Return JSON in ASCII that is safe inside a script element."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -61,7 +61,7 @@ def _of_table(plan: Plan, table: Table, about: EntryContext, bound: TimeBound | 
             (size, float(least) * 1e-6) for size in table.sizes if (least := bound.microseconds(size)) > 0
         )
     bus = time_chart.bus_bandwidth(table.collective, table.ranks)
-    times = Times(tuple(lines), (), tuple(wins), (), marks, (), "What the plan takes", certified, bus)
+    times = Times(tuple(lines), (), tuple(wins), marks, (), "What the plan takes", certified, bus)
     return Sheet(
         about.id,
         name,
@@ -80,12 +80,11 @@ def _of_table(plan: Plan, table: Table, about: EntryContext, bound: TimeBound | 
         animation_data.machine(network) if network else None,
         (),
         (("source", plan.source), ("elements", f"{table.element} bytes each"), *about.provenance),
-        (_ranges(plan, table), *_bounds(table, bound)),
+        (_ranges(plan, table),),
     )
 
 
 def _says(plan: Plan, table: Table) -> tuple[str, ...]:
-    """Return sentences: the origin of the times, the loss of the choices, and the plan's notes."""
     sentences = [f"times behind the plan: {plan.says}"]
     losses = [loss for loss in table.losses if loss is not None]
     if losses:
@@ -100,7 +99,6 @@ def _says(plan: Plan, table: Table) -> tuple[str, ...]:
 
 
 def _rate(table: Table) -> float | None:
-    """Expected GB/s at the largest judged size; None where no time is known."""
     known = [(size, seconds) for size, seconds in zip(table.sizes, table.seconds, strict=False) if seconds]
     return known[-1][0] / known[-1][1] / 1e9 if known else None
 
@@ -146,22 +144,6 @@ def _ranges(plan: Plan, table: Table) -> dict:
         "columns": [["sizes", "left"], ["take", "left"], ["where counts do not fit", "left"]],
         "rows": rows,
     }
-
-
-def _bounds(table: Table, bound: TimeBound | None) -> tuple[dict, ...]:
-    """Return the table of the expected times beside the certified bounds, () without bounds."""
-    if bound is None:
-        return ()
-    rows = []
-    for place, (size, seconds) in enumerate(zip(table.sizes, table.seconds, strict=False)):
-        least = bound.microseconds(size)
-        time = number_text.microseconds(seconds, table.estimates(place))
-        factor = number_text.number(seconds * 1e6 / float(least)) if seconds and least else ""
-        if time.startswith("~"):
-            factor = f"~{factor}"
-        rows.append([number_text.size_text(size), time, number_text.number(least), factor])
-    columns = [["size", "right"], ["µs expected", "right"], ["µs at least", "right"], ["factor", "right"]]
-    return ({"title": "Times and certified lower bounds", "columns": columns, "rows": rows},)
 
 
 def _order(plan: Plan, found: Range) -> tuple[str, str]:

@@ -97,7 +97,7 @@ def of_scale_frontier(found: ScaleFrontier, about: EntryContext) -> Sheet:
     floor = ((found.least_steps * alpha, float(found.bound) * share),)
     wins = time_chart.envelope(lines, [a.name for a in algorithms])
     bus = time_chart.bus_bandwidth(found.collective_name, found.topology.ranks)
-    times = Times(lines, floor, wins, time_chart.measured_wins(marks), marks, bus=bus)
+    times = Times(lines, floor, wins, marks, bus=bus)
     slopes = [slope for *_, slope in lines]
     fastest = 1 / min(slopes) / 1e9 if slopes else None
     limited = (f"Limited by: {scale_table.limit(found)}.", "It is what the certificate below adds up.")
@@ -127,7 +127,6 @@ def of_scale_frontier(found: ScaleFrontier, about: EntryContext) -> Sheet:
 
 
 def _drawn(topology: Topology) -> MachineDrawing | None:
-    """Return the drawing of a machine of the flow engines, None where it is too large for a page."""
     if topology.ranks > animation_data.MOST_RANKS or len(topology.links) > animation_data.MOST_ROUTES:
         return None
     network = topology.network()
@@ -208,7 +207,6 @@ def of_measured(doc: dict, about: EntryContext) -> Sheet:
         algorithms,
         times=Times(
             marks=marks,
-            measured_wins=time_chart.measured_wins(marks),
             bus=time_chart.bus_bandwidth(str(doc["collective"]), doc["ranks"]),
         ),
         provenance=about.provenance,

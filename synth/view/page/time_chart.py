@@ -90,7 +90,6 @@ def of_frontier(found: Frontier, measured: Sequence[dict] = (), libraries: Seque
         lines,
         _floor(found, stairs(found)),
         tuple(sorted(wins, key=lambda win: win[0])),
-        measured_wins(marks),
         marks,
         tuple(notes),
         bus=bus_bandwidth(found.collective.name, found.network.ranks),
@@ -165,33 +164,6 @@ def _point(program: dict[str, Any], found: Frontier | None) -> int | None:
     if isinstance(at, int) and 0 < at <= len(points) and points[at - 1] == cost:
         return at - 1
     return points.index(cost) if cost in points else None
-
-
-def measured_wins(marks: Sequence[Mark]) -> tuple[Win, ...]:
-    """Return runs of sizes, both ends included, at which one of `marks` was the fastest that was measured there.
-
-    Modelled times are excluded, as are sizes with a single measurement. Times of documents with different descriptions
-    are not compared, since they come from different clocks.
-    """
-    runs: list[Win] = []
-    for says in dict.fromkeys(m.says for m in marks if not m.modelled):
-        comparable = [m for m in marks if m.says == says]
-        at: dict[int, list[tuple[float, int]]] = {}
-        for k, mark in enumerate(comparable):
-            for size, seconds, *_ in mark.points:
-                at.setdefault(size, []).append((seconds, k))
-        before = None
-        for size in sorted(at):
-            if len(at[size]) < 2:
-                before = None
-                continue
-            best = min(at[size])[1]
-            if before == best:
-                runs[-1] = (runs[-1][0], float(size), *runs[-1][2:])
-            else:
-                runs.append((float(size), float(size), comparable[best].label, comparable[best].of))
-            before = best
-    return tuple(runs)
 
 
 def scale_stairs(least: int, bound: Fraction, points: Sequence[tuple[int, Fraction]]) -> Stairs:

@@ -1,4 +1,4 @@
-// Commands to copy, and files that the page makes: a schedule's document, tables, drawings.
+// Files that the page makes: a schedule's document, tables, drawings.
 
 /** The document synth.schedule/1 of a packed schedule, which `synth verify`, `run` and `export` read. */
 async function scheduleDocument(packed, machine) {
@@ -36,24 +36,9 @@ function save(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-async function copyText(code, says) {
-  try {
-    await navigator.clipboard.writeText(code.textContent);
-  } catch {  // a browser that keeps the clipboard from pages of files
-    getSelection().selectAllChildren(code);
-    document.execCommand("copy");
-  }
-  says.textContent = "copied";
-}
-
 /** The panel; `again()` after another algorithm was chosen. */
 function filesPanel(sheet, machine, chosen) {
   const name = `${sheet.collective}-${sheet.topology}`, algorithm = () => sheet.algorithms[chosen()];
-  const codes = sheet.commands.map(([what, text]) => ({ what, text, code: make("code", {}) }));
-  const rows = codes.map(({ what, code }) => {
-    const says = make("span", { class: "soft", role: "status" });
-    return make("li", {}, make("span", { class: "how" }, what), code, make("button", { type: "button", "aria-label": `copy: ${what}`, onclick: () => copyText(code, says) }, "copy"), says);
-  });
   const button = (text, press) => make("button", { type: "button", onclick: press }, text);
   const schedule = machine ? button("schedule (JSON)", async () => save(`${name}-${algorithm().name}.json`, "application/json", JSON.stringify(await scheduleDocument(algorithm().move, machine)))) : null;
   const drawing = (selector) => save(`${name}.svg`, "image/svg+xml", svgFile(document.querySelector(selector)));
@@ -70,10 +55,8 @@ function filesPanel(sheet, machine, chosen) {
     sizes ? button("times (CSV)", () => save(`${name}-times.csv`, "text/csv", times())) : null,
     sizes ? button("chart (SVG)", () => drawing("[aria-label='Time against size'] .plot > svg")) : null);
   function again() {
-    const steps = algorithm()?.steps;
-    for (const { text, code } of codes) code.textContent = text.replace("{steps}", steps || "1");
     if (schedule) schedule.disabled = !algorithm()?.move;
   }
   again();
-  return { again, element: panel("Commands and files", rows.length ? make("ul", { class: "plain" }, rows) : null, downloads) };
+  return { again, element: panel("Files", downloads) };
 }

@@ -37,7 +37,7 @@ function timesPlot(sheet, width, state, chosen) {
   const value = state.mode === "time" ? (s, t) => t : (s, t) => (s / t / 1e9) * (state.mode === "bus" ? times.bus : 1);
   const curves = curvesOf(sheet).map((curve) => ({ ...curve, spots: sampled(curve, view, value) }));
   const values = curves.flatMap((c) => c.spots.filter(([s]) => s >= view[0] && s <= view[1]).flatMap(([, ...v]) => v));
-  const strips = [times.wins, times.measured].filter((wins) => wins.length);
+  const strips = [times.wins].filter((wins) => wins.length);
   const height = Math.min(380, Math.max(260, width * 0.66)) + strips.length * 18;
   const base = height - FRAME.bottom - strips.length * 18, log = state.mode === "time";
   const least = log ? Math.min(...values) / 1.5 : 0, most = Math.max(...values) * (log ? 1.5 : 1.08);
@@ -52,7 +52,7 @@ function timesPlot(sheet, width, state, chosen) {
   const bars = strips.map((wins, row) => wins.map(([from, to, name, k], i) => {
     const [a, b] = [x(Math.max(from, view[0])), x(Math.min(to ?? view[1], view[1]))];
     const wide = Math.max(b - a, 5);
-    const said = `${name}: ${wins === times.wins ? times.title : "Best as measured"}, ${rangeText(from, to)}`;
+    const said = `${name}: ${times.title}, ${rangeText(from, to)}`;
     return b < a ? null : draw("g", { class: tint(k ?? i) }, draw("title", {}, said),
       draw("rect", { class: "win", x: a, y: base + 3 + row * 18, width: wide, height: 14, rx: 2 }),
       wide > name.length * 7 ? draw("text", { class: "win-name", x: a + 5, y: base + 14 + row * 18 }, name) : null);
@@ -136,5 +136,5 @@ function timesPanel(sheet, chosen) {
     measured.length ? "filled points: measured, hollow: modelled" : null, "strips: who is best", "drag: zoom"].filter(Boolean).join(" · ");
   return { again, element: panel("Time against size", make("div", { class: "bar" }, make("label", {}, "show", mode), near, back, wide), host,
     make("label", { for: "size" }, "size: ", shown), slider, table_, make("p", { class: "note" }, key),
-    says, notes, wins(times.title, times.wins), wins("Best as measured", times.measured)) };
+    says, notes, wins(times.title, times.wins)) };
 }
