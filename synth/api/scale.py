@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from synth.model.time_bound import TimeBound
     from synth.scale.baselines.allocations import Allocation, Rates
     from synth.scale.baselines.comparison import Explanation
-    from synth.scale.fabric.fabric import Fabric
 
 
 # Ranks up to which rings are looked for.
@@ -152,15 +151,13 @@ def explain(
     task = task_of(collective, machine.ranks)
     root = task.roots[0] if task.roots else 0
 
-    read: dict[str, Fabric] = {}
-
     def by_flows(name: str) -> ScaleFrontier:
         from synth.scale.search import bound
 
-        return bound(machine, name, root, read=read)
+        return bound(machine, name, root)
 
     with time_limited(Deadline.after(time_limit)):
-        found = explained(machine, task.name, by_flows, progress, root)
+        found = explained(machine, task.name, by_flows, progress)
     if found.rates[0].units == 0:
         apart = _apart(machine.network(), task)
         if apart is not None:

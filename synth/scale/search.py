@@ -182,28 +182,16 @@ def frontier(
     return search.frontier()
 
 
-def bound(
-    topology: Topology,
-    collective: str,
-    root: int = 0,
-    *,
-    time_limit: float | None = None,
-    read: dict[str, Fabric] | None = None,
-) -> ScaleFrontier:
+def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: float | None = None) -> ScaleFrontier:
     """Return the frontier without points: the bound, its certificate and the least number of steps.
 
-    `read`: a cache of fabrics by the name of their topology, for callers that compute several bounds. Raises the errors
-    of `frontier`.
+    Raises the errors of `frontier`.
     """
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods bound {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
     begun, topology = time.perf_counter(), topology.live()
     with with_certificate(topology, collective, root), time_limited(Deadline.after(time_limit)):
-        graph = None if read is None else read.get(topology.name)
-        if graph is None:
-            graph = fabric(topology)
-            if read is not None:
-                read[topology.name] = graph
+        graph = fabric(topology)
         group = free_group(symmetries(graph), graph.ranks)
         state = SearchState(lambda text: None, topology.notes)
         if collective == "alltoall":
