@@ -31,6 +31,11 @@ from synth.solvers.rationalise import largest_remainders
 
 # A point with more steps, or of more chunks, is taken only if it has at least this fraction fewer rounds per chunk.
 WORTH = Fraction(1, 1000)
+# Numbers of steps of composed messages. Schedules that are written out have too few chunks to gain from more.
+MESSAGE_STEPS = (*range(1, 13), 14, 16)
+# Chunks of a message, and rounds, from which on more chunks gain little: the paths over all rails of a box have several
+# chunks each, and rounding costs less than a round in most steps.
+MESSAGE_CHUNKS = 64
 
 Solution = tuple[PipeliningProgram, TemplateShares]
 
@@ -73,72 +78,28 @@ def composed_points(
 
 def composed_messages(
     topology: Topology, collective: Collective, *, most_sends: int, known: Sequence[Rate] = (),
-    enough: Fraction = Fraction(0), within: Fraction | None = None,
+    enough: Fraction = Fraction(0),
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of a collective whose units go from one rank to one rank each, as `composed_points`.
 
-    Nothing is yielded for other collectives, and where no number of steps has at most `within` rounds per chunk. Those
-    in which none has are left out. The schedules number chunks by the units of `collective`, and have fewer rounds per
-    chunk than `known` ones. The last one has at most `enough`, if one has.
+    Nothing is yielded for other collectives. The schedules number chunks by the units of `collective`, and have fewer
+    rounds per chunk than `known` ones. The last one has at most `enough`, if one has.
     """
     index = PathIndex(topology)
     boxes = boxes_of(index)
-    messages = _messages(collective)
+    messages: list[Message] = []
+    for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
+        targets = post - pre
+        if collective.combining or len(pre) > 1 or len(targets) > 1:
+            return
+        messages += [(unit, src, dst) for src in pre for dst in targets]
     if boxes is None or not messages:
         return
-    resources = Resources(index)
-    compositions = []
-    for relays in (False, True):
-        listed = message_templates(boxes, messages, all_rails=True, relays=relays)
-        compositions.append(Composition(resources, collective.name, None, listed, None))
-    few, many = compositions
-    best = many if many.steady_rate() < few.steady_rate() * (1 - SETTINGS.slight) else few
-    if within is not None and best.steady_rate() > within:
-        return
-    chunks = max(SETTINGS.message_chunks, ceil(SETTINGS.message_rounds / best.steady_rate()))
-    sends = min(most_sends, 2 * chunks * len(messages))  # about two for each chunk of a message
-    yield from best.points(sends, _step_counts(SETTINGS.first_message_steps), known, enough, within)
-
-
-def composed_roots(
-    topology: Topology, collective: Collective, *, most_sends: int, known: Sequence[Rate] = (),
-    enough: Fraction = Fraction(0), within: Fraction | None = None,
-) -> Iterator[Candidate]:  # fmt: skip
-    """Yield composed schedules of a collective that is a broadcast, or a reduce, from each of several roots.
-
-    One linear program divides links and limits between the roots. The schedules are as those of `composed_messages`.
-    """
-    one_root = collective.name.removeprefix("multi-")
-    index = PathIndex(topology, flipped=one_root == "reduce")
-    boxes = boxes_of(index)
-    if boxes is None:
-        return
-    listed = []
-    groups = block_groups(one_root, (), False, SETTINGS.most_separate)
-    for unit, root in enumerate(collective.roots):
-        for template in templates(boxes, one_root, root, groups, running=True):
-            listed.append(replace(template, unit=unit, blocks=(unit,) * len(template.blocks)))
+    listed = message_templates(boxes, messages, all_rails=True)
     composition = Composition(Resources(index), collective.name, None, listed, None)
-    if listed and (within is None or composition.steady_rate() <= within):
-        steps = _step_counts(SETTINGS.first_root_steps)
-        yield from composition.points(most_sends, steps, known, enough, within)
-
-
-def _step_counts(first: int) -> list[int]:
-    """Return the numbers of steps of composed messages, and of several roots, in the order in which they are tried."""
-    counts = [steps for steps in SETTINGS.steps if steps <= SETTINGS.most_message_steps]
-    return sorted(counts, key=lambda steps: steps != first)
-
-
-def _messages(collective: Collective) -> list[Message]:
-    """Return the messages of a collective; none where it combines, or where a unit has several sources or ends."""
-    messages = []
-    for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
-        ends = post - pre
-        if collective.combining or len(pre) > 1 or len(ends) > 1:
-            return []
-        messages += [(unit, src, dst) for src in pre for dst in ends]
-    return messages
+    chunks = max(MESSAGE_CHUNKS, ceil(MESSAGE_CHUNKS / composition.steady_rate()))
+    sends = min(most_sends, 2 * chunks * len(messages))  # about two for each chunk of a message
+    yield from composition.points(sends, MESSAGE_STEPS, known, enough)
 
 
 class Composition:
@@ -161,12 +122,11 @@ class Composition:
 
     def points(
         self, most_sends: int, tried: Iterable[int] = SETTINGS.steps, known: Sequence[Rate] = (),
-        enough: Fraction = Fraction(0), within: Fraction | None = None,
+        enough: Fraction = Fraction(0),
     ) -> Iterator[Candidate]:  # fmt: skip
         """Yield schedules, each with fewer rounds per chunk than those before, and `known` ones, of no more steps.
 
-        They end with the first one that has at most `enough`. `tried`: the numbers of steps. Those for which the linear
-        program has more than `within` rounds per chunk are left out.
+        They end with the first one that has at most `enough`. `tried`: the numbers of steps.
         """
         rates = list(known)
         for steps in tried:
@@ -175,8 +135,7 @@ class Composition:
             if best is not None and best * (1 - WORTH) < self.bound:
                 continue  # none can be better by enough
             most = inf if best is None else float(best * (1 - WORTH) * self.scale)
-            least = most if within is None else min(most, float(within * self.scale) + TOLERANCE)
-            found = self.at_steps(steps, most_sends, least)
+            found = self.at_steps(steps, most_sends, most)
             if found is None or found.rounds_per_chunk > most:
                 continue
             rate, chunks = found.rounds_per_chunk / self.scale, found.chunks * self.scale

@@ -12,14 +12,6 @@ class CompositionSettings:
     Attributes:
         steps: Numbers of steps that are tried: each one up to 12, and then as the gain is at most inversely
             proportional to them.
-        most_message_steps: Maximum number of steps of composed messages: schedules that are written out have too few
-            chunks to gain from more.
-        first_message_steps: Number of steps of composed messages that is tried first. A chunk takes up to three, so the
-            links between boxes can carry some in half of the four steps, which makes twice the bound at most.
-        first_root_steps: The same for several roots, whose chunks take up to five steps.
-        message_rounds: Rounds of such a schedule from which on more chunks gain little: rounding costs less than a
-            round in most steps.
-        message_chunks: Chunks of such a schedule from which on the paths over all rails of a box have several each.
         most_placed: Maximum number of steps for which trees are placed in the steps.
         most_priced: Maximum of (steps + 1)^2 x ranks^2 for which trees are priced: their table takes 8 bytes an entry.
         slight: Fraction below which savings by further trees are not worth a larger program.
@@ -44,11 +36,6 @@ class CompositionSettings:
     """
 
     steps: tuple[int, ...] = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-    most_message_steps: int = 16
-    first_message_steps: int = 4
-    first_root_steps: int = 8
-    message_rounds: int = 64
-    message_chunks: int = 64
     most_placed: int = 12
     most_priced: int = 1 << 22
     slight: float = 1e-3

@@ -231,18 +231,16 @@ def _through(boxes: Boxes, hubs: list[int], home: int, first: int) -> Levels | N
     return [edges[:1], edges[1:]]
 
 
-def message_templates(
-    boxes: Boxes, messages: Iterable[Message], *, all_rails: bool = False, relays: bool = False
-) -> list[Template]:
+def message_templates(boxes: Boxes, messages: Iterable[Message], *, all_rails: bool = False) -> list[Template]:
     """Return templates for classes of messages: those whose paths have equal names and lengths.
 
-    With `all_rails` a message between boxes may take the rails of all ranks of its box, and a class has paths of equal
-    names. With `relays` a message inside a box may go over any other rank of it. Empty where a message has no path.
+    With `all_rails` a message between boxes may take the rails of all ranks of its box, one inside a box may go over
+    any other rank of it, and a class has paths of equal names. Empty where a message has no path.
     """
     classes: dict[tuple[str | int, ...], list[dict[str, Template]]] = {}
     for block, src, dst in messages:
         mine: dict[str, Template] = {}
-        for name, path in _paths(boxes, src, dst, all_rails, relays).items():
+        for name, path in _paths(boxes, src, dst, all_rails).items():
             build = TemplateBuilder(name, block)
             build.spread(name, [[hop] for hop in pairwise(path)])
             mine[name] = build.template()
@@ -259,7 +257,7 @@ def message_templates(
     return result
 
 
-def _paths(boxes: Boxes, src: int, dst: int, all_rails: bool, relays: bool) -> dict[str, list[int]]:
+def _paths(boxes: Boxes, src: int, dst: int, all_rails: bool) -> dict[str, list[int]]:
     """Return the paths of a pair of ranks by their names: the link that joins them, or through the boxes' hubs."""
     here, there = boxes.box_of[src], boxes.box_of[dst]
     paths: dict[str, list[int]] = {}
@@ -273,7 +271,7 @@ def _paths(boxes: Boxes, src: int, dst: int, all_rails: bool, relays: bool) -> d
     if here != there:
         rails.append(("inside, then rails", boxes.hubs(dst)[here], dst))
         rails.append(("rails, then inside", src, boxes.hubs(src)[there]))
-    if all_rails if here != there else relays:
+    if all_rails:
         home = boxes.boxes[here]
         for further in range(1, len(home)):
             out = home[(home.index(src) + further) % len(home)]
