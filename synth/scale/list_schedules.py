@@ -71,7 +71,7 @@ def _with_chunks(
     times = []
 
     def copying(net: Network, target: Collective, reversed_network: bool) -> Schedule:
-        found = list_schedule(net, target, chunks, float(size * target.unit_share), depth, reversed_network)
+        found = list_schedule(net, target, chunks, float(size * target.unit_share), depth)
         times.append(found.microseconds)
         return found.schedule
 
