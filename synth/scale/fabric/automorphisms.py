@@ -14,9 +14,6 @@ import numpy as np
 from synth.model.link_table import widths
 from synth.scale.fabric.fabric import Fabric
 
-# Limit on the free products and conjugates that are collected where the given permutations generate no transitive
-# group.
-POOL = 160
 # Limit on the ranks of a box for which rotations and exchanges inside it are guessed.
 MOST_GUESSED = 64
 # Limit on pairs of nodes for each link of a gadget where these links are kept as a table of pairs.
@@ -192,51 +189,9 @@ def orbits(size: int, permutations: Iterable[np.ndarray]) -> np.ndarray:
 def free_group(permutations: Sequence[np.ndarray], ranks: int) -> tuple[np.ndarray, ...]:
     """Return commuting permutations that generate a group in which only the identity fixes a rank.
 
-    A greedy search makes the group as large as it can. It takes generators from `permutations`, then from their
-    products and conjugates.
+    A greedy search makes the group as large as it can, from the best of six starts.
     """
-    pool = _distinct([pi for pi in permutations if _free(pi, ranks)])
-    best = _greedy_group(pool, ranks)
-    if _order(best, ranks) == ranks or not permutations:
-        return best
-    other = _greedy_group(_with_products(permutations, pool, ranks), ranks)
-    return other if _order(other, ranks) > _order(best, ranks) else best
-
-
-def _with_products(permutations: Sequence[np.ndarray], pool: list[np.ndarray], ranks: int) -> list[np.ndarray]:
-    """Return `pool` with free products and conjugates of the permutations, about `POOL` at most."""
-    free = {pi.tobytes(): pi for pi in pool}
-    queue = _distinct([*pool, *permutations])
-    seen = {pi.tobytes() for pi in queue}
-    for b in queue:
-        for a in permutations:
-            back = np.argsort(a)
-            for product in (a[b[back]], b[a], a[b][a[b[back]]]):
-                key = product.tobytes()
-                if key not in seen and len(seen) < 4 * POOL:
-                    seen.add(key)
-                    queue.append(product)
-                    if _free(product, ranks):
-                        free[key] = product
-        if len(free) >= POOL or len(seen) >= 4 * POOL:
-            break
-    return list(free.values())
-
-
-def _distinct(permutations: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return list({pi.tobytes(): pi for pi in permutations}.values())
-
-
-def _free(pi: np.ndarray, ranks: int) -> bool:
-    """Return True if all cycles of `pi` on the ranks have the same length, greater than 1."""
-    if (pi[:ranks] == np.arange(ranks)).any():
-        return False
-    sizes = np.bincount(orbits(ranks, [pi[:ranks]]))
-    return len(np.unique(sizes[sizes > 0])) == 1
-
-
-def _greedy_group(pool: list[np.ndarray], ranks: int) -> tuple[np.ndarray, ...]:
-    """Return commuting generators from `pool` that enlarge a free group, from the best of six starts."""
+    pool = list({pi.tobytes(): pi for pi in permutations if _free(pi, ranks)}.values())
     best: tuple[np.ndarray, ...] = ()
     for start in range(min(len(pool), 6)):
         basis: list[np.ndarray] = []
@@ -255,6 +210,14 @@ def _greedy_group(pool: list[np.ndarray], ranks: int) -> tuple[np.ndarray, ...]:
         if size == ranks:
             break
     return best
+
+
+def _free(pi: np.ndarray, ranks: int) -> bool:
+    """Return True if all cycles of `pi` on the ranks have the same length, greater than 1."""
+    if (pi[:ranks] == np.arange(ranks)).any():
+        return False
+    sizes = np.bincount(orbits(ranks, [pi[:ranks]]))
+    return len(np.unique(sizes[sizes > 0])) == 1
 
 
 def _order(basis: Sequence[np.ndarray], ranks: int) -> int:
