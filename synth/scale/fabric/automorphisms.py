@@ -16,8 +16,6 @@ from synth.scale.fabric.fabric import Fabric
 
 # Limit on the ranks of a box for which rotations and exchanges inside it are guessed.
 MOST_GUESSED = 64
-# Limit on pairs of nodes for each link of a gadget where these links are kept as a table of pairs.
-MOST_PAIRS_PER_LINK = 8
 
 
 def symmetries(
@@ -79,7 +77,6 @@ class _Edges:
         self.tail, self.head = fabric.tail[inner], fabric.head[inner]
         names, which = widths(fabric.topology.links) if len(inner) else ([], inner)
         self.width, self.kinds = np.asarray(which, np.int64)[inner], max(1, len(names))
-        self.table = self._table()
 
     @cached_property
     def links(self) -> np.ndarray:
@@ -88,30 +85,12 @@ class _Edges:
 
     def _linked(self, permutation: np.ndarray) -> np.ndarray:
         """Return the ends and bandwidths of the images of all links of gadgets, as sorted integers."""
-        return np.sort(self._ends(permutation) * self.kinds + self.width)
-
-    def _ends(self, permutation: np.ndarray) -> np.ndarray:
-        """Return the ends of the image of each link of a gadget as one integer."""
-        return permutation[self.tail] * self.fabric.nodes + permutation[self.head]
-
-    def _table(self) -> np.ndarray | None:
-        """Return the bandwidth of the gadgets' link between each pair of nodes, -1 where there is none.
-
-        None where links are parallel or pairs without a link are so many that the table costs more than it saves: to
-        look up the images of a million links takes a tenth of the time in which they are sorted.
-        """
-        ends = self._ends(np.arange(self.fabric.nodes))
-        if self.fabric.nodes**2 > MOST_PAIRS_PER_LINK * len(ends):
-            return None
-        table = np.full(self.fabric.nodes**2, -1, np.int64)
-        table[ends] = self.width
-        return table if np.count_nonzero(table >= 0) == len(ends) else None
+        ends = permutation[self.tail] * self.fabric.nodes + permutation[self.head]
+        return np.sort(ends * self.kinds + self.width)
 
     def _keeps_links(self, permutation: np.ndarray) -> bool:
         """Return True if a permutation maps links of gadgets to links of gadgets of equal bandwidth."""
-        if self.table is None:
-            return np.array_equal(self._linked(permutation), self.links)
-        return bool((self.table[self._ends(permutation)] == self.width).all())
+        return np.array_equal(self._linked(permutation), self.links)
 
     def _sorted(self, src: np.ndarray, dst: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return (src * self.fabric.nodes + dst)[order], self.fabric.cap[order]
