@@ -19,6 +19,7 @@ from synth.encodings import spanning_tree_packing
 from synth.model.collective import collective
 from synth.model.topology import Network, Route
 from synth.scale.baselines import allocations
+from synth.scale.search import bound
 from synth.topologies import modify, topology
 
 # GPUs: rates of broadcast in links, one for each class, and classes without an NVLink ring (Blink, MLSys 2020)
@@ -36,7 +37,7 @@ def test_the_classes_and_rates_of_blink(machine):
     found, ringless = defaultdict(list), defaultdict(int)
     ratios = []
     for made in allocations.allocation_classes(topology(machine).network()):
-        rates = allocations.optimal_rates(made.network)
+        rates = allocations.optimal_rates(made.network, bound)
         assert rates.rings_proved_maximum
         found[len(made.ranks)].append(rates.best["broadcast"])
         ringless[len(made.ranks)] += rates.ring_units == 0
@@ -63,7 +64,7 @@ def test_trees_of_an_allocation_make_a_schedule_that_verifies_and_beats_the_comp
     packing = spanning_tree_packing.forest(made.network)
     schedule = spanning_tree_packing.schedule(packing, collective("allreduce", 4), 64 * len(packing.trees))
     replay.schedule(schedule)
-    rates = allocations.optimal_rates(made.network, ("allreduce",))
+    rates = allocations.optimal_rates(made.network, bound, ("allreduce",))
     assert 1 / schedule.rounds_per_chunk > rates.composed * Fraction(12, 10)
 
 
@@ -83,7 +84,7 @@ def test_rates_agree_with_the_linear_program(drawn):
     ranks, edges = drawn
     network = Network("random", ranks, tuple(Route(a, b, n) for (a, b), n in sorted(edges.items())))
     if all(d is not None for row in network.distances for d in row):
-        rates = allocations.optimal_rates(network, ("broadcast", "allgather")).best
+        rates = allocations.optimal_rates(network, bound, ("broadcast", "allgather")).best
         for name, rate in rates.items():
             task = collective(name, ranks)
             assert 1 / (bounds.flow(network, task, None).value * task.unit_share) == rate

@@ -227,6 +227,7 @@ def allocations(
     classes so far.
     """
     from synth.scale.baselines import allocations as flows
+    from synth.scale.search import bound
     from synth.solvers.processes.deadline import Deadline, TimeUp, check_deadline, time_limited
 
     names = tuple(named_collective(name, 2).name for name in names)
@@ -235,7 +236,7 @@ def allocations(
     with time_limited(Deadline.after(time_limit)):
         try:
             for made in flows.allocation_classes(network, sizes):
-                rates = flows.optimal_rates(made.network, names)
+                rates = flows.optimal_rates(made.network, bound, names)
                 check_deadline()  # or rings may have been looked for less than elsewhere
                 found.append((made, rates))
                 progress(f"{counted(len(found), 'class')}, the last of {len(made.ranks)} GPUs")

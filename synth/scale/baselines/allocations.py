@@ -6,7 +6,7 @@ networks are isomorphic form one *class*: DGX-1 V100 has 46 classes of 3 to 8 GP
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, combinations
@@ -15,9 +15,9 @@ from math import comb
 from synth.encodings import spanning_tree_packing
 from synth.errors import UsageError
 from synth.model import symmetry
-from synth.model.topology import Cap, Network, Route
+from synth.model.scale_frontier import ScaleFrontier
+from synth.model.topology import Cap, Network, Route, Topology
 from synth.scale.baselines.rings import disjoint_rings
-from synth.scale.search import bound
 from synth.solvers.processes.deadline import check_deadline
 
 # Subsets of one size that are listed. Each is compared with the classes so far, so more would take minutes.
@@ -130,8 +130,15 @@ def _invariant(net: Network) -> tuple:
     return tuple(sorted(colors)), tuple(sorted((len(cap.routes), cap.units) for cap in net.caps))
 
 
-def optimal_rates(network: Network, names: Sequence[str] = ("broadcast", "allgather", "allreduce")) -> Rates:
-    """Return the exact optimal rates of the collectives `names`. Raises UsageError for one that is not in `RATED`."""
+def optimal_rates(
+    network: Network,
+    bound: Callable[[Topology, str], ScaleFrontier],
+    names: Sequence[str] = ("broadcast", "allgather", "allreduce"),
+) -> Rates:
+    """Return the exact optimal rates of the collectives `names`, which `bound` bounds by cuts.
+
+    Raises UsageError for one that is not in `RATED`.
+    """
     unrated = [name for name in names if name not in RATED]
     if unrated:
         raise UsageError(f"rates are known for {', '.join(RATED)}; not for {unrated[0]}")
@@ -140,7 +147,7 @@ def optimal_rates(network: Network, names: Sequence[str] = ("broadcast", "allgat
     for name in dict.fromkeys((*names, *halves)):
         frontier = bound(machine, name)
         units[name] = frontier.bound_gbps / frontier.unit
-    seconds_per_gb = sum(1 / units[name] for name in halves)
+    seconds_per_gb = sum((1 / units[name] for name in halves), Fraction(0))
     rings = disjoint_rings(network)
     return Rates(
         best={name: units[name] for name in names},
