@@ -2,7 +2,10 @@
 
 import json
 from collections import defaultdict
+from fractions import Fraction
 from itertools import combinations
+from math import prod
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synth import api, bounds
+from synth.checker.schedule import replay
 from synth.cli import root
+from synth.encodings import spanning_tree_packing
 from synth.model.collective import collective
 from synth.model.topology import Network, Route
 from synth.scale.baselines import allocations
-from synth.scale.baselines.rings import disjoint_rings
-from synth.scale.bounds import subset_cuts
+from synth.scale.search import bound
 from synth.topologies import modify, topology
 
 # GPUs: rates of broadcast in links, one for each class, and classes without an NVLink ring (Blink, MLSys 2020)
@@ -31,10 +35,19 @@ KNOWN = {
 @pytest.mark.parametrize("machine", KNOWN)
 def test_the_classes_and_rates_of_blink(machine):
     found, ringless = defaultdict(list), defaultdict(int)
+    ratios = []
     for made in allocations.allocation_classes(topology(machine).network()):
-        found[len(made.ranks)].append(allocations.rate_bound(made.network, "broadcast").units)
-        ringless[len(made.ranks)] += disjoint_rings(made.network).units == 0
+        rates = allocations.optimal_rates(made.network, bound)
+        assert rates.rings_proved_maximum
+        found[len(made.ranks)].append(rates.best["broadcast"])
+        ringless[len(made.ranks)] += rates.ring_units == 0
+        assert all(rates.best[name] >= rates.ring[name] for name in rates.best)
+        assert rates.best["allreduce"] >= rates.composed
+        ratios.append(float(rates.best["allreduce"] / rates.composed))
     assert {n: (sorted(rates), ringless[n]) for n, rates in found.items()} == KNOWN[machine]
+    if machine == "dgx1-v100":
+        assert sum(ratio > 1 for ratio in ratios) == 43
+        assert prod(ratios) ** (1 / len(ratios)) == pytest.approx(1.353, abs=0.001)
 
 
 def test_each_class_counts_its_members():
@@ -44,6 +57,15 @@ def test_each_class_counts_its_members():
         part = allocations.induced(network, ranks)
         connected += all(d is not None for row in part.distances for d in row)
     assert sum(made.members for made in allocations.allocation_classes(network, [3])) == connected < 56
+
+
+def test_trees_of_an_allocation_make_a_schedule_that_verifies_and_beats_the_composition():
+    made = next(a for a in allocations.allocation_classes(topology("dgx1").network(), [4]) if a.ranks == (0, 1, 2, 5))
+    packing = spanning_tree_packing.forest(made.network)
+    schedule = spanning_tree_packing.schedule(packing, collective("allreduce", 4), 64 * len(packing.trees))
+    replay.schedule(schedule)
+    rates = allocations.optimal_rates(made.network, bound, ("allreduce",))
+    assert 1 / schedule.rounds_per_chunk > rates.composed * Fraction(12, 10)
 
 
 @given(
@@ -58,18 +80,14 @@ def test_each_class_counts_its_members():
         )
     )
 )
-def test_cuts_agree_with_the_linear_program(drawn):
+def test_rates_agree_with_the_linear_program(drawn):
     ranks, edges = drawn
     network = Network("random", ranks, tuple(Route(a, b, n) for (a, b), n in sorted(edges.items())))
-    connected = all(d is not None for row in network.distances for d in row)
-    assert bool(subset_cuts.allgather(network).value) == connected
-    if connected:
-        for name, cut in (
-            ("broadcast", subset_cuts.broadcast(network, 0)),
-            ("allgather", subset_cuts.allgather(network)),
-        ):
+    if all(d is not None for row in network.distances for d in row):
+        rates = allocations.optimal_rates(network, bound, ("broadcast", "allgather")).best
+        for name, rate in rates.items():
             task = collective(name, ranks)
-            assert 1 / (bounds.flow(network, task, None).value * task.unit_share) == cut.value
+            assert 1 / (bounds.flow(network, task, None).value * task.unit_share) == rate
 
 
 def test_the_explanation_names_the_cut():
@@ -85,3 +103,11 @@ def test_the_commands():
         root, ["explain", "--topo", "dgx1", "--ranks", "0,1,2,5", "--coll", "allreduce", "--format", "json"]
     )
     assert json.loads(shown.stdout)["ways"][0]["gbps"] == 25
+    shown = CliRunner().invoke(root, ["allocations", "--topo", "dgx1-v100", "--gpus", "8", "--format", "json"])
+    rows = json.loads(shown.stdout)["classes"]
+    assert [(row["ranks"], row["rates"]["broadcast"]) for row in rows] == [(list(range(8)), "6")]
+    dump = str(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt")  # was an internal error
+    shown = CliRunner().invoke(root, ["allocations", "--topo", dump, "--gpus", "2", "--coll", "broadcast"])
+    assert shown.exit_code == 0 and "0,1 " in shown.stdout, shown.output
+    for wrong in (["--coll", "alltoall"], ["--gpus", "9"], ["--coll", ","]):
+        assert CliRunner().invoke(root, ["allocations", "--topo", "dgx1", *wrong]).exit_code == 2

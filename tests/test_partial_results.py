@@ -100,7 +100,7 @@ def test_frontier_and_bound_count_the_same_steps_under_a_limit(name, what):
 
 
 def test_where_the_machine_is_large_both_count_from_the_same_ranks(monkeypatch):
-    monkeypatch.setattr(search, "SETTINGS", replace(search.SETTINGS, distance_work=200))
+    monkeypatch.setattr(search, "DISTANCE_WORK", 200)
     machine = topology("random-regular:24")
     one, other = (call(machine, "allgather", time_limit=1000).least_steps for call in (search.bound, search.frontier))
     assert one == other <= search.bound(machine, "allgather").least_steps

@@ -102,8 +102,6 @@ def test_a_time_limit_leaves_time_for_the_check():
     assert not search._spared(graph, ()).limited
     with time_limited(Deadline.after(100)):
         spared = search._spared(graph, ())
-        assert current_deadline().end - spared.end == pytest.approx(
-            search.SETTINGS.check_seconds * 64 * len(graph.tail), abs=1
-        )
+        assert current_deadline().end - spared.end == pytest.approx(search.CHECK_SECONDS * 64 * len(graph.tail), abs=1)
     with time_limited(Deadline.after(0)):
         assert search._spared(graph, ()).over

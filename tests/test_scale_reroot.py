@@ -28,7 +28,7 @@ def hung(name, collective, root):
     group = free_group(moves, graph.ranks)
     bound = throughput(graph, collective, root, moves)
     every = throughput(graph, "reduce-scatter" if bound.fabric.flipped else "allgather", 0, moves)
-    grown = grow(bound.fabric, group, every.time, program=False)
+    grown = grow(bound.fabric, group, every.time)
     trees, time = rerooting.reroot(bound.fabric, grown, group, root, bound.time)
     return to_forest(bound.fabric, replace(bound, time=time), trees, (), "re-rooted"), bound
 
@@ -64,7 +64,7 @@ def test_large_machines_take_them_and_small_ones_are_packed():
 
 
 def test_the_best_of_both_where_one_misses_the_bound(monkeypatch):
-    monkeypatch.setattr(build, "SETTINGS", replace(build.SETTINGS, rerooted_from=16))
+    monkeypatch.setattr(build, "REROOTED_FROM", 16)
     graph = fabric(topologies.topology("dgx-a100*2"))
     kept = rerooting.reroot
 
@@ -79,7 +79,7 @@ def test_the_best_of_both_where_one_misses_the_bound(monkeypatch):
     assert [(found.forest.method, found.gap) for found in first] == [("re-rooted", Fraction(1, 2))]
     points = frontier(graph.topology, "broadcast").points  # its trees are shallower
     assert any(point.construction.startswith("re-rooted") for point in points)
-    monkeypatch.setattr(build, "SETTINGS", replace(build.SETTINGS, most_switched_work=0))
+    monkeypatch.setattr(build, "MOST_SWITCHED_WORK", 0)
     built = build.build(graph, "broadcast")
     assert built.forest.method == "re-rooted" and built.gap == Fraction(1, 2)
     monkeypatch.setattr(rerooting, "reroot", lambda *given: None)
@@ -100,6 +100,6 @@ def test_a_frontier_of_them_is_verified_send_by_send(collective):
 
 
 def test_too_many_hops_are_not_looked_at(monkeypatch):
-    monkeypatch.setattr(rerooting, "SETTINGS", replace(rerooting.SETTINGS, most_hops=100))
+    monkeypatch.setattr(rerooting, "MOST_HOPS", 100)
     graph = fabric(topologies.topology("dgx-a100*8"))
     assert build.build(graph, "broadcast").forest.method == "packing"

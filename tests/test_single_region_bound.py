@@ -2,7 +2,6 @@
 reach."""
 
 import copy
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -21,7 +20,6 @@ from synth.errors import VerificationError
 from synth.model.collective import collective
 from synth.model.topology import Limit, Link, Topology
 from synth.scale import search
-from synth.scale.baselines.comparison import explain
 from synth.scale.bounds import allreduce_partition, single_cut
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
@@ -222,17 +220,3 @@ def test_explain_names_the_cut():
     found = api.explain(machine(20, rows), "allreduce")
     assert found.rates[0].units == search.bound(machine(20, rows), "allreduce").bound_gbps / 1
     assert "part of every sum" in found.limit and np.array(found.parts).size
-
-
-@pytest.mark.parametrize("factor", [Fraction(1, 2), Fraction(2)])
-def test_explain_takes_the_lesser_of_both_bounds(factor):
-    """Flows and the linear program both bound few ranks without tree packings: whichever says less GB/s."""
-    given = machine(4, [(a, b, 1 + 2 * (a < b)) for a in range(4) for b in range(4) if abs(a - b) in (1, 3)])
-    found = search.bound(given, "allreduce")
-    whole = api.explain(given, "allreduce").rates[0]
-    assert whole.name == "upper bound" and whole.units == found.bound_gbps
-    comparison = explain(
-        given, "allreduce", lambda name: replace(search.bound(given, name), bound=found.bound / factor)
-    )
-    assert comparison.rates[0].units == found.bound_gbps * min(factor, 1)
-    assert ("linear program" in comparison.limit) == (factor > 1)

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 _HOME = {
+    "allocations": "synth.api.scale",
     "audit": "synth.api.interchange",
     "baseline": "synth.api.baselines",
     "bench": "synth.api.running",
@@ -68,12 +69,13 @@ if TYPE_CHECKING:
     from synth.api.proofs import infeasible_document
     from synth.api.report_pages import report
     from synth.api.running import bench, prepare, run, trace
-    from synth.api.scale import explain, scale_bound, time_bound, unreachable
+    from synth.api.scale import allocations, explain, scale_bound, time_bound, unreachable
     from synth.api.synthesis import bound, frontier, solve
     from synth.api.tuning import import_plan, tune
     from synth.catalog.tuner.plan_bounds import plan_bounds
 
 __all__ = [
+    "allocations",
     "audit",
     "baseline",
     "bench",

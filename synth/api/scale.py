@@ -1,4 +1,4 @@
-"""Machines of any size by flow methods: bounds, frontiers, and NCCL-like algorithms beside them."""
+"""Machines of any size by flow methods: bounds, frontiers, allocations, and NCCL-like algorithms beside them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from synth.api.inputs import (
     sizes_in_bytes,
 )
 from synth.api.inputs import collective as task_of
-from synth.errors import InfeasibleError, SynthError, UsageError
+from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError
 from synth.frontiers.engine_choice import engine_of, flow_collective, with_machine_names
 from synth.model import collective as named
 from synth.model.collective import Collective
+from synth.model.collective import collective as named_collective
+from synth.model.rational import counted
 from synth.model.topology import Network, Topology
 from synth.program.lowering_options import LoweringOptions
 from synth.program.overheads import NCCL
@@ -26,8 +28,8 @@ from synth.program.overheads import NCCL
 if TYPE_CHECKING:
     from synth.model.scale_frontier import ScaleFrontier
     from synth.model.time_bound import TimeBound
+    from synth.scale.baselines.allocations import Allocation, Rates
     from synth.scale.baselines.comparison import Explanation
-    from synth.scale.fabric.fabric import Fabric
 
 
 # Ranks up to which rings are looked for.
@@ -147,15 +149,13 @@ def explain(
     task = task_of(collective, machine.ranks)
     root = task.roots[0] if task.roots else 0
 
-    read: dict[str, Fabric] = {}
-
     def by_flows(name: str) -> ScaleFrontier:
         from synth.scale.search import bound
 
-        return bound(machine, name, root, read=read)
+        return bound(machine, name, root)
 
     with time_limited(Deadline.after(time_limit)):
-        found = explained(machine, task.name, by_flows, progress, root)
+        found = explained(machine, task.name, by_flows, progress)
     if found.rates[0].units == 0:
         apart = _apart(machine.network(), task)
         if apart is not None:
@@ -198,3 +198,44 @@ def _apart(network: Network, collective: Collective) -> InfeasibleError | None:
     except InfeasibleError as error:
         return error
     return None
+
+
+class FewerAllocations(UndecidedError):
+    """The time limit came before all classes were rated: `found` are those that were, `open` says in words which are
+    missing."""
+
+    def __init__(self, found: list[tuple[Allocation, Rates]], first: int) -> None:
+        self.found, self.open = found, f"classes of {first} GPUs or more that are not listed"
+        super().__init__(f"the time limit is over; {counted(len(found), 'class')} of allocations rated")
+
+
+def allocations(
+    topology: TopologyLike,
+    names: Sequence[str] = ("broadcast", "allgather", "allreduce"),
+    sizes: Sequence[int] | None = None,
+    *,
+    time_limit: float | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> list[tuple[Allocation, Rates]]:
+    """Return the classes of allocations of a machine up to isomorphism, with the optimal rates of `names`.
+
+    `sizes`: numbers of GPUs, by default 3 and more. After `time_limit` seconds FewerAllocations is raised with the
+    classes so far.
+    """
+    from synth.scale.baselines import allocations as flows
+    from synth.scale.search import bound
+    from synth.solvers.processes.deadline import Deadline, TimeUp, check_deadline, time_limited
+
+    names = tuple(named_collective(name, 2).name for name in names)
+    network = named_topology(topology).network()
+    found: list[tuple[Allocation, Rates]] = []
+    with time_limited(Deadline.after(time_limit)):
+        try:
+            for made in flows.allocation_classes(network, sizes):
+                rates = flows.optimal_rates(made.network, bound, names)
+                check_deadline()  # or rings may have been looked for less than elsewhere
+                found.append((made, rates))
+                progress(f"{counted(len(found), 'class')}, the last of {len(made.ranks)} GPUs")
+        except TimeUp:
+            raise FewerAllocations(found, len(found[-1][0].ranks) if found else min(sizes or (3,))) from None
+    return found

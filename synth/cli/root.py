@@ -168,6 +168,7 @@ COMMANDS = {  # the main job first
     "bench": ("synth.cli.bench:bench", "Time programs over sizes, with nccl-tests' columns."),
     "tune": ("synth.cli.tune:tune", "Choose an algorithm for each message size: a plan."),
     "explain": ("synth.cli.explain:explain", "Explain the optimal rate, or why a schedule is slower."),
+    "allocations": ("synth.cli.allocations:allocations", "List the optimal rates of every allocation of a machine."),
     "catalog": (
         "synth.cli.catalog.group:catalog",
         "Keep algorithms of all machines in one file.",

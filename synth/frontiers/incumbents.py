@@ -34,8 +34,6 @@ from synth.solvers.processes.deadline import check_deadline, current_deadline, t
 if TYPE_CHECKING:
     from synth.scale.search import ScaleSearch
 
-SINGLE = ("multi-broadcast", "multi-reduce")  # a broadcast, or a reduce, from each of several roots
-
 
 @dataclass(frozen=True)
 class Incumbents:
@@ -243,15 +241,8 @@ def _schedules(
         messages = not task.combining and all(
             len(post - pre) < 2 for pre, post in zip(task.pre, task.post, strict=True)
         )
-        if few and has_boxes(machine) and (messages or task.name in SINGLE) and task.name != "alltoall":
-            good, enough = bound.value * SETTINGS.goal, bound.value / (1 - SETTINGS.message_worth)
-            before = len(known)
-            for method, schedule in _composed(machine, network, task, known, good, within=good):
-                known.append(schedule)
-                yield method, schedule
-            # none within twice the bound, and one before these: all numbers of steps were tried
-            if len(known) == before or any(schedule.rounds_per_chunk <= good for schedule in known):
-                yield from _composed(machine, network, task, known, enough)
+        if few and has_boxes(machine) and messages and task.name != "alltoall":
+            yield from _composed(machine, network, task, known, bound.value / (1 - SETTINGS.message_worth))
     # Scale methods have better rows of many ranks in the time that programs of so many sends take. On few ranks the
     # programs of an alltoall are direct sends again, in other steps.
     few_ranks = network.ranks <= SETTINGS.quick_ranks and task.name != "alltoall"
@@ -277,23 +268,21 @@ def _library_schedules(machine: Topology, network: Network, task: Collective) ->
 
 
 def _composed(
-    machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], enough: Fraction,
-    within: Fraction | None = None,
-) -> Iterator[tuple[str, Schedule]]:  # fmt: skip
-    """Yield (method, replayed schedule) of messages, or several roots, composed over the boxes, until one has at most
-    `enough` rounds per chunk; none where no number of steps has at most `within`.
+    machine: Topology, network: Network, task: Collective, known: Sequence[Schedule], enough: Fraction
+) -> Iterator[tuple[str, Schedule]]:
+    """Yield (method, replayed schedule) of messages composed over the boxes, until one has at most `enough` rounds per
+    chunk.
 
     Each has fewer than those of `known` and earlier ones with no more steps.
     """
     from synth.checker.schedule import column_replay
-    from synth.scale.composition.compose import composed_messages, composed_roots
+    from synth.scale.composition.compose import composed_messages
 
     rates = [(len(schedule.steps), schedule.rounds_per_chunk) for schedule in known]
     if rates and min(rate for _, rate in rates) <= enough:
         return
-    composed = composed_roots if task.name in SINGLE else composed_messages
-    most = SETTINGS.max_sends if within is None else SETTINGS.goal_sends
-    for candidate in composed(machine.live(), task, most_sends=most, known=rates, enough=enough, within=within):
+    most = SETTINGS.max_sends
+    for candidate in composed_messages(machine.live(), task, most_sends=most, known=rates, enough=enough):
         schedule = Schedule(network, task, candidate.chunks, candidate.make().written_out(task).steps)
         column_replay.schedule(schedule)
         yield candidate.construction, schedule

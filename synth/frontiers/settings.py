@@ -27,9 +27,7 @@ class FrontierSettings:
             exact synthesis, and for all after it; the rest is for writing out their points.
         few_ranks: Up to this many ranks in one box solvers answer sooner than the greedy methods are loaded.
         max_sends: Most sends of a first row, which is written out and replayed within a second.
-        goal_sends: The same of the first composed schedule within twice the bound.
         message_worth: Messages are composed over boxes until R/C is above the bound by no more than this fraction.
-        goal: A schedule within this factor of the bound comes before those of more sends.
         max_written_sends: Most sends of a schedule that is written out after exact synthesis.
         least_written_rounds: Where such schedules have fewer rounds than this, "auto" means flow methods on fewer
             ranks, too: the first and last steps alone would cost more than a tenth of them.
@@ -51,9 +49,7 @@ class FrontierSettings:
     search_share: float = 0.5
     few_ranks: int = 8
     max_sends: int = 60_000
-    goal_sends: int = 250_000
     message_worth: Fraction = Fraction(1, 100)
-    goal: int = 2
     max_written_sends: int = 200_000
     least_written_rounds: int = 64
     seconds_per_send: float = 1.5e-5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
@@ -20,28 +19,16 @@ from synth.scale.forests.pipelining import Pipeline
 from synth.scale.greedy import bfs_broadcast
 from synth.solvers.processes.deadline import check_deadline
 
-
-@dataclass(frozen=True)
-class FrontierPointSettings:
-    """Limits of the points at scale.
-
-    Attributes:
-        depths: Pipelining depths that are tried, in this order.
-        worth: A greater depth is offered only if it reduces R / C by at least this fraction of the bound.
-        most_sends: Limit on the sends of a point: its schedule must be small enough to be listed.
-        few_depths: Limit on the number of depths of allreduce on packed trees, whose schedules are listed to
-            determine their rate.
-        packed: Limit on the ranks for which spanning trees are packed for allreduce.
-    """
-
-    depths: tuple[int, ...] = tuple(1 << k for k in range(11))
-    worth: Fraction = Fraction(1, 500)
-    most_sends: int = 1 << 26
-    few_depths: int = 7
-    packed: int = 16
-
-
-SETTINGS = FrontierPointSettings()
+# Pipelining depths that are tried, in this order.
+DEPTHS = tuple(1 << k for k in range(11))
+# A greater depth is offered only if it reduces R / C by at least this fraction of the bound.
+WORTH = Fraction(1, 500)
+# Limit on the sends of a point: its schedule must be small enough to be listed.
+MOST_SENDS = 1 << 26
+# Limit on the number of depths of allreduce on packed trees, whose schedules are listed to determine their rate.
+FEW_DEPTHS = 7
+# Limit on the ranks for which spanning trees are packed for allreduce.
+PACKED = 16
 
 
 def pipelined_points(line: Pipeline, engine: str, bound: Fraction) -> Iterator[Candidate]:
@@ -50,12 +37,12 @@ def pipelined_points(line: Pipeline, engine: str, bound: Fraction) -> Iterator[C
     `engine` names the forest, `bound` is the lower bound on R / C.
     """
     before = None
-    for depth in SETTINGS.depths:
+    for depth in DEPTHS:
         check_deadline()
-        if line.sends(depth) > SETTINGS.most_sends:
+        if line.sends(depth) > MOST_SENDS:
             return
         steps, rounds_per_chunk = line.rate(depth)
-        if before is not None and before - rounds_per_chunk < SETTINGS.worth * bound:
+        if before is not None and before - rounds_per_chunk < WORTH * bound:
             return
         before = rounds_per_chunk
         yield Candidate(
@@ -81,7 +68,7 @@ def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None
         broadcast = bfs_broadcast.BreadthFirstBroadcast(graph)
         for chunks in sorted({1, 2, 4, broadcast.chunks}):
             check_deadline()
-            if chunks * graph.ranks * len(broadcast.copies.representatives) <= SETTINGS.most_sends and chunks <= 64:
+            if chunks * graph.ranks * len(broadcast.copies.representatives) <= MOST_SENDS and chunks <= 64:
                 schedule = broadcast.schedule(chunks)
                 yield _point(
                     "breadth-first broadcast", pipelining.reversed_in_time(schedule) if is_reversed else schedule
@@ -113,16 +100,16 @@ def scatter_gather_points(graph: Fabric, first: Pipeline, second: Pipeline, boun
         return
     weight = lcm(first.forest.weight, second.forest.weight)
     before = None
-    for depth in SETTINGS.depths:
+    for depth in DEPTHS:
         check_deadline()
         # Depths at which both forests cut a shard into the same number of chunks.
         first_depth, second_depth = depth * weight // first.forest.weight, depth * weight // second.forest.weight
-        if first.sends(first_depth) + second.sends(second_depth) > SETTINGS.most_sends:
+        if first.sends(first_depth) + second.sends(second_depth) > MOST_SENDS:
             return
         first_steps, first_rate = first.rate(first_depth)
         second_steps, second_rate = second.rate(second_depth)
         rounds_per_chunk = (first_rate + second_rate) / graph.ranks
-        if before is not None and before - rounds_per_chunk < SETTINGS.worth * bound:
+        if before is not None and before - rounds_per_chunk < WORTH * bound:
             return
         before = rounds_per_chunk
         engine = f"reduce-scatter + allgather, {second.forest.method} x {depth}"
@@ -139,7 +126,7 @@ def spanning_tree_points(graph: Fabric) -> Iterator[Candidate]:
     Only for small machines without switches and limits whose links have equal reverse links.
     """
     topology = graph.topology
-    if graph.ranks > SETTINGS.packed or topology.switches or topology.limits or not has_equal_reverse_links(topology):
+    if graph.ranks > PACKED or topology.switches or topology.limits or not has_equal_reverse_links(topology):
         return
     network = graph.topology.network()
     if not spanning_tree_packing.applies(network):
@@ -147,7 +134,7 @@ def spanning_tree_points(graph: Fabric) -> Iterator[Candidate]:
     from synth.model.collective import collective
 
     forest, allreduce = spanning_tree_packing.forest(network), collective("allreduce", network.ranks)
-    for depth in SETTINGS.depths[: SETTINGS.few_depths]:
+    for depth in DEPTHS[:FEW_DEPTHS]:
         check_deadline()
         packed = spanning_tree_packing.schedule(forest, allreduce, len(forest.trees) * depth)
         schedule = compressed(graph.topology, packed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from synth.errors import UsageError
@@ -14,24 +14,13 @@ from synth.scale.baselines.schedule_steps import with_reversals
 from synth.scale.greedy.list_scheduling import list_schedule
 from synth.solvers.processes.deadline import TimeUp
 
-
-@dataclass(frozen=True)
-class ListScheduleSettings:
-    """Numbers of the schedules for message sizes.
-
-    Attributes:
-        chunks: Numbers of chunks of a unit that are tried at each size; the earliest schedule counts.
-        worth: More chunks count only if they are earlier by this fraction, as each send costs more than the model says.
-        spread: Sizes count at which sending a unit over the slowest link takes from 1 / `spread` to `spread` times the
-            greatest latency. Below and above, the schedules for the least and the greatest size serve the others.
-    """
-
-    chunks: tuple[int, ...] = (1, 2, 4, 8)
-    worth: float = 0.006
-    spread: Fraction = Fraction(4)
-
-
-SETTINGS = ListScheduleSettings()
+# Numbers of chunks of a unit that are tried at each size; the earliest schedule counts.
+CHUNKS = (1, 2, 4, 8)
+# More chunks count only if they are earlier by this fraction, as each send costs more than the model says.
+WORTH = 0.006
+# Sizes count at which sending a unit over the slowest link takes from 1 / `spread` to `spread` times the greatest
+# latency. Below and above, the schedules for the least and the greatest size serve the others.
+SPREAD = Fraction(4)
 
 
 def design_sizes(network: Network, collective: Collective, sizes: Sequence[int]) -> list[int]:
@@ -40,7 +29,7 @@ def design_sizes(network: Network, collective: Collective, sizes: Sequence[int])
     if not network.latency or not slowest:
         return []
     balanced = slowest * network.latency / collective.unit_share
-    near = {size for size in sizes if balanced / SETTINGS.spread <= size <= balanced * SETTINGS.spread}
+    near = {size for size in sizes if balanced / SPREAD <= size <= balanced * SPREAD}
     return sorted(near | {min(sizes), max(sizes)})
 
 
@@ -51,14 +40,14 @@ def schedule_for_size(network: Network, collective: Collective, size: int, depth
     UsageError where list scheduling does not do the collective, TimeUp where not even one chunk was in time.
     """
     best: tuple[float, Schedule] | None = None
-    for chunks in SETTINGS.chunks:
+    for chunks in CHUNKS:
         try:
             found = _with_chunks(network, collective, chunks, size, depth)
         except (UsageError, TimeUp):
             if best is None:
                 raise
             break
-        if best is None or found[0] < best[0] * (1 - SETTINGS.worth):
+        if best is None or found[0] < best[0] * (1 - WORTH):
             best = found
     assert best is not None
     return best[1]
@@ -71,7 +60,7 @@ def _with_chunks(
     times = []
 
     def copying(net: Network, target: Collective, reversed_network: bool) -> Schedule:
-        found = list_schedule(net, target, chunks, float(size * target.unit_share), depth, reversed_network)
+        found = list_schedule(net, target, chunks, float(size * target.unit_share), depth)
         times.append(found.microseconds)
         return found.schedule
 

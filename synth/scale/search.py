@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -37,8 +36,7 @@ from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import Throughput, throughput
 from synth.scale.bounds.unreachability import with_certificate
 from synth.scale.candidate import Candidate
-from synth.scale.composition.compose import composed_points
-from synth.scale.composition.settings import SETTINGS as COMPOSITION
+from synth.scale.composition.compose import STEPS, composed_points
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric, fabric
 from synth.scale.forests.bfs_trees import BreadthFirstTrees
@@ -52,44 +50,32 @@ Group = tuple[np.ndarray, ...]
 SEARCH = "a higher bound"
 
 
-@dataclass(frozen=True)
-class ScaleSearchSettings:
-    """Limits of the search at scale.
-
-    Attributes:
-        bound_share: Fraction of a time limit for the search for the bound, and for the flows of an alltoall. The rest
-            is for schedules.
-        check_seconds: Estimated seconds for the check of an alltoall certificate, for each (link, first rank of an
-            orbit). They are kept free at the end of a time limit.
-        composed_sends: Limit on the sends of a schedule composed of phases, of which one of each orbit is listed.
-        one_box_sends: The same in one box, whose few ranks need no more chunks to come within about 0.1% of the bound.
-        first_composed_sends: The same for the first such schedules, which are found and replayed within a second.
-        first_composed_steps: Limit on their steps: in more steps forests are as good, and linear programs take seconds.
-        long_first: Composed schedules of the most steps come before those of fewer where all schedules so far are above
-            the bound by more than this fraction.
-        quick_phases: Phases of multiplicative weights for the first rows of an alltoall, whose bound is then mostly
-            within 5% of the best.
-        quick_flows: Limit on (edges) x (sources of flows) of these phases, which take less than a second.
-        forest_first: Numbers of ranks from and to which forests, built within a second or two, come before phases over
-            boxes. On fewer ranks exact synthesis finds better schedules in the time that writing out theirs would take.
-        distance_work: Limit on (links) x (ranks that distances are computed from) under a time limit: about half a
-            second.
-    """
-
-    bound_share: float = 0.6
-    check_seconds: float = 2e-8
-    composed_sends: int = 1 << 25
-    one_box_sends: int = 200_000
-    first_composed_sends: int = 40_000
-    first_composed_steps: int = 12
-    long_first: Fraction = Fraction(1, 4)
-    quick_phases: int = 16
-    quick_flows: int = 200_000
-    forest_first: tuple[int, int] = (17, 128)
-    distance_work: int = 300_000
-
-
-SETTINGS = ScaleSearchSettings()
+# Fraction of a time limit for the search for the bound, and for the flows of an alltoall. The rest is for schedules.
+BOUND_SHARE = 0.6
+# Estimated seconds for the check of an alltoall certificate, for each (link, first rank of an orbit). They are kept
+# free at the end of a time limit.
+CHECK_SECONDS = 2e-8
+# Limit on the sends of a schedule composed of phases, of which one of each orbit is listed.
+COMPOSED_SENDS = 1 << 25
+# The same in one box, whose few ranks need no more chunks to come within about 0.1% of the bound.
+ONE_BOX_SENDS = 200_000
+# The same for the first such schedules, which are found and replayed within a second.
+FIRST_COMPOSED_SENDS = 40_000
+# Limit on their steps: in more steps forests are as good, and linear programs take seconds.
+FIRST_COMPOSED_STEPS = 12
+# Composed schedules of the most steps come before those of fewer where all schedules so far are above the bound by
+# more than this fraction.
+LONG_FIRST = Fraction(1, 4)
+# Phases of multiplicative weights for the first rows of an alltoall, whose bound is then mostly within 5% of the
+# best.
+QUICK_PHASES = 16
+# Limit on (edges) x (sources of flows) of these phases, which take less than a second.
+QUICK_FLOWS = 200_000
+# Numbers of ranks from and to which forests, built within a second or two, come before phases over boxes. On fewer
+# ranks exact synthesis finds better schedules in the time that writing out theirs would take.
+FOREST_FIRST = (17, 128)
+# Limit on (links) x (ranks that distances are computed from) under a time limit: about half a second.
+DISTANCE_WORK = 300_000
 
 
 class ScaleSearch:
@@ -97,7 +83,7 @@ class ScaleSearch:
 
     def __init__(
         self, topology: Topology, collective: str, root: int = 0, progress: Callable[[str], None] = lambda text: None,
-        *, most_sends: int = SETTINGS.composed_sends, same_bits: bool = True,
+        *, most_sends: int = COMPOSED_SENDS, same_bits: bool = True,
         on_candidate: OnCandidate = lambda bound, candidate: None,
     ) -> None:  # fmt: skip
         """Prepare the search.
@@ -182,28 +168,16 @@ def frontier(
     return search.frontier()
 
 
-def bound(
-    topology: Topology,
-    collective: str,
-    root: int = 0,
-    *,
-    time_limit: float | None = None,
-    read: dict[str, Fabric] | None = None,
-) -> ScaleFrontier:
+def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: float | None = None) -> ScaleFrontier:
     """Return the frontier without points: the bound, its certificate and the least number of steps.
 
-    `read`: a cache of fabrics by the name of their topology, for callers that compute several bounds. Raises the errors
-    of `frontier`.
+    Raises the errors of `frontier`.
     """
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods bound {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
     begun, topology = time.perf_counter(), topology.live()
     with with_certificate(topology, collective, root), time_limited(Deadline.after(time_limit)):
-        graph = None if read is None else read.get(topology.name)
-        if graph is None:
-            graph = fabric(topology)
-            if read is not None:
-                read[topology.name] = graph
+        graph = fabric(topology)
         group = free_group(symmetries(graph), graph.ranks)
         state = SearchState(lambda text: None, topology.notes)
         if collective == "alltoall":
@@ -249,13 +223,13 @@ def _least_steps(graph: Fabric, collective: str, root: int, group: Group, hurry:
     In a `hurry` distances from fewer ranks are computed. Their choice does not depend on the clock.
     """
     name = "allgather" if collective in ("allreduce", "alltoall") else collective
-    most = max(1, SETTINGS.distance_work // max(1, len(graph.tail))) if hurry else None
+    most = max(1, DISTANCE_WORK // max(1, len(graph.tail))) if hurry else None
     return BreadthFirstTrees(graph.topology, name, (graph.tail, graph.head)).height(root, group, most)
 
 
 def _part() -> AbstractContextManager[None]:
     """Return the deadline of the search for the bound."""
-    return time_limited(current_deadline().share(SETTINGS.bound_share))
+    return time_limited(current_deadline().share(BOUND_SHARE))
 
 
 def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throughput:
@@ -273,16 +247,16 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
 
     In one box the latter are trees by column generation.
     """
-    few = min(state.most_sends, SETTINGS.first_composed_sends)
+    few = min(state.most_sends, FIRST_COMPOSED_SENDS)
     if not first and few == state.most_sends:
         return
     one_box = len(set(graph.topology.nodes)) < 2
     most_sends = few if first else state.most_sends
     if one_box:
-        most_sends = min(most_sends, SETTINGS.one_box_sends)
+        most_sends = min(most_sends, ONE_BOX_SENDS)
     generators = () if collective in ROOTED else group
 
-    step_counts = [steps for steps in COMPOSITION.steps if not first or steps <= SETTINGS.first_composed_steps]
+    step_counts = [steps for steps in STEPS if not first or steps <= FIRST_COMPOSED_STEPS]
 
     def tried() -> Iterator[int]:
         while step_counts:
@@ -290,8 +264,8 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
             del step_counts[0]  # if a time limit ends the search, it goes on after the last one that was done
 
     def compose() -> None:
-        most = COMPOSITION.steps[-1]
-        if not first and not one_box and most in step_counts and state.gap(most) > SETTINGS.long_first:
+        most = STEPS[-1]
+        if not first and not one_box and most in step_counts and state.gap(most) > LONG_FIRST:
             step_counts.remove(most)
             step_counts.insert(0, most)
         points = composed_points(
@@ -335,7 +309,7 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Searc
             state.notes.append(f"the best forest state is {float(built.gap):.1%} slower than the bound")
         add_forest(built)
 
-    quick = SETTINGS.forest_first[0] <= graph.ranks <= SETTINGS.forest_first[1]
+    quick = FOREST_FIRST[0] <= graph.ranks <= FOREST_FIRST[1]
     state.plan("breadth-first trees", shallow, quick=True)
     if quick:
         state.plan("forest", forest, quick=True)
@@ -382,7 +356,7 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: S
         if len(lines) == 2 and lines[0].forest.method == lines[1].forest.method:
             state.add_points(frontier_points.scatter_gather_points(graph, lines[0], lines[1], limit))
 
-    quick = SETTINGS.forest_first[0] <= graph.ranks <= SETTINGS.forest_first[1]
+    quick = FOREST_FIRST[0] <= graph.ranks <= FOREST_FIRST[1]
     one_box = len(set(graph.topology.nodes)) < 2  # the first schedules are those of forests there
     state.plan("reduce-scatter and allgather by breadth-first trees", shallow, quick=True)
     if quick or one_box:
@@ -433,7 +407,7 @@ def _spared(graph: Fabric, group: Group) -> Deadline:
     """
     deadline = current_deadline()
     starts = len(np.unique(orbits(graph.ranks, [pi[: graph.ranks] for pi in group])))
-    return Deadline(deadline.end - SETTINGS.check_seconds * starts * len(graph.tail))
+    return Deadline(deadline.end - CHECK_SECONDS * starts * len(graph.tail))
 
 
 def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
@@ -447,7 +421,7 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
         state.add_points([Candidate(schedule.step_count, rate, schedule.chunks, f"flows, {engine}", make)], order)
 
     def route_quickly() -> None:
-        flows = by_weights(graph, group, sources, SETTINGS.quick_phases)
+        flows = by_weights(graph, group, sources, QUICK_PHASES)
         _raise_bound(flows, state)
         _raise_bound(concurrent_flow.capacity_lengths(graph, group), state)
         paths = AlltoallPaths(flows, 1)
@@ -482,7 +456,7 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
             state.notes.append(f"flows by {flows.method}: within {gap:.2%} of the bound")
 
     sources = np.unique(orbits(graph.ranks, [pi[: graph.ranks] for pi in group]))
-    if len(sources) * len(graph.src) <= SETTINGS.quick_flows:
+    if len(sources) * len(graph.src) <= QUICK_FLOWS:
         state.plan("paths by few phases of multiplicative weights", route_quickly, quick=True)
     _plan_composition(graph, collective, root, group, state, first=True)
     state.plan(None, search_flows)

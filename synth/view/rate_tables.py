@@ -1,4 +1,4 @@
-"""The tables of rates of `synth explain`, from any objects with the fields used here."""
+"""The tables of rates of `synth allocations` and `synth explain`, from any objects with the fields used here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from synth.model.collective import Collective
 from synth.model.latency import latency
 from synth.model.number_text import number
-from synth.model.rational import show
+from synth.model.rational import counted, show
 from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.view.frontier_text import Report, table_title
 
@@ -17,6 +17,61 @@ from synth.view.frontier_text import Report, table_title
 def gbps_text(units: Fraction, unit: Fraction) -> str:
     """Return the algorithmic bandwidth of `units` units of `unit` GB/s each, as text without the unit's name."""
     return number(units * unit)
+
+
+def allocations(
+    title: str, unit: Fraction, names: Sequence[str], rows: Sequence[Any], missing: Sequence[str] = ()
+) -> Report:
+    """Return the table of `synth allocations`, with a row per class of isomorphic allocations.
+
+    A row shows the least member of the class, its number of members, its rings, and each collective's rate. `unit`:
+    GB/s of one unit. `names`: the collectives. `rows`: (allocation, rates). `missing`: the rates that a time
+    limit left out, in words.
+    """
+    columns = [("GPUs", "right"), ("ranks", "left"), ("alike", "right"), ("rings", "right")]
+    for name in names:
+        columns += [(f"{name} units", "right"), ("GB/s", "right"), ("x rings", "right")]
+        columns += [("x RS+AG", "right")] if name == "allreduce" else []
+    table = []
+    for allocation, rates in rows:
+        rings = str(rates.ring_units) if rates.rings_proved_maximum else f">= {rates.ring_units}"
+        row = [str(len(allocation.ranks)), ",".join(map(str, allocation.ranks)), str(allocation.members), rings]
+        for name in names:
+            best = rates.best[name]
+            mark = "" if name in rates.attained else "<= "
+            row += [mark + show(best), mark + gbps_text(best, unit), _ratio(best, rates.ring[name])]
+            row += [_ratio(best, rates.composed)] if name == "allreduce" else []
+        table.append(tuple(row))
+    left = [f"left open: {', '.join(missing)}"] if missing else []
+    return Report(title, tuple(columns), tuple(table), (*_summary(names, rows), *left))
+
+
+def _ratio(best: Fraction, other: Fraction | None) -> str:
+    return "-" if not other else f"{float(best / other):.2f}"
+
+
+def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
+    ringless = sum(not rates.ring_units for _, rates in rows)
+    lines = [
+        f"{counted(len(rows), 'class')} of allocations up to isomorphism, "
+        f"{counted(sum(a.members for a, _ in rows), 'allocation')};"
+        f" {ringless} without a ring"
+    ]
+    if "allreduce" in names:
+        ratios = [float(r.best["allreduce"] / r.composed) for _, r in rows if r.composed]
+        faster = sum(ratio > 1 for ratio in ratios)
+        mean = 1.0  # geometric
+        for ratio in ratios:
+            mean *= ratio ** (1 / len(ratios))
+        than = "than the optimal reduce-scatter + allgather"
+        if faster:
+            lines.append(f"allreduce by trees is faster {than} in {faster}, by {mean:.3f} in geometric mean")
+        elif ratios:
+            lines.append(f"allreduce by trees is nowhere faster {than}")
+    lines.append(
+        "GB/s: size / time (algorithmic bandwidth) for large messages; rings: units that disjoint rings carry together"
+    )
+    return lines
 
 
 def title(topology: Topology, collective: Collective) -> str:

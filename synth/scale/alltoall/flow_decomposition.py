@@ -46,7 +46,6 @@ def chunk_paths(flows: ConcurrentFlow, chunks: int) -> list[list[tuple[tuple[int
     for k, source in enumerate(flows.sources.tolist()):
         check_deadline()
         flow = _integral(fabric, source, flows.flow[k] * chunks, chunks)
-        _remove_cycles(fabric, flow)
         paths.append([_hops(fabric, path, detours) for path in _paths(fabric, source, flow, chunks)])
     return paths
 
@@ -76,53 +75,10 @@ def _balanced(fabric: Fabric, source: int, flow: np.ndarray, chunks: int) -> boo
     return bool((net == wanted).all())
 
 
-def _remove_cycles(fabric: Fabric, flow: np.ndarray) -> None:
-    """Cancel the cycles of `flow` in place, by depth-first search."""
-    out: list[list[int]] = [[] for _ in range(fabric.nodes)]
-    for e in np.flatnonzero(flow).tolist():
-        out[int(fabric.src[e])].append(e)
-    dst = fabric.dst.tolist()
-    state = [0] * fabric.nodes  # 0 new, 1 on the current path, 2 done
-    for start in range(fabric.nodes):
-        if state[start]:
-            continue
-        path: list[int] = []  # edges
-        nodes = [start]
-        state[start] = 1
-        while nodes:
-            u = nodes[-1]
-            while out[u] and flow[out[u][-1]] == 0:
-                out[u].pop()
-            if not out[u]:
-                state[u] = 2
-                nodes.pop()
-                if path:
-                    path.pop()
-                    parent = nodes[-1]
-                    # the edge to u is explored; keep it aside so that it is not taken again
-                    out[parent].pop()
-                continue
-            e = out[u][-1]
-            v = dst[e]
-            if state[v] == 2:
-                out[u].pop()
-            elif state[v] == 1:
-                at = nodes.index(v)
-                cycle = [*path[at:], e]
-                flow[cycle] -= flow[cycle].min()
-                for w in nodes[at + 1 :]:
-                    state[w] = 0
-                del nodes[at + 1 :], path[at:]
-            else:
-                state[v] = 1
-                nodes.append(v)
-                path.append(e)
-
-
 def _paths(fabric: Fabric, source: int, flow: np.ndarray, chunks: int) -> list[tuple[int, ...]]:
-    """Decompose an acyclic flow into paths of edges: `chunks` from the source to each other rank, in order of ranks.
+    """Decompose a flow into paths of edges: `chunks` from the source to each other rank, in order of ranks.
 
-    Each path is traced backwards over edges with remaining flow.
+    Each path is traced backwards over edges with remaining flow. A cycle on the way is cut out, with its flow.
     """
     into: list[list[int]] = [[] for _ in range(fabric.nodes)]
     for e in np.flatnonzero(flow).tolist():
@@ -132,7 +88,14 @@ def _paths(fabric: Fabric, source: int, flow: np.ndarray, chunks: int) -> list[t
     for rank in range(fabric.ranks):
         for _ in range(0 if rank == source else chunks):
             path, at = [], rank
+            left: dict[int, int] = {}  # the edges of the path before each node on it
             while at != source:
+                if at in left:
+                    nodes = [rank, *(src[e] for e in path)]
+                    for node in nodes[left[at] + 1 : -1]:
+                        del left[node]
+                    del path[left[at] :]
+                left[at] = len(path)
                 while remaining[into[at][-1]] == 0:
                     into[at].pop()
                 e = into[at][-1]

@@ -9,7 +9,7 @@ bound, and the average of the trees is a flow. Their quotient bounds the gap at 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,36 +18,24 @@ from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.graphs import shortest_path_trees
 from synth.solvers.processes.deadline import TimeUp, check_deadline
 
-
-@dataclass(frozen=True)
-class MultiplicativeWeightsSettings:
-    """Limits of the multiplicative-weights method.
-
-    Attributes:
-        phases: Limit on the phases.
-        batches: Batches of sources in a phase; the lengths are updated after each batch.
-        gap: The loop ends when the congestion is at most this multiple of the certified bound.
-        sharpness: Factor of the exponent of the lengths, which also grows with the square root of the number of
-            updates.
-        look: Phases between two computations of the bound, each of which takes as long as a phase.
-    """
-
-    phases: int = 120
-    batches: int = 8
-    gap: float = 1.02
-    sharpness: float = 2.0
-    look: int = 10
-
-
-SETTINGS = MultiplicativeWeightsSettings()
+# Limit on the phases.
+PHASES = 120
+# Batches of sources in a phase; the lengths are updated after each batch.
+BATCHES = 8
+# The loop ends when the congestion is at most this multiple of the certified bound.
+GAP = 1.02
+# Factor of the exponent of the lengths, which also grows with the square root of the number of updates.
+SHARPNESS = 2.0
+# Phases between two computations of the bound, each of which takes as long as a phase.
+LOOK = 10
 
 
 def by_weights(
     fabric: Fabric,
     group: tuple[np.ndarray, ...],
     sources: np.ndarray,
-    phases: int = SETTINGS.phases,
-    gap: float = SETTINGS.gap,
+    phases: int = PHASES,
+    gap: float = GAP,
 ) -> ConcurrentFlow:
     """Return flows and lengths in the form of `concurrent_flow.least_congestion_flows`.
 
@@ -78,7 +66,7 @@ class _Weights:
     def run(self, phases: int, gap: float) -> ConcurrentFlow:
         """Run the phases until the gap is at most `gap`."""
         count = len(self.sources)
-        parts = [part for part in np.array_split(np.arange(count), min(SETTINGS.batches, count)) if len(part)]
+        parts = [part for part in np.array_split(np.arange(count), min(BATCHES, count)) if len(part)]
         flow = np.zeros((count, len(self.keys)))
         lengths, total, best, best_lengths, updates = 1 / self.wide, np.zeros(len(self.keys)), 0.0, 1 / self.wide, 0
         for phase in range(phases):
@@ -93,10 +81,10 @@ class _Weights:
                 flow[part] += (self._loads(distance, predecessor) - flow[part]) / (phase + 1)
                 updates += 1
                 load = self._spread(flow.sum(axis=0)) / self.wide
-                lengths = np.exp(SETTINGS.sharpness * updates**0.5 * (load / load.max() - 1)) / self.wide
-                if phase >= phases // 4 or phase % SETTINGS.look == SETTINGS.look - 1:
+                lengths = np.exp(SHARPNESS * updates**0.5 * (load / load.max() - 1)) / self.wide
+                if phase >= phases // 4 or phase % LOOK == LOOK - 1:
                     total += lengths / (lengths * self.wide).sum()
-            if phase % SETTINGS.look == SETTINGS.look - 1:
+            if phase % LOOK == LOOK - 1:
                 proved = self._bound(total)
                 if proved > best:
                     best, best_lengths = proved, total.copy()

@@ -6,20 +6,18 @@ networks are isomorphic form one *class*: DGX-1 V100 has 46 classes of 3 to 8 GP
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, combinations
 from math import comb
-from typing import NamedTuple
 
-from synth import bounds
 from synth.encodings import spanning_tree_packing
-from synth.errors import InfeasibleError, SynthError, UsageError
+from synth.errors import UsageError
 from synth.model import symmetry
-from synth.model.collective import collective
-from synth.model.topology import Cap, Network, Route
-from synth.scale.bounds import graph_strength, subset_cuts
+from synth.model.scale_frontier import ScaleFrontier
+from synth.model.topology import Cap, Network, Route, Topology
+from synth.scale.baselines.rings import disjoint_rings
 from synth.solvers.processes.deadline import check_deadline
 
 # Subsets of one size that are listed. Each is compared with the classes so far, so more would take minutes.
@@ -39,6 +37,23 @@ class Allocation:
     ranks: tuple[int, ...]
     members: int
     network: Network
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Algorithmic bandwidths (size / time) in units of the network's unit bandwidth.
+
+    `best[name]`: an upper bound for all schedules, which packed trees attain for the names in `attained`. `composed`:
+    the optimal reduce-scatter followed by the optimal allgather, for allreduce. `ring[name]`: all rings found together,
+    which have `ring_units` units. `rings_proved_maximum`: it is proved that no more fit.
+    """
+
+    best: dict[str, Fraction]
+    attained: frozenset[str]
+    composed: Fraction | None
+    ring: dict[str, Fraction]
+    ring_units: int
+    rings_proved_maximum: bool
 
 
 def induced(network: Network, ranks: Sequence[int]) -> Network:
@@ -115,51 +130,42 @@ def _invariant(net: Network) -> tuple:
     return tuple(sorted(colors)), tuple(sorted((len(cap.routes), cap.units) for cap in net.caps))
 
 
-class RateBound(NamedTuple):
-    """Upper bound on the algorithmic bandwidth, in units; `attained` by packed trees.
+def optimal_rates(
+    network: Network,
+    bound: Callable[[Topology, str], ScaleFrontier],
+    names: Sequence[str] = ("broadcast", "allgather", "allreduce"),
+) -> Rates:
+    """Return the exact optimal rates of the collectives `names`, which `bound` bounds by cuts.
 
-    `cut`: where it is a cut, the ranks whose outgoing links limit (for reduce-scatter, incoming links); for allreduce
-    the part of each rank.
+    Raises UsageError for one that is not in `RATED`.
     """
+    unrated = [name for name in names if name not in RATED]
+    if unrated:
+        raise UsageError(f"rates are known for {', '.join(RATED)}; not for {unrated[0]}")
+    machine, units = network.as_topology(), {}
+    halves = ("reduce-scatter", "allgather") if "allreduce" in names else ()
+    for name in dict.fromkeys((*names, *halves)):
+        frontier = bound(machine, name)
+        units[name] = frontier.bound_gbps / frontier.unit
+    seconds_per_gb = sum((1 / units[name] for name in halves), Fraction(0))
+    rings = disjoint_rings(network)
+    return Rates(
+        best={name: units[name] for name in names},
+        attained=frozenset(name for name in names if attained(network, name)),
+        composed=1 / seconds_per_gb if seconds_per_gb else None,
+        ring={name: rings.units * ring_rate(name, network.ranks) for name in names},
+        ring_units=rings.units,
+        rings_proved_maximum=rings.proved_maximum,
+    )
 
-    units: Fraction
-    cut: tuple[int, ...]
-    attained: bool
+
+def attained(network: Network, name: str) -> bool:
+    """Return True if packed trees attain the bound by cuts or partitions: no limits, for allreduce equal links both
+    ways (Edmonds, "Edge-disjoint branchings", 1973; Nash-Williams and Tutte, 1961)."""
+    return spanning_tree_packing.applies(network) if name == "allreduce" else not network.caps
 
 
 def ring_rate(name: str, ranks: int) -> Fraction:
     """Return the algorithmic bandwidth of collective `name` on a ring of one unit, in units."""
     part = Fraction(ranks, ranks - 1)
     return {"broadcast": Fraction(1), "allgather": part, "reduce-scatter": part, "allreduce": part / 2}[name]
-
-
-def rate_bound(network: Network, name: str, root: int = 0) -> RateBound:
-    """Return the bound of collective `name`: by trees where they attain it, else by the linear program over all steps.
-
-    Raises SynthError where nothing limits the collective.
-    """
-    return tree_packing_bound(network, name, root) or RateBound(_program_bound(network, name, root), (), False)
-
-
-def tree_packing_bound(network: Network, name: str, root: int = 0) -> RateBound | None:
-    """Return the bound of collective `name` where packed trees attain it and all cuts are tried; None elsewhere."""
-    if name == "allreduce":
-        return RateBound(*graph_strength.tree_rate(network), True) if spanning_tree_packing.applies(network) else None
-    oriented = network.reversed() if name == "reduce-scatter" else network
-    if subset_cuts.applies(oriented):
-        cut = subset_cuts.broadcast(oriented, root) if name == "broadcast" else subset_cuts.allgather(oriented)
-        return RateBound(cut.value, cut.side, True)
-    return None
-
-
-def _program_bound(network: Network, name: str, root: int) -> Fraction:
-    """Units of algorithmic bandwidth by the linear program for any number of steps; 0 where ranks are not connected."""
-    task = collective(name, network.ranks, (root,)) if name == "broadcast" else collective(name, network.ranks)
-    program = bounds.flow
-    try:
-        value = program(network, task, None).value
-    except InfeasibleError:
-        return Fraction(0)
-    if not value:
-        raise SynthError(f"{name} on {network.name} needs no time at all; nothing limits it")
-    return 1 / (value * task.unit_share)

@@ -6,25 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from synth.errors import SynthError, UsageError
+from synth.errors import UsageError
 from synth.model.documents import int_ranges
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.topology import Topology
-from synth.scale.baselines.allocations import RATED, RateBound, rate_bound, ring_rate, tree_packing_bound
+from synth.scale.baselines.allocations import RATED, attained, ring_rate
 from synth.scale.baselines.rings import Rings, disjoint_rings, links_of
 from synth.scale.fabric.graphs import components
-from synth.solvers.processes.deadline import TimeUp, current_deadline, give_up, given_up, time_limited
-from synth.solvers.processes.pool import run_in_process
+from synth.solvers.processes.deadline import current_deadline, time_limited
 
 Progress = Callable[[str], None]
 ScaleBound = Callable[[str], ScaleFrontier]
 # A sentence, and the labels of the ranks of each set that it is about.
 Sentence = tuple[str, tuple[tuple[int, ...], ...]]
 
-# Ranks up to which packed trees are searched on the routes from rank to rank, and up to which a linear program over
-# steps gives the bound where packed trees do not attain it. Above, the scale engine gives the bound.
-LISTED_RANKS, PROGRAM_RANKS = 128, 16
-# Share of a time limit that trees and linear programs may take; rings and other bounds need the rest.
+# Ranks up to which routes from rank to rank are listed, to see whether packed trees attain the bound.
+LISTED_RANKS = 128
+# Share of a time limit that the bound may take; rings and other bounds need the rest.
 BOUND_SHARE = 0.4
 # Parts that a sentence lists, so that it stays readable.
 LISTED_PARTS = 4
@@ -66,14 +64,12 @@ class Explanation:
 
 
 def explain(
-    machine: Topology, name: str, scale_bound: ScaleBound, progress: Progress = lambda text: None, root: int = 0
+    machine: Topology, name: str, scale_bound: ScaleBound, progress: Progress = lambda text: None
 ) -> Explanation:
     """Return the optimum of collective `name` beside disjoint rings.
 
-    `root`: of a broadcast. `scale_bound`: bounds a collective by cuts. It is called above `PROGRAM_RANKS` ranks where
-    no trees are known to attain the bound, and for the cut that limits. A time limit
-    (`synth.solvers.processes.deadline`) leaves the rates found by then. Raises UsageError for a collective that is not
-    in `RATED`, and for a single rank.
+    `scale_bound`: bounds a collective by cuts. A time limit (`synth.solvers.processes.deadline`) leaves the rates found
+    by then. Raises UsageError for a collective that is not in `RATED`, and for a single rank.
     """
     if name not in RATED:
         raise UsageError(
@@ -85,89 +81,54 @@ def explain(
     links = links_of(machine)
     if components(machine.ranks, links.src, links.dst, strong=True).any():
         return Explanation(name, (MethodRate("optimum", Fraction(0)),), "the links do not connect these ranks")
-    bounds = _Bounds(machine, name, scale_bound, root)
+
+    # The bound, and whether packed trees attain it.
     progress("a bound for any number of steps")
-    bound = bounds.bound(name)
-    if bound is None:
-        rates = [MethodRate("upper bound", None, "none within the time limit")]
-    elif bound.attained:
-        rates = [MethodRate("optimum", bound.units, "packed trees attain it")]
+    missing: list[str] = []
+    with time_limited(current_deadline().share(BOUND_SHARE)):
+        frontier = scale_bound(name)
+    units = frontier.bound_gbps / frontier.unit
+    if frontier.unfinished:
+        missing.append(f"a tighter bound of {name}")
+    listed = machine.ranks <= LISTED_RANKS and not machine.limits
+    if listed and not frontier.unfinished and attained(machine.network(), name):
+        rates = [MethodRate("optimum", units, "packed trees attain it")]
     else:
-        rates = [MethodRate("upper bound", bound.units)]
-    if name == "allreduce":
-        rates.append(_composed_rate(bounds))
+        rates = [MethodRate("upper bound", units)]
 
-    # Rings, where time is left. Ctrl-C ends the search, and nothing more is begun.
-    progress("rings")
+    # What else an allreduce could be, and rings, where time is left. Ctrl-C ends the search, and nothing more is begun.
     rings = Rings(complete=False)
-    if not current_deadline().over:
-        try:
-            rings = disjoint_rings(machine, progress=progress)
-        except KeyboardInterrupt:
-            give_up()
-    if not rings.complete:
-        bounds.open.append("more rings" if rings.rings else "rings")
-    rates.append(_ring_rate(machine, name, rings))
-    limit, parts = _limit(machine, name, bound, bounds.at_scale.get(name))
-    return Explanation(name, tuple(rates), limit, parts, rings, tuple(bounds.open), given_up())
-
-
-class _Bounds:
-    """Bounds of collectives on one machine: `open` is what was cut short, `at_scale` the scale engine's bounds."""
-
-    def __init__(self, machine: Topology, name: str, scale_bound: ScaleBound, root: int) -> None:
-        self.machine, self.name, self.scale_bound, self.root = machine, name, scale_bound, root
-        self.open: list[str] = []
-        self.at_scale: dict[str, ScaleFrontier] = {}
-
-    def bound(self, name: str) -> RateBound | None:
-        """Return the bound of collective `name`; None where time ran out.
-
-        By trees or linear programs; by the scale engine where they take longer, do not apply, or are higher.
-        """
-        if current_deadline().over and name != self.name:
-            self.open.append(f"the bound of {name}")
-            return None
-        bound = None
-        if self.machine.ranks <= LISTED_RANKS:
-            method = rate_bound if self.machine.ranks <= PROGRAM_RANKS else tree_packing_bound
-            try:
-                with time_limited(current_deadline().share(BOUND_SHARE)):
-                    bound = run_in_process(method, self.machine.network(), name, self.root)
-            except TimeUp:
-                self.open.append(f"a tighter bound of {name}, or trees that attain it")
-        if bound is not None and (bound.attained or bound.cut or name != self.name):
-            return bound
-        try:
-            if name not in self.at_scale:
-                self.at_scale[name] = self.scale_bound(name)
-        except SynthError:
-            if bound is None:
-                raise
-            return bound
-        frontier = self.at_scale[name]
-        if frontier.unfinished and not any(name in line for line in self.open):
-            self.open.append(f"a tighter bound of {name}")
-        cut = RateBound(frontier.bound_gbps / frontier.unit, (), False)
-        return cut if bound is None or cut.units < bound.units else bound
-
-
-def _composed_rate(bounds: _Bounds) -> MethodRate:
-    """Return the rate of an allreduce as the optimal reduce-scatter followed by the optimal allgather."""
-    names = ("reduce-scatter", "allgather")
-    method = "optimal reduce-scatter, then allgather"
+    interrupted = False
     try:
-        halves = [bounds.bound(name) for name in names]
+        if name == "allreduce":
+            rates.append(_composed_rate(scale_bound, missing))
+        progress("rings")
+        if not current_deadline().over:
+            rings = disjoint_rings(machine, progress=progress)
     except KeyboardInterrupt:
-        give_up()
-        bounds.open += [f"the bound of {name}" for name in names]
-        halves = []
-    rates = [bound.units for bound in halves if bound is not None]
-    if len(rates) < len(names) or not all(rates):
+        interrupted = True
+    if not rings.complete:
+        missing.append("more rings" if rings.rings else "rings")
+    rates.append(_ring_rate(machine, name, rings))
+    limit, parts = _limit(machine, name, units, frontier.certificate)
+    return Explanation(name, tuple(rates), limit, parts, rings, tuple(missing), interrupted)
+
+
+def _composed_rate(scale_bound: ScaleBound, missing: list[str]) -> MethodRate:
+    """Return the rate of an allreduce as the optimal reduce-scatter followed by the optimal allgather.
+
+    The bounds that the time limit leaves out are added to `missing`.
+    """
+    method, seconds_per_gb = "optimal reduce-scatter, then allgather", Fraction(0)
+    for name in ("reduce-scatter", "allgather"):
+        frontier = None if current_deadline().over else scale_bound(name)
+        if frontier is None or frontier.unfinished:
+            missing.append(f"the bound of {name}")
+        else:
+            seconds_per_gb += frontier.unit / frontier.bound_gbps
+    if missing:
         return MethodRate(method, None, "no bound within the time limit")
-    if any(bounds.at_scale[name].unfinished for name in names if name in bounds.at_scale):
-        return MethodRate(method, None, "only bounds of the two within the time limit, no rates")
-    return MethodRate(method, 1 / sum((1 / units for units in rates), Fraction(0)))
+    return MethodRate(method, 1 / seconds_per_gb)
 
 
 def _ring_rate(machine: Topology, name: str, rings: Rings) -> MethodRate:
@@ -187,30 +148,20 @@ def _ring_rate(machine: Topology, name: str, rings: Rings) -> MethodRate:
     return MethodRate("disjoint rings", units, f"{_units(rings.units)} in all{reason}")
 
 
-def _limit(machine: Topology, name: str, bound: RateBound | None, at_scale: ScaleFrontier | None) -> Sentence:
-    """Return the sentence about the reason of the bound, and the labels of the ranks in it."""
-    if bound is None:
-        return "not known: the time limit came first", ()
-    parts: list[list[int]] = []
-    if bound.cut and name != "allreduce":
-        return _side_sentence(machine, name, bound.cut, bound.units)
-    if bound.cut:
-        for part in dict.fromkeys(bound.cut):
-            parts.append([rank for rank, other in enumerate(bound.cut) if other == part])
-    elif at_scale is None or at_scale.bound_gbps / at_scale.unit != bound.units:
-        return "the linear program over all cuts and times (`synth bound` prints the certificate)", ()
-    elif at_scale.certificate["kind"] == "throughput-cut":
-        nodes = [n for first, last in at_scale.certificate["inside"] for n in range(first, last + 1)]
-        return _side_sentence(machine, name, [n for n in nodes if n < machine.ranks], bound.units)
-    elif at_scale.certificate["kind"] == "allreduce-parts":
-        for region in at_scale.certificate["regions"]:
-            parts.append([n for n in region if n < machine.ranks])
-    else:
+def _limit(machine: Topology, name: str, units: Fraction, certificate: dict) -> Sentence:
+    """Return the sentence about the reason of the bound of `units`, and the labels of the ranks in it."""
+    if certificate["kind"] == "throughput-cut":
+        nodes = [n for first, last in certificate["inside"] for n in range(first, last + 1)]
+        return _side_sentence(machine, name, [n for n in nodes if n < machine.ranks], units)
+    if certificate["kind"] != "allreduce-parts":
         return "cuts of the fabric that share limits (`synth bound --engine flow` prints the certificate)", ()
-    labels = tuple(_labels(machine, part) for part in parts)
+    labels = []
+    for region in certificate["regions"]:
+        labels.append(_labels(machine, [n for n in region if n < machine.ranks]))
     shown = " | ".join(_runs(part) for part in labels[:LISTED_PARTS])
-    more = f" | and {len(parts) - LISTED_PARTS} more" if len(parts) > LISTED_PARTS else ""
-    return f"the parts {shown}{more}: each byte crosses between them at least {2 * (len(parts) - 1)} times", labels
+    more = f" | and {len(labels) - LISTED_PARTS} more" if len(labels) > LISTED_PARTS else ""
+    times = 2 * (len(labels) - 1)
+    return f"the parts {shown}{more}: each byte crosses between them at least {times} times", tuple(labels)
 
 
 def _side_sentence(machine: Topology, name: str, side: Sequence[int], rate: Fraction) -> Sentence:

@@ -14,51 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
-from synth.encodings import spanning_tree_packing
-from synth.model.topology import Network
 from synth.scale.fabric.automorphisms import orbits
 from synth.scale.fabric.fabric import Fabric
 from synth.solvers.max_flow import MaxFlow, check_capacity_sum
 
 
-class CapacitatedGraph(NamedTuple):
-    """A capacitated directed graph: edge e carries `cap[e]` from node `src[e]` to node `dst[e]`.
-
-    The first `ranks` of the `nodes` are ranks. It has the fields of a `Fabric` that cuts need.
-    """
-
-    name: str
-    ranks: int
-    nodes: int
-    src: np.ndarray
-    dst: np.ndarray
-    cap: np.ndarray
-
-
-def tree_rate(network: Network) -> tuple[Fraction, tuple[int, ...]]:
-    """Return the rate of an optimal spanning-tree packing, and the partition that proves it: the part of each rank,
-    named by its first rank.
-
-    The trees of this rate exist by the theorem of Nash-Williams and Tutte, and are not constructed. The network must
-    satisfy `spanning_tree_packing.applies`. The time grows with the number of ranks, not with the digits of the rate.
-    """
-    part = spanning_tree_packing.start(network)
-    src = np.array([route.src for route in network.routes], np.int64)
-    dst = np.array([route.dst for route in network.routes], np.int64)
-    cap = np.array([route.units for route in network.routes], np.int64)
-    graph = CapacitatedGraph(network.name, network.ranks, network.ranks, src, dst, cap)
-    # The directed graph has each undirected link twice: hence the factor 2.
-    for _, label in partitions(graph, 2 * spanning_tree_packing.partition_rate(network, part)):
-        part = tuple(np.unique(label, return_index=True)[1][label].tolist())
-    return spanning_tree_packing.partition_rate(network, part), part
-
-
 def partitions(
-    fabric: Fabric | CapacitatedGraph, ratio: Fraction, generators: Sequence[np.ndarray] = ()
+    fabric: Fabric, ratio: Fraction, generators: Sequence[np.ndarray] = ()
 ) -> Iterator[tuple[Fraction, np.ndarray]]:
     """Yield (ratio, part of each rank) with falling ratios below `ratio`. The last ratio is the minimum.
 
@@ -74,7 +39,7 @@ def partitions(
 class _Greedy:
     """The greedy algorithm: sets the entries of x orbit by orbit, each a multiple of one fraction of a unit."""
 
-    def __init__(self, fabric: Fabric | CapacitatedGraph, generators: Sequence[np.ndarray]) -> None:
+    def __init__(self, fabric: Fabric, generators: Sequence[np.ndarray]) -> None:
         self.fabric = fabric
         self.ranks = ranks = fabric.ranks
         self.moves = [np.asarray(pi[:ranks]) for pi in generators]

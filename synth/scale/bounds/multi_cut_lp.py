@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -28,32 +28,18 @@ from synth.solvers.linear_program import LinearProgram
 from synth.solvers.max_flow import MaxFlow
 from synth.solvers.rationalise import common_denominator, simple_fractions
 
-
-@dataclass(frozen=True)
-class MultiCutSettings:
-    """Limits of the multi-cut linear program.
-
-    Attributes:
-        most_edges: Limit on the edges of a fabric, whose balance at switches is a dense matrix.
-        most_work: Limit on (images of cuts) x (links) in a certificate: bounds its size and the time of the
-            check.
-        most_rounds: Limit on the rounds of the cutting-plane loop.
-        most_paired: Limit on (edges) x (ranks) where cuts between any two ranks are separated.
-        scale: Steps into which the greatest load is cut, for maximum flows over the loads in the linear
-            program.
-        finest: Limit on the denominators of weights, prices, potentials and narrowed capacities: 5040 is
-            divisible by 1 to 10.
-    """
-
-    most_edges: int = 4_000
-    most_work: int = 20_000_000
-    most_rounds: int = 400
-    most_paired: int = 200_000
-    scale: int = 1 << 24
-    finest: int = 5_040
-
-
-SETTINGS = MultiCutSettings()
+# Limit on the edges of a fabric, whose balance at switches is a dense matrix.
+MOST_EDGES = 4_000
+# Limit on (images of cuts) x (links) in a certificate: bounds its size and the time of the check.
+MOST_WORK = 20_000_000
+# Limit on the rounds of the cutting-plane loop.
+MOST_ROUNDS = 400
+# Limit on (edges) x (ranks) where cuts between any two ranks are separated.
+MOST_PAIRED = 200_000
+# Steps into which the greatest load is cut, for maximum flows over the loads in the linear program.
+SCALE = 1 << 24
+# Limit on the denominators of weights, prices, potentials and narrowed capacities: 5040 is divisible by 1 to 10.
+FINEST = 5_040
 
 
 def multi_cut_bound(bound: Throughput) -> tuple[Throughput, Fabric | None]:
@@ -64,11 +50,7 @@ def multi_cut_bound(bound: Throughput) -> tuple[Throughput, Fabric | None]:
     """
     graph = bound.fabric
     edges, anywhere = len(graph.src), bound.collective == throughput_cuts.ANYWHERE
-    if (
-        edges > SETTINGS.most_edges
-        or (anywhere and edges * graph.ranks > SETTINGS.most_paired)
-        or balance_switches(graph) is graph
-    ):
+    if edges > MOST_EDGES or (anywhere and edges * graph.ranks > MOST_PAIRED) or balance_switches(graph) is graph:
         return bound, None
     group = () if bound.collective in ROOTED else free_group(symmetries(graph), graph.ranks)
     program = _Program(graph, bound, group)
@@ -126,7 +108,7 @@ class _Program:
 
     def proof(self) -> dict | None:
         """Return the dual of the last program as a certificate; None where it has no answer or the rounds run out."""
-        answer, complete = cutting_planes(self._solve, self._add_violated, SETTINGS.most_rounds)
+        answer, complete = cutting_planes(self._solve, self._add_violated, MOST_ROUNDS)
         if answer is None:
             return None
         self.carried = answer.carried
@@ -138,7 +120,7 @@ class _Program:
         None where they are no simple fractions, or are no longer balanced at switches when rounded.
         """
         graph = self.graph
-        each = simple_fractions(self.carried, SETTINGS.finest)
+        each = simple_fractions(self.carried, FINEST)
         scale = common_denominator(each)
         if scale > MOST_SCALE:
             return None
@@ -189,7 +171,7 @@ class _Program:
     def _add_violated(self, answer: _Answer) -> bool:
         """Add the cuts whose load does not suffice for the rate; return False if there are none."""
         carried, rate = answer.carried, answer.rate
-        unit = SETTINGS.scale / max(carried.max(), 1e-9)
+        unit = SCALE / max(carried.max(), 1e-9)
         width = np.floor(carried * unit).astype(np.int64)[self.orbit]
         each = math.floor(rate * unit)
         slack = len(self.graph.src) + 1  # rounding down loses less than one step on each edge, and one of the rate
@@ -212,9 +194,9 @@ class _Program:
         """Return the certificate of kind ``throughput-cuts``: rounded duals, and images of the cuts under the group."""
         graph, ends = self.graph, self.graph.ranks + len(self.graph.topology.switches)
         top = max(answer.weights.max(), 1e-12)
-        rounded = simple_fractions(answer.weights / top, SETTINGS.finest)
+        rounded = simple_fractions(answer.weights / top, FINEST)
         cuts: dict[bytes, tuple[list[list[int]], Fraction]] = {}
-        maximum = max(1, SETTINGS.most_work // (len(graph.topology.links) * max(1, sum(w > 0 for w in rounded))))
+        maximum = max(1, MOST_WORK // (len(graph.topology.links) * max(1, sum(w > 0 for w in rounded))))
         for inside, weight in zip(self.cuts, rounded, strict=True):
             if not weight:
                 continue
@@ -223,7 +205,7 @@ class _Program:
                 key = image[:ends].tobytes()
                 cuts[key] = rows, cuts[key][1] + weight if key in cuts else weight
         limits: dict[int, Fraction] = {}
-        orbit_prices = simple_fractions(answer.prices / top * (self.order / self.sizes), SETTINGS.finest)
+        orbit_prices = simple_fractions(answer.prices / top * (self.order / self.sizes), FINEST)
         for e in np.flatnonzero(graph.limit >= 0).tolist():
             o = int(self.orbit[e])
             price = orbit_prices[o]
@@ -231,7 +213,7 @@ class _Program:
                 limits[int(graph.limit[e])] = limits.get(int(graph.limit[e]), Fraction(0)) + price
         nodes = range(graph.ranks, ends)
         heights = [answer.potentials[n - graph.ranks] / top * self._stabilizer_order(n) for n in nodes]
-        potentials = zip(nodes, simple_fractions(heights, SETTINGS.finest), strict=True)
+        potentials = zip(nodes, simple_fractions(heights, FINEST), strict=True)
         return {
             "kind": "throughput-cuts",
             "topology": throughput_cuts.digest(graph.topology),

@@ -79,52 +79,6 @@ class Boxes:
         """Return the levels of a tree from the hub of box `start` to the other hubs, over links between hubs."""
         return self._tree(hubs, hubs[start])
 
-    def tree_over_racks(self, hubs: list[int], start: int) -> Levels | None:
-        """Return the same for a tree that enters each other rack once, and each other row of racks once, and so on.
-
-        A rack is a group of boxes whose hubs are nearer to each other than to other hubs, counted in links and limits
-        on the paths between the first ranks of the boxes. None where there are no racks, and where two hubs, or the
-        first ranks of two boxes, are not joined in both directions.
-        """
-        joined = all(self.links.joins(a, b) for a in hubs for b in hubs if a != b)
-        measured = len(self._distances) == len(hubs) * (len(hubs) - 1)
-        if not joined or not measured or len(set(self._distances.values())) < 2:
-            return None
-        levels: Levels = []
-        self._enter_racks(hubs, start, list(range(len(hubs))), levels, 0)
-        return levels
-
-    @cached_property
-    def _distances(self) -> dict[tuple[int, int], int]:
-        """The links and limits on the path between two boxes' first ranks, where these are joined."""
-        first = [box[0] for box in self.boxes]
-        pairs = [(a, b) for a in range(len(first)) for b in range(len(first)) if a != b]
-        return {(a, b): self.links.length(first[a], first[b]) for a, b in pairs if self.links.joins(first[a], first[b])}
-
-    def _enter_racks(self, hubs: list[int], start: int, boxes: list[int], levels: Levels, depth: int) -> None:
-        """Add the edges of a tree over these boxes from `start` to the levels from `depth` on."""
-        if len(boxes) == 1:
-            return
-        farthest = max(self._distances[start, b] for b in boxes if b != start)
-        racks: list[list[int]] = []
-        for b in boxes:
-            rack = next((rack for rack in racks if self._distances[rack[0], b] < farthest), None)
-            if rack is None:
-                racks.append([b])
-            else:
-                rack.append(b)
-        if len(racks) == 1:  # distances that differ by direction can fail to part the boxes
-            racks = [[b] for b in boxes]
-        if depth == len(levels):
-            levels.append([])
-        home = next(rack for rack in racks if start in rack)
-        self._enter_racks(hubs, start, home, levels, depth)
-        for rack in racks:
-            if rack is not home:
-                entry = rack[home.index(start) % len(rack)]
-                levels[depth].append((hubs[start], hubs[entry]))
-                self._enter_racks(hubs, entry, rack, levels, depth + 1)
-
     def _tree(self, ranks: list[int], hub: int) -> Levels | None:
         missing = set(ranks) - {hub}
         level, levels = [hub], []

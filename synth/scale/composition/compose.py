@@ -22,15 +22,40 @@ from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.phases import Template
 from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, PipeliningProgram, TemplateShares
 from synth.scale.composition.pricing import NAME, CheapTrees, TreePricer
-from synth.scale.composition.settings import SETTINGS
 from synth.scale.composition.templates import Message, block_groups, message_templates, templates
 from synth.scale.composition.tree_columns import TreeColumns
 from synth.scale.fabric.automorphisms import orbits
 from synth.solvers.processes.deadline import check_deadline, current_deadline
 from synth.solvers.rationalise import largest_remainders
 
+# Numbers of steps that are tried: each one up to 12, and then as the gain is at most inversely proportional to them.
+STEPS = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+# Maximum number of steps for which trees are placed in the steps.
+MOST_PLACED = 12
+# Fraction of the remaining time, where it is limited, that column generation may take for one number of steps. It
+# goes on from the trees of fewer steps.
+GENERATION_SHARE = 0.125
+# Columns of the linear program above which the templates that carry no data are left out of those for more steps.
+MANY_COLUMNS = 1_000
+# Maximum number of blocks that have templates of their own; of more blocks the chunks move together.
+MOST_SEPARATE = 16
+# Maximum number of numbers of chunks that are tried for a number of steps, a third each: small ones, multiples of
+# that in which the linear program has whole rounds, and some at even ratios.
+MOST_TRIES = 240
+# Maximum number of chunks up to which each number is tried.
+FEW_TRIES = 600
+# Fractions of the maximum number of rounds for which shares are computed anew, in whole rounds.
+ROUNDS_TRIED = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+# By how many chunks less than such shares amount to it is tried to round them.
+FEWER_CHUNKS = 12
+
 # A point with more steps, or of more chunks, is taken only if it has at least this fraction fewer rounds per chunk.
 WORTH = Fraction(1, 1000)
+# Numbers of steps of composed messages. Schedules that are written out have too few chunks to gain from more.
+MESSAGE_STEPS = (*range(1, 13), 14, 16)
+# Chunks of a message, and rounds, from which on more chunks gain little: the paths over all rails of a box have several
+# chunks each, and rounding costs less than a round in most steps.
+MESSAGE_CHUNKS = 64
 
 Solution = tuple[PipeliningProgram, TemplateShares]
 
@@ -38,7 +63,7 @@ Solution = tuple[PipeliningProgram, TemplateShares]
 def composed_points(
     topology: Topology, collective: str, root: int = 0, generators: Sequence[np.ndarray] = (), *,
     same_bits: bool, most_sends: int, priced: bool = True,
-    step_counts: Iterable[int] = SETTINGS.steps, bound: Fraction = Fraction(0),
+    step_counts: Iterable[int] = STEPS, bound: Fraction = Fraction(0),
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of `collective`, each with fewer rounds per chunk than those before of no more steps.
 
@@ -55,7 +80,7 @@ def composed_points(
     if boxes is None and not (priced and collective == "allreduce" and (topology.limits or topology.switches)):
         return
     blocks = sorted(set(orbits(topology.ranks, [g[: topology.ranks] for g in generators]).tolist()))
-    groups = block_groups(collective, blocks, bool(generators), SETTINGS.most_separate)
+    groups = block_groups(collective, blocks, bool(generators), MOST_SEPARATE)
     running = collective in ROOTED or (collective == "allreduce" and not generators)
     listed = [] if boxes is None else templates(boxes, collective, root, groups, running)
     if same_bits:
@@ -73,72 +98,28 @@ def composed_points(
 
 def composed_messages(
     topology: Topology, collective: Collective, *, most_sends: int, known: Sequence[Rate] = (),
-    enough: Fraction = Fraction(0), within: Fraction | None = None,
+    enough: Fraction = Fraction(0),
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of a collective whose units go from one rank to one rank each, as `composed_points`.
 
-    Nothing is yielded for other collectives, and where no number of steps has at most `within` rounds per chunk. Those
-    in which none has are left out. The schedules number chunks by the units of `collective`, and have fewer rounds per
-    chunk than `known` ones. The last one has at most `enough`, if one has.
+    Nothing is yielded for other collectives. The schedules number chunks by the units of `collective`, and have fewer
+    rounds per chunk than `known` ones. The last one has at most `enough`, if one has.
     """
     index = PathIndex(topology)
     boxes = boxes_of(index)
-    messages = _messages(collective)
+    messages: list[Message] = []
+    for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
+        targets = post - pre
+        if collective.combining or len(pre) > 1 or len(targets) > 1:
+            return
+        messages += [(unit, src, dst) for src in pre for dst in targets]
     if boxes is None or not messages:
         return
-    resources = Resources(index)
-    compositions = []
-    for relays in (False, True):
-        listed = message_templates(boxes, messages, all_rails=True, relays=relays)
-        compositions.append(Composition(resources, collective.name, None, listed, None))
-    few, many = compositions
-    best = many if many.steady_rate() < few.steady_rate() * (1 - SETTINGS.slight) else few
-    if within is not None and best.steady_rate() > within:
-        return
-    chunks = max(SETTINGS.message_chunks, ceil(SETTINGS.message_rounds / best.steady_rate()))
-    sends = min(most_sends, 2 * chunks * len(messages))  # about two for each chunk of a message
-    yield from best.points(sends, _step_counts(SETTINGS.first_message_steps), known, enough, within)
-
-
-def composed_roots(
-    topology: Topology, collective: Collective, *, most_sends: int, known: Sequence[Rate] = (),
-    enough: Fraction = Fraction(0), within: Fraction | None = None,
-) -> Iterator[Candidate]:  # fmt: skip
-    """Yield composed schedules of a collective that is a broadcast, or a reduce, from each of several roots.
-
-    One linear program divides links and limits between the roots. The schedules are as those of `composed_messages`.
-    """
-    one_root = collective.name.removeprefix("multi-")
-    index = PathIndex(topology, flipped=one_root == "reduce")
-    boxes = boxes_of(index)
-    if boxes is None:
-        return
-    listed = []
-    groups = block_groups(one_root, (), False, SETTINGS.most_separate)
-    for unit, root in enumerate(collective.roots):
-        for template in templates(boxes, one_root, root, groups, running=True):
-            listed.append(replace(template, unit=unit, blocks=(unit,) * len(template.blocks)))
+    listed = message_templates(boxes, messages, all_rails=True)
     composition = Composition(Resources(index), collective.name, None, listed, None)
-    if listed and (within is None or composition.steady_rate() <= within):
-        steps = _step_counts(SETTINGS.first_root_steps)
-        yield from composition.points(most_sends, steps, known, enough, within)
-
-
-def _step_counts(first: int) -> list[int]:
-    """Return the numbers of steps of composed messages, and of several roots, in the order in which they are tried."""
-    counts = [steps for steps in SETTINGS.steps if steps <= SETTINGS.most_message_steps]
-    return sorted(counts, key=lambda steps: steps != first)
-
-
-def _messages(collective: Collective) -> list[Message]:
-    """Return the messages of a collective; none where it combines, or where a unit has several sources or ends."""
-    messages = []
-    for unit, (pre, post) in enumerate(zip(collective.pre, collective.post, strict=True)):
-        ends = post - pre
-        if collective.combining or len(pre) > 1 or len(ends) > 1:
-            return []
-        messages += [(unit, src, dst) for src in pre for dst in ends]
-    return messages
+    chunks = max(MESSAGE_CHUNKS, ceil(MESSAGE_CHUNKS / composition.steady_rate()))
+    sends = min(most_sends, 2 * chunks * len(messages))  # about two for each chunk of a message
+    yield from composition.points(sends, MESSAGE_STEPS, known, enough)
 
 
 class Composition:
@@ -160,13 +141,12 @@ class Composition:
         self.scale = self.index.topology.ranks if collective == "allreduce" and self.index.generators else 1
 
     def points(
-        self, most_sends: int, tried: Iterable[int] = SETTINGS.steps, known: Sequence[Rate] = (),
-        enough: Fraction = Fraction(0), within: Fraction | None = None,
+        self, most_sends: int, tried: Iterable[int] = STEPS, known: Sequence[Rate] = (),
+        enough: Fraction = Fraction(0),
     ) -> Iterator[Candidate]:  # fmt: skip
         """Yield schedules, each with fewer rounds per chunk than those before, and `known` ones, of no more steps.
 
-        They end with the first one that has at most `enough`. `tried`: the numbers of steps. Those for which the linear
-        program has more than `within` rounds per chunk are left out.
+        They end with the first one that has at most `enough`. `tried`: the numbers of steps.
         """
         rates = list(known)
         for steps in tried:
@@ -175,8 +155,7 @@ class Composition:
             if best is not None and best * (1 - WORTH) < self.bound:
                 continue  # none can be better by enough
             most = inf if best is None else float(best * (1 - WORTH) * self.scale)
-            least = most if within is None else min(most, float(within * self.scale) + TOLERANCE)
-            found = self.at_steps(steps, most_sends, least)
+            found = self.at_steps(steps, most_sends, most)
             if found is None or found.rounds_per_chunk > most:
                 continue
             rate, chunks = found.rounds_per_chunk / self.scale, found.chunks * self.scale
@@ -197,7 +176,7 @@ class Composition:
         program, shares = solution
         tried = self._pieces(program.templates, shares, most_sends)
         options = [(shares, pieces) for pieces in tried]
-        if steps <= SETTINGS.most_placed:
+        if steps <= MOST_PLACED:
             options += self._in_whole_rounds(program, shares, tried[-1])
         best: Pipelining | None = None
         for some, pieces in options:
@@ -215,25 +194,25 @@ class Composition:
         """Yield shares for whole rounds in each step, and the numbers of chunks that they carry."""
         steps = len(shares.rounds)
         most = int(shares.value * most_pieces)
-        for total in sorted({int(most * part) for part in SETTINGS.rounds_tried if most * part >= steps}):
+        for total in sorted({int(most * part) for part in ROUNDS_TRIED if most * part >= steps}):
             proportions = largest_remainders(shares.rounds, total, 1)
             carried = program.shares(steps, proportions)
             if carried is not None:
                 chunks = int(total / carried.value + TOLERANCE)
-                for fewer in range(min(SETTINGS.fewer_chunks, chunks)):
+                for fewer in range(min(FEWER_CHUNKS, chunks)):
                     yield carried, chunks - fewer
 
     def _solution(self, steps: int) -> Solution | None:
         """Return the linear program for the number of steps, with trees by column generation in few, and its
         solution."""
         # templates that carry data in few steps are known before those for many steps are chosen
-        if steps > SETTINGS.most_placed and not self._begun:
-            for fewer in range(1, SETTINGS.most_placed + 1):
+        if steps > MOST_PLACED and not self._begun:
+            for fewer in range(1, MOST_PLACED + 1):
                 self._plain(fewer)
         self._begun = True
         plain = self._plain(steps)
         search = None
-        if self.pricer is not None and steps <= SETTINGS.most_placed:
+        if self.pricer is not None and steps <= MOST_PLACED:
             search = self.pricer.search(steps)
         if search is None:
             return plain
@@ -262,7 +241,7 @@ class Composition:
         if plain is None:
             return None
         used = _restricted(*plain)
-        if plain[0].size(steps) > SETTINGS.many_columns:
+        if plain[0].size(steps) > MANY_COLUMNS:
             self._carriers[steps] = list(used[0].templates)
         return used
 
@@ -274,7 +253,7 @@ class Composition:
         loads = partial(self._step_loads, search.steps)
         columns = TreeColumns(self.resources.capacity, search.steps, sorted(search.pricer.units), loads)
         columns.add(listed)
-        deadline = current_deadline().share(SETTINGS.generation_share)
+        deadline = current_deadline().share(GENERATION_SHARE)
         return columns.used() if columns.generate(search.templates, deadline) else []
 
     def _step_loads(self, steps: int, listed: Sequence[Template]) -> list[np.ndarray]:
@@ -317,9 +296,9 @@ class Composition:
             sends += float(table[0, -1]) * template.sends()
         most = max(1, int(most_sends / max(sends * self.index.images, 1) / each))
         exact = Fraction(shares.value).limit_denominator(4096).denominator
-        if most <= SETTINGS.few_tries:
+        if most <= FEW_TRIES:
             return [n * each for n in range(1, most + 1)]
-        third = SETTINGS.most_tries // 3
+        third = MOST_TRIES // 3
         counts = {*range(1, third + 1), *range(exact, exact * third + 1, exact)}
         counts |= set(np.geomspace(1, most, third).astype(int).tolist())
         return [n * each for n in sorted(counts) if n <= most]

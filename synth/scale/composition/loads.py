@@ -91,18 +91,6 @@ class PathIndex:
         """Return the units of the narrowest link on the path from `src` to `dst`, 0 where there is none."""
         return self._width.get((src, dst), 0)
 
-    def length(self, src: int, dst: int) -> int:
-        """Return the number of links and limits on the path from `src` to `dst`, which must be joined."""
-        ends = (dst, src) if self.flipped else (src, dst)
-        path = self.paths[int(self.find(*np.array(ends).reshape(2, 1))[0])]
-        return len(path) + int(self._limits_of[list(path)].sum())
-
-    @cached_property
-    def _limits_of(self) -> np.ndarray:
-        """The number of limits that hold each link."""
-        held = np.concatenate([np.zeros(0, np.int64), *members(self.topology.limits)])
-        return np.bincount(held, minlength=len(self.link_units))
-
     @cached_property
     def _width(self) -> dict[tuple[int, int], int]:
         first, last = (self.dst, self.src) if self.flipped else (self.src, self.dst)

@@ -21,8 +21,14 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.scale.composition.phases import Template
-from synth.scale.composition.settings import SETTINGS
 from synth.solvers.linear_program import LinearProgram
+
+# Maximum number of columns of the linear program, which takes a few seconds then.
+MOST_COLUMNS = 2_000
+# Steps before and after the segment of equal steps of a long schedule, beyond the longest chain of phases.
+RAMP = 4
+# Maximum number of different resources that are compared with each other.
+MOST_COMPARED = 500
 
 # Rounding tolerance: shares of the linear program that are this close below a whole number of chunks count as whole.
 TOLERANCE = 1e-6
@@ -88,7 +94,7 @@ class PipeliningProgram:
 
     def _repeats(self, steps: int) -> list[int]:
         """Return how often each step of the program is repeated: the middle one of a long schedule stands for many."""
-        ramp = self.depth + SETTINGS.ramp
+        ramp = self.depth + RAMP
         if steps <= 2 * ramp + 1:
             return [1] * steps
         return [1] * ramp + [steps - 2 * ramp] + [1] * ramp
@@ -215,7 +221,7 @@ class _Variables:
     def solve(self) -> TemplateShares | None:
         """Return the solution, with one column for each step of the program."""
         templates = self.program.templates
-        if {templates[i].unit for i in self.share} != set(self.program.units) or self.columns > SETTINGS.most_columns:
+        if {templates[i].unit for i in self.share} != set(self.program.units) or self.columns > MOST_COLUMNS:
             return None
         self.tails = [tails for _, tails in self.program.ends]
         program = LinearProgram(self.costs + [0.0] * (self.columns - len(self.costs)))
@@ -317,6 +323,6 @@ def undominated(loads: np.ndarray, capacity: np.ndarray) -> list[int]:
     kept = []
     for k in range(alike.shape[1]):
         below = (alike[:, k, None] <= alike).all(axis=0)
-        if below.sum() == 1 or alike.shape[1] > SETTINGS.most_compared:
+        if below.sum() == 1 or alike.shape[1] > MOST_COMPARED:
             kept.append(int(used[first[k]]))
     return kept

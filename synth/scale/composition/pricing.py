@@ -8,9 +8,14 @@ import numpy as np
 
 from synth.scale.composition.loads import Resources
 from synth.scale.composition.phases import Phase, Template, merged
-from synth.scale.composition.settings import SETTINGS
 from synth.scale.composition.templates import Group
 from synth.scale.composition.trees import ArrivalDescent, Send, hops
+
+# Maximum of (steps + 1)^2 x ranks^2 for which trees are priced: their table takes 8 bytes an entry.
+MOST_PRICED = 1 << 22
+# Price of each resource in relation to that of one of average use. It keeps trees from useless detours over idle
+# links.
+IDLE_PRICE = 1e-3
 
 COPYING, REDUCING = ("allgather", "broadcast"), ("reduce-scatter", "reduce")
 NAME = "trees by column generation"
@@ -46,7 +51,7 @@ class TreePricer:
         prices would take too much memory.
         """
         size = (steps + 1) * len(self.hops[False][0])
-        if size**2 > SETTINGS.most_priced or any((hop < 0).any() for hop in self.hops.values()):
+        if size**2 > MOST_PRICED or any((hop < 0).any() for hop in self.hops.values()):
             return None
         both = ((self.reduces, self.hops[True]), (self.copies, self.hops[False]))
         needed = sum(hop.max(axis=1) for used, hop in both if used)
@@ -70,7 +75,7 @@ class CheapTrees:
         """
         pricer = self.pricer
         mean = max(prices.mean(), 1e-9 / pricer.resources.capacity.max())
-        biased = pricer.resources.prices(prices + SETTINGS.idle_price * mean)
+        biased = pricer.resources.prices(prices + IDLE_PRICE * mean)
         middles = self._middles()
         directions = []
         for reduces in (True, False):

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise, product
 
 from synth.model.spanning_forest import ROOTED
 from synth.scale.composition.boxes import Boxes, Levels
 from synth.scale.composition.phases import Template, TemplateBuilder, merged
-
-# Names of reduce-scatters and allgathers by the trees between hubs.
-LEVELS = {"rails": "two-level", "racks": "three-level", "direct": "direct"}
 
 # A unit of data and the blocks whose chunks move together; each of the unit's chunks belongs to one of its groups.
 Group = tuple[int, tuple[int, ...]]
@@ -56,7 +52,7 @@ def templates(boxes: Boxes, collective: str, root: int, groups: Sequence[Group],
     if collective == "broadcast":
         return [merged(same, 0, len(same)) for same in _by_name(_broadcast(boxes, root)).values()]
     make = {"allgather": _allgather, "allreduce": _allreduce}[collective]
-    cut_off = any(not _Block(boxes, block).between for _, blocks in groups for block in blocks)
+    cut_off = any(_Block(boxes, block).rails is None for _, blocks in groups for block in blocks)
     detours = range(1)
     if cut_off and not running:  # where blocks divide one unit, those without rails need no data
         detours = range(1, max(map(len, boxes.boxes)))
@@ -94,8 +90,8 @@ class _Block:
 
     The hub in the home box is the block's rank. Where its hubs are not joined, because a NIC has failed, it is another
     rank of the box whose hubs are: number `detour` from 1 on, counted from the block's rank. `inside` are the levels in
-    the home box from the block's rank, `outside` those in the others. `between` are the trees between hubs by their
-    names.
+    the home box from the block's rank, `outside` those in the others. `rails` are the
+    levels of the tree between hubs.
     """
 
     def __init__(self, boxes: Boxes, block: int, detour: int = 0) -> None:
@@ -106,11 +102,7 @@ class _Block:
         others = [b for b in range(len(boxes.boxes)) if b != self.home]
         self.inside = boxes.tree(self.home, block)
         self.outside = boxes.trees(self.hubs, others)
-        trees = {
-            "rails": boxes.tree_of_hubs(self.hubs, self.home),
-            "racks": boxes.tree_over_racks(self.hubs, self.home),
-        }
-        self.between = {name: tree for name, tree in trees.items() if tree is not None}
+        self.rails = boxes.tree_of_hubs(self.hubs, self.home)
         self.others = [rank for rank in range(boxes.links.topology.ranks) if rank != block]
 
     def _hub(self, detour: int) -> int:
@@ -131,13 +123,13 @@ class _Block:
         """Return True if a link leads from each of these ranks to each other."""
         return all(self.boxes.links.joins(a, b) for a in ranks for b in ranks if a != b)
 
-    def spread_over(self, between: str, build: TemplateBuilder, after: Sequence[int] = ()) -> bool:
+    def spread_over_rails(self, build: TemplateBuilder, after: Sequence[int] = ()) -> bool:
         """Add copies from the block's rank to all others over a tree between hubs; False where a tree is missing."""
-        if self.inside is None or self.outside is None or between not in self.between:
+        if self.inside is None or self.outside is None or self.rails is None:
             return False
         inside = build.spread("inside", self.inside, after)
         start = after if self.hub == self.block else inside
-        build.spread("far boxes", self.outside, build.spread(between, self.between[between], start))
+        build.spread("far boxes", self.outside, build.spread("rails", self.rails, start))
         return True
 
     def spread_directly(self, build: TemplateBuilder, after: Sequence[int] = ()) -> bool:
@@ -147,12 +139,12 @@ class _Block:
         build.add("direct", [(self.block, rank) for rank in self.others], after)
         return True
 
-    def reduce_over(self, between: str, build: TemplateBuilder) -> list[int] | None:
+    def reduce_over_rails(self, build: TemplateBuilder) -> list[int] | None:
         """Add reductions from all others to the block's rank over a tree between hubs; return the last ones."""
-        if self.inside is None or self.outside is None or between not in self.between:
+        if self.inside is None or self.outside is None or self.rails is None:
             return None
         far = build.gather("reduce far boxes", self.outside)
-        ready = build.gather(f"reduce over {between}", self.between[between], far)
+        ready = build.gather("reduce over rails", self.rails, far)
         if self.hub == self.block:
             return ready + build.gather("reduce inside", self.inside)
         return build.gather("reduce inside", self.inside, ready)
@@ -165,8 +157,7 @@ class _Block:
 
 
 def _allgather(mine: _Block) -> Iterator[Template]:
-    ways = [(f"over {name}, then inside", partial(mine.spread_over, name)) for name in mine.between]
-    for name, spread in (*ways, ("direct", mine.spread_directly)):
+    for name, spread in (("over rails, then inside", mine.spread_over_rails), ("direct", mine.spread_directly)):
         build = TemplateBuilder(name, mine.block)
         if spread(build):
             yield build.template()
@@ -181,12 +172,10 @@ def _allreduce(mine: _Block) -> Iterator[Template]:
         ready = build.add("exchange", exchange, build.gather("reduce inside", trees), reduces=True)
         build.spread("inside", trees, ready)
         yield build.template()
-    reductions = {name: partial(mine.reduce_over, name) for name in mine.between} | {"direct": mine.reduce_directly}
-    copies = {name: partial(mine.spread_over, name) for name in mine.between} | {"direct": mine.spread_directly}
+    reductions = {"two-level": mine.reduce_over_rails, "direct": mine.reduce_directly}
+    copies = {"two-level": mine.spread_over_rails, "direct": mine.spread_directly}
     for (first, reduce), (last, spread) in product(reductions.items(), copies.items()):
-        if {first, last} == {"rails", "racks"}:
-            continue
-        build = TemplateBuilder(f"{LEVELS[first]} reduce-scatter, {LEVELS[last]} allgather", block)
+        build = TemplateBuilder(f"{first} reduce-scatter, {last} allgather", block)
         ready = reduce(build)
         if ready is not None and spread(build, ready):
             yield build.template()
@@ -208,7 +197,7 @@ def _broadcast(boxes: Boxes, root: int) -> Iterator[Template]:
         if inside is None or mine.outside is None or (hub != root and not boxes.links.joins(root, hub)):
             continue
         start = "from the root" if hub == root else "over another rank"
-        between = [(f"then {name}", tree) for name, tree in mine.between.items()]
+        between = [("then rails", mine.rails)]
         if len(others) > 1:
             between += [("rails through one box", _through(boxes, mine.hubs, home, first)) for first in others]
         for name, tree in between:
@@ -231,18 +220,16 @@ def _through(boxes: Boxes, hubs: list[int], home: int, first: int) -> Levels | N
     return [edges[:1], edges[1:]]
 
 
-def message_templates(
-    boxes: Boxes, messages: Iterable[Message], *, all_rails: bool = False, relays: bool = False
-) -> list[Template]:
+def message_templates(boxes: Boxes, messages: Iterable[Message], *, all_rails: bool = False) -> list[Template]:
     """Return templates for classes of messages: those whose paths have equal names and lengths.
 
-    With `all_rails` a message between boxes may take the rails of all ranks of its box, and a class has paths of equal
-    names. With `relays` a message inside a box may go over any other rank of it. Empty where a message has no path.
+    With `all_rails` a message between boxes may take the rails of all ranks of its box, one inside a box may go over
+    any other rank of it, and a class has paths of equal names. Empty where a message has no path.
     """
     classes: dict[tuple[str | int, ...], list[dict[str, Template]]] = {}
     for block, src, dst in messages:
         mine: dict[str, Template] = {}
-        for name, path in _paths(boxes, src, dst, all_rails, relays).items():
+        for name, path in _paths(boxes, src, dst, all_rails).items():
             build = TemplateBuilder(name, block)
             build.spread(name, [[hop] for hop in pairwise(path)])
             mine[name] = build.template()
@@ -259,7 +246,7 @@ def message_templates(
     return result
 
 
-def _paths(boxes: Boxes, src: int, dst: int, all_rails: bool, relays: bool) -> dict[str, list[int]]:
+def _paths(boxes: Boxes, src: int, dst: int, all_rails: bool) -> dict[str, list[int]]:
     """Return the paths of a pair of ranks by their names: the link that joins them, or through the boxes' hubs."""
     here, there = boxes.box_of[src], boxes.box_of[dst]
     paths: dict[str, list[int]] = {}
@@ -273,7 +260,7 @@ def _paths(boxes: Boxes, src: int, dst: int, all_rails: bool, relays: bool) -> d
     if here != there:
         rails.append(("inside, then rails", boxes.hubs(dst)[here], dst))
         rails.append(("rails, then inside", src, boxes.hubs(src)[there]))
-    if all_rails if here != there else relays:
+    if all_rails:
         home = boxes.boxes[here]
         for further in range(1, len(home)):
             out = home[(home.index(src) + further) % len(home)]

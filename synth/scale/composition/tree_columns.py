@@ -15,10 +15,16 @@ import numpy as np
 
 from synth.scale.composition.phases import Template
 from synth.scale.composition.pipelining_lp import TOLERANCE
-from synth.scale.composition.settings import SETTINGS
 from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.linear_program import LinearProgram
 from synth.solvers.processes.deadline import NEVER, Deadline, check_deadline
+
+# Fraction below which savings by further trees are not worth a larger program.
+SLIGHT = 1e-3
+# Number of turns of column generation that together must save as much, or it ends.
+SLOW_TURNS = 30
+# Number of turns after which, if all of them find no new tree at the same prices, it ends, too.
+LAST_TURNS = 12
 
 # Called with ``prices[resource, step]``, yields cheap trees.
 Search = Callable[[np.ndarray], Iterator[Template]]
@@ -85,10 +91,10 @@ class TreeColumns:
             if deadline.over:
                 return True
             values.append(self.value)
-            before = values[-1 - SETTINGS.slow_turns] if len(values) > SETTINGS.slow_turns else np.inf
-            return before * (1 - SETTINGS.slight) < self.value
+            before = values[-1 - SLOW_TURNS] if len(values) > SLOW_TURNS else np.inf
+            return before * (1 - SLIGHT) < self.value
 
-        own_prices = [lambda: price(self.prices)] * SETTINGS.last_turns  # each one searches for other trees
+        own_prices = [lambda: price(self.prices)] * LAST_TURNS  # each one searches for other trees
         pricers = (lambda: price(smoothed.smooth(self.prices)), *own_prices)
         return generate_columns(self._solve, stop, pricers).ending != "unsolved"
 

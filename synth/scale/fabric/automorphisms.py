@@ -14,13 +14,8 @@ import numpy as np
 from synth.model.link_table import widths
 from synth.scale.fabric.fabric import Fabric
 
-# Limit on the free products and conjugates that are collected where the given permutations generate no transitive
-# group.
-POOL = 160
 # Limit on the ranks of a box for which rotations and exchanges inside it are guessed.
 MOST_GUESSED = 64
-# Limit on pairs of nodes for each link of a gadget where these links are kept as a table of pairs.
-MOST_PAIRS_PER_LINK = 8
 
 
 def symmetries(
@@ -82,7 +77,6 @@ class _Edges:
         self.tail, self.head = fabric.tail[inner], fabric.head[inner]
         names, which = widths(fabric.topology.links) if len(inner) else ([], inner)
         self.width, self.kinds = np.asarray(which, np.int64)[inner], max(1, len(names))
-        self.table = self._table()
 
     @cached_property
     def links(self) -> np.ndarray:
@@ -91,30 +85,12 @@ class _Edges:
 
     def _linked(self, permutation: np.ndarray) -> np.ndarray:
         """Return the ends and bandwidths of the images of all links of gadgets, as sorted integers."""
-        return np.sort(self._ends(permutation) * self.kinds + self.width)
-
-    def _ends(self, permutation: np.ndarray) -> np.ndarray:
-        """Return the ends of the image of each link of a gadget as one integer."""
-        return permutation[self.tail] * self.fabric.nodes + permutation[self.head]
-
-    def _table(self) -> np.ndarray | None:
-        """Return the bandwidth of the gadgets' link between each pair of nodes, -1 where there is none.
-
-        None where links are parallel or pairs without a link are so many that the table costs more than it saves: to
-        look up the images of a million links takes a tenth of the time in which they are sorted.
-        """
-        ends = self._ends(np.arange(self.fabric.nodes))
-        if self.fabric.nodes**2 > MOST_PAIRS_PER_LINK * len(ends):
-            return None
-        table = np.full(self.fabric.nodes**2, -1, np.int64)
-        table[ends] = self.width
-        return table if np.count_nonzero(table >= 0) == len(ends) else None
+        ends = permutation[self.tail] * self.fabric.nodes + permutation[self.head]
+        return np.sort(ends * self.kinds + self.width)
 
     def _keeps_links(self, permutation: np.ndarray) -> bool:
         """Return True if a permutation maps links of gadgets to links of gadgets of equal bandwidth."""
-        if self.table is None:
-            return np.array_equal(self._linked(permutation), self.links)
-        return bool((self.table[self._ends(permutation)] == self.width).all())
+        return np.array_equal(self._linked(permutation), self.links)
 
     def _sorted(self, src: np.ndarray, dst: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return (src * self.fabric.nodes + dst)[order], self.fabric.cap[order]
@@ -192,51 +168,9 @@ def orbits(size: int, permutations: Iterable[np.ndarray]) -> np.ndarray:
 def free_group(permutations: Sequence[np.ndarray], ranks: int) -> tuple[np.ndarray, ...]:
     """Return commuting permutations that generate a group in which only the identity fixes a rank.
 
-    A greedy search makes the group as large as it can. It takes generators from `permutations`, then from their
-    products and conjugates.
+    A greedy search makes the group as large as it can, from the best of six starts.
     """
-    pool = _distinct([pi for pi in permutations if _free(pi, ranks)])
-    best = _greedy_group(pool, ranks)
-    if _order(best, ranks) == ranks or not permutations:
-        return best
-    other = _greedy_group(_with_products(permutations, pool, ranks), ranks)
-    return other if _order(other, ranks) > _order(best, ranks) else best
-
-
-def _with_products(permutations: Sequence[np.ndarray], pool: list[np.ndarray], ranks: int) -> list[np.ndarray]:
-    """Return `pool` with free products and conjugates of the permutations, about `POOL` at most."""
-    free = {pi.tobytes(): pi for pi in pool}
-    queue = _distinct([*pool, *permutations])
-    seen = {pi.tobytes() for pi in queue}
-    for b in queue:
-        for a in permutations:
-            back = np.argsort(a)
-            for product in (a[b[back]], b[a], a[b][a[b[back]]]):
-                key = product.tobytes()
-                if key not in seen and len(seen) < 4 * POOL:
-                    seen.add(key)
-                    queue.append(product)
-                    if _free(product, ranks):
-                        free[key] = product
-        if len(free) >= POOL or len(seen) >= 4 * POOL:
-            break
-    return list(free.values())
-
-
-def _distinct(permutations: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return list({pi.tobytes(): pi for pi in permutations}.values())
-
-
-def _free(pi: np.ndarray, ranks: int) -> bool:
-    """Return True if all cycles of `pi` on the ranks have the same length, greater than 1."""
-    if (pi[:ranks] == np.arange(ranks)).any():
-        return False
-    sizes = np.bincount(orbits(ranks, [pi[:ranks]]))
-    return len(np.unique(sizes[sizes > 0])) == 1
-
-
-def _greedy_group(pool: list[np.ndarray], ranks: int) -> tuple[np.ndarray, ...]:
-    """Return commuting generators from `pool` that enlarge a free group, from the best of six starts."""
+    pool = list({pi.tobytes(): pi for pi in permutations if _free(pi, ranks)}.values())
     best: tuple[np.ndarray, ...] = ()
     for start in range(min(len(pool), 6)):
         basis: list[np.ndarray] = []
@@ -255,6 +189,14 @@ def _greedy_group(pool: list[np.ndarray], ranks: int) -> tuple[np.ndarray, ...]:
         if size == ranks:
             break
     return best
+
+
+def _free(pi: np.ndarray, ranks: int) -> bool:
+    """Return True if all cycles of `pi` on the ranks have the same length, greater than 1."""
+    if (pi[:ranks] == np.arange(ranks)).any():
+        return False
+    sizes = np.bincount(orbits(ranks, [pi[:ranks]]))
+    return len(np.unique(sizes[sizes > 0])) == 1
 
 
 def _order(basis: Sequence[np.ndarray], ranks: int) -> int:

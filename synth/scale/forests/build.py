@@ -21,36 +21,23 @@ from synth.scale.forests.partial_trees import ArrayForest, BranchForest, to_fore
 from synth.scale.forests.symmetric_trees import grow
 from synth.solvers.processes.deadline import TimeUp
 
-
-@dataclass(frozen=True)
-class ForestSettings:
-    """Limits of the search for a forest.
-
-    Attributes:
-        rerooted_from: Ranks of a machine with switches from which a broadcast takes re-rooted trees of the
-            symmetric allgather: a packing takes many seconds there.
-        most_packing_work: Limit on (roots) x (ranks) x (edges) of an arborescence packing: about a minute of
-            CPU.
-        most_switched_work: The same limit for a single root on a fabric with switches, which are split off
-            first.
-        slower: Multiples of the bound's time that are tried in turn where no forest is found at the bound.
-    """
-
-    rerooted_from: int = 64
-    most_packing_work: int = 80_000_000
-    most_switched_work: int = 600_000
-    slower: tuple[Fraction, ...] = (
-        Fraction(33, 32),
-        Fraction(17, 16),
-        Fraction(9, 8),
-        Fraction(5, 4),
-        Fraction(3, 2),
-        Fraction(2),
-        Fraction(3),
-    )
-
-
-SETTINGS = ForestSettings()
+# Ranks of a machine with switches from which a broadcast takes re-rooted trees of the symmetric allgather: a packing
+# takes many seconds there.
+REROOTED_FROM = 64
+# Limit on (roots) x (ranks) x (edges) of an arborescence packing: about a minute of CPU.
+MOST_PACKING_WORK = 80_000_000
+# The same limit for a single root on a fabric with switches, which are split off first.
+MOST_SWITCHED_WORK = 600_000
+# Multiples of the bound's time that are tried in turn where no forest is found at the bound.
+SLOWER = (
+    Fraction(33, 32),
+    Fraction(17, 16),
+    Fraction(9, 8),
+    Fraction(5, 4),
+    Fraction(3, 2),
+    Fraction(2),
+    Fraction(3),
+)
 
 METHODS = ("symmetric", "packing")
 
@@ -138,7 +125,7 @@ def _rerooted(
     None for other collectives and machines, and where no trees are found.
     """
     rooted = bound.collective in ROOTED and "symmetric" in methods
-    if not rooted or fabric.ranks < SETTINGS.rerooted_from or fabric.nodes == fabric.ranks:
+    if not rooted or fabric.ranks < REROOTED_FROM or fabric.nodes == fabric.ranks:
         return None
     group = free_group(moves, fabric.ranks)
     if not group:
@@ -146,8 +133,8 @@ def _rerooted(
     from synth.scale.forests.rerooting import reroot
 
     every = throughput(fabric, "reduce-scatter" if bound.fabric.flipped else "allgather", 0, moves)
-    for slower in (Fraction(1), *SETTINGS.slower):
-        grown = grow(bound.fabric, group, every.time * slower, program=False)
+    for slower in (Fraction(1), *SLOWER):
+        grown = grow(bound.fabric, group, every.time * slower)
         if grown is not None:
             result = reroot(bound.fabric, grown, group, bound.root, bound.time)
             if result is None:
@@ -188,7 +175,7 @@ class _Search:
             for method in self.methods:
                 yield method, graph, time
         graph, time = best or (first.fabric, first.time)
-        for slower in SETTINGS.slower:
+        for slower in SLOWER:
             for method in self.methods:
                 yield method, graph, time * slower
 
@@ -206,14 +193,10 @@ def _grown(
     method: str, graph: Fabric, time: Fraction, shards: np.ndarray, group: Sequence[np.ndarray]
 ) -> BranchForest | ArrayForest | None:
     if method == "symmetric":
-        return grow(graph, group, time, program=not _packable(graph, shards)) if group else None
+        return grow(graph, group, time) if group else None
     return pack(graph, time, shards) if _packable(graph, shards) else None
 
 
 def _packable(graph: Fabric, shards: np.ndarray) -> bool:
     work = int(shards.sum()) * graph.ranks * len(graph.src)
-    return work <= (
-        SETTINGS.most_switched_work
-        if int(shards.sum()) == 1 and graph.nodes > graph.ranks
-        else SETTINGS.most_packing_work
-    )
+    return work <= (MOST_SWITCHED_WORK if int(shards.sum()) == 1 and graph.nodes > graph.ranks else MOST_PACKING_WORK)

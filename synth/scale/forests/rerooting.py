@@ -24,28 +24,16 @@ from synth.solvers.highs import linear
 from synth.solvers.processes.deadline import check_deadline
 from synth.solvers.rationalise import largest_remainders
 
-
-@dataclass(frozen=True)
-class RerootingSettings:
-    """Limits of re-rooting.
-
-    Attributes:
-        most_hops: Limit on (candidate trees) x (edges of a tree), and on (group elements) x (edges of the
-            fabric): bounds the memory.
-        most_switches: Limit on the switches on a path from rank to rank.
-        most_units: Limit on the units into which the data is cut: the number of chunks of the schedule.
-        near: More units are taken only where they reduce the time by more than this fraction.
-        block: Hops that `_number_paths` compares in one array.
-    """
-
-    most_hops: int = 40_000_000
-    most_switches: int = 3
-    most_units: int = 4096
-    near: Fraction = Fraction(1, 500)
-    block: int = 1 << 20
-
-
-SETTINGS = RerootingSettings()
+# Limit on (candidate trees) x (edges of a tree), and on (group elements) x (edges of the fabric): bounds the memory.
+MOST_HOPS = 40_000_000
+# Limit on the switches on a path from rank to rank.
+MOST_SWITCHES = 3
+# Limit on the units into which the data is cut: the number of chunks of the schedule.
+MOST_UNITS = 4096
+# More units are taken only where they reduce the time by more than this fraction.
+NEAR = Fraction(1, 500)
+# Hops that `_number_paths` compares in one array.
+BLOCK = 1 << 20
 
 Path = tuple[int, ...]
 
@@ -87,7 +75,7 @@ def reroot(
     if images is None:
         return None
     hops = max(sum(map(len, original.paths)) for original in originals)
-    if len(images) * len(originals) * hops > SETTINGS.most_hops:
+    if len(images) * len(originals) * hops > MOST_HOPS:
         return None
     router = _ShortestPaths(fabric)
     candidates = [_reroot(original, nodes, edges, root, router) for original in originals for nodes, edges in images]
@@ -111,7 +99,7 @@ def _number_paths(trees: Sequence[_Tree], edges: int) -> tuple[np.ndarray, list[
     """
     number: dict[Path, int] = {(): -1}
     rows = []
-    block = max(1, SETTINGS.block // len(trees[0].parent))
+    block = max(1, BLOCK // len(trees[0].parent))
     for at in range(0, len(trees), block):
         check_deadline()
         part = trees[at : at + block]
@@ -162,7 +150,7 @@ def _group_elements(fabric: Fabric, generators: Sequence[np.ndarray]) -> list[tu
             if product.tobytes() not in elements:
                 elements[product.tobytes()] = product, image[edges]
                 queue.append(elements[product.tobytes()])
-                if len(elements) * len(fabric.src) > SETTINGS.most_hops:
+                if len(elements) * len(fabric.src) > MOST_HOPS:
                     return None
     return queue
 
@@ -231,7 +219,7 @@ def _hops(tree: _Tree, root: int) -> Iterator[tuple[int, tuple[int, Path]]]:
 
 
 class _ShortestPaths:
-    """Shortest paths from rank to rank through at most `SETTINGS.most_switches` switches, remembered."""
+    """Shortest paths from rank to rank through at most `MOST_SWITCHES` switches, remembered."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
@@ -257,7 +245,7 @@ class _ShortestPaths:
             for e in self.to_ranks[node].get(b, ()):
                 if self.fabric.links_of((*path, e)) is not None:
                     return (*path, e)
-            if len(path) < SETTINGS.most_switches:
+            if len(path) < MOST_SWITCHES:
                 queue += [(self.dst[e], (*path, e)) for e in self.to_switches[node]]
         return None
 
@@ -266,7 +254,7 @@ def _tree_units(fabric: Fabric, trees: Sequence[_Tree], bound: Fraction) -> tupl
     """Return the whole units of data for each tree, and the exact time of one shard at these shares.
 
     Linear program: minimise t, where the shares add up to 1 and load(e) <= t * bound * cap(e) for each edge e. The
-    number of units is the smallest within `SETTINGS.near` of the fastest rounding.
+    number of units is the smallest within `NEAR` of the fastest rounding.
     """
     from scipy.sparse import csr_matrix, hstack
 
@@ -289,7 +277,7 @@ def _tree_units(fabric: Fabric, trees: Sequence[_Tree], bound: Fraction) -> tupl
         loads = load @ units
         worst = int(np.argmax(loads / cap))
         time = Fraction(int(loads[worst]), int(cap[worst]) * total)
-        if best is None or time < best[0] * (1 - SETTINGS.near):
+        if best is None or time < best[0] * (1 - NEAR):
             best = time, units
     assert best is not None
     return best[1], best[0]
@@ -311,6 +299,6 @@ def _unit_counts(shares: np.ndarray) -> list[int]:
     used = shares[shares > 1e-9]
     values, times = np.unique(np.round(used, 9), return_counts=True)
     common = max(1, round(1 / float(values[np.argmax(times)])))
-    powers = {1 << k for k in range(SETTINGS.most_units.bit_length())}
+    powers = {1 << k for k in range(MOST_UNITS.bit_length())}
     counts = powers | {common * k for k in range(1, 5)} | {len(used)}
-    return sorted(n for n in counts if n <= SETTINGS.most_units)
+    return sorted(n for n in counts if n <= MOST_UNITS)

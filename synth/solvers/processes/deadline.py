@@ -123,7 +123,6 @@ class Budget:
 
 
 UNLIMITED = Budget()
-_GIVEN_UP = Deadline(-math.inf)
 _ambient: ContextVar[Deadline] = ContextVar("ambient", default=NEVER)
 
 
@@ -153,19 +152,6 @@ def no_time_limit() -> Iterator[None]:
         yield
     finally:
         _ambient.reset(token)
-
-
-def give_up() -> None:
-    """Set the ambient deadline to the past, until the end of the enclosing `time_limited` block.
-
-    Called after Ctrl-C: the current search is lost, later ones in the block end at once, and earlier results stay.
-    """
-    _ambient.set(_GIVEN_UP)
-
-
-def given_up() -> bool:
-    """Return True where `give_up` was called inside the enclosing `time_limited` block."""
-    return _ambient.get() == _GIVEN_UP
 
 
 def check_deadline() -> None:
