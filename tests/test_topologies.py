@@ -482,13 +482,6 @@ def test_generators_of_large_clusters_are_those_of_small_ones(monkeypatch):
         monkeypatch.setattr(clusters, "LARGE", 1)
         assert topology(name) == slow and slow.generators
         monkeypatch.undo()
-    machine = topology("dgx-a100*2")
-    large = declared_symmetries.AutomorphismTest(machine)
-    assert not large.preserves((1, 0, *range(2, 15), 15)) or declared_symmetries.preserves(
-        machine, (1, 0, *range(2, 16))
-    )
-    assert not large.preserves((8, *range(1, 8), 0, *range(9, 16)))
-    assert not large.preserves((0, 0, *range(2, 16)))
 
 
 def test_a_switch_that_joins_no_two_ranks_is_on_no_route():

@@ -8,13 +8,11 @@ import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, cast
 
 from synth.errors import UsageError
 from synth.model.rational import rational
 from synth.model.topology import Link, Multicast, Topology, check_multicast
 from synth.topologies.builders import (  # fmt: skip
-    LARGE,
     MAX_LINKS,
     MAX_RANKS,
     Nic,
@@ -27,12 +25,7 @@ from synth.topologies.builders import (  # fmt: skip
     symmetric_group,
 )
 from synth.topologies.declared_symmetries import with_generators
-from synth.topologies.grids import grid, large_grid
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from synth.model.link_table import LinkTable
+from synth.topologies.grids import grid
 
 Options = dict[str, str]
 COMMON = {"units": "bandwidth of a link in units of 1 GB/s (1)", "latency": "µs of a link (1)"}
@@ -59,31 +52,16 @@ def _number(options: Options, key: str, default: int, low: int = 0) -> Fraction:
 def _direct(
     name: str,
     ranks: int,
-    edges: Iterable[tuple[int, int]] | np.ndarray,
+    edges: Iterable[tuple[int, int]],
     options: Options,
     symmetries: Iterable[Sequence[int]] = (),
 ) -> Topology:
-    """Links both ways along each edge, one however often it is given; an array of edges becomes a table of links."""
+    """Links both ways along each edge, one however often it is given."""
     units, latency = _number(options, "units", 1), _number(options, "latency", 1)
-    if hasattr(edges, "shape"):
-        links = _table(cast("np.ndarray", edges), ranks, units, latency)
-    else:
-        links = duplex(counted({(min(e), max(e)): None for e in edges}, name), units, latency, "unknown")
+    links = duplex(counted({(min(e), max(e)): None for e in edges}, name), units, latency, "unknown")
     if len(links) > MAX_LINKS:
         raise UsageError(f"{name} has {len(links)} links, at most {MAX_LINKS} are supported; ask for fewer ranks")
     return with_generators(Topology(name, ranks, links, nodes=(0,) * ranks, unit=Fraction(1)), symmetries)
-
-
-def _table(edges: np.ndarray, ranks: int, units: Fraction, latency: Fraction) -> LinkTable:
-    import numpy as np
-
-    from synth.model.link_table import LinkTable, Sort
-
-    low, high = edges.min(axis=1), edges.max(axis=1)
-    first = np.sort(np.unique(low * ranks + high, return_index=True)[1])
-    low, high = low[first], high[first]
-    src, dst = np.stack([low, high], axis=1).reshape(-1), np.stack([high, low], axis=1).reshape(-1)
-    return LinkTable(src, dst, np.zeros(len(src), np.int64), [Sort(units, latency, "unknown")])
 
 
 def _cyclic(n: int) -> list[Permutation]:
@@ -157,7 +135,7 @@ def hypercube(n: int, options: Options) -> Topology:
 
 def _grid(sizes: tuple[int, ...], options: Options, name: str, wrap: bool) -> Topology:
     n = math.prod(sizes)
-    edges, symmetries = (large_grid if 2 * n * len(sizes) > LARGE else grid)(sizes, wrap)
+    edges, symmetries = grid(sizes, wrap)
     return _direct(f"{name}:{'x'.join(map(str, sizes))}", n, edges, options, symmetries)
 
 
