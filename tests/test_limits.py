@@ -31,7 +31,7 @@ from synth.scale.baselines.rings import disjoint_rings
 from synth.scale.search import bound as flow_bound
 from synth.solvers.cadical import Cadical
 from synth.topologies import topology
-from synth.topologies.file_reader import parse_json
+from synth.model.documents.file_reader import parse_json
 from synth.topologies.modify import apply
 from synth.topologies.topology_files import from_document
 from synth.view.page import animation_data

@@ -19,7 +19,7 @@ from synth.scale.fabric.fabric import fabric
 from synth.scale.fabric.shortest_paths import ShortestPaths
 from synth.scale.forests.build import build
 from synth.topologies import topology
-from synth.topologies.file_reader import parse_json
+from synth.model.documents.file_reader import parse_json
 from synth.topologies.topology_files import from_document
 
 # Links "a b width", both ways if it ends in "=", and limits ("a>b ...", width) of machines on which ways longer than

@@ -14,7 +14,7 @@ from typing import Any
 
 from synth.errors import FormatError
 from synth.model.rational import rational
-from synth.topologies.file_reader import Plain
+from synth.model.documents.file_reader import Plain
 
 WIDTHS = ("bandwidth", "units", "weight")
 _DOCTYPE = re.compile(r"<!\s*(DOCTYPE|ENTITY)", re.IGNORECASE)

@@ -19,7 +19,7 @@ from synth.model.rational import rational, show
 from synth.model.topology import Limit, Link, Topology
 from synth.topologies.builders import symmetric_group
 from synth.topologies.declared_symmetries import with_generators
-from synth.topologies.file_reader import Fields
+from synth.model.documents.file_reader import Fields
 
 COLUMNS = ("src", "dst", "bandwidth_gbps", "latency_us")
 

@@ -11,11 +11,10 @@ from typing import Any
 
 from synth.errors import FormatError, SynthError, unknown
 from synth.model.documents.text_file import text_of
-from synth.model.rational import rational
 from synth.model.topology import KINDS, Limit, Link, Multicast, Topology, check_multicast
 from synth.topologies.builders import MAX_LINKS
 from synth.topologies.declared_symmetries import is_permutation, preserves
-from synth.topologies.file_reader import Fields, Plain, parse_json, parse_yaml
+from synth.model.documents.file_reader import Fields, Plain, parse_json, parse_yaml, plain
 
 MAX_FILE_RANKS = 4096
 MAX_LIMITS = 1 << 16
@@ -114,23 +113,6 @@ def _of_pairs(given: Mapping, name: str) -> dict:
     for link in links:
         ends += [int(end) for end in (link["src"], link["dst"]) if isinstance(end, Plain) and end.isdecimal()]
     return {"ranks": Plain(1 + max(ends)), "links": links}
-
-
-def plain(value: Any) -> Any:
-    """Return a value in memory as a parsed document has it: numbers as their exact text, sets and tuples as lists."""
-    match value:
-        case None | bool() | str():
-            return value
-        case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
-        case set() | frozenset():
-            return [plain(item) for item in sorted(value)]
-        case list() | tuple() | range():
-            return [plain(item) for item in value]
-    try:
-        return Plain(rational(value))
-    except ValueError:
-        return value  # refused, with its place, by the reader of the document
 
 
 def dump(topology: Topology) -> dict:

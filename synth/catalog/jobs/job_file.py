@@ -29,7 +29,7 @@ from synth.model.rational import duration, size_bytes
 from synth.model.topology import Topology
 from synth.pareto.events import Options
 from synth.topologies import importers, modify
-from synth.topologies.file_reader import Fields, parse_yaml
+from synth.model.documents.file_reader import Fields, parse_yaml
 
 MAX_BYTES = 1 << 20  # bytes of a job file
 MOST_ITEMS = 10_000  # of a list in it: a limit on the time to read a malformed one

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -117,6 +117,23 @@ def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any
         said = "is nested too deeply" if "nesting" in what else f"is not YAML: {what}"
         raise FormatError(said, file, mark.line + 1 if mark else None) from None
     return holder[0] if holder else None
+
+
+def plain(value: Any) -> Any:
+    """Return a value in memory as a parsed document has it: numbers as their exact text, sets and tuples as lists."""
+    match value:
+        case None | bool() | str():
+            return value
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case set() | frozenset():
+            return [plain(item) for item in sorted(value)]
+        case list() | tuple() | range():
+            return [plain(item) for item in value]
+    try:
+        return Plain(rational(value))
+    except ValueError:
+        return value  # refused, with its place, by the reader of the document
 
 
 class Fields:
