@@ -22,6 +22,7 @@ from synth.errors import FormatError, SynthError, VerificationError
 from synth.model import symmetry
 from synth.model.collective import collective
 from synth.model.dead_sends import rounds_for
+from synth.model.documents.file_reader import parse_json
 from synth.model.outcome import Sat, Unsat
 from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerprint
 from synth.model.symmetry import renumbering
@@ -31,7 +32,6 @@ from synth.scale.baselines.rings import disjoint_rings
 from synth.scale.search import bound as flow_bound
 from synth.solvers.cadical import Cadical
 from synth.topologies import topology
-from synth.model.documents.file_reader import parse_json
 from synth.topologies.modify import apply
 from synth.topologies.topology_files import from_document
 from synth.view.page import animation_data

@@ -13,13 +13,13 @@ import pytest
 from spanning_forest_check import verify
 
 from synth import api
+from synth.model.documents.file_reader import parse_json
 from synth.model.topology import Topology
 from synth.scale import search
 from synth.scale.fabric.fabric import fabric
 from synth.scale.fabric.shortest_paths import ShortestPaths
 from synth.scale.forests.build import build
 from synth.topologies import topology
-from synth.model.documents.file_reader import parse_json
 from synth.topologies.topology_files import from_document
 
 # Links "a b width", both ways if it ends in "=", and limits ("a>b ...", width) of machines on which ways longer than

@@ -13,8 +13,8 @@ import warnings
 from typing import Any
 
 from synth.errors import FormatError
-from synth.model.rational import rational
 from synth.model.documents.file_reader import Plain
+from synth.model.rational import rational
 
 WIDTHS = ("bandwidth", "units", "weight")
 _DOCTYPE = re.compile(r"<!\s*(DOCTYPE|ENTITY)", re.IGNORECASE)

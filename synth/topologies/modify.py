@@ -13,13 +13,13 @@ from fractions import Fraction
 from pathlib import Path
 
 from synth.errors import FormatError, UsageError
+from synth.model.documents.file_reader import Fields
 from synth.model.documents.int_ranges import read
 from synth.model.documents.text_file import text_of
 from synth.model.rational import rational, show
 from synth.model.topology import Limit, Link, Topology
 from synth.topologies.builders import symmetric_group
 from synth.topologies.declared_symmetries import with_generators
-from synth.model.documents.file_reader import Fields
 
 COLUMNS = ("src", "dst", "bandwidth_gbps", "latency_us")
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from synth.errors import FormatError, UsageError
+from synth.model.documents.file_reader import parse_yaml
 from synth.model.documents.text_file import text_of
 from synth.model.topology import Limit, Topology
 from synth.topologies.declared_symmetries import preserves, with_generators
-from synth.model.documents.file_reader import parse_yaml
 
 RAIL = "rail"
 KEYS = ("across", "inside", "without", "symmetric")

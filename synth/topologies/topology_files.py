@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from synth.errors import FormatError, SynthError, unknown
+from synth.model.documents.file_reader import Fields, Plain, parse_json, parse_yaml, plain
 from synth.model.documents.text_file import text_of
 from synth.model.topology import KINDS, Limit, Link, Multicast, Topology, check_multicast
 from synth.topologies.builders import MAX_LINKS
 from synth.topologies.declared_symmetries import is_permutation, preserves
-from synth.model.documents.file_reader import Fields, Plain, parse_json, parse_yaml, plain
 
 MAX_FILE_RANKS = 4096
 MAX_LIMITS = 1 << 16

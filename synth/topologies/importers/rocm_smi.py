@@ -15,9 +15,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from synth.errors import FormatError
+from synth.model.documents.file_reader import Fields, Plain, parse_json
 from synth.model.rational import show
 from synth.model.topology import Topology
-from synth.model.documents.file_reader import Fields, Plain, parse_json
 from synth.topologies.importers.fabric import XGMI, DumpFabric, Pcie, amd_gpu, topology
 from synth.topologies.importers.pasted import AMD_JSON, LINK_CELL, MOST_GPUS, P2P_CELL, json_of, tables
 
