@@ -450,48 +450,36 @@ def amd_smi(machine: Machine, rng: Random) -> tuple[str, tuple]:
 
 
 def amd_smi_json(machine: Machine, rng: Random) -> tuple[str, tuple]:
-    """The document of `amd-smi topology --json`, of ROCm 6.2 on or of 6.1."""
-    tables, early = amd_tables(machine), rng.random() < 0.3
+    """The document of `amd-smi topology --json`."""
+    tables = amd_tables(machine)
     widths, gbps = amd_smi_widths(machine, rng)
     doc = []
     for u in range(machine.ranks):
         row: dict = {"gpu": u, "bdf": f"0000:{u:02x}:00.0"}
         if machine.named:
             row["asic"] = AMD[machine.model][2]
-        if early:
-            for key, table, own in (
-                ("weight", tables["weight"], 0),
-                ("hops", tables["hops"], 0),
-                ("link_type", tables["type"], "SELF"),
-                ("numa_bandwidth", widths, "N/A"),
-            ):
-                row[key] = {}
-                for v in range(machine.ranks):
-                    cell = table.get((u, v), own)
-                    row[key][f"gpu_{v}"] = int(cell) if key in ("weight", "hops") else cell
-        else:
-            row["links"] = []
-            for v in range(machine.ranks):
-                cells = [
-                    table.get((u, v), own)
-                    for table, own in (
-                        (tables["weight"], 0),
-                        (tables["hops"], 0),
-                        (tables["type"], "SELF"),
-                        (widths, "N/A"),
-                    )
-                ]
-                row["links"].append(
-                    {
-                        "gpu": v,
-                        "bdf": f"0000:{v:02x}:00.0",
-                        "weight": int(cells[0]),
-                        "link_status": "ENABLED",
-                        "link_type": cells[2],
-                        "num_hops": int(cells[1]),
-                        "bandwidth": cells[3],
-                    }
+        row["links"] = []
+        for v in range(machine.ranks):
+            cells = [
+                table.get((u, v), own)
+                for table, own in (
+                    (tables["weight"], 0),
+                    (tables["hops"], 0),
+                    (tables["type"], "SELF"),
+                    (widths, "N/A"),
                 )
+            ]
+            row["links"].append(
+                {
+                    "gpu": v,
+                    "bdf": f"0000:{v:02x}:00.0",
+                    "weight": int(cells[0]),
+                    "link_status": "ENABLED",
+                    "link_type": cells[2],
+                    "num_hops": int(cells[1]),
+                    "bandwidth": cells[3],
+                }
+            )
         doc.append(row)
     return json.dumps(doc, indent=4), amd_seen(machine, True, gbps, False)
 

@@ -37,7 +37,6 @@ DEEPEST = {
     "dgx2*4": 2,
     "mi100": 2,
     "fat-tree:16": 1,
-    "fat-tree:16:levels=3": 1,
     "torus:16x16": 16,
 }
 # Groups that leave several kinds of ranks: optimal, of any depth.

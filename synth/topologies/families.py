@@ -96,24 +96,19 @@ def _all_pairs(n: int, name: str) -> Iterable[tuple[int, int]]:
     return itertools.combinations(range(n), 2)
 
 
-def switch(n: int, options: Options, name: str = "switch") -> Topology:
+def switch(n: int, options: Options) -> Topology:
     """One non-blocking switch: every pair is a link of `units`, under a limit of `units` out of and into each rank.
 
     With the option `multicast`, through or local, the switch multicasts and reduces.
     """
-    _all_pairs(n, name)
+    _all_pairs(n, "switch")
     links, limits = crossbar(n, _number(options, "units", 1), _number(options, "latency", 1), "unknown")
     multicast = ()
     if "multicast" in options:
         multicast = (Multicast("switch", tuple(range(n)), options["multicast"]),)
         check_multicast(multicast[0], n, ())
-    machine = Topology(f"{name}:{n}", n, links, limits, nodes=(0,) * n, unit=Fraction(1), multicast=multicast)
+    machine = Topology(f"switch:{n}", n, links, limits, nodes=(0,) * n, unit=Fraction(1), multicast=multicast)
     return with_generators(machine, symmetric_group(range(n), n))
-
-
-def hub_and_spoke(n: int, options: Options) -> Topology:
-    """All ranks on one hub that is no rank but a switch, as in MSCCL's generic topologies: the same as `switch`."""
-    return switch(n, options, "hub-and-spoke")
 
 
 def hypercube(n: int, options: Options) -> Topology:
@@ -251,30 +246,8 @@ def fat_tree(n: int, options: Options) -> Topology:
     """A folded Clos of explicit switches: `leaf` ranks per leaf switch, every leaf joined to `spines` spine switches.
 
     By default the leaf is the greatest divisor of the size up to its square root, and there are as many spines, so that
-    nothing blocks. `levels=3` is the k-ary fat tree of Al-Fares et al. (SIGCOMM 2008), whose size is k³/4.
+    nothing blocks.
     """
-    levels = _integer(options, "levels", 2, 2)
-    wires, switches = _three_levels(n, options) if levels == 3 else _two_levels(n, options, levels)
-    links = duplex(wires, _number(options, "units", 1), _number(options, "latency", 1) / 2, "unknown")
-    leaf = next(i for i in range(n) if i == n - 1 or wires[i + 1][1] != wires[0][1]) + 1
-    blocks = [list(range(b, b + leaf)) for b in range(0, n, leaf)]
-    symmetries = [*symmetric_group(blocks[0], n)]
-    if levels == 2:
-        symmetries += [_blockwise(pi, leaf) for pi in symmetric_group(range(len(blocks)), len(blocks))]
-    else:
-        pods, leaves = 2 * leaf, leaf
-        symmetries += [_blockwise(pi, leaf * leaves) for pi in symmetric_group(range(pods), pods)]
-        symmetries += [_blockwise(pi, leaf) for pi in symmetric_group(range(leaves), len(blocks))]
-    return with_generators(Topology(f"fat-tree:{n}", n, links, (), switches, (0,) * n, Fraction(1)), symmetries)
-
-
-def _blockwise(pi: Sequence[int], size: int) -> Permutation:
-    return tuple(p * size + i for p in pi for i in range(size))
-
-
-def _two_levels(n: int, options: Options, levels: int) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
-    if levels != 2:
-        raise UsageError(f"levels={levels}: a fat tree has 2 or 3 levels of switches")
     leaf = _integer(options, "leaf", max(d for d in range(1, math.isqrt(n) + 1) if n % d == 0))
     spines = _integer(options, "spines", leaf)
     if n % leaf:
@@ -286,27 +259,14 @@ def _two_levels(n: int, options: Options, levels: int) -> tuple[list[tuple[int, 
     pairs += [(n + b, n + leaves + s) for b in range(leaves) for s in range(spines)]
     names = [f"leaf{b}" for b in range(leaves)]
     names += [f"spine{s}" for s in range(spines)]
-    return pairs, tuple(names)
+    links = duplex(pairs, _number(options, "units", 1), _number(options, "latency", 1) / 2, "unknown")
+    symmetries = [*symmetric_group(range(leaf), n)]
+    symmetries += [_blockwise(pi, leaf) for pi in symmetric_group(range(leaves), leaves)]
+    return with_generators(Topology(f"fat-tree:{n}", n, links, (), names, (0,) * n, Fraction(1)), symmetries)
 
 
-def _three_levels(n: int, options: Options) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
-    half = round((2 * n) ** (1 / 3) / 2 * 2 ** (1 / 3))
-    half = next((h for h in (half - 1, half, half + 1) if h > 0 and 2 * h**3 == n), 0)
-    if not half:
-        raise UsageError(f"fat-tree:{n}:levels=3: a k-ary fat tree has k³/4 ranks, such as 16, 54 or 128")
-    if {"leaf", "spines"} & set(options):
-        raise UsageError("leaf= and spines= are for two levels; levels=3 follows from the size")
-    pods, edge, upper, core = 2 * half, n, n + 2 * half * half, n + 4 * half * half
-    squares = [(a, b) for a in range(half) for b in range(half)]
-    pairs = [(i, edge + i // half) for i in range(n)]
-    for p in range(pods):
-        pairs += [(edge + p * half + a, upper + p * half + b) for a, b in squares]
-    for p in range(pods):
-        pairs += [(upper + p * half + b, core + b * half + c) for b, c in squares]
-    names = [f"edge{p}.{a}" for p in range(pods) for a in range(half)]
-    names += [f"aggr{p}.{b}" for p in range(pods) for b in range(half)]
-    names += [f"core{b}.{c}" for b, c in squares]
-    return pairs, tuple(names)
+def _blockwise(pi: Sequence[int], size: int) -> Permutation:
+    return tuple(p * size + i for p in pi for i in range(size))
 
 
 def rail(sizes: tuple[int, ...], options: Options) -> Topology:
@@ -371,7 +331,6 @@ FAMILIES: dict[str, TopologyBuilder] = {
     "line": _family("a path, both directions", line),
     "star": _family("rank 0 joined to all others", star),
     "fully-connected": _family("a link between every two ranks", fully_connected),
-    "hub-and-spoke": _family("all ranks on one switch in the middle", hub_and_spoke),
     "switch": _family(
         "one non-blocking switch",
         switch,
@@ -391,7 +350,6 @@ FAMILIES: dict[str, TopologyBuilder] = {
     "fat-tree": _family(
         "a folded Clos of explicit switches",
         fat_tree,
-        levels="2 or 3 (2)",
         leaf="ranks per leaf switch",
         spines="spine switches (leaf)",
     ),

@@ -1,4 +1,4 @@
-"""Graphs as topology documents: networkx's own in memory, and node-link JSON and GraphML of other tools.
+"""Graphs as topology documents: networkx's own in memory, and node-link JSON of other tools.
 
 A node is a rank unless its attribute `switch` is true; an edge has `bandwidth` (or `units`, or `weight`; 1 where none
 is given), and optionally `latency` and `kind`. An undirected edge is a link each way. `units` count the graph's
@@ -8,8 +8,6 @@ attribute `unit` in GB/s, 1 where it has none.
 from __future__ import annotations
 
 import difflib
-import re
-import warnings
 from typing import Any
 
 from synth.errors import FormatError
@@ -17,7 +15,6 @@ from synth.model.documents.file_reader import Plain
 from synth.model.rational import rational
 
 WIDTHS = ("bandwidth", "units", "weight")
-_DOCTYPE = re.compile(r"<!\s*(DOCTYPE|ENTITY)", re.IGNORECASE)
 
 
 def is_node_link(doc: Any) -> bool:
@@ -47,53 +44,11 @@ def from_node_link(doc: dict, file: str) -> dict:
                 raise FormatError(f"the {end} is missing or no node's id", file, f"links[{i}]")
     import networkx as nx
 
-    flags = {key: doc.get(key) is True or str(doc.get(key)).lower() == "true" for key in ("directed", "multigraph")}
-    graph_attributes = doc.get("graph") if isinstance(doc.get("graph"), dict) else {}
-    # networkx calls the edges "links" or "edges" depending on its version; a multigraph keeps every parallel edge.
-    whole = {**flags, "multigraph": True, "graph": graph_attributes, "nodes": nodes, "links": edges, "edges": edges}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            graph = nx.node_link_graph(whole)
-    except (nx.NetworkXException, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"networkx cannot read this node-link graph: {error}", file) from None
-    return _document(graph, file)
-
-
-def from_graphml(text: str, file: str) -> dict:
-    """Return the topology document of a GraphML text.
-
-    Raises FormatError; a document type or entity is refused unparsed.
-    """
-    bomb = _DOCTYPE.search(text)
-    if bomb:
-        line = text.count("\n", 0, bomb.start()) + 1
-        raise FormatError("document types and entities are refused; remove the DOCTYPE", file, line)
-    from xml.etree import ElementTree
-
-    import networkx as nx
-
-    try:
-        root = ElementTree.fromstring(text.encode(), ElementTree.XMLParser(encoding="utf-8"))
-    except ElementTree.ParseError as error:
-        raise FormatError(
-            f"is not XML: {str(error).partition(':')[0]}", file, "{}:{}".format(*error.position)
-        ) from None
-    if not root.tag.endswith("graphml"):
-        raise FormatError(f"expected GraphML, found <{root.tag[:40]}>", file)
-    known = {node.get("id") for node in _named(root, "node")}
-    if None in known:
-        raise FormatError("a node has no id", file)
-    for i, edge in enumerate(_named(root, "edge")):
-        if not {edge.get("source"), edge.get("target")} <= known:
-            raise FormatError("the source or the target is missing or no node's id", file, f"edge {i}")
-    for key in _named(root, "key"):
-        # Numbers stay text until they are read exactly.
-        key.set("attr.type", "string")
-    try:
-        graph = nx.parse_graphml(ElementTree.tostring(root, encoding="unicode"), force_multigraph=True)
-    except (nx.NetworkXException, KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
-        raise FormatError(f"networkx cannot read this GraphML: {str(error)[:200]}", file) from None
+    # A multigraph keeps every parallel edge.
+    graph = nx.MultiDiGraph() if str(doc.get("directed")).lower() == "true" else nx.MultiGraph()
+    graph.graph.update(doc["graph"] if isinstance(doc.get("graph"), dict) else {})
+    graph.add_nodes_from((node["id"], node) for node in nodes)
+    graph.add_edges_from((edge["source"], edge["target"], edge) for edge in edges)
     return _document(graph, file)
 
 
@@ -106,12 +61,6 @@ def from_graph(graph: Any, file: str) -> dict:
         return _document(graph, file, "graph")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"is no graph of networkx's form: {error}", file) from None
-
-
-def _named(root: Any, tag: str) -> list[Any]:
-    return [
-        element for element in root.iter() if isinstance(element.tag, str) and element.tag.rpartition("}")[2] == tag
-    ]
 
 
 def _document(graph: Any, file: str, source: str = "file") -> dict:

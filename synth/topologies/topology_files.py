@@ -1,5 +1,4 @@
-"""Users' topology files: YAML or JSON by hand, node-link JSON and GraphML from graph tools. The form:
-docs/topologies.md."""
+"""Users' topology files: YAML or JSON by hand, node-link JSON from graph tools. The form: docs/topologies.md."""
 
 from __future__ import annotations
 
@@ -38,10 +37,6 @@ def load(path: Path) -> Topology:
     """Return the topology in a user's file. Raises FormatError, one line with the file and the place in it."""
     path = Path(path)
     text, file = text_of(path), str(path)
-    if path.suffix.lower() == ".graphml" or text.lstrip().startswith("<"):
-        from synth.topologies.graph_files import from_graphml
-
-        return from_document(from_graphml(text, file), file, path.stem)
     suffix = path.suffix.lower()
     # A truncated JSON file is better reported as such than as odd YAML.
     is_json = suffix == ".json" or (suffix not in (".yaml", ".yml") and text.lstrip().startswith(("{", "[")))
