@@ -10,8 +10,8 @@ every contribution, or with ``wants[u][rank]`` where that is given (scan).
 
 from __future__ import annotations
 
+import json
 import operator
-import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -186,12 +186,7 @@ class Collective:
 
     def to_json(self, chunks: int) -> dict:
         """Return the `collective` object of a schedule document, with `chunks` chunks of every unit."""
-        if chunks == 1:
-            return pickle.loads(pickle.dumps(self.document))
-        document = self._document(chunks)
-        for row in document["post"]:
-            row[2:] = map(list, row[2:])
-        return document
+        return json.loads(json.dumps(self.document_of(chunks)))
 
     def document_of(self, chunks: int) -> dict:
         """Return `to_json(chunks)` for readers that change nothing in it: chunks share the lists of contributors."""
