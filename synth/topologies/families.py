@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from synth.errors import UsageError
 from synth.model.rational import rational
-from synth.model.topology import Link, Multicast, Topology, check_multicast
+from synth.model.topology import Multicast, Topology, check_multicast
 from synth.topologies.builders import (  # fmt: skip
     MAX_LINKS,
     MAX_RANKS,
@@ -21,9 +21,9 @@ from synth.topologies.builders import (  # fmt: skip
     counted,
     crossbar,
     duplex,
-    port_limits,
     symmetric_group,
 )
+from synth.topologies.clusters import cluster
 from synth.topologies.declared_symmetries import with_generators
 from synth.topologies.grids import grid
 
@@ -278,34 +278,9 @@ def rail(sizes: tuple[int, ...], options: Options) -> Topology:
     if len(sizes) != 2:
         raise UsageError("rail needs boxes x ranks per box, such as rail:4x8")
     boxes, size = sizes
-    n = boxes * size
-    if n * (size + boxes) > MAX_LINKS:
-        raise UsageError(f"rail:{boxes}x{size} has more than {MAX_LINKS} links; ask for fewer ranks")
-    inner, outer, latency = _number(options, "inner", 9), _number(options, "units", 1), _number(options, "latency", 1)
-    links = [
-        Link(b * size + i, b * size + j, inner, latency)
-        for b in range(boxes)
-        for i in range(size)
-        for j in range(size)
-        if i != j
-    ]
-    inside = len(links)
-    limits = port_limits(links, [(i,) for i in range(n)], inner, "switch port")
-    links += [
-        Link(b * size + i, c * size + i, outer, latency, "net")
-        for i in range(size)
-        for b in range(boxes)
-        for c in range(boxes)
-        if b != c
-    ]
-    limits += port_limits(links, [(i,) for i in range(n)], outer, "rail port", inside)
-    symmetries = [_blockwise(pi, size) for pi in symmetric_group(range(boxes), boxes)]
-    for pi in symmetric_group(range(size), size):
-        symmetries.append(tuple(b * size + p for b in range(boxes) for p in pi))
-    nodes = tuple(i // size for i in range(n))
-    return with_generators(
-        Topology(f"rail:{boxes}x{size}", n, tuple(links), tuple(limits), (), nodes, Fraction(1)), symmetries
-    )
+    box = switch(size, {**options, "units": options.get("inner", "9")})
+    nic = Nic(_number(options, "units", 1), _number(options, "latency", 1))
+    return cluster(box, boxes, nic, {"net": "rail"}, f"rail:{boxes}x{size}")
 
 
 def _family(summary: str, build: Callable[..., Topology], sizes: str = "N", **more: str) -> TopologyBuilder:

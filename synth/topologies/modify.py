@@ -132,36 +132,27 @@ def with_measured(topology: Topology, path: Path) -> Topology:
     Columns src, dst, bandwidth_gbps (GB/s) and, optionally, latency_us (µs; empty: unchanged); one directed link a
     row; ends are ranks or names of switches; lines that begin with # are skipped. Raises FormatError with the line.
     """
-    import csv
-
     read, file = Fields(str(path)), str(path)
-    lines = [
-        (i, line)
-        for i, line in enumerate(text_of(path).splitlines(), 1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-    if not lines:
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            rows.append((number, [cell.strip().strip('"') for cell in line.split(",")]))
+    if not rows:
         raise FormatError(f"is empty; expected the columns {', '.join(COLUMNS)}", file)
-    try:
-        rows = list(csv.reader((line for _, line in lines), strict=True))
-    except csv.Error as error:
-        raise FormatError(f"is not CSV: {error}", file) from None
-    if len(rows) != len(lines):
-        raise FormatError("a quoted value runs over several lines", file)
-    header = [column.strip().lower() for column in rows[0]]
+    header = [column.lower() for column in rows[0][1]]
     if sorted(header) not in (sorted(COLUMNS), sorted(COLUMNS[:3])):
         shown = ", ".join(header)[:80]
         raise FormatError(
-            f"the columns must be {', '.join(COLUMNS)} (the last one optional), found {shown}", file, lines[0][0]
+            f"the columns must be {', '.join(COLUMNS)} (the last one optional), found {shown}", file, rows[0][0]
         )
     ends = _ends(topology)
     links = {(k.src, k.dst): k for k in topology.links}
     measured: dict[tuple[int, int], Link] = {}
-    for (number, _), cells in zip(lines[1:], rows[1:], strict=True):
+    for number, cells in rows[1:]:
         place = str(number)
         if len(cells) != len(header):
             read.fail(f"expected {len(header)} values, found {len(cells)}", place)
-        row = {key: cell.strip() for key, cell in zip(header, cells, strict=True)}
+        row = dict(zip(header, cells, strict=True))
         pair = ends.get(row["src"], -1), ends.get(row["dst"], -1)
         if pair not in links:
             read.fail(f"{topology.name} has no link {row['src'][:20]}→{row['dst'][:20]}", place)

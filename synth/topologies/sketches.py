@@ -72,8 +72,8 @@ class Sketch:
     def applied(self, topology: Topology) -> Topology:
         """Return the machine with the allowed links alone.
 
-        Raises UsageError for a machine with switches of its own, and for a rule that none of its links can meet; the
-        error's `rule` is its place in the sketch, such as ``without[2]``.
+        Raises UsageError for a machine with switches of its own, and for a rule that none of its links can meet, with
+        its place in the sketch, such as ``without[2]``.
         """
         if topology.switches:
             raise UsageError(f"{topology.name} has switches of its own; a sketch needs links between ranks")
@@ -104,7 +104,7 @@ class Sketch:
         return with_generators(under, [*self._symmetries(under), *topology.generators])
 
     def _symmetries(self, under: Topology) -> list[tuple[int, ...]]:
-        """Return the symmetries as images of ranks. Raises RuleError for one that the machine has not."""
+        """Return the symmetries as images of ranks. Raises UsageError for one that the machine has not."""
         images = []
         for i, row in enumerate(self.symmetric):
             image = tuple(row)
@@ -113,12 +113,12 @@ class Sketch:
                 image = tuple(rank - rank % size + (rank + offset) % size for rank in range(under.ranks))
             if not preserves(under, image):
                 message = f"{list(row)} does not keep the links and limits of {under.name}"
-                raise RuleError(f"symmetric[{i}]", message)
+                raise UsageError(f"symmetric[{i}]: {message}")
             images.append(image)
         return images
 
     def _check(self, topology: Topology, boxes: Sequence[int], places: Sequence[int]) -> None:
-        """Raise RuleError for a rule about links that the machine has not."""
+        """Raise UsageError for a rule about links that the machine has not."""
         ranks, near, far = set[Pair](), set[Pair](), set[Pair]()
         for link in topology.links:
             ranks.add((link.src, link.dst))
@@ -126,23 +126,15 @@ class Sketch:
             (near if boxes[link.src] == boxes[link.dst] else far).add(pair)
         for rule, pairs in (("across", self.across), ("inside", self.inside)):
             if pairs is not None and len(set(boxes)) == len(boxes):
-                raise RuleError(rule, f"each rank of {topology.name} is a box of its own, so there is one place alone")
+                raise UsageError(f"{rule}: each rank of {topology.name} is a box of its own, with one place alone")
         if self.across is not None and not far:
-            raise RuleError("across", f"{topology.name} has no links between boxes")
+            raise UsageError(f"across: {topology.name} has no links between boxes")
         rows = (("across", self.across, far, "place"), ("inside", self.inside, near, "place"),
                 ("without", self.without, ranks, "rank"))  # fmt: skip
         for key, pairs, known, what in rows:
             for i, (a, b) in enumerate(() if pairs is None or isinstance(pairs, str) else pairs):
                 if (a, b) not in known:
-                    raise RuleError(f"{key}[{i}]", f"{topology.name} has no such link from {what} {a} to {what} {b}")
-
-
-class RuleError(UsageError):
-    """A rule that does not fit the machine; `rule` is its place in the sketch."""
-
-    def __init__(self, rule: str, message: str) -> None:
-        super().__init__(f"{rule}: {message}")
-        self.rule, self.message = rule, message
+                    raise UsageError(f"{key}[{i}]: {topology.name} has no such link from {what} {a} to {what} {b}")
 
 
 def load(path: Path, topology: Topology) -> Topology:
@@ -186,9 +178,9 @@ def load(path: Path, topology: Topology) -> Topology:
         rules[key] = tuple(rows)
     try:
         return Sketch(path.stem, **rules).applied(topology)
-    except RuleError as error:
-        place = error.rule if error.rule in lines else error.rule.partition("[")[0]
-        raise fail(error.message, place) from None
+    except UsageError as error:
+        place, _, message = str(error).partition(": ")
+        raise fail(message, place) if place in lines else error from None
 
 
 def _places(boxes: Sequence[int]) -> list[int]:
