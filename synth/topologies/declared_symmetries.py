@@ -104,23 +104,19 @@ def _switch_images(topology: Topology, pi: Sequence[int]) -> list[int]:
         near[link.dst].append((False, link.bandwidth, link.src))
     before = [*pi, *[ranks] * len(topology.switches)]
     after = [*range(ranks), *[ranks] * len(topology.switches)]
-    while True:
+    known = 0
+    while len(set(after[ranks:])) > known:
         known = len(set(after[ranks:]))
-        while True:
-            names: dict[tuple, int] = {}
-            before, after = _refined(before, near, ranks, names), _refined(after, near, ranks, names)
-            if len(set(after[ranks:])) == known:
-                break
-            known = len(set(after[ranks:]))
-        if known == len(topology.switches):
-            break
-        colour = next(c for c in after[ranks:] if after[ranks:].count(c) > 1)
-        if colour not in before[ranks:]:
-            break
-        # Tell apart one switch of the class on either side, and refine again.
-        after[after.index(colour, ranks)] = before[before.index(colour, ranks)] = -1
-    place = {colour: i for i, colour in enumerate(after) if i >= ranks}
-    return [place.get(before[i], ends) for i in range(ranks, ends)]
+        names: dict[tuple, int] = {}
+        before, after = _refined(before, near, ranks, names), _refined(after, near, ranks, names)
+    # Switches of one colour are exchanged in their order.
+    places: dict[int, list[int]] = {}
+    for i in range(ends - 1, ranks - 1, -1):
+        places.setdefault(after[i], []).append(i)
+    images = []
+    for colour in before[ranks:]:
+        images.append(places[colour].pop() if places.get(colour) else ends)
+    return images
 
 
 def _refined(

@@ -35,8 +35,7 @@ def apply(
     """Return `topology` with all changes, in the syntax of the command line: ranks "0,1,2,5-7", without "0-3", degrade
     "0-3:1/2", links a CSV file.
 
-    Raises UsageError for a change that makes no sense on this machine, FormatError for a bad file. A machine that
-    falls apart is returned with a note that says where; that nothing can be gathered on it is proved later.
+    Raises UsageError for a change that makes no sense on this machine, FormatError for a bad file.
     """
     changed = topology
     if links is not None:
@@ -54,7 +53,7 @@ def apply(
         changed = broken(changed, *_pair(changed, "without", text))
     if ranks is not None:
         changed = with_ranks(changed, _list(ranks) if isinstance(ranks, str) else ranks)
-    return changed if changed is topology else _with_gap_noted(changed)
+    return changed
 
 
 def with_ranks(topology: Topology, ranks: Sequence[int]) -> Topology:
@@ -225,22 +224,3 @@ def _list(text: str) -> list[int]:
         return read(text)
     except ValueError as error:
         raise UsageError(f"--ranks {text}: {error}, such as 0,1,2 or 0-3") from None
-
-
-def _with_gap_noted(topology: Topology) -> Topology:
-    """A note that names two ranks of which one cannot reach the other, if there are such."""
-    for forward in (True, False):
-        near: list[list[int]] = [[] for _ in range(topology.ranks + len(topology.switches))]
-        for k in topology.links:
-            a, b = (k.src, k.dst) if forward else (k.dst, k.src)
-            near[a].append(b)
-        seen, stack = {0}, [0]
-        while stack:
-            fresh = [v for v in near[stack.pop()] if v not in seen]
-            seen.update(fresh)
-            stack += fresh
-        lost = next((r for r in range(topology.ranks) if r not in seen), None)
-        if lost is not None:
-            a, b = (0, lost) if forward else (lost, 0)
-            return replace(topology, notes=(*topology.notes, f"not connected: rank {a} cannot reach rank {b}"))
-    return topology

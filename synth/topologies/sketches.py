@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from synth.errors import FormatError, UsageError
-from synth.model.documents.file_reader import parse_yaml
+from synth.model.documents.file_reader import Fields, parse_yaml
 from synth.model.documents.text_file import text_of
 from synth.model.topology import Limit, Topology
 from synth.topologies.declared_symmetries import preserves, with_generators
@@ -140,47 +140,30 @@ class Sketch:
 def load(path: Path, topology: Topology) -> Topology:
     """Return the machine that the sketch in a YAML file leaves of `topology`.
 
-    Raises FormatError, with the line, for anything but a sketch, and for a rule that does not fit the machine.
+    Raises FormatError, with the place, for anything but a sketch, and for a rule that does not fit the machine.
     """
-    lines: dict[str, int] = {}
-    doc = parse_yaml(text_of(path, MAX_BYTES), str(path), lines)
-
-    def fail(message: str, place: str) -> FormatError:
-        return FormatError(message, str(path), lines.get(place, 1))
-
-    if not isinstance(doc, dict) or not doc:
-        raise fail(f"expected a mapping with {', '.join(KEYS)}", "")
+    read = Fields(str(path))
     rules: dict[str, Any] = {}
-    for key, value in doc.items():
-        if key not in KEYS:
-            raise fail(f"unknown rule {str(key)[:40]!r}; there are {', '.join(KEYS)}", str(key))
-        if key == "across" and value == RAIL:
-            rules[key] = RAIL
+    for key, value in read.mapping(parse_yaml(text_of(path, MAX_BYTES), read.file), None, KEYS).items():
+        if key == "across" and isinstance(value, str):
+            rules[key] = value
             continue
-        if not isinstance(value, list):
-            rail = "rail, or " if key == "across" else ""
-            example = "rows such as [4, 8]" if key == "symmetric" else "pairs such as [0-1, 2-3]"
-            raise fail(f"expected {rail}a list of {example}", key)
-        if len(value) > MAX_ROWS:
-            raise fail(f"{len(value)} rows; at most {MAX_ROWS} are read", key)
         rows: list[tuple[int, ...]] = []
-        for i, row in enumerate(value):
+        for i, row in enumerate(read.sequence(value, key, MAX_ROWS)):
+            place = f"{key}[{i}]"
             if key == "symmetric":
-                texts = row if isinstance(row, list) else []
-                good = texts and all(isinstance(text, str) and re.fullmatch(r"\d{1,6}", text) for text in texts)
+                listed = read.sequence(row, place, topology.ranks)
+                rows.append(tuple(read.integer(rank, place, 0, topology.ranks) for rank in listed))
             else:
-                found = _PAIR.fullmatch(row) if isinstance(row, str) else None
-                texts, good = found.groups() if found else (), found
-            if not good:
-                example = "the image of each rank, or [offset, size]" if key == "symmetric" else "a pair such as 0-1"
-                raise fail(f"expected {example}, found {str(row)[:40]!r}", f"{key}[{i}]")
-            rows.append(tuple(map(int, texts)))
+                pair = _PAIR.fullmatch(read.string(row, place))
+                if pair is None:
+                    read.fail(f"expected a pair such as 0-1, found {str(row)[:40]!r}", place)
+                rows.append((int(pair[1]), int(pair[2])))
         rules[key] = tuple(rows)
     try:
         return Sketch(path.stem, **rules).applied(topology)
     except UsageError as error:
-        place, _, message = str(error).partition(": ")
-        raise fail(message, place) if place in lines else error from None
+        raise FormatError(str(error), read.file) from None
 
 
 def _places(boxes: Sequence[int]) -> list[int]:

@@ -42,30 +42,14 @@ def parse_json(text: str, file: str) -> Any:
         return json.loads(text, parse_int=Plain, parse_float=Plain, parse_constant=Plain, object_pairs_hook=unique)
 
 
-def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any:
-    """The document in YAML `text`. Raises FormatError with the line; aliases, tags and repeated keys are refused.
-
-    `lines` is filled with the line of every value by its path, such as ``links[2].src``; that of a key's value is the
-    key's.
-    """
+def parse_yaml(text: str, file: str) -> Any:
+    """The document in YAML `text`. Raises FormatError with the line; aliases, tags and repeated keys are refused."""
     import yaml
 
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     holder: list[Any] = []
     stack: list[list[Any] | dict[str, Any]] = [holder]
     keys: list[str | None] = [None]
-    paths: list[str] = []  # of the open lists and mappings
-
-    def marked(line: int) -> str:
-        """The path of the next value, its line noted unless its key's is."""
-        if lines is None:
-            return ""
-        path = ""
-        if paths:
-            top = stack[-1]
-            path = f"{paths[-1]}[{len(top)}]" if isinstance(top, list) else f"{paths[-1]}.{keys[-1]}".lstrip(".")
-        lines.setdefault(path, line)
-        return path
 
     def put(value: Any, line: int) -> None:
         top = stack[-1]
@@ -77,7 +61,6 @@ def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any
             if value in top:
                 raise FormatError(f"the key {value[:40]!r} is given twice", file, line)
             keys[-1] = str(value)
-            marked(line)
         else:
             top[keys[-1]] = value
             keys[-1] = None
@@ -90,10 +73,7 @@ def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any
             if getattr(event, "tag", None) is not None:
                 raise FormatError(f"the tag {event.tag[:40]} is refused; write the plain value", file, line)
             if isinstance(event, yaml.ScalarEvent):
-                quoted = not event.implicit[0]
-                if not isinstance(stack[-1], dict):
-                    marked(line)
-                if quoted:
+                if not event.implicit[0]:  # it is quoted
                     put(event.value, line)
                 else:
                     put(None if event.value in ("", "~", "null") else Plain(event.value), line)
@@ -102,12 +82,10 @@ def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any
                     raise FormatError("is nested too deeply", file, line)
                 if isinstance(stack[-1], dict) and keys[-1] is None:
                     raise FormatError("a key must be text", file, line)
-                paths.append(marked(line))
                 stack.append({} if isinstance(event, yaml.MappingStartEvent) else [])
                 keys.append(None)
             elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
                 keys.pop()
-                paths.pop()
                 put(stack.pop(), line)
             elif isinstance(event, yaml.DocumentStartEvent) and holder:
                 raise FormatError("holds a second document", file, line)
