@@ -30,16 +30,10 @@ class Plain(str):
 def parse_json(text: str, file: str) -> Any:
     """The document in JSON `text`. Raises FormatError with line and column; repeated keys are refused."""
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            seen: set[str] = set()
-            twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-            raise FormatError(f"the key {twice[:40]!r} is given twice", file)
-        return found
-
     with json_reader.faults_of(file):
-        return json.loads(text, parse_int=Plain, parse_float=Plain, parse_constant=Plain, object_pairs_hook=unique)
+        return json.loads(
+            text, parse_int=Plain, parse_float=Plain, parse_constant=Plain, object_pairs_hook=json_reader.once
+        )
 
 
 def parse_yaml(text: str, file: str) -> Any:

@@ -153,14 +153,17 @@ class ForkServer:
         self.jobs[number] = job
         data = pickle.dumps((call, arguments), protocol=pickle.HIGHEST_PROTOCOL)
         # a file, because a socket would block until the server has imported its modules
-        call_file = _unnamed_file(data)
-        try:
-            socket.send_fds(self.control, [_COMMAND.pack(b"j", number, memory or 0)], [theirs.fileno(), call_file])
-        except OSError:
-            self._lost()
-        finally:
-            theirs.close()
-            os.close(call_file)
+        with tempfile.TemporaryFile() as call_file:
+            call_file.write(data)
+            call_file.flush()
+            try:
+                socket.send_fds(
+                    self.control, [_COMMAND.pack(b"j", number, memory or 0)], [theirs.fileno(), call_file.fileno()]
+                )
+            except OSError:
+                self._lost()
+            finally:
+                theirs.close()
         return job
 
     def command(self, what: bytes, number: int) -> None:
@@ -213,18 +216,6 @@ class ForkServer:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-
-
-def _unnamed_file(data: bytes) -> int:
-    """Return the descriptor of an unnamed file with `data`, in memory where the system has such files."""
-    if hasattr(os, "memfd_create"):
-        file = os.memfd_create("synth-call")
-    else:
-        file, path = tempfile.mkstemp(prefix="synth-call-")
-        os.unlink(path)
-    with open(file, "wb", closefd=False) as writer:
-        writer.write(data)
-    return file
 
 
 # ---- below: code of the fork server and of its children ----
