@@ -430,7 +430,9 @@ def _pair_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[tuple[in
         return ((1,) * ranks,) * ranks
     if ranks == 1 and all(isinstance(n, int) for n in sizes):
         sizes = [sizes]  # of one rank a row is a matrix
-    rows = [tuple(row) if isinstance(row, Sequence) else () for row in sizes]
+    rows: list[tuple] = []
+    for row in sizes:
+        rows.append(tuple(row) if isinstance(row, Sequence) else ())
     counts = [n for row in rows for n in row]
     square = {len(rows), *map(len, rows)} == {ranks}
     if not square or not all(isinstance(n, int) and n >= 0 for n in counts):
