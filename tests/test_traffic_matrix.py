@@ -102,14 +102,12 @@ def test_a_large_file_is_refused_by_size():
         load(Path("m.txt"), 2)
 
 
-def test_too_many_parts_name_a_size_of_parts_that_is_taken():
+def test_too_many_parts_are_refused():
     path = written(f"0 {16 * 1009}\n{16 * 1021} 0\n")
-    with pytest.raises(
-        UsageError, match=r"2030 parts of 16 bytes, the greatest common divisor.* --part 32 rounds"
-    ) as said:
+    with pytest.raises(UsageError, match=r"2030 parts of 16 bytes, the greatest common divisor.* --part with more"):
         load(path, 2)
     found = load(path, 2, 32)
-    assert sum(map(sum, found.counts)) == 1016 <= MAX_PARTS and "up to 1016 parts" in str(said.value)
+    assert sum(map(sum, found.counts)) == 1016 <= MAX_PARTS
     with pytest.raises(UsageError, match="a multiple of 16"):
         load(path, 2, 24)
 

@@ -110,12 +110,6 @@ class CompressedSchedule(SynchronousSchedule):
         """The number of sends of the whole schedule."""
         return len(self.step) * self.images
 
-    def seconds(self, size: int, latency: Fraction) -> Fraction:
-        """Predicted time of `size` bytes (nccl-tests' sense): S α + R/C · unit bytes / unit bandwidth; `latency` in
-        µs."""
-        wire = self.rounds_per_chunk * size * self.unit_share / (self.topology.unit_bandwidth() * 10**9)
-        return self.step_count * latency / 10**6 + wire
-
     def save(self, path: Path) -> None:
         """Write a compressed ``.npz`` with a JSON header: whole or not at all. Raises OSError."""
         given, limits = self.topology.links, self.topology.limits

@@ -44,8 +44,3 @@ class SpanningForest:
     paths: tuple[tuple[int, ...], ...]
     generators: tuple[np.ndarray, ...]
     method: str
-
-    @property
-    def bandwidth(self) -> Fraction:
-        """Algorithmic bandwidth in GB/s: bytes of all shards over time."""
-        return (1 if self.collective in ROOTED else self.topology.ranks) / self.time

@@ -53,12 +53,9 @@ def load(path: Path, ranks: int, part: int | None = None) -> TrafficMatrix:
     unit = part or divisor
     parts = _parts(sizes, unit)
     if parts > MAX_PARTS:
-        least = max(unit, 1 << (sum(sizes) // MAX_PARTS).bit_length())
-        while _parts(sizes, least) > MAX_PARTS and _parts(sizes, least * 2) < _parts(sizes, least):
-            least *= 2
         raise UsageError(
             f"{path}: {parts} parts of {unit} bytes{'' if part else ', the greatest common divisor of the sizes'}; at "
-            f"most {MAX_PARTS} are searched. --part {least} rounds the sizes up to {_parts(sizes, least)} parts"
+            f"most {MAX_PARTS} are searched. --part with more bytes rounds the sizes up to fewer parts"
         )
     counts = []
     for row in rows:
