@@ -132,7 +132,6 @@ def test_a_table_acts_like_a_tuple():
     assert table != LinkTable.of((*LINKS[:3], replace(LINKS[3], kind="xgmi"))) and table != list(LINKS)
     with pytest.raises(IndexError):
         table[4]
-    assert tuple(LinkTable.joined([table, LinkTable.of(LINKS[:1]), LinkTable.of(())])) == (*LINKS, LINKS[0])
 
 
 @pytest.mark.parametrize("links", [LINKS, LinkTable.of(LINKS)])

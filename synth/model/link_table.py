@@ -48,15 +48,6 @@ class LinkTable(Sequence[Link]):
         sort = np.array([sorts.setdefault(Sort(k.bandwidth, k.latency, k.kind), len(sorts)) for k in links], np.int64)
         return LinkTable(*ends(links), sort, list(sorts))
 
-    @staticmethod
-    def joined(parts: Sequence[LinkTable]) -> LinkTable:
-        """Return the links of all parts, one after the other."""
-        sorts: dict[Sort, int] = {}
-        numbers = [_numbered(part.sorts, sorts)[part.sort] for part in parts]
-        src = np.concatenate([part.src for part in parts])
-        dst = np.concatenate([part.dst for part in parts])
-        return LinkTable(src, dst, np.concatenate(numbers), list(sorts))
-
     def __len__(self) -> int:
         return len(self.src)
 

@@ -1,4 +1,4 @@
-"""Users' topology files: YAML or JSON by hand, node-link JSON from graph tools. The form: docs/topologies.md."""
+"""Users' topology files: YAML or JSON by hand. The form: docs/topologies.md."""
 
 from __future__ import annotations
 
@@ -41,16 +41,14 @@ def load(path: Path) -> Topology:
     # A truncated JSON file is better reported as such than as odd YAML.
     is_json = suffix == ".json" or (suffix not in (".yaml", ".yml") and text.lstrip().startswith(("{", "[")))
     doc = parse_json(text, file) if is_json else parse_yaml(text, file)
-    from synth.topologies.graph_files import from_node_link, is_node_link
-
-    if is_node_link(doc):
-        doc = from_node_link(doc, file)
     return from_document(doc, file, path.stem)
 
 
 def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
     """Return the topology in a parsed document (see `reading`); `file` is named in errors. Raises FormatError."""
     read = Fields(file)
+    if isinstance(doc, dict) and "ranks" not in doc and isinstance(doc.get("nodes"), list):
+        raise FormatError("is node-link JSON: in Python, synth.topology(networkx.node_link_graph(...)) reads it", file)
     if isinstance(doc, dict) and "schema" in doc:
         raise FormatError(f"is a document of schema {str(doc['schema'])[:40]!r}, not a topology file", file)
     doc = read.mapping(doc, None, KEYS, ("ranks", "links"))
@@ -85,10 +83,6 @@ def from_mapping(given: Mapping, name: str) -> Topology:
     """
     named = all(isinstance(key, str) for key in given)
     doc: Any = plain(given) if named else _of_pairs(given, name)
-    from synth.topologies.graph_files import from_node_link, is_node_link
-
-    if is_node_link(doc):
-        doc = from_node_link(doc, name)
     return from_document(doc, name, name)
 
 

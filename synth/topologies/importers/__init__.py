@@ -2,7 +2,7 @@
 
     nvidia-smi   text of `nvidia-smi topo -m`              nccl-xml   NCCL_TOPO_DUMP_FILE of NCCL and RCCL
     rocm-smi     `rocm-smi --showtopo`, `amd-smi topology`
-    topology     a user's file, or node-link JSON
+    topology     a user's file
 
 Each format has a module with `read(text, file, name, assumed)`: the topology of the dump `text`. `file` is its path in
 errors, `name` the name that the topology gets.
