@@ -13,10 +13,3 @@ def doze_until(file: Path) -> None:
     """Sleeps until there is such a file."""
     while not file.exists():
         time.sleep(0.01)
-
-
-def hold(size: int) -> None:
-    """Fills so many bytes and sleeps for a minute."""
-    held = b"x" * size
-    time.sleep(60)
-    del held

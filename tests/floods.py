@@ -5,8 +5,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from synth.model.collective import COLLECTIVES, collective
-from synth.model.dead_sends import prune, rounds_for
+from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.step_routes import rounds_for
 from synth.model.topology import Link, Topology
 from synth.topologies import topology
 
@@ -62,7 +63,7 @@ def schedule(name, seed):
     for sends in steps:
         sends.sort() if rng.random() < 0.5 else rng.shuffle(sends)
     made = Schedule(net, wanted, chunks, tuple(Step(1, tuple(sends)) for sends in steps) or (Step(1, ()),))
-    made = replace(made, steps=tuple(Step(rounds_for(made, step.sends), step.sends) for step in made.steps))
+    made = replace(made, steps=tuple(Step(rounds_for(made.network, step.sends), step.sends) for step in made.steps))
     return prune(made) if rng.random() < 0.3 else made
 
 

@@ -10,6 +10,5 @@ GBPS = {
     "ndv2*4": 16.67,
     "rail:2x8": 10.67,
     "fat-tree:16": 1.07,
-    "fat-tree:16:levels=3": 1.07,
     "torus:3x4": 4.36,
 }

@@ -5,8 +5,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from synth.model.collective import Collective
-from synth.model.dead_sends import rounds_for
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.step_routes import rounds_for
 from synth.model.topology import Limit, Link, Multicast, Route, Topology
 
 
@@ -72,7 +72,7 @@ def schedule(seed):
     post = tuple(frozenset(r for r in end if rng.random() < 0.7) or frozenset(end[:1]) for end in ends)
     wants = tuple(tuple((r, value[u, r]) for r in sorted(post[u])) for u in range(units)) if combining else None
     made = Schedule(net, Collective("custom", ranks, pre, post, combining, (), wants), chunks, tuple(steps))
-    return replace(made, steps=tuple(Step(rounds_for(made, step.sends), step.sends) for step in steps))
+    return replace(made, steps=tuple(Step(rounds_for(made.network, step.sends), step.sends) for step in steps))
 
 
 def machine(seed: int, number: int) -> Topology:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
@@ -21,6 +22,25 @@ class Verified(NamedTuple):
     depth: int
     trees: int
     busy: int
+
+
+def trees_of(forest: SpanningForest) -> Iterator[tuple[int, int, np.ndarray, int, np.ndarray]]:
+    """Every tree of the whole forest: root, weight, parents, and the listed tree and the element it is the image of."""
+    ranks = forest.topology.ranks
+    queue = [np.arange(ranks + len(forest.topology.switches))]
+    seen = {queue[0].tobytes()}
+    for element in queue:
+        for generator in forest.generators:
+            product = generator[element]
+            if product.tobytes() not in seen:
+                seen.add(product.tobytes())
+                queue.append(product)
+    for element in queue:
+        for k, root in enumerate(forest.roots.tolist()):
+            above = forest.parents[k]
+            parents = np.empty_like(above)
+            parents[element[:ranks]] = np.where(above < 0, -1, element[np.maximum(above, 0)])
+            yield int(element[root]), int(forest.weights[k]), parents, k, element
 
 
 def verify(forest: SpanningForest) -> Verified:
@@ -57,7 +77,7 @@ def verify(forest: SpanningForest) -> Verified:
     load, shards = Counter[int](), Counter[int]()
     depth = trees = 0
     image: dict[bytes, list[int]] = {}
-    for root, weight, parents, k, element in forest.trees():
+    for root, weight, parents, k, element in trees_of(forest):
         assert weight > 0 and sorted(element.tolist()) == list(range(ranks + len(machine.switches))), "no permutation"
         key = element.tobytes()
         if key not in image:

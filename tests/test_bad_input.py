@@ -128,10 +128,10 @@ DEEP = "[" * 5000
     ("text", "said"),
     [
         (DEEP, "is nested too deeply"),
-        ("1: 2\nfoo: 3\npre: [[0, 0]]\npost: [[0, 1]]\n", "unknown key 1"),
-        (json.dumps({"pre": [["a" * 3000, 0]], "post": [[0, 1]]}), "is not a number in"),
-        (json.dumps({"pre": [[0, "b" * 3000]], "post": [[0, 1]]}), "is not in 0..2"),
-        (json.dumps({"pre": [[0, 0]], "post": [[0, 1]], "ranks": "x" * 3000}), "the topology has 3"),
+        ("1: 2\nfoo: 3\npre: [[0, 0]]\npost: [[0, 1]]\n", "unknown key '1'"),
+        (json.dumps({"pre": [["a" * 3000, 0]], "post": [[0, 1]]}), "expected a whole number"),
+        (json.dumps({"pre": [[0, "b" * 3000]], "post": [[0, 1]]}), "from 0 to 2"),
+        (json.dumps({"pre": [[0, 0]], "post": [[0, 1]], "ranks": "x" * 3000}), "ranks: expected a whole number"),
     ],
 )
 def test_a_hostile_collective_is_refused_in_a_short_line(text, said, tmp_path):

@@ -73,7 +73,7 @@ def test_what_is_counted_agrees_with_its_number(count, what, message):
 
 @pytest.mark.parametrize(
     ("coll", "roots", "message"),
-    [("broadcast", "7", "root 7 is not a rank of 0..3"), ("multi-broadcast", "7,9", "roots 7, 9 are not ranks of 0..3"),
+    [("broadcast", "7", "root 7 is not a rank of 0..3"), ("multi-broadcast", "7,9", "root 7 is not a rank of 0..3"),
      ("multi-broadcast", "0,8", "root 8 is not a rank of 0..3")],
 )  # fmt: skip
 def test_roots_that_are_no_ranks(coll, roots, message):

@@ -130,26 +130,22 @@ def test_a_custom_collective_from_a_file(tmp_path):
     ("text", "says"),
     [
         ("pre: [[0, 0]]\npost: [[1, 0]]", r"post\[0\]: unit 1 is on no rank"),
-        ("pre: [[0, 9]]\npost: [[0, 1]]", r"pre\[0\]: rank 9 is not in 0..3"),
+        ("pre: [[0, 9]]\npost: [[0, 1]]", r"pre\[0\]: expected a whole number from 0 to 3, found 9"),
         ("pre: [[1, 0]]\npost: [[1, 1]]", "unit 0 is missing"),
         ("pre: [[0, 0]]\npost: [[0, 1]]\nroots: 1", "unknown key 'roots'"),
         ("pre: [[0, 0]]\npost: [[0, 1]]\nname: allgather", "built-in"),
         ("pre: [[0, 0]]\npost: [[0, 1]]\nranks: 5", "over 5 ranks"),
-        ("pre: [[0, 0", "exchange.yaml:[12]: not YAML or JSON"),
-        ("a: &x [1]\npre: *x\npost: *x", "aliases"),
+        ("pre: [[0, 0", "exchange.yaml:[12]: is not YAML"),
+        ("a: &x [1]\npre: *x\npost: *x", "alias"),
         ("[1, 2]", "expected a mapping"),
-        ("pre: [[true, 0]]\npost: [[0, 1]]", "unit True"),
+        ("pre: [[true, 0]]\npost: [[0, 1]]", "found true"),
         (
             "combining: true\npre: [[0, [0, 1]]]\npost: [[0, 2], [0, 1, []]]",
-            r"post\[1\]: rank 1 would want a sum of no contributions; leave",
-        ),
-        (
-            "combining: true\npre: [[0, [0, 1]]]\npost: [[0, [1, 2], []]]",
-            r"post\[0\]: ranks 1, 2 would want a sum of no contributions",
+            r"post\[1\]: wants a sum of no contributions; leave",
         ),
         (
             "combining: true\npre: [[0, [0, 1]]]\npost: [[0, 1, 0]]",
-            r"post\[0\]: expected a list of contributors, found 0",
+            r"post\[0\]: expected a list, found 0",
         ),
         (
             "combining: true\npre: [[0, [0, 1]]]\npost: [[0, 2], [0, [1, 2], [0]]]",
@@ -159,9 +155,9 @@ def test_a_custom_collective_from_a_file(tmp_path):
         ("pre: [[0, 0]]\npre: [[0, 1]]\npost: [[0, 1]]", r"yaml:2: the key 'pre' is given twice"),
         (
             'name: "a\\nb"\npre: [[0, 0]]\npost: [[0, 1]]',
-            "name: the name is a text of 1 to 64 characters that can be printed",
+            "name: expected a text of 1 to 64 printable characters",
         ),
-        ('name: "a\\e[2J"\npre: [[0, 0]]\npost: [[0, 1]]', "characters that can be printed"),
+        ('name: "a\\e[2J"\npre: [[0, 0]]\npost: [[0, 1]]', "printable characters"),
         ("pre: [[0, 0], [1, []]]\npost: [[0, 1]]", r"pre\[1\]: names no rank"),
     ],
 )

@@ -269,7 +269,7 @@ def test_counts_mean_what_they_say(size):
         model = Model()
         model.block(size + levels)
         literals, bits = list(range(1, size + 1)), list(range(size + 1, size + levels + 1))
-        model.at_most_times(literals, scale, bits)
+        model.at_most(literals, scale, bits)
         for values in itertools.product((False, True), repeat=size + levels):
             unary = values[size:]
             if any(b and not a for a, b in itertools.pairwise(unary)):

@@ -454,16 +454,7 @@ def amd_json(weights, mbps="50000-50000"):
     return json.dumps(rows, indent=4)
 
 
-def amd_json_of_61(weights):
-    rows = []
-    for u, row in enumerate(weights):
-        weight = {f"gpu_{v}": value for v, value in enumerate(row)}
-        kind = {f"gpu_{v}": "XGMI" if u != v else "SELF" for v in range(len(row))}
-        rows.append({"gpu": u, "weight": weight, "hops": {}, "link_type": kind})
-    return json.dumps(rows)
-
-
-@pytest.mark.parametrize("tool", [rocm_text, rocm_json, amd_text, amd_json, amd_json_of_61])
+@pytest.mark.parametrize("tool", [rocm_text, rocm_json, amd_text, amd_json])
 def test_amd_pairs_several_hops_apart_are_no_links(tmp_path, tool):
     made = read(tmp_path, tool(RING))
     assert set(pairs_of(made, "xgmi")) == RING_PAIRS
@@ -674,7 +665,6 @@ XML = (FIXTURES / "nccl-ring.xml").read_text()
         f"host1:1:1 [0] NCCL INFO NCCL_TOPO_DUMP_FILE set\n{XML}host1:1:1 [0] done\n",
         "\n".join(f"> {line}" for line in XML.split("\n")),
         "\n".join(f"[1,0]<stdout>:{line}" for line in XML.split("\n")),
-        "\n".join(line[i : i + 80] for line in XML.split("\n") for i in range(0, len(line), 80)),
         XML.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;"),
     ],
 )
@@ -698,12 +688,6 @@ def test_bandwidths_that_would_change_nothing_are_refused(tmp_path):
     dump.write_text(rocm_text(RING))
     with pytest.raises(UsageError, match="above 0"):
         load(dump, gbps_per_link="0")
-
-
-def test_a_gpu_whose_number_has_thousands_of_digits_is_refused(tmp_path):
-    text = amd_json_of_61(RING).replace('"gpu_3"', f'"gpu_{"1" * 5000}"', 1)
-    with pytest.raises(FormatError, match="is no GPU of the list"):
-        read(tmp_path, text)
 
 
 def test_gpus_in_the_device_of_something_else_are_refused(tmp_path):

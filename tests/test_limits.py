@@ -21,9 +21,10 @@ from synth.encodings.step import StepEncoding
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model import symmetry
 from synth.model.collective import collective
-from synth.model.dead_sends import rounds_for
+from synth.model.documents.file_reader import parse_json
 from synth.model.outcome import Sat, Unsat
 from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerprint
+from synth.model.step_routes import rounds_for
 from synth.model.symmetry import renumbering
 from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
 from synth.runtime.link_schedule import LinkSchedule
@@ -31,7 +32,6 @@ from synth.scale.baselines.rings import disjoint_rings
 from synth.scale.search import bound as flow_bound
 from synth.solvers.cadical import Cadical
 from synth.topologies import topology
-from synth.topologies.file_reader import parse_json
 from synth.topologies.modify import apply
 from synth.topologies.topology_files import from_document
 from synth.view.page import animation_data
@@ -110,7 +110,7 @@ def test_replay_counts_every_crossing():
     made = Schedule(network, collective("broadcast", 2), 2, (Step(1, sends),))
     with pytest.raises(VerificationError, match="limit 0 carries 4 chunks, 1 rounds allow 2"):
         replay.schedule(made)
-    assert rounds_for(made, sends) == 2
+    assert rounds_for(made.network, sends) == 2
     assert replay.schedule(replace(made, steps=(Step(2, sends),))).rounds_per_chunk == 1
 
 
@@ -130,7 +130,6 @@ FINGERPRINTS = {
     "mi250": "57a831f94a88919005445690214b3d5f6644adba256b3648d6355e34b9b9a88b",
     "switch:4": "d1cf4d194e677461eb47955ed6fce19d915e7f23e3fedf0c0a24921415c234fd",
     "fat-tree:8": "4ccfa4569add20a5287f76fe365d96bd2f7c14244f84f75bea292acf384d7c24",
-    "rail:2x4": "63561e5dbb97724e186a95e9898b76d544faef506cda7cec28f3517f05385cce",
 }
 
 

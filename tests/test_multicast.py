@@ -243,7 +243,7 @@ def test_files_keep_switches_that_multicast(tmp_path) -> None:
 
 
 def load_json(doc: dict) -> dict:
-    from synth.topologies.file_reader import parse_json
+    from synth.model.documents.file_reader import parse_json
 
     return parse_json(json.dumps(doc), "file")
 

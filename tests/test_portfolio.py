@@ -8,7 +8,6 @@ import threading
 import time
 
 import pytest
-from dozing import hold
 
 from synth.checker.schedule import replay
 from synth.errors import UsageError
@@ -247,21 +246,3 @@ def test_from_several_threads():
     for thread in threads:
         thread.join()
     assert [type(v) for v in verdicts] == [Sat] * 3
-
-
-def test_of_all_children_together_the_largest_is_killed():
-    """Two servers share what children may hold; the one that asks for more than is left loses its child, the other's
-    goes on."""
-    first, second = ForkServer((), together=600 << 20), ForkServer((), together=600 << 20)
-    try:
-        small, large = first.start(1, hold, (50 << 20,), None), second.start(2, hold, (900 << 20,), None)
-        while not large.ended:
-            pool.wait([large])
-        assert large.ended and large.over_memory and large.result is None
-        assert small.result is None and not small.ended
-        small.kill()
-        pool.wait([small])
-        assert not small.over_memory
-    finally:
-        first.close()
-        second.close()

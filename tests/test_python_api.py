@@ -158,7 +158,7 @@ def test_collectives_of_sets_and_mappings():
     assert synth.bound("ring:3", HALO)[0][1].value == 1
     sums = synth.Collective("sums", 2, [{0, 1}], [{0, 1}], True, wants=[{1: [0, 1], 0: 0}])
     assert sums.wants == (((0, frozenset({0})), (1, frozenset({0, 1}))),)
-    with pytest.raises(FormatError, match="rank 9"):
+    with pytest.raises(FormatError, match="found 9"):
         synth.collective({**HALO, "post": {0: 9}}, 3)
 
 

@@ -15,8 +15,8 @@ from synth.encodings.hubs.symmetric_column_generation import SymmetricHubPathPri
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.errors import VerificationError
 from synth.model.collective import collective
-from synth.model.dead_sends import rounds_for
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.step_routes import rounds_for
 from synth.model.topology import Network, Route
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.symmetry_candidates import symmetry_candidates
@@ -36,7 +36,7 @@ def alone(network, steps, chunk, routes):
     made = Schedule(
         network, collective("allreduce", network.ranks), 1, tuple(Step(1, tuple(sorted(row))) for row in sends)
     )
-    return replace(made, steps=tuple(Step(rounds_for(made, step.sends), step.sends) for step in made.steps))
+    return replace(made, steps=tuple(Step(rounds_for(made.network, step.sends), step.sends) for step in made.steps))
 
 
 @pytest.mark.parametrize(("name", "steps"), [("dgx1", 4), ("dgx1", 5), ("ring:6", 6), ("hypercube:8", 6)])

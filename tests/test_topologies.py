@@ -53,7 +53,6 @@ KNOWN = [
     ("line:5", 5, 8, {1, 2}, 4, 1),
     ("star:6", 6, 10, {1, 5}, 2, 1),
     ("fully-connected:8", 8, 56, {7}, 1, 1),
-    ("hub-and-spoke:6", 6, 30, {1}, 1, 1),
     ("switch:8:units=12", 8, 56, {12}, 1, 1),
     ("hypercube:16", 16, 64, {4}, 4, 1),
     ("mesh:8x8", 64, 224, {2, 3, 4}, 14, 1),
@@ -144,7 +143,6 @@ SYMMETRIC = [
     "dragonfly:9x4",
     "dragonfly:5x2",
     "fat-tree:16",
-    "fat-tree:16:levels=3",
     "fat-tree:8:leaf=4,spines=1",
     "rail:3x4",
     "dgx1*2:cross=0+2+5+7",
@@ -190,7 +188,6 @@ def test_declared_symmetries_are_automorphisms(name):
         "torus:2x2x3",
         "circulant:10:offsets=2+5",
         "fat-tree:16",
-        "fat-tree:54:levels=3",
         "rail:3x4",
         "dgx-a100*4",
         "dgx-a100*3:net=rail",
@@ -271,9 +268,7 @@ def test_every_two_groups_of_a_dragonfly_share_one_link(groups, size):
     assert sorted(across) == [(a, b) for a in range(groups) for b in range(groups) if a != b]
 
 
-def test_fat_trees_have_the_switches_of_their_papers():
-    assert len(topology("fat-tree:16:levels=3").switches) == 20
-    assert len(topology("fat-tree:54:levels=3").switches) == 45
+def test_a_fat_tree_has_its_switches():
     two = topology("fat-tree:16")
     assert two.switches == ("leaf0", "leaf1", "leaf2", "leaf3", "spine0", "spine1", "spine2", "spine3")
     network = two.network()
@@ -442,8 +437,6 @@ BAD = [
     ("random-regular:5:degree=3", "no connected graph"),
     ("dragonfly:9", "groups x ranks"),
     ("rail:8", "boxes x ranks"),
-    ("fat-tree:13:levels=3", "k³/4"),
-    ("fat-tree:16:levels=4", "2 or 3"),
     ("fat-tree:16:leaf=5", "does not divide"),
 ]
 
@@ -482,13 +475,6 @@ def test_generators_of_large_clusters_are_those_of_small_ones(monkeypatch):
         monkeypatch.setattr(clusters, "LARGE", 1)
         assert topology(name) == slow and slow.generators
         monkeypatch.undo()
-    machine = topology("dgx-a100*2")
-    large = declared_symmetries.AutomorphismTest(machine)
-    assert not large.preserves((1, 0, *range(2, 15), 15)) or declared_symmetries.preserves(
-        machine, (1, 0, *range(2, 16))
-    )
-    assert not large.preserves((8, *range(1, 8), 0, *range(9, 16)))
-    assert not large.preserves((0, 0, *range(2, 16)))
 
 
 def test_a_switch_that_joins_no_two_ranks_is_on_no_route():

@@ -86,7 +86,7 @@ def import_(file: Path, gbps_per_link: str | None, pcie_gbps: str | None, **flag
     """Read a dump of a real machine and print it as a topology file.
 
     FILE may be the output of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`, an NCCL topology XML,
-    SCCL's JSON, node-link JSON, GraphML, or a topology file. What it does not
+    SCCL's JSON, or a topology file. What it does not
     say is assumed, and noted.
 
     \b

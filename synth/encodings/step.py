@@ -85,7 +85,7 @@ def build(problem: Problem, quotient: QuotientOrbits) -> tuple[Model, Inverse]:
     for row in levels:
         model.clauses.extend([[-row[j + 1], row[j]] for j in range(spare - 1)])
     if spare:
-        model.at_most_times([x for row in levels for x in row], spare, (), (spare,) * problem.steps)
+        model.at_most([x for row in levels for x in row], spare, (), (spare,) * problem.steps)
     places = []
     for unit in range(quotient.units):
         rep = quotient.unit_rep[unit]
@@ -178,7 +178,7 @@ def _loads(
                 for t in range(place[1], place[2] + 1):
                     loads[t - 1].extend(variables.at(place, t, copies))
         for t, load in enumerate(loads):
-            model.at_most_times(load, units, levels[t])
+            model.at_most(load, units, levels[t])
 
 
 def read(inverse: Inverse, values: Sequence[bool]) -> Schedule:

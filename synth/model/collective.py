@@ -10,8 +10,8 @@ every contribution, or with ``wants[u][rank]`` where that is given (scan).
 
 from __future__ import annotations
 
+import json
 import operator
-import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -186,12 +186,7 @@ class Collective:
 
     def to_json(self, chunks: int) -> dict:
         """Return the `collective` object of a schedule document, with `chunks` chunks of every unit."""
-        if chunks == 1:
-            return pickle.loads(pickle.dumps(self.document))
-        document = self._document(chunks)
-        for row in document["post"]:
-            row[2:] = map(list, row[2:])
-        return document
+        return json.loads(json.dumps(self.document_of(chunks)))
 
     def document_of(self, chunks: int) -> dict:
         """Return `to_json(chunks)` for readers that change nothing in it: chunks share the lists of contributors."""
@@ -383,17 +378,14 @@ def collective(
         raise UsageError(f"{key} has no root; remove --root")
     if sizes is not None and "sizes" not in takes:
         raise UsageError(f"{key} takes no sizes; allgatherv, reduce-scatterv and alltoallv do")
-    if any(not 0 <= r < ranks for r in roots) or len(set(roots)) != len(roots):
-        outside = sorted({r for r in roots if not 0 <= r < ranks})
-        if outside:
-            names = ", ".join(map(str, outside[:8])) + (", ..." if len(outside) > 8 else "")
-            fault = f"root {names} is not a rank" if len(outside) == 1 else f"roots {names} are not ranks"
-            raise UsageError(f"{fault} of 0..{ranks - 1}")
-        twice = next(r for r in roots if roots.count(r) > 1)
-        raise UsageError(f"root {twice} is given twice")
+    for root in roots:
+        if not 0 <= root < ranks:
+            raise UsageError(f"root {root} is not a rank of 0..{ranks - 1}")
+        if roots.count(root) > 1:
+            raise UsageError(f"root {root} is given twice")
     if "root" in takes:
         many = key.startswith("multi-")
-        roots = roots or (tuple(range(min(2, ranks))) if many else (0,))
+        roots = roots or tuple(range(min(1 + many, ranks)))
         if not many and len(roots) > 1:
             raise UsageError(f"{key} has one root, {len(roots)} were given; multi-{key} takes several")
         build = {"broadcast": _broadcast, "reduce": _reduce, "scatter": _scatter, "gather": _gather}[
@@ -438,14 +430,13 @@ def _pair_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[tuple[in
         return ((1,) * ranks,) * ranks
     if ranks == 1 and all(isinstance(n, int) for n in sizes):
         sizes = [sizes]  # of one rank a row is a matrix
-    rows = []
+    rows: list[tuple] = []
     for row in sizes:
-        counts = tuple(row) if isinstance(row, Sequence) else ()
-        if len(sizes) != ranks or len(counts) != ranks or not all(isinstance(n, int) and n >= 0 for n in counts):
-            raise UsageError(f"{name} over {ranks} ranks needs a {ranks} x {ranks} matrix of chunk counts >= 0")
-        rows.append(counts)
-    if len(rows) != ranks:
+        rows.append(tuple(row) if isinstance(row, Sequence) else ())
+    counts = [n for row in rows for n in row]
+    square = {len(rows), *map(len, rows)} == {ranks}
+    if not square or not all(isinstance(n, int) and n >= 0 for n in counts):
         raise UsageError(f"{name} over {ranks} ranks needs a {ranks} x {ranks} matrix of chunk counts >= 0")
-    if sum(map(sum, rows)) > MAX_UNITS:
-        raise UsageError(f"{name}: {sum(map(sum, rows))} parts of the data, at most {MAX_UNITS} are supported")
+    if sum(counts) > MAX_UNITS:
+        raise UsageError(f"{name}: {sum(counts)} parts of the data, at most {MAX_UNITS} are supported")
     return tuple(rows)

@@ -8,22 +8,20 @@ post: [[0, 2], [1, [0, 1]]]  # [unit, rank or ranks]; combining: [unit, rank, [c
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any
 
-from synth.errors import FormatError
-from synth.model.collective import MAX_UNITS, Collective
-from synth.model.documents.text_file import text_of
+from synth.model.collective import COLLECTIVES, MAX_UNITS, Collective
+from synth.model.documents.file_reader import Fields, parse_yaml, plain
+from synth.model.documents.text_file import MAX_BYTES, text_of
 
-MAX_BYTES, MAX_DEPTH = 8 << 20, 16
-_KEYS = {"name", "ranks", "combining", "pre", "post"}
+KEYS = ("name", "ranks", "combining", "pre", "post")
 
 
 def load(path: Path, ranks: int) -> Collective:
     """Return the collective that the file `path` defines over `ranks` ranks. Raises FormatError with the place."""
-    return from_document(_read(path), ranks, path)
+    return from_document(parse_yaml(text_of(path), str(path)), ranks, str(path), path.stem)
 
 
 def from_mapping(given: Mapping, ranks: int) -> Collective:
@@ -32,142 +30,66 @@ def from_mapping(given: Mapping, ranks: int) -> Collective:
     Sets, tuples and NumPy's integers count as lists and integers, and `pre` and `post` may map each unit to its rank or
     ranks.
     """
-    return from_document({str(key): _plain(value) for key, value in given.items()}, ranks, Path("collective"))
+    doc = {}
+    for key, value in given.items():
+        doc[str(key)] = plain(list(value.items()) if isinstance(value, Mapping) else value)
+    return from_document(doc, ranks, "collective", "collective")
 
 
-def _plain(value: Any) -> Any:
-    match value:
-        case Mapping():
-            return [[_plain(unit), _plain(members)] for unit, members in value.items()]
-        case set() | frozenset():
-            return sorted(map(_plain, value))
-        case list() | tuple() | range():
-            return [_plain(item) for item in value]
-        case SupportsIndex() if not isinstance(value, bool):
-            return operator.index(value)
-        case _:
-            return value
-
-
-def from_document(doc: dict, ranks: int, path: Path) -> Collective:
-    """Return the collective of a document; `path` is named in errors, and its stem where there is no name.
+def from_document(doc: Any, ranks: int, file: str, name: str) -> Collective:
+    """Return the collective of a parsed document, called `name` where it gives none; `file` is named in errors.
 
     Raises FormatError with the place.
     """
-    for key in sorted(set(doc) - _KEYS, key=str):
-        raise FormatError(f"unknown key {repr(key)[:60]}; a collective has {', '.join(sorted(_KEYS))}", str(path), key)
-    for key in ("pre", "post"):
-        if not isinstance(doc.get(key), list) or not doc[key]:
-            raise FormatError(f"{key} must be a list of [unit, rank] or [unit, [ranks]]", str(path), key)
-    if doc.get("ranks", ranks) != ranks:
-        raise FormatError(f"is over {str(doc['ranks'])[:20]} ranks, the topology has {ranks}", str(path), "ranks")
-    combining = doc.get("combining", False)
-    if not isinstance(combining, bool):
-        raise FormatError(f"expected true or false, found {repr(combining)[:60]}", str(path), "combining")
-    pre: dict[int, set[int]] = {}
-    post: dict[int, dict[int, frozenset[int] | None]] = {}
-    for i, row in enumerate(doc["pre"]):
-        unit, members, _ = _row(row, ranks, False, path, f"pre[{i}]")
-        pre.setdefault(unit, set()).update(members)
-    for i, row in enumerate(doc["post"]):
-        unit, members, want = _row(row, ranks, combining, path, f"post[{i}]")
-        if unit not in pre:
-            raise FormatError(f"unit {unit} is on no rank before", str(path), f"post[{i}]")
-        if want is not None and not want <= pre[unit]:
-            raise FormatError(
-                f"ranks {sorted(want - pre[unit])} do not contribute to unit {unit}", str(path), f"post[{i}]"
-            )
-        if want is not None and not want:
-            who = f"rank{'' if len(members) == 1 else 's'} {', '.join(map(str, members))}"
-            raise FormatError(
-                f"{who} would want a sum of no contributions; leave the row out, or name some", str(path), f"post[{i}]"
-            )
-        for rank in members:
-            if post.setdefault(unit, {}).setdefault(rank, want) != want:
-                raise FormatError(
-                    f"rank {rank} wants another sum of unit {unit} in a row before", str(path), f"post[{i}]"
+    read = Fields(file)
+    doc = read.mapping(doc, None, KEYS, ("pre", "post"))
+    if doc.get("ranks") is not None and read.integer(doc["ranks"], "ranks", 1, MAX_UNITS) != ranks:
+        read.fail(f"is over {doc['ranks']} ranks, the topology has {ranks}", "ranks")
+    combining = doc.get("combining") is not None and read.boolean(doc["combining"], "combining")
+    name = read.string(doc.get("name") or name, "name", 64)
+    if name in COLLECTIVES:
+        read.fail(f"{name!r} is a built-in collective; choose another name", "name")
+
+    # A row is a unit, its ranks and, for a partial sum, the contributions that these want.
+    rows: dict[str, list[tuple[int, list[int], frozenset[int] | None]]] = {"pre": [], "post": []}
+    for key, most in (("pre", 2), ("post", 3 if combining else 2)):
+        for i, value in enumerate(read.sequence(doc[key], key, MAX_BYTES)):
+            place = f"{key}[{i}]"
+            if not isinstance(value, list) or not 2 <= len(value) <= most:
+                read.fail("expected [unit, rank] or [unit, [ranks]]", place)
+            unit = read.integer(value[0], place, 0, MAX_UNITS - 1)
+            listed = value[1] if isinstance(value[1], list) else [value[1]]
+            members = [read.integer(rank, place, 0, ranks - 1) for rank in listed]
+            if not members:
+                read.fail("names no rank", place)
+            want = None
+            if len(value) == 3:
+                want = frozenset(
+                    read.integer(rank, place, 0, ranks - 1) for rank in read.sequence(value[2], place, ranks)
                 )
-    units = max(pre) + 1
-    for unit in range(units):
+                if not want:
+                    read.fail("wants a sum of no contributions; leave the row out, or name some", place)
+            rows[key].append((unit, members, want))
+
+    # Units are numbered without gaps, and what is wanted of one is there before.
+    pre: dict[int, set[int]] = {}
+    for unit, members, _ in rows["pre"]:
+        pre.setdefault(unit, set()).update(members)
+    for unit in range(len(pre)):
         if unit not in pre:
-            raise FormatError(f"units are numbered from 0 without gaps; unit {unit} is missing", str(path), "pre")
-    wants = None
-    if any(want is not None for row in post.values() for want in row.values()):
-        wants = tuple(_wanted(post.get(unit, {}), frozenset(pre[unit])) for unit in range(units))
-    name = doc.get("name", path.stem)
-    if not isinstance(name, str) or not 0 < len(name) <= 64 or not name.isprintable():
-        raise FormatError("the name is a text of 1 to 64 characters that can be printed", str(path), "name")
-    if name in _reserved():
-        raise FormatError(f"{name!r} is a built-in collective; choose another name", str(path), "name")
-    sources, ends = (
-        tuple(frozenset(pre[u]) for u in range(units)),
-        tuple(frozenset(post.get(u, ())) for u in range(units)),
-    )
-    return Collective(name, ranks, sources, ends, combining, (), wants)
-
-
-def _wanted(
-    row: dict[int, frozenset[int] | None], contributors: frozenset[int]
-) -> tuple[tuple[int, frozenset[int]], ...]:
-    """(rank, the contributions that it must end with) of one unit, by rank; None in `row` stands for all of them."""
-    sums = []
-    for rank, contributions in sorted(row.items()):
-        sums.append((rank, contributors if contributions is None else contributions))
-    return tuple(sums)
-
-
-def _reserved() -> set[str]:
-    from synth.model.collective import COLLECTIVES
-
-    return set(COLLECTIVES)
-
-
-def _row(
-    row: object, ranks: int, combining: bool, path: Path, place: str
-) -> tuple[int, list[int], frozenset[int] | None]:
-    if not isinstance(row, list) or not 2 <= len(row) <= (3 if combining else 2):
-        raise FormatError("expected [unit, rank] or [unit, [ranks]]", str(path), place)
-    members = row[1] if isinstance(row[1], list) else [row[1]]
-    want = row[2] if len(row) == 3 else []
-    if not members:
-        raise FormatError("names no rank", str(path), place)
-    if not isinstance(want, list):
-        raise FormatError(f"expected a list of contributors, found {want!r}"[:80], str(path), place)
-    if type(row[0]) is not int or not 0 <= row[0] < MAX_UNITS:
-        raise FormatError(f"unit {repr(row[0])[:60]} is not a number in 0..{MAX_UNITS - 1}", str(path), place)
-    for rank in [*members, *want]:
-        if type(rank) is not int or not 0 <= rank < ranks:
-            raise FormatError(f"rank {repr(rank)[:60]} is not in 0..{ranks - 1}", str(path), place)
-    return row[0], members, frozenset(want) if len(row) == 3 else None
-
-
-def _read(path: Path) -> dict:
-    import yaml
-
-    try:
-        text = text_of(path, MAX_BYTES)
-        kind: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where it is there: ten times as fast
-        depth = 0
-        for event in yaml.parse(text, Loader=kind):
-            if isinstance(event, yaml.AliasEvent):
-                raise FormatError("YAML aliases are not accepted", str(path))
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                raise FormatError("is nested too deeply", str(path), event.start_mark.line + 1)
-        loader = kind(text)
-        root = loader.get_single_node()
-        if isinstance(root, yaml.MappingNode):
-            keys = [key.value for key, _ in root.value if isinstance(key, yaml.ScalarNode)]
-            for i, key in enumerate(keys):
-                if key in keys[:i]:
-                    raise FormatError(
-                        f"the key {key[:40]!r} is given twice", str(path), root.value[i][0].start_mark.line + 1
-                    )
-        doc = None if root is None else loader.construct_document(root)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark, problem = getattr(error, "problem_mark", None), str(getattr(error, "problem", error))
-        what = "is nested too deeply" if "nesting" in problem else f"not YAML or JSON: {problem}"
-        raise FormatError(what, str(path), mark.line + 1 if mark else None) from None
-    if not isinstance(doc, dict):
-        raise FormatError("expected a mapping with pre and post", str(path))
-    return doc
+            read.fail(f"units are numbered from 0 without gaps; unit {unit} is missing", "pre")
+    wants: list[dict[int, frozenset[int]]] = [{} for _ in pre]
+    for i, (unit, members, want) in enumerate(rows["post"]):
+        if unit not in pre:
+            read.fail(f"unit {unit} is on no rank before", f"post[{i}]")
+        contributions = frozenset(pre[unit]) if want is None else want
+        if not contributions <= pre[unit]:
+            read.fail(f"ranks {sorted(contributions - pre[unit])} do not contribute to unit {unit}", f"post[{i}]")
+        for rank in members:
+            if wants[unit].setdefault(rank, contributions) != contributions:
+                read.fail(f"rank {rank} wants another sum of unit {unit} in a row before", f"post[{i}]")
+    if not pre or not rows["post"]:
+        read.fail("lists no unit", "post" if pre else "pre")
+    partial = any(want is not None for _, _, want in rows["post"])
+    before = [pre[unit] for unit in range(len(pre))]
+    return Collective(name, ranks, before, map(list, wants), combining, (), wants if partial else None)

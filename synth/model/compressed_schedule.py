@@ -30,7 +30,7 @@ from synth.model.gc_pause import collector_off
 from synth.model.link_table import LinkTable, members
 from synth.model.rational import show
 from synth.model.schedule import Schedule, Send, Step, SynchronousSchedule
-from synth.model.topology import KINDS, Network, Topology
+from synth.model.topology import KINDS, Topology
 
 SCHEMA = "synth.bulk/1"
 COPY, REDUCE = 0, 1
@@ -109,12 +109,6 @@ class CompressedSchedule(SynchronousSchedule):
     def sends(self) -> int:
         """The number of sends of the whole schedule."""
         return len(self.step) * self.images
-
-    def seconds(self, size: int, latency: Fraction) -> Fraction:
-        """Predicted time of `size` bytes (nccl-tests' sense): S α + R/C · unit bytes / unit bandwidth; `latency` in
-        µs."""
-        wire = self.rounds_per_chunk * size * self.unit_share / (self.topology.unit_bandwidth() * 10**9)
-        return self.step_count * latency / 10**6 + wire
 
     def save(self, path: Path) -> None:
         """Write a compressed ``.npz`` with a JSON header: whole or not at all. Raises OSError."""
@@ -210,8 +204,17 @@ class CompressedSchedule(SynchronousSchedule):
         full = self.expanded()
         network = self.topology.network()
         roots = () if self.root is None else (self.root,)
-        routes = [_route(self.topology, path) for path in full.paths]
-        _check_routes(self.topology, network, routes)
+        links, switches = self.topology.links, self.topology.switches
+        routes = []  # source, destination and switches of each path
+        for path in full.paths:
+            via = tuple(switches[links[i].dst - self.topology.ranks] for i in path[:-1])
+            src, dst = links[path[0]].src, links[path[-1]].dst
+            if (src, dst, via) not in network.route_index:
+                raise UsageError(
+                    f"{self.topology.name}: the path {src} -> {dst} through {', '.join(via)} is neither a link nor a "
+                    "shortest one"
+                )
+            routes.append((src, dst, via))
         rows: list[list[Send]] = [[] for _ in range(full.step_count)]
         columns = (column.tolist() for column in (full.step, full.chunk, full.path, full.kind))
         for t, c, p, k in zip(*columns, strict=True):
@@ -272,20 +275,3 @@ def _narrow(values: np.ndarray) -> np.ndarray:
     kinds: Sequence[type] = (np.uint8, np.uint16, np.int32)
     low, high = int(values.min()), int(values.max())
     return values.astype(next((k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max), np.int64))
-
-
-def _route(topology: Topology, path: tuple[int, ...]) -> tuple[int, int, tuple[str, ...]]:
-    """(source, destination, names of the switches between) of a path of links."""
-    links = topology.links
-    via = tuple(topology.switches[links[i].dst - topology.ranks] for i in path[:-1])
-    return links[path[0]].src, links[path[-1]].dst, via
-
-
-def _check_routes(topology: Topology, network: Network, routes: list[tuple[int, int, tuple[str, ...]]]) -> None:
-    """Raise UsageError where the network has not all of the routes."""
-    for src, dst, via in routes:
-        if (src, dst, via) not in network.route_index:
-            raise UsageError(
-                f"{topology.name}: the path {src} -> {dst} through {', '.join(via)} is neither a link nor a shortest "
-                f"one"
-            )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.step_routes import with_fewest_rounds
 
 ALIKE = 2  # A sum of up to two contributions has the same bits in whichever order they were added.
 
@@ -79,27 +79,3 @@ def _changing(schedule: Schedule, steps: Sequence[tuple[Send, ...]]) -> list[tup
 def _alike(value: int, other: int | None) -> bool:
     """True if both are sums of the same contributions, with the same bits."""
     return value == other and value.bit_count() <= ALIKE
-
-
-def with_fewest_rounds(schedule: Schedule) -> Schedule:
-    """Return `schedule`, which has no switch sends, each step with the fewest rounds that carry its sends."""
-    steps = tuple(Step(rounds_for(schedule, step.sends), step.sends) for step in schedule.steps)
-    return Schedule(schedule.network, schedule.collective, schedule.chunks, steps)
-
-
-def rounds_for(schedule: Schedule, sends: tuple) -> int:
-    """Return the fewest rounds, at least one, in which the network carries `sends`."""
-    network = schedule.network
-    load: Counter[int] = Counter()
-    for send in sends:
-        if not send.local:
-            load[network.route_index[send.src, send.dst, send.via]] += 1
-    against: Counter[int] = Counter()  # by limit
-    rounds = 1
-    for i, count in load.items():
-        rounds = max(rounds, -(-count // network.routes[i].units))
-        for k in network.caps_of[i]:
-            against[k] += count
-    for k, count in against.items():
-        rounds = max(rounds, -(-count // network.caps[k].units))
-    return rounds

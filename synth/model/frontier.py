@@ -196,13 +196,7 @@ class QueryRecord:
 
     def to_json(self) -> dict:
         """Return the value as it stands in a frontier document (docs/formats.md)."""
-        return {
-            "chunks": self.chunks,
-            "steps": self.steps,
-            "rounds": self.rounds,
-            "verdict": self.verdict,
-            "solver": self.solver,
-        }
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)

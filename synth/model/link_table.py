@@ -1,8 +1,6 @@
-"""The links of a very large topology as columns, and sets of links as arrays: sequences like the tuples that smaller
-ones have.
+"""The links of a very large topology as columns: a sequence like the tuples that smaller ones have.
 
     LinkTable  src dst sort sorts         link i goes from src[i] to dst[i] and is of sorts[sort[i]]
-    Members    array                      numbers of links that share a limit
 
 A million links are made in milliseconds and take 24 bytes each. What wants them one by one gets Links; what works on
 all at once asks `ends` and `widths`, which take tuples as well.
@@ -50,15 +48,6 @@ class LinkTable(Sequence[Link]):
         sort = np.array([sorts.setdefault(Sort(k.bandwidth, k.latency, k.kind), len(sorts)) for k in links], np.int64)
         return LinkTable(*ends(links), sort, list(sorts))
 
-    @staticmethod
-    def joined(parts: Sequence[LinkTable]) -> LinkTable:
-        """Return the links of all parts, one after the other."""
-        sorts: dict[Sort, int] = {}
-        numbers = [_numbered(part.sorts, sorts)[part.sort] for part in parts]
-        src = np.concatenate([part.src for part in parts])
-        dst = np.concatenate([part.dst for part in parts])
-        return LinkTable(src, dst, np.concatenate(numbers), list(sorts))
-
     def __len__(self) -> int:
         return len(self.src)
 
@@ -105,40 +94,6 @@ class LinkTable(Sequence[Link]):
     def bandwidths(self) -> list[Fraction]:
         """Every bandwidth that a link has."""
         return [self.sorts[s].bandwidth for s in np.flatnonzero(np.bincount(self.sort)).tolist()]
-
-
-class Members(Sequence[int]):
-    """Numbers of links as an int64 array; prints, compares and iterates like a tuple of them."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    @overload
-    def __getitem__(self, at: int) -> int: ...
-    @overload
-    def __getitem__(self, at: slice) -> Members: ...
-    def __getitem__(self, at: int | slice) -> int | Members:
-        return Members(self.array[at]) if isinstance(at, slice) else int(self.array[at])
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.array.tolist())
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self.array, dtype, copy=copy)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Members):
-            return np.array_equal(self.array, other.array)
-        return tuple(self) == other if isinstance(other, tuple) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
 
 
 def ends(links: Sequence[Link]) -> tuple[np.ndarray, np.ndarray]:

@@ -17,14 +17,13 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from synth.model.canonical_json import canonical, object_digest
+from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
 from synth.model.documents.whole_file import whole_file
 from synth.model.registry import NOTEBOOK, load
@@ -93,15 +92,6 @@ class Step(NamedTuple):
     sends: tuple[Send, ...]
     switch_sends: tuple[SwitchSend, ...] = ()
 
-    @staticmethod
-    def of_columns(
-        rounds: int, chunk: Iterable[int], src: Iterable[int], dst: Iterable[int], kind: Iterable[str],
-        via: Iterable[tuple[str, ...]],
-    ) -> Step:  # fmt: skip
-        """Return the step whose sends are given column by column, which are of one length."""
-        send = partial(tuple.__new__, Send)
-        return Step(rounds, tuple(map(send, zip(chunk, src, dst, kind, via, strict=True))))
-
     @property
     def unicast_sends(self) -> tuple[Send, ...]:
         """The sends, and those from rank to rank with the effect of the switch sends."""
@@ -119,8 +109,9 @@ def problem_fingerprint(network: Network, collective: Collective) -> str:
     known = network.fingerprints.get(collective)
     if known is not None:
         return known
-    fields = {key: canonical(collective.document[key]) for key in ("combining", "post", "pre")}
-    return network.fingerprints.setdefault(collective, object_digest(fields | network.canonical_fields))
+    fields = {key: collective.document[key] for key in ("combining", "post", "pre")}
+    fields |= {key: network.document[key] for key in ("links", "limits", "multicast") if key in network.document}
+    return network.fingerprints.setdefault(collective, hashlib.sha256(canonical(fields)).hexdigest())
 
 
 @dataclass(frozen=True)
@@ -243,13 +234,6 @@ class Schedule(SynchronousSchedule):
 
     def _repr_html_(self) -> str:
         return load(NOTEBOOK["schedule"])(self)
-
-    def __reduce__(self) -> tuple:
-        # Pickled column by column: that saves one object for each of up to some hundred thousand sends.
-        columns = []
-        for step in self.steps:
-            columns.append((step.rounds, list(zip(*step.sends, strict=True)), step.switch_sends))
-        return _from_columns, (self.network, self.collective, self.chunks, columns, self.timed)
 
     @property
     def step_count(self) -> int:
@@ -378,18 +362,3 @@ class Schedule(SynchronousSchedule):
             problem = Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], doc["chunks"])
         network, collective = problem
         return Schedule(network, collective, doc["chunks"], tuple(steps), doc.get("timed", False))
-
-
-def _from_columns(
-    network: Network,
-    collective: Collective,
-    chunks: int,
-    columns: list[tuple[int, list[tuple], tuple]],
-    timed: bool,
-) -> Schedule:
-    """The schedule whose steps are given as their rounds and the columns of their sends."""
-    steps = []
-    for rounds, sends, switch_sends in columns:
-        step = Step.of_columns(rounds, *(sends or [()] * len(Send._fields)))
-        steps.append(step._replace(switch_sends=switch_sends))
-    return Schedule(network, collective, chunks, tuple(steps), timed)

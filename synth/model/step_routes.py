@@ -1,4 +1,4 @@
-"""One step of sends between given ranks: the route of each, and the rounds that they need."""
+"""Routes and rounds of the sends of one step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from synth.errors import UsageError
-from synth.model.schedule import Send, Step
+from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
 
 
@@ -24,7 +24,6 @@ def step_of_sends(network: Network, routes: Mapping[tuple[int, int], Sequence[in
     It has as many rounds as the fullest route or limit needs. Raises UsageError where a pair has no route.
     """
     load: Counter[int] = Counter()
-    cap_load: Counter[int] = Counter()
     routed = []
     for send in sends:
         if send.local:
@@ -37,9 +36,27 @@ def step_of_sends(network: Network, routes: Mapping[tuple[int, int], Sequence[in
         i = min(routes[send.src, send.dst], key=lambda i: ((load[i] + 1) / network.routes[i].units, i))
         load[i] += 1
         routed.append(send._replace(via=network.routes[i].via))
+    return Step(rounds_for(network, routed), tuple(sorted(routed)))
+
+
+def with_fewest_rounds(schedule: Schedule) -> Schedule:
+    """Return `schedule`, which has no switch sends, each step with the fewest rounds that carry its sends."""
+    steps = tuple(Step(rounds_for(schedule.network, step.sends), step.sends) for step in schedule.steps)
+    return Schedule(schedule.network, schedule.collective, schedule.chunks, steps)
+
+
+def rounds_for(network: Network, sends: Sequence[Send]) -> int:
+    """Return the fewest rounds, at least one, in which the network carries `sends`."""
+    load: Counter[int] = Counter()
+    for send in sends:
+        if not send.local:
+            load[network.route_index[send.src, send.dst, send.via]] += 1
+    against: Counter[int] = Counter()  # by limit
+    rounds = 1
     for i, count in load.items():
+        rounds = max(rounds, -(-count // network.routes[i].units))
         for k in network.caps_of[i]:
-            cap_load[k] += count
-    rounds = [-(-count // network.routes[i].units) for i, count in load.items()]
-    rounds += [-(-count // network.caps[k].units) for k, count in cap_load.items()]
-    return Step(max(rounds, default=1), tuple(sorted(routed)))
+            against[k] += count
+    for k, count in against.items():
+        rounds = max(rounds, -(-count // network.caps[k].units))
+    return rounds

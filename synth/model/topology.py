@@ -31,7 +31,6 @@ from math import lcm
 from typing import Any, NamedTuple
 
 from synth.errors import SynthError
-from synth.model.canonical_json import canonical
 from synth.model.gc_pause import collector_off
 from synth.model.rational import Number, gcd, given_number, printable, rational, show
 from synth.model.registry import NOTEBOOK, load
@@ -395,23 +394,6 @@ class Network:
             self.name, self.ranks, routes, self.caps, self.unit, wires, self.generators, tuple(multicast)
         )  # fmt: skip
 
-    def image(self, ranks: Sequence[int]) -> tuple[int, ...] | None:
-        """Return the image of each route under a permutation of ranks; None where it does not keep routes and caps.
-
-        Routes are from rank to rank, no two between the same ranks.
-        """
-        images = []
-        for route in self.routes:
-            image = self.route_index.get((ranks[route.src], ranks[route.dst], ()))
-            if image is None or self.routes[image].units != route.units:
-                return None
-            images.append(image)
-        before, after = Counter[tuple](), Counter[tuple]()
-        for cap in self.caps:
-            before[cap.units, tuple(sorted(cap.routes))] += 1
-            after[cap.units, tuple(sorted(map(images.__getitem__, cap.routes)))] += 1
-        return tuple(images) if before == after else None
-
     def to_json(self) -> dict:
         """The `topology` object of schedules and frontiers (schema: docs/formats.md)."""
         return json.loads(json.dumps(self.document))
@@ -447,25 +429,6 @@ class Network:
             ports = [[port.rank, list(port.up), list(port.down)] for port in switch.ports]
             doc["multicast"].append({"switch": switch.switch, "own": switch.own, "ports": ports})
         return doc
-
-    @cached_property
-    def canonical_fields(self) -> dict[str, bytes]:
-        """The canonical JSON of the document's links, limits, and switches that multicast.
-
-        Fingerprints are hashes of it. The text of a route is joined into all limits that hold it.
-        """
-        paths: dict[tuple[str, ...], str] = {(): ""}
-        for via in {route.via for route in self.routes} - {()}:
-            paths[via] = "," + canonical(via).decode()
-        rows = [f"[{r.src},{r.dst},{r.units}{paths[r.via]}]" for r in self.routes]
-        members = [f"[{r.src},{r.dst}{paths[r.via]}]" for r in self.routes]
-        limits = []
-        for cap in self.caps:
-            limits.append(f'{{"links":[{",".join(map(members.__getitem__, cap.routes))}],"units":{cap.units}}}')
-        texts = {"links": f"[{','.join(rows)}]".encode(), "limits": f"[{','.join(limits)}]".encode()}
-        if self.multicast:
-            texts["multicast"] = canonical(self.document["multicast"])
-        return texts
 
     @cached_property
     def fingerprints(self) -> dict[Hashable, str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from synth.model.registry import NOTEBOOK, load
 from synth.model.schedule import Schedule
@@ -60,29 +60,14 @@ class Algorithm:
 
     def to_json(self) -> dict:
         """As in a plan document."""
-        return {
-            "label": self.label,
-            "backend": self.backend,
-            "schedule": None if self.schedule is None else self.schedule.to_json(),
-            "protocol": self.protocol,
-            "instances": self.instances,
-            "divisor": self.divisor,
-            "options": dict(self.options),
-        }
+        schedule = None if self.schedule is None else self.schedule.to_json()
+        return vars(self) | {"schedule": schedule, "options": dict(self.options)}
 
     @staticmethod
     def from_json(doc: dict) -> Algorithm:
         """The inverse of `to_json`."""
         schedule = None if doc["schedule"] is None else Schedule.from_json(doc["schedule"])
-        return Algorithm(
-            doc["label"],
-            doc["backend"],
-            schedule,
-            doc["protocol"],
-            doc["instances"],
-            doc["divisor"],
-            tuple(doc["options"].items()),
-        )
+        return Algorithm(**doc | {"schedule": schedule, "options": tuple(doc["options"].items())})
 
 
 class Range(NamedTuple):
@@ -103,6 +88,17 @@ class LibraryTimes(NamedTuple):
 
     name: str
     seconds: tuple[float | None, ...]
+
+
+def _listed(value: Any) -> Any:
+    """Return a value with lists in place of tuples, as JSON has them."""
+    if isinstance(value, tuple):
+        return [_listed(item) for item in value]
+    return value
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
 def _excess(seconds: float | None, best: float | None) -> float | None:
@@ -161,21 +157,10 @@ class Table:
 
     def to_json(self) -> dict:
         """As in a plan document; the losses there follow from the rest."""
-        return {
-            "collective": self.collective,
-            "ranks": self.ranks,
-            "root": self.root,
-            "element": self.element,
-            "ranges": [{"low": r.low, "high": r.high, "order": list(r.order)} for r in self.ranges],
-            "sizes": list(self.sizes),
-            "seconds": list(self.seconds),
-            "best": list(self.best),
-            "chosen": list(self.chosen),
-            "ours": list(self.ours),
-            "library": list(self.library),
-            "times": [list(row) for row in self.times],
+        doc = {name: _listed(value) for name, value in vars(self).items()}
+        return doc | {
+            "ranges": [row._asdict() | {"order": list(row.order)} for row in self.ranges],
             "libraries": {name: list(seconds) for name, seconds in self.libraries},
-            "estimated": [list(times) for times in self.estimated],
             "losses": list(self.losses),
             "greatest_loss": max((x for x in self.losses if x is not None), default=None),
         }
@@ -183,23 +168,11 @@ class Table:
     @staticmethod
     def from_json(doc: dict) -> Table:
         """The inverse of `to_json`."""
-        ranges = tuple(Range(r["low"], r["high"], tuple(r["order"])) for r in doc["ranges"])
-        return Table(
-            doc["collective"],
-            doc["ranks"],
-            ranges,
-            tuple(doc["sizes"]),
-            tuple(doc["seconds"]),
-            tuple(doc["best"]),
-            doc["root"],
-            doc["element"],
-            tuple(doc.get("chosen", ())),
-            tuple(doc.get("ours", ())),
-            tuple(doc.get("library", ())),
-            tuple(map(tuple, doc.get("times", ()))),
-            tuple(LibraryTimes(name, tuple(seconds)) for name, seconds in doc.get("libraries", {}).items()),
-            tuple(map(tuple, doc.get("estimated", ()))),
-        )
+        values = {name: _tupled(value) for name, value in doc.items() if name not in ("losses", "greatest_loss")}
+        values["ranges"] = tuple(Range(row["low"], row["high"], tuple(row["order"])) for row in doc["ranges"])
+        libraries = doc.get("libraries", {}).items()
+        values["libraries"] = tuple(LibraryTimes(name, tuple(seconds)) for name, seconds in libraries)
+        return Table(**values)
 
 
 @dataclass(frozen=True)
@@ -254,18 +227,11 @@ class Plan:
 
     def to_json(self) -> dict:
         """The plan as a JSON document (schema: docs/formats.md)."""
-        return {
-            "schema": SCHEMA,
+        doc = {"schema": SCHEMA} | {name: _listed(value) for name, value in vars(self).items()}
+        return doc | {
             "topology": None if self.topology is None else self.topology.to_json(),
-            "labels": list(self.labels),
-            "source": self.source,
-            "says": self.says,
             "algorithms": [a.to_json() for a in self.algorithms],
             "tables": [t.to_json() for t in self.tables],
-            "model": self.model,
-            "notes": list(self.notes),
-            "kinds": [list(kinds) for kinds in self.kinds],
-            "nodes": list(self.nodes),
         }
 
     @staticmethod
@@ -273,18 +239,11 @@ class Plan:
         """The inverse of `to_json`. Raises KeyError, ValueError, TypeError on a malformed document."""
         if doc["schema"] != SCHEMA:
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
-        return Plan(
-            tuple(Algorithm.from_json(a) for a in doc["algorithms"]),
-            tuple(Table.from_json(t) for t in doc["tables"]),
-            doc["source"],
-            doc["says"],
-            None if doc["topology"] is None else Network.from_json(doc["topology"]),
-            tuple(doc["labels"]),
-            doc.get("model", {}),
-            tuple(doc.get("notes", ())),
-            tuple(map(tuple, doc.get("kinds", ()))),
-            tuple(doc.get("nodes", ())),
-        )
+        values = {name: _tupled(value) for name, value in doc.items() if name != "schema"}
+        values["algorithms"] = tuple(map(Algorithm.from_json, doc["algorithms"]))
+        values["tables"] = tuple(map(Table.from_json, doc["tables"]))
+        values["topology"] = None if doc["topology"] is None else Network.from_json(doc["topology"])
+        return Plan(**values)
 
 
 def joined(plans: Sequence[Plan]) -> Plan:

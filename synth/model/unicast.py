@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from synth.model.dead_sends import rounds_for
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.step_routes import rounds_for
 from synth.model.topology import Network
 
 
@@ -23,7 +23,6 @@ def unicast(schedule: Schedule) -> Schedule:
         via = routes.get((send.src, send.dst, switch), ())
         return send._replace(via=via)
 
-    plain = Schedule(network, schedule.collective, schedule.chunks, ())
     steps = []
     for step in schedule.steps:
         sends = list(step.sends)
@@ -31,8 +30,8 @@ def unicast(schedule: Schedule) -> Schedule:
             for send in switch_send.expanded():
                 sends.append(routed(send, switch_send.switch))
         row = tuple(sorted(sends))
-        steps.append(Step(rounds_for(plain, row), row))
-    return replace(plain, steps=tuple(steps))
+        steps.append(Step(rounds_for(network, row), row))
+    return Schedule(network, schedule.collective, schedule.chunks, tuple(steps))
 
 
 def switch_routes(network: Network) -> dict[tuple[int, int, str], tuple[str, ...]]:

@@ -28,5 +28,5 @@ shards per unit of bandwidth on a `Fabric` and in seconds per GB of a shard on a
 
 `build` tries `symmetric` first (`grow`: one tree for each orbit of roots, a flow over orbits of links), then `packing`
 (`pack`: edge splitting of switches, then arborescence packing). Both accept any time at or above the bound. A
-`SpanningForest` holds one tree for each orbit and generators of the group. Its `trees()` lists all trees.
+`SpanningForest` holds one tree for each orbit and generators of the group.
 """

@@ -73,12 +73,8 @@ class Model:
         """Require at least one of `literals`. An empty list makes the model infeasible."""
         self.clauses.append(literals)
 
-    def at_most(self, literals: list[int], k: int) -> None:
-        """Require at most `k` of `literals`."""
-        self.at_most_times(literals, k, ())
-
-    def at_most_times(
-        self, literals: list[int], scale: int, levels: Sequence[int], vectors: tuple[int, ...] = ()
+    def at_most(
+        self, literals: list[int], scale: int, levels: Sequence[int] = (), vectors: tuple[int, ...] = ()
     ) -> None:
         """Require at most ``scale * (1 + true levels)`` of `literals` (see `Count`)."""
         if len(literals) > scale:

@@ -93,8 +93,6 @@ def table_limits(
     """Return `port_limits` for a table of links and groups of `share` consecutive ranks."""
     import numpy as np
 
-    from synth.model.link_table import Members
-
     far, limits, ways = table[start:], [], []
     width = [sort.bandwidth for sort in far.sorts]
     for ends in (far.src, far.dst):
@@ -108,7 +106,7 @@ def table_limits(
             members = order[cuts[g] : cuts[g + 1]]
             counts = np.bincount(far.sort[members], minlength=len(width)).tolist()
             if sum(n * w for n, w in zip(counts, width, strict=True)) > bandwidth:
-                limits.append(Limit(f"{what} {g} {way}", Members(members + start), bandwidth))
+                limits.append(Limit(f"{what} {g} {way}", (members + start).tolist(), bandwidth))
     return limits
 
 

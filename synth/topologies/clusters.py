@@ -264,8 +264,10 @@ def _table(inside: list[Link], peers: list[list[int]], boxes: int, nic: Nic) -> 
         src, dst = np.broadcast_arrays(start * size + i, end * size + far)
         rows.append((src.reshape(boxes, -1), dst.reshape(boxes, -1)))
     src, dst = (np.concatenate(column, axis=1).reshape(-1) for column in zip(*rows, strict=True))
-    across = LinkTable(src, dst, np.zeros(len(src), np.int64), [Sort(nic.bandwidth, nic.latency, "net")])
-    return LinkTable.joined([LinkTable.of(inside), across])
+    own = LinkTable.of(inside)
+    sort = np.concatenate([own.sort, np.full(len(src), len(own.sorts))])
+    sorts = [*own.sorts, Sort(nic.bandwidth, nic.latency, "net")]
+    return LinkTable(np.concatenate([own.src, src]), np.concatenate([own.dst, dst]), sort, sorts)
 
 
 def _candidates(box: Topology, boxes: int, options: dict[str, str], pods: list[int]) -> Iterator[Permutation]:

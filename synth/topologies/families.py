@@ -8,13 +8,11 @@ import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, cast
 
 from synth.errors import UsageError
 from synth.model.rational import rational
-from synth.model.topology import Link, Multicast, Topology, check_multicast
+from synth.model.topology import Multicast, Topology, check_multicast
 from synth.topologies.builders import (  # fmt: skip
-    LARGE,
     MAX_LINKS,
     MAX_RANKS,
     Nic,
@@ -23,16 +21,11 @@ from synth.topologies.builders import (  # fmt: skip
     counted,
     crossbar,
     duplex,
-    port_limits,
     symmetric_group,
 )
+from synth.topologies.clusters import cluster
 from synth.topologies.declared_symmetries import with_generators
-from synth.topologies.grids import grid, large_grid
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from synth.model.link_table import LinkTable
+from synth.topologies.grids import grid
 
 Options = dict[str, str]
 COMMON = {"units": "bandwidth of a link in units of 1 GB/s (1)", "latency": "µs of a link (1)"}
@@ -59,31 +52,16 @@ def _number(options: Options, key: str, default: int, low: int = 0) -> Fraction:
 def _direct(
     name: str,
     ranks: int,
-    edges: Iterable[tuple[int, int]] | np.ndarray,
+    edges: Iterable[tuple[int, int]],
     options: Options,
     symmetries: Iterable[Sequence[int]] = (),
 ) -> Topology:
-    """Links both ways along each edge, one however often it is given; an array of edges becomes a table of links."""
+    """Links both ways along each edge, one however often it is given."""
     units, latency = _number(options, "units", 1), _number(options, "latency", 1)
-    if hasattr(edges, "shape"):
-        links = _table(cast("np.ndarray", edges), ranks, units, latency)
-    else:
-        links = duplex(counted({(min(e), max(e)): None for e in edges}, name), units, latency, "unknown")
+    links = duplex(counted({(min(e), max(e)): None for e in edges}, name), units, latency, "unknown")
     if len(links) > MAX_LINKS:
         raise UsageError(f"{name} has {len(links)} links, at most {MAX_LINKS} are supported; ask for fewer ranks")
     return with_generators(Topology(name, ranks, links, nodes=(0,) * ranks, unit=Fraction(1)), symmetries)
-
-
-def _table(edges: np.ndarray, ranks: int, units: Fraction, latency: Fraction) -> LinkTable:
-    import numpy as np
-
-    from synth.model.link_table import LinkTable, Sort
-
-    low, high = edges.min(axis=1), edges.max(axis=1)
-    first = np.sort(np.unique(low * ranks + high, return_index=True)[1])
-    low, high = low[first], high[first]
-    src, dst = np.stack([low, high], axis=1).reshape(-1), np.stack([high, low], axis=1).reshape(-1)
-    return LinkTable(src, dst, np.zeros(len(src), np.int64), [Sort(units, latency, "unknown")])
 
 
 def _cyclic(n: int) -> list[Permutation]:
@@ -118,24 +96,19 @@ def _all_pairs(n: int, name: str) -> Iterable[tuple[int, int]]:
     return itertools.combinations(range(n), 2)
 
 
-def switch(n: int, options: Options, name: str = "switch") -> Topology:
+def switch(n: int, options: Options) -> Topology:
     """One non-blocking switch: every pair is a link of `units`, under a limit of `units` out of and into each rank.
 
     With the option `multicast`, through or local, the switch multicasts and reduces.
     """
-    _all_pairs(n, name)
+    _all_pairs(n, "switch")
     links, limits = crossbar(n, _number(options, "units", 1), _number(options, "latency", 1), "unknown")
     multicast = ()
     if "multicast" in options:
         multicast = (Multicast("switch", tuple(range(n)), options["multicast"]),)
         check_multicast(multicast[0], n, ())
-    machine = Topology(f"{name}:{n}", n, links, limits, nodes=(0,) * n, unit=Fraction(1), multicast=multicast)
+    machine = Topology(f"switch:{n}", n, links, limits, nodes=(0,) * n, unit=Fraction(1), multicast=multicast)
     return with_generators(machine, symmetric_group(range(n), n))
-
-
-def hub_and_spoke(n: int, options: Options) -> Topology:
-    """All ranks on one hub that is no rank but a switch, as in MSCCL's generic topologies: the same as `switch`."""
-    return switch(n, options, "hub-and-spoke")
 
 
 def hypercube(n: int, options: Options) -> Topology:
@@ -157,7 +130,7 @@ def hypercube(n: int, options: Options) -> Topology:
 
 def _grid(sizes: tuple[int, ...], options: Options, name: str, wrap: bool) -> Topology:
     n = math.prod(sizes)
-    edges, symmetries = (large_grid if 2 * n * len(sizes) > LARGE else grid)(sizes, wrap)
+    edges, symmetries = grid(sizes, wrap)
     return _direct(f"{name}:{'x'.join(map(str, sizes))}", n, edges, options, symmetries)
 
 
@@ -273,30 +246,8 @@ def fat_tree(n: int, options: Options) -> Topology:
     """A folded Clos of explicit switches: `leaf` ranks per leaf switch, every leaf joined to `spines` spine switches.
 
     By default the leaf is the greatest divisor of the size up to its square root, and there are as many spines, so that
-    nothing blocks. `levels=3` is the k-ary fat tree of Al-Fares et al. (SIGCOMM 2008), whose size is k³/4.
+    nothing blocks.
     """
-    levels = _integer(options, "levels", 2, 2)
-    wires, switches = _three_levels(n, options) if levels == 3 else _two_levels(n, options, levels)
-    links = duplex(wires, _number(options, "units", 1), _number(options, "latency", 1) / 2, "unknown")
-    leaf = next(i for i in range(n) if i == n - 1 or wires[i + 1][1] != wires[0][1]) + 1
-    blocks = [list(range(b, b + leaf)) for b in range(0, n, leaf)]
-    symmetries = [*symmetric_group(blocks[0], n)]
-    if levels == 2:
-        symmetries += [_blockwise(pi, leaf) for pi in symmetric_group(range(len(blocks)), len(blocks))]
-    else:
-        pods, leaves = 2 * leaf, leaf
-        symmetries += [_blockwise(pi, leaf * leaves) for pi in symmetric_group(range(pods), pods)]
-        symmetries += [_blockwise(pi, leaf) for pi in symmetric_group(range(leaves), len(blocks))]
-    return with_generators(Topology(f"fat-tree:{n}", n, links, (), switches, (0,) * n, Fraction(1)), symmetries)
-
-
-def _blockwise(pi: Sequence[int], size: int) -> Permutation:
-    return tuple(p * size + i for p in pi for i in range(size))
-
-
-def _two_levels(n: int, options: Options, levels: int) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
-    if levels != 2:
-        raise UsageError(f"levels={levels}: a fat tree has 2 or 3 levels of switches")
     leaf = _integer(options, "leaf", max(d for d in range(1, math.isqrt(n) + 1) if n % d == 0))
     spines = _integer(options, "spines", leaf)
     if n % leaf:
@@ -308,27 +259,14 @@ def _two_levels(n: int, options: Options, levels: int) -> tuple[list[tuple[int, 
     pairs += [(n + b, n + leaves + s) for b in range(leaves) for s in range(spines)]
     names = [f"leaf{b}" for b in range(leaves)]
     names += [f"spine{s}" for s in range(spines)]
-    return pairs, tuple(names)
+    links = duplex(pairs, _number(options, "units", 1), _number(options, "latency", 1) / 2, "unknown")
+    symmetries = [*symmetric_group(range(leaf), n)]
+    symmetries += [_blockwise(pi, leaf) for pi in symmetric_group(range(leaves), leaves)]
+    return with_generators(Topology(f"fat-tree:{n}", n, links, (), names, (0,) * n, Fraction(1)), symmetries)
 
 
-def _three_levels(n: int, options: Options) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
-    half = round((2 * n) ** (1 / 3) / 2 * 2 ** (1 / 3))
-    half = next((h for h in (half - 1, half, half + 1) if h > 0 and 2 * h**3 == n), 0)
-    if not half:
-        raise UsageError(f"fat-tree:{n}:levels=3: a k-ary fat tree has k³/4 ranks, such as 16, 54 or 128")
-    if {"leaf", "spines"} & set(options):
-        raise UsageError("leaf= and spines= are for two levels; levels=3 follows from the size")
-    pods, edge, upper, core = 2 * half, n, n + 2 * half * half, n + 4 * half * half
-    squares = [(a, b) for a in range(half) for b in range(half)]
-    pairs = [(i, edge + i // half) for i in range(n)]
-    for p in range(pods):
-        pairs += [(edge + p * half + a, upper + p * half + b) for a, b in squares]
-    for p in range(pods):
-        pairs += [(upper + p * half + b, core + b * half + c) for b, c in squares]
-    names = [f"edge{p}.{a}" for p in range(pods) for a in range(half)]
-    names += [f"aggr{p}.{b}" for p in range(pods) for b in range(half)]
-    names += [f"core{b}.{c}" for b, c in squares]
-    return pairs, tuple(names)
+def _blockwise(pi: Sequence[int], size: int) -> Permutation:
+    return tuple(p * size + i for p in pi for i in range(size))
 
 
 def rail(sizes: tuple[int, ...], options: Options) -> Topology:
@@ -340,34 +278,9 @@ def rail(sizes: tuple[int, ...], options: Options) -> Topology:
     if len(sizes) != 2:
         raise UsageError("rail needs boxes x ranks per box, such as rail:4x8")
     boxes, size = sizes
-    n = boxes * size
-    if n * (size + boxes) > MAX_LINKS:
-        raise UsageError(f"rail:{boxes}x{size} has more than {MAX_LINKS} links; ask for fewer ranks")
-    inner, outer, latency = _number(options, "inner", 9), _number(options, "units", 1), _number(options, "latency", 1)
-    links = [
-        Link(b * size + i, b * size + j, inner, latency)
-        for b in range(boxes)
-        for i in range(size)
-        for j in range(size)
-        if i != j
-    ]
-    inside = len(links)
-    limits = port_limits(links, [(i,) for i in range(n)], inner, "switch port")
-    links += [
-        Link(b * size + i, c * size + i, outer, latency, "net")
-        for i in range(size)
-        for b in range(boxes)
-        for c in range(boxes)
-        if b != c
-    ]
-    limits += port_limits(links, [(i,) for i in range(n)], outer, "rail port", inside)
-    symmetries = [_blockwise(pi, size) for pi in symmetric_group(range(boxes), boxes)]
-    for pi in symmetric_group(range(size), size):
-        symmetries.append(tuple(b * size + p for b in range(boxes) for p in pi))
-    nodes = tuple(i // size for i in range(n))
-    return with_generators(
-        Topology(f"rail:{boxes}x{size}", n, tuple(links), tuple(limits), (), nodes, Fraction(1)), symmetries
-    )
+    box = switch(size, {**options, "units": options.get("inner", "9")})
+    nic = Nic(_number(options, "units", 1), _number(options, "latency", 1))
+    return cluster(box, boxes, nic, {"net": "rail"}, f"rail:{boxes}x{size}")
 
 
 def _family(summary: str, build: Callable[..., Topology], sizes: str = "N", **more: str) -> TopologyBuilder:
@@ -393,7 +306,6 @@ FAMILIES: dict[str, TopologyBuilder] = {
     "line": _family("a path, both directions", line),
     "star": _family("rank 0 joined to all others", star),
     "fully-connected": _family("a link between every two ranks", fully_connected),
-    "hub-and-spoke": _family("all ranks on one switch in the middle", hub_and_spoke),
     "switch": _family(
         "one non-blocking switch",
         switch,
@@ -413,7 +325,6 @@ FAMILIES: dict[str, TopologyBuilder] = {
     "fat-tree": _family(
         "a folded Clos of explicit switches",
         fat_tree,
-        levels="2 or 3 (2)",
         leaf="ranks per leaf switch",
         spines="spine switches (leaf)",
     ),

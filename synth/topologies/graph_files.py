@@ -1,4 +1,4 @@
-"""Graphs as topology documents: networkx's own in memory, and node-link JSON and GraphML of other tools.
+"""Graphs of networkx as topology documents.
 
 A node is a rank unless its attribute `switch` is true; an edge has `bandwidth` (or `units`, or `weight`; 1 where none
 is given), and optionally `latency` and `kind`. An undirected edge is a link each way. `units` count the graph's
@@ -8,93 +8,13 @@ attribute `unit` in GB/s, 1 where it has none.
 from __future__ import annotations
 
 import difflib
-import re
-import warnings
 from typing import Any
 
 from synth.errors import FormatError
+from synth.model.documents.file_reader import Plain
 from synth.model.rational import rational
-from synth.topologies.file_reader import Plain
 
 WIDTHS = ("bandwidth", "units", "weight")
-_DOCTYPE = re.compile(r"<!\s*(DOCTYPE|ENTITY)", re.IGNORECASE)
-
-
-def is_node_link(doc: Any) -> bool:
-    """True if a parsed document is networkx's node-link form rather than a topology file."""
-    return (
-        isinstance(doc, dict)
-        and "ranks" not in doc
-        and isinstance(doc.get("nodes"), list)
-        and ("links" in doc or "edges" in doc)
-    )
-
-
-def from_node_link(doc: dict, file: str) -> dict:
-    """Return the topology document of a parsed node-link document. Raises FormatError."""
-    edges = doc.get("edges", doc.get("links"))
-    nodes = doc["nodes"]
-    if not all(isinstance(n, dict) and isinstance(n.get("id"), str) for n in nodes):
-        raise FormatError("every node must be a mapping with an id that is a number or a text", file, "nodes")
-    known = {n["id"] for n in nodes}
-    if len(known) < len(nodes):
-        raise FormatError("two nodes have the same id", file, "nodes")
-    if not isinstance(edges, list):
-        raise FormatError("expected a list of edges", file, "links")
-    for i, edge in enumerate(edges):
-        for end in ("source", "target"):
-            if not isinstance(edge, dict) or not isinstance(edge.get(end), str) or edge[end] not in known:
-                raise FormatError(f"the {end} is missing or no node's id", file, f"links[{i}]")
-    import networkx as nx
-
-    flags = {key: doc.get(key) is True or str(doc.get(key)).lower() == "true" for key in ("directed", "multigraph")}
-    graph_attributes = doc.get("graph") if isinstance(doc.get("graph"), dict) else {}
-    # networkx calls the edges "links" or "edges" depending on its version; a multigraph keeps every parallel edge.
-    whole = {**flags, "multigraph": True, "graph": graph_attributes, "nodes": nodes, "links": edges, "edges": edges}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            graph = nx.node_link_graph(whole)
-    except (nx.NetworkXException, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"networkx cannot read this node-link graph: {error}", file) from None
-    return _document(graph, file)
-
-
-def from_graphml(text: str, file: str) -> dict:
-    """Return the topology document of a GraphML text.
-
-    Raises FormatError; a document type or entity is refused unparsed.
-    """
-    bomb = _DOCTYPE.search(text)
-    if bomb:
-        line = text.count("\n", 0, bomb.start()) + 1
-        raise FormatError("document types and entities are refused; remove the DOCTYPE", file, line)
-    from xml.etree import ElementTree
-
-    import networkx as nx
-
-    try:
-        root = ElementTree.fromstring(text.encode(), ElementTree.XMLParser(encoding="utf-8"))
-    except ElementTree.ParseError as error:
-        raise FormatError(
-            f"is not XML: {str(error).partition(':')[0]}", file, "{}:{}".format(*error.position)
-        ) from None
-    if not root.tag.endswith("graphml"):
-        raise FormatError(f"expected GraphML, found <{root.tag[:40]}>", file)
-    known = {node.get("id") for node in _named(root, "node")}
-    if None in known:
-        raise FormatError("a node has no id", file)
-    for i, edge in enumerate(_named(root, "edge")):
-        if not {edge.get("source"), edge.get("target")} <= known:
-            raise FormatError("the source or the target is missing or no node's id", file, f"edge {i}")
-    for key in _named(root, "key"):
-        # Numbers stay text until they are read exactly.
-        key.set("attr.type", "string")
-    try:
-        graph = nx.parse_graphml(ElementTree.tostring(root, encoding="unicode"), force_multigraph=True)
-    except (nx.NetworkXException, KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
-        raise FormatError(f"networkx cannot read this GraphML: {str(error)[:200]}", file) from None
-    return _document(graph, file)
 
 
 def from_graph(graph: Any, file: str) -> dict:
@@ -103,19 +23,12 @@ def from_graph(graph: Any, file: str) -> dict:
     Nodes that are integers are the machine's own numbers of the ranks, which stand in their order.
     """
     try:
-        return _document(graph, file, "graph")
+        return _document(graph, file)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"is no graph of networkx's form: {error}", file) from None
 
 
-def _named(root: Any, tag: str) -> list[Any]:
-    return [
-        element for element in root.iter() if isinstance(element.tag, str) and element.tag.rpartition("}")[2] == tag
-    ]
-
-
-def _document(graph: Any, file: str, source: str = "file") -> dict:
-    """Return the topology document of a graph; `source` is the name of what lists the ranks."""
+def _document(graph: Any, file: str) -> dict:
     switch = {n for n, d in graph.nodes(data=True) if str(d.get("switch", "")).lower() in ("true", "1", "yes")}
     ids = [n for n in graph.nodes if n not in switch]
     notes = []
@@ -123,7 +36,7 @@ def _document(graph: Any, file: str, source: str = "file") -> dict:
     labels: list[int] = []
     if set(map(str, ids)) == numbers:
         rank = {n: int(n) for n in ids}
-    elif all(isinstance(n, int) and n >= 0 for n in ids):  # of a graph in memory
+    elif all(isinstance(n, int) and n >= 0 for n in ids):
         labels = sorted(ids)
         rank = {n: i for i, n in enumerate(labels)}
     else:
@@ -131,7 +44,7 @@ def _document(graph: Any, file: str, source: str = "file") -> dict:
         shown = [f"{i} is {str(n)[:30]}" for i, n in enumerate(ids[:8])]
         if len(ids) > 8:
             shown.append("...")
-        notes.append(f"ranks in the order of the {source}: {', '.join(shown)}")
+        notes.append(f"ranks in the order of the graph: {', '.join(shown)}")
     names = {}
     for n in switch:
         names[n] = f"switch {n}" if str(n).lstrip("-").isdecimal() else str(n)

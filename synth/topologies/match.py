@@ -36,11 +36,6 @@ class Match:
     missing: tuple[tuple[int, int], ...] = ()
     fast_only: bool = False
 
-    @property
-    def images(self) -> tuple[int, ...]:
-        """The rank of `machine` that each rank of the topology is: the inverse of `ranks`."""
-        return symmetry.inverse(self.ranks)
-
     def describe(self) -> str:
         """One line: the machine, what differs, and the map."""
         parts = [self.machine]

@@ -13,13 +13,13 @@ from fractions import Fraction
 from pathlib import Path
 
 from synth.errors import FormatError, UsageError
+from synth.model.documents.file_reader import Fields
 from synth.model.documents.int_ranges import read
 from synth.model.documents.text_file import text_of
 from synth.model.rational import rational, show
 from synth.model.topology import Limit, Link, Topology
 from synth.topologies.builders import symmetric_group
 from synth.topologies.declared_symmetries import with_generators
-from synth.topologies.file_reader import Fields
 
 COLUMNS = ("src", "dst", "bandwidth_gbps", "latency_us")
 
@@ -35,8 +35,7 @@ def apply(
     """Return `topology` with all changes, in the syntax of the command line: ranks "0,1,2,5-7", without "0-3", degrade
     "0-3:1/2", links a CSV file.
 
-    Raises UsageError for a change that makes no sense on this machine, FormatError for a bad file. A machine that
-    falls apart is returned with a note that says where; that nothing can be gathered on it is proved later.
+    Raises UsageError for a change that makes no sense on this machine, FormatError for a bad file.
     """
     changed = topology
     if links is not None:
@@ -54,7 +53,7 @@ def apply(
         changed = broken(changed, *_pair(changed, "without", text))
     if ranks is not None:
         changed = with_ranks(changed, _list(ranks) if isinstance(ranks, str) else ranks)
-    return changed if changed is topology else _with_gap_noted(changed)
+    return changed
 
 
 def with_ranks(topology: Topology, ranks: Sequence[int]) -> Topology:
@@ -132,36 +131,27 @@ def with_measured(topology: Topology, path: Path) -> Topology:
     Columns src, dst, bandwidth_gbps (GB/s) and, optionally, latency_us (µs; empty: unchanged); one directed link a
     row; ends are ranks or names of switches; lines that begin with # are skipped. Raises FormatError with the line.
     """
-    import csv
-
     read, file = Fields(str(path)), str(path)
-    lines = [
-        (i, line)
-        for i, line in enumerate(text_of(path).splitlines(), 1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-    if not lines:
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            rows.append((number, [cell.strip().strip('"') for cell in line.split(",")]))
+    if not rows:
         raise FormatError(f"is empty; expected the columns {', '.join(COLUMNS)}", file)
-    try:
-        rows = list(csv.reader((line for _, line in lines), strict=True))
-    except csv.Error as error:
-        raise FormatError(f"is not CSV: {error}", file) from None
-    if len(rows) != len(lines):
-        raise FormatError("a quoted value runs over several lines", file)
-    header = [column.strip().lower() for column in rows[0]]
+    header = [column.lower() for column in rows[0][1]]
     if sorted(header) not in (sorted(COLUMNS), sorted(COLUMNS[:3])):
         shown = ", ".join(header)[:80]
         raise FormatError(
-            f"the columns must be {', '.join(COLUMNS)} (the last one optional), found {shown}", file, lines[0][0]
+            f"the columns must be {', '.join(COLUMNS)} (the last one optional), found {shown}", file, rows[0][0]
         )
     ends = _ends(topology)
     links = {(k.src, k.dst): k for k in topology.links}
     measured: dict[tuple[int, int], Link] = {}
-    for (number, _), cells in zip(lines[1:], rows[1:], strict=True):
+    for number, cells in rows[1:]:
         place = str(number)
         if len(cells) != len(header):
             read.fail(f"expected {len(header)} values, found {len(cells)}", place)
-        row = {key: cell.strip() for key, cell in zip(header, cells, strict=True)}
+        row = dict(zip(header, cells, strict=True))
         pair = ends.get(row["src"], -1), ends.get(row["dst"], -1)
         if pair not in links:
             read.fail(f"{topology.name} has no link {row['src'][:20]}→{row['dst'][:20]}", place)
@@ -234,22 +224,3 @@ def _list(text: str) -> list[int]:
         return read(text)
     except ValueError as error:
         raise UsageError(f"--ranks {text}: {error}, such as 0,1,2 or 0-3") from None
-
-
-def _with_gap_noted(topology: Topology) -> Topology:
-    """A note that names two ranks of which one cannot reach the other, if there are such."""
-    for forward in (True, False):
-        near: list[list[int]] = [[] for _ in range(topology.ranks + len(topology.switches))]
-        for k in topology.links:
-            a, b = (k.src, k.dst) if forward else (k.dst, k.src)
-            near[a].append(b)
-        seen, stack = {0}, [0]
-        while stack:
-            fresh = [v for v in near[stack.pop()] if v not in seen]
-            seen.update(fresh)
-            stack += fresh
-        lost = next((r for r in range(topology.ranks) if r not in seen), None)
-        if lost is not None:
-            a, b = (0, lost) if forward else (lost, 0)
-            return replace(topology, notes=(*topology.notes, f"not connected: rank {a} cannot reach rank {b}"))
-    return topology

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from synth.errors import FormatError, UsageError
+from synth.model.documents.file_reader import Fields, parse_yaml
 from synth.model.documents.text_file import text_of
 from synth.model.topology import Limit, Topology
 from synth.topologies.declared_symmetries import preserves, with_generators
-from synth.topologies.file_reader import parse_yaml
 
 RAIL = "rail"
 KEYS = ("across", "inside", "without", "symmetric")
@@ -72,8 +72,8 @@ class Sketch:
     def applied(self, topology: Topology) -> Topology:
         """Return the machine with the allowed links alone.
 
-        Raises UsageError for a machine with switches of its own, and for a rule that none of its links can meet; the
-        error's `rule` is its place in the sketch, such as ``without[2]``.
+        Raises UsageError for a machine with switches of its own, and for a rule that none of its links can meet, with
+        its place in the sketch, such as ``without[2]``.
         """
         if topology.switches:
             raise UsageError(f"{topology.name} has switches of its own; a sketch needs links between ranks")
@@ -104,7 +104,7 @@ class Sketch:
         return with_generators(under, [*self._symmetries(under), *topology.generators])
 
     def _symmetries(self, under: Topology) -> list[tuple[int, ...]]:
-        """Return the symmetries as images of ranks. Raises RuleError for one that the machine has not."""
+        """Return the symmetries as images of ranks. Raises UsageError for one that the machine has not."""
         images = []
         for i, row in enumerate(self.symmetric):
             image = tuple(row)
@@ -113,12 +113,12 @@ class Sketch:
                 image = tuple(rank - rank % size + (rank + offset) % size for rank in range(under.ranks))
             if not preserves(under, image):
                 message = f"{list(row)} does not keep the links and limits of {under.name}"
-                raise RuleError(f"symmetric[{i}]", message)
+                raise UsageError(f"symmetric[{i}]: {message}")
             images.append(image)
         return images
 
     def _check(self, topology: Topology, boxes: Sequence[int], places: Sequence[int]) -> None:
-        """Raise RuleError for a rule about links that the machine has not."""
+        """Raise UsageError for a rule about links that the machine has not."""
         ranks, near, far = set[Pair](), set[Pair](), set[Pair]()
         for link in topology.links:
             ranks.add((link.src, link.dst))
@@ -126,69 +126,44 @@ class Sketch:
             (near if boxes[link.src] == boxes[link.dst] else far).add(pair)
         for rule, pairs in (("across", self.across), ("inside", self.inside)):
             if pairs is not None and len(set(boxes)) == len(boxes):
-                raise RuleError(rule, f"each rank of {topology.name} is a box of its own, so there is one place alone")
+                raise UsageError(f"{rule}: each rank of {topology.name} is a box of its own, with one place alone")
         if self.across is not None and not far:
-            raise RuleError("across", f"{topology.name} has no links between boxes")
+            raise UsageError(f"across: {topology.name} has no links between boxes")
         rows = (("across", self.across, far, "place"), ("inside", self.inside, near, "place"),
                 ("without", self.without, ranks, "rank"))  # fmt: skip
         for key, pairs, known, what in rows:
             for i, (a, b) in enumerate(() if pairs is None or isinstance(pairs, str) else pairs):
                 if (a, b) not in known:
-                    raise RuleError(f"{key}[{i}]", f"{topology.name} has no such link from {what} {a} to {what} {b}")
-
-
-class RuleError(UsageError):
-    """A rule that does not fit the machine; `rule` is its place in the sketch."""
-
-    def __init__(self, rule: str, message: str) -> None:
-        super().__init__(f"{rule}: {message}")
-        self.rule, self.message = rule, message
+                    raise UsageError(f"{key}[{i}]: {topology.name} has no such link from {what} {a} to {what} {b}")
 
 
 def load(path: Path, topology: Topology) -> Topology:
     """Return the machine that the sketch in a YAML file leaves of `topology`.
 
-    Raises FormatError, with the line, for anything but a sketch, and for a rule that does not fit the machine.
+    Raises FormatError, with the place, for anything but a sketch, and for a rule that does not fit the machine.
     """
-    lines: dict[str, int] = {}
-    doc = parse_yaml(text_of(path, MAX_BYTES), str(path), lines)
-
-    def fail(message: str, place: str) -> FormatError:
-        return FormatError(message, str(path), lines.get(place, 1))
-
-    if not isinstance(doc, dict) or not doc:
-        raise fail(f"expected a mapping with {', '.join(KEYS)}", "")
+    read = Fields(str(path))
     rules: dict[str, Any] = {}
-    for key, value in doc.items():
-        if key not in KEYS:
-            raise fail(f"unknown rule {str(key)[:40]!r}; there are {', '.join(KEYS)}", str(key))
-        if key == "across" and value == RAIL:
-            rules[key] = RAIL
+    for key, value in read.mapping(parse_yaml(text_of(path, MAX_BYTES), read.file), None, KEYS).items():
+        if key == "across" and isinstance(value, str):
+            rules[key] = value
             continue
-        if not isinstance(value, list):
-            rail = "rail, or " if key == "across" else ""
-            example = "rows such as [4, 8]" if key == "symmetric" else "pairs such as [0-1, 2-3]"
-            raise fail(f"expected {rail}a list of {example}", key)
-        if len(value) > MAX_ROWS:
-            raise fail(f"{len(value)} rows; at most {MAX_ROWS} are read", key)
         rows: list[tuple[int, ...]] = []
-        for i, row in enumerate(value):
+        for i, row in enumerate(read.sequence(value, key, MAX_ROWS)):
+            place = f"{key}[{i}]"
             if key == "symmetric":
-                texts = row if isinstance(row, list) else []
-                good = texts and all(isinstance(text, str) and re.fullmatch(r"\d{1,6}", text) for text in texts)
+                listed = read.sequence(row, place, topology.ranks)
+                rows.append(tuple(read.integer(rank, place, 0, topology.ranks) for rank in listed))
             else:
-                found = _PAIR.fullmatch(row) if isinstance(row, str) else None
-                texts, good = found.groups() if found else (), found
-            if not good:
-                example = "the image of each rank, or [offset, size]" if key == "symmetric" else "a pair such as 0-1"
-                raise fail(f"expected {example}, found {str(row)[:40]!r}", f"{key}[{i}]")
-            rows.append(tuple(map(int, texts)))
+                pair = _PAIR.fullmatch(read.string(row, place))
+                if pair is None:
+                    read.fail(f"expected a pair such as 0-1, found {str(row)[:40]!r}", place)
+                rows.append((int(pair[1]), int(pair[2])))
         rules[key] = tuple(rows)
     try:
         return Sketch(path.stem, **rules).applied(topology)
-    except RuleError as error:
-        place = error.rule if error.rule in lines else error.rule.partition("[")[0]
-        raise fail(error.message, place) from None
+    except UsageError as error:
+        raise FormatError(str(error), read.file) from None
 
 
 def _places(boxes: Sequence[int]) -> list[int]:

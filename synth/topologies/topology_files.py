@@ -1,5 +1,4 @@
-"""Users' topology files: YAML or JSON by hand, node-link JSON and GraphML from graph tools. The form:
-docs/topologies.md."""
+"""Users' topology files: YAML or JSON by hand. The form: docs/topologies.md."""
 
 from __future__ import annotations
 
@@ -10,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from synth.errors import FormatError, SynthError, unknown
+from synth.model.documents.file_reader import Fields, Plain, parse_json, parse_yaml, plain
 from synth.model.documents.text_file import text_of
-from synth.model.rational import rational
 from synth.model.topology import KINDS, Limit, Link, Multicast, Topology, check_multicast
 from synth.topologies.builders import MAX_LINKS
 from synth.topologies.declared_symmetries import is_permutation, preserves
-from synth.topologies.file_reader import Fields, Plain, parse_json, parse_yaml
 
 MAX_FILE_RANKS = 4096
 MAX_LIMITS = 1 << 16
@@ -39,24 +37,18 @@ def load(path: Path) -> Topology:
     """Return the topology in a user's file. Raises FormatError, one line with the file and the place in it."""
     path = Path(path)
     text, file = text_of(path), str(path)
-    if path.suffix.lower() == ".graphml" or text.lstrip().startswith("<"):
-        from synth.topologies.graph_files import from_graphml
-
-        return from_document(from_graphml(text, file), file, path.stem)
     suffix = path.suffix.lower()
     # A truncated JSON file is better reported as such than as odd YAML.
     is_json = suffix == ".json" or (suffix not in (".yaml", ".yml") and text.lstrip().startswith(("{", "[")))
     doc = parse_json(text, file) if is_json else parse_yaml(text, file)
-    from synth.topologies.graph_files import from_node_link, is_node_link
-
-    if is_node_link(doc):
-        doc = from_node_link(doc, file)
     return from_document(doc, file, path.stem)
 
 
 def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
     """Return the topology in a parsed document (see `reading`); `file` is named in errors. Raises FormatError."""
     read = Fields(file)
+    if isinstance(doc, dict) and "ranks" not in doc and isinstance(doc.get("nodes"), list):
+        raise FormatError("is node-link JSON: in Python, synth.topology(networkx.node_link_graph(...)) reads it", file)
     if isinstance(doc, dict) and "schema" in doc:
         raise FormatError(f"is a document of schema {str(doc['schema'])[:40]!r}, not a topology file", file)
     doc = read.mapping(doc, None, KEYS, ("ranks", "links"))
@@ -91,10 +83,6 @@ def from_mapping(given: Mapping, name: str) -> Topology:
     """
     named = all(isinstance(key, str) for key in given)
     doc: Any = plain(given) if named else _of_pairs(given, name)
-    from synth.topologies.graph_files import from_node_link, is_node_link
-
-    if is_node_link(doc):
-        doc = from_node_link(doc, name)
     return from_document(doc, name, name)
 
 
@@ -114,23 +102,6 @@ def _of_pairs(given: Mapping, name: str) -> dict:
     for link in links:
         ends += [int(end) for end in (link["src"], link["dst"]) if isinstance(end, Plain) and end.isdecimal()]
     return {"ranks": Plain(1 + max(ends)), "links": links}
-
-
-def plain(value: Any) -> Any:
-    """Return a value in memory as a parsed document has it: numbers as their exact text, sets and tuples as lists."""
-    match value:
-        case None | bool() | str():
-            return value
-        case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
-        case set() | frozenset():
-            return [plain(item) for item in sorted(value)]
-        case list() | tuple() | range():
-            return [plain(item) for item in value]
-    try:
-        return Plain(rational(value))
-    except ValueError:
-        return value  # refused, with its place, by the reader of the document
 
 
 def dump(topology: Topology) -> dict:

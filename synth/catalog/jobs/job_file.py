@@ -24,12 +24,12 @@ from synth.errors import FormatError, SynthError
 from synth.frontiers.engine_choice import engine_of
 from synth.model import collective_files
 from synth.model.collective import COLLECTIVES, Collective, canonical_name, collective
+from synth.model.documents.file_reader import Fields, parse_yaml
 from synth.model.documents.text_file import text_of
 from synth.model.rational import duration, size_bytes
 from synth.model.topology import Topology
 from synth.pareto.events import Options
 from synth.topologies import importers, modify
-from synth.topologies.file_reader import Fields, parse_yaml
 
 MAX_BYTES = 1 << 20  # bytes of a job file
 MOST_ITEMS = 10_000  # of a list in it: a limit on the time to read a malformed one

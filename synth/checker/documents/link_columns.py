@@ -20,7 +20,7 @@ import numpy as np
 from synth.checker.documents.scale_schema import LINKS, MOST_RANKS
 from synth.checker.fields import need
 from synth.model.documents import json_reader
-from synth.model.link_table import LinkTable, Members, Sort
+from synth.model.link_table import LinkTable, Sort
 from synth.model.rational import printable
 from synth.model.topology import KINDS, Limit, Topology
 
@@ -61,7 +61,7 @@ def read(doc: dict) -> Topology:
         json_reader.text(name, at)
         numbers = _numbers(held, len(src), at, room)
         need(len(np.unique(numbers)) == len(numbers), "lists a link twice", at)
-        return Limit(printable(name), Members(numbers), json_reader.fraction(width, at))
+        return Limit(printable(name), numbers.tolist(), json_reader.fraction(width, at))
 
     limits = tuple(_each(doc["limits"], f"{place}.limits", limit))
     unit = None if doc["unit"] is None else json_reader.fraction(doc["unit"], f"{place}.unit")

@@ -24,7 +24,7 @@ from synth.errors import FormatError, VerificationError, unreadable
 from synth.model.compressed_schedule import SCHEMA, CompressedSchedule
 from synth.model.documents import json_reader
 from synth.model.documents.text_file import head_of
-from synth.model.link_table import LinkTable, Members, Sort
+from synth.model.link_table import LinkTable, Sort
 from synth.model.rational import printable, show
 from synth.model.scale_collectives import COLLECTIVES
 from synth.model.topology import KINDS, Limit, Topology
@@ -187,7 +187,7 @@ def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
             f"{len(titles)} names for {len(members)} limits of {len(narrow)} bandwidths", "limit_ends"
         )
     check_range(narrow, len(widths), "limit_width")
-    limits = tuple(Limit(n, Members(m), widths[w]) for n, m, w in zip(titles, members, narrow.tolist(), strict=True))
+    limits = tuple(Limit(n, m.tolist(), widths[w]) for n, m, w in zip(titles, members, narrow.tolist(), strict=True))
     if len(columns["nodes"]) not in (0, ranks):
         raise VerificationError(f"names boxes of {len(columns['nodes'])} ranks, there are {ranks}", "nodes")
     check_range(columns["nodes"], 1 << 31, "nodes")

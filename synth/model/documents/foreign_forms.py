@@ -13,6 +13,7 @@ ELEMENTS = {
     "algo": "is MSCCL-IR: `synth lint`, `synth import` and `synth run` read it",
     "Algo": "is ForestColl's trees: `synth import` reads it",
     "system": "is NCCL's topology of a machine: `synth topo import` reads it",
+    "graphml": "is GraphML: in Python, `synth.topology(networkx.read_graphml(FILE))` reads it",
     "graphs": "is NCCL's graph file (NCCL_GRAPH_DUMP_FILE): `synth topo import` reads the file of NCCL_TOPO_DUMP_FILE",
 }
 _ELEMENT = re.compile(r"(?s)(?:\s|<\?.*?\?>|<!--.*?-->)*<(\w+)")

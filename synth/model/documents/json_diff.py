@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from synth.errors import json_kind
+from synth.model.rational import counted
 from synth.model.topology import Topology, columns
 
 
@@ -37,8 +38,7 @@ def first(here: object, there: object, path: str = "") -> tuple[str, str, str] |
                 return difference
         if len(here) == len(there):
             return None
-        entries = "entry" if len(here) == 1 else "entries"
-        return path, f"has {len(here)} {entries}", str(len(there))
+        return path, f"has {counted(len(here), 'entry')}", str(len(there))
     if type(here) is type(there) and here == there:
         return None
     if isinstance(here, dict | list) or isinstance(there, dict | list):
@@ -61,14 +61,8 @@ def plain(topology: Topology) -> dict:
 
 def size(topology: Topology) -> str:
     """Return a clause on the numbers of ranks, switches, links and limits, for a digest that does not match."""
-    counts = (
-        (topology.ranks, "rank", "ranks"),
-        (len(topology.switches), "switch", "switches"),
-        (len(topology.links), "link", "links"),
-        (len(topology.limits), "limit", "limits"),
-    )
-    texts = []
-    for count, one, many in counts:
-        noun = one if count == 1 else many
-        texts.append(f"{count} {noun}")
+    texts = [
+        counted(topology.ranks, "rank"), counted(len(topology.switches), "switch"),
+        counted(len(topology.links), "link"), counted(len(topology.limits), "limit"),
+    ]  # fmt: skip
     return f"these {', '.join(texts)}: a number of it was altered, or one of a link or limit here"

@@ -23,7 +23,7 @@ def parsed(text: str | bytes) -> Any:
 
     Raises ValueError for what is no JSON, for NaN and infinities, and for a field that is given twice.
     """
-    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
+    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=once)
 
 
 def document(text: str, file: str | None) -> Any:
@@ -50,7 +50,8 @@ def faults_of(file: str | None) -> Iterator[None]:
         raise FormatError(f"is not JSON: {error}"[:160], file) from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of (field, value) pairs. Raises ValueError for a field that is given twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +13,11 @@ from synth.errors import SynthError
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a path beside `path` to write to. It becomes `path` at the end of the block, and is removed on an error."""
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield part
+        if path.exists():
+            part.chmod(path.stat().st_mode & 0o777)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -33,23 +33,9 @@ def write(path: Path, content: str | bytes) -> None:
         if path.exists() and not path.is_file():  # a pipe or /dev/stdout: there is nothing to rename over
             path.write_bytes(data)
             return
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-            os.replace(name, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
+        with whole_file(path) as part:
+            part.write_bytes(data)
     except OSError as error:
         missing = f"the folder {path.parent} does not exist"
         reason = missing if not path.parent.is_dir() else error.strerror or error
         raise SynthError(f"cannot write {path}: {reason}") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -78,12 +78,7 @@ def isomorphism(a: Network, b: Network) -> Permutation | None:
     None where there is none, or where the search exceeds its budget (a few seconds; not met in practice below 100
     ranks).
     """
-    if a.ranks != b.ranks or len(a.routes) != len(b.routes) or len(a.caps) != len(b.caps):
-        return None
-    try:
-        found = AutomorphismSearch(a, b).isomorphism(EdgeBudget(ISOMORPHISM_BUDGET))
-    except Spent:
-        return None
+    found = _least_map(a, b)
     return found.ranks if found else None
 
 
@@ -93,11 +88,16 @@ def renumbering(a: tuple[Network, Collective], b: tuple[Network, Collective]) ->
 
     None where there is none, or where the search exceeds its budget.
     """
-    if a[0].ranks != b[0].ranks or len(a[0].routes) != len(b[0].routes) or len(a[0].caps) != len(b[0].caps):
+    return _least_map(a[0], b[0], a[1], b[1])
+
+
+def _least_map(a: Network, b: Network, *tasks: Collective) -> Generator | None:
+    if a.ranks != b.ranks or len(a.routes) != len(b.routes) or len(a.caps) != len(b.caps):
         return None
     try:
-        search = AutomorphismSearch(a[0], b[0], a[1], b[1])
-        return search.isomorphism(EdgeBudget(ISOMORPHISM_BUDGET)) if search.scales[0] == search.scales[1] else None
+        search = AutomorphismSearch(a, b, *tasks)
+        alike = not tasks or search.scales[0] == search.scales[1]
+        return search.isomorphism(EdgeBudget(ISOMORPHISM_BUDGET)) if alike else None
     except Spent:
         return None
 

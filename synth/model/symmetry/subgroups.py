@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from synth.model.symmetry.automorphisms import Generator
 from synth.model.symmetry.permutations import (
@@ -23,28 +22,14 @@ from synth.model.symmetry.permutations import (
     power,
 )
 
-
-@dataclass(frozen=True)
-class SubgroupSettings:
-    """Sizes of the search for subgroups.
-
-    Attributes:
-        listed: Groups up to this order are listed.
-        sampled: About this many elements of larger groups are sampled.
-        most: Most subgroups that are offered, the trivial and the whole group included.
-        starts: Most elements of each order from which subgroups are grown.
-        probes: Ranks whose images tell groups of one order apart.
-    """
-
-    listed: int = 512
-    sampled: int = 192
-    most: int = 8
-    starts: int = 12
-    probes: int = 8
-
-
-SETTINGS = SubgroupSettings()
-
+# Groups up to this order are listed; about so many elements of larger ones are sampled.
+LISTED, SAMPLED = 512, 192
+# Most subgroups that are offered, the trivial and the whole group included.
+MOST = 8
+# Most elements of each order from which subgroups are grown.
+STARTS = 12
+# Ranks whose images tell groups of one order apart.
+PROBES = 8
 
 Basis = tuple[Permutation, ...]
 Distances = Sequence[Sequence[int | None]]
@@ -53,7 +38,7 @@ Distances = Sequence[Sequence[int | None]]
 def chain(
     generators: Sequence[Generator], distances: Distances, lift: Callable[[Permutation], Generator | None]
 ) -> list[tuple[Generator, ...]]:
-    """Return up to `SETTINGS.most` subgroups by generators: the group first, then fewer and fewer symmetries, () last.
+    """Return up to `MOST` subgroups by generators: the group first, then fewer and fewer symmetries, () last.
 
     `distances` between ranks tell translations (which move every rank equally far) from other elements without fixed
     ranks; groups of translations are tried first. `lift` makes a rank permutation of the group a generator. No two
@@ -69,9 +54,7 @@ def chain(
     towers.sort(key=lambda tower: -tower[0][0])
     offers = [tower[0] for tower in towers]
     offers += [group for tower in towers for group in tower[1:]]
-    offers += [
-        (order(pi), (pi,)) for pi in (free or elements)[: SETTINGS.starts] if order(pi) == _least_prime(order(pi))
-    ]
+    offers += [(order(pi), (pi,)) for pi in (free or elements)[:STARTS] if order(pi) == _least_prime(order(pi))]
     kept = {_partition(tuple(generators)): tuple(generators)}
     lifted: dict[Permutation, Generator | None] = {}
     for _, basis in _spread(offers):
@@ -91,11 +74,11 @@ def _spread(offers: Sequence[tuple[int, Basis]]) -> list[tuple[int, Basis]]:
     by_order: dict[int, dict[frozenset[Permutation], Basis]] = {}
     for size, basis in offers:
         by_order.setdefault(size, {}).setdefault(_images(basis), basis)
-    most, sizes = SETTINGS.most - 2, sorted(by_order, reverse=True)
+    most, sizes = MOST - 2, sorted(by_order, reverse=True)
     if len(sizes) > most:
         sizes = [*sizes[: most - 1], sizes[-1]]
     rows = {size: list(by_order[size].values()) for size in sizes}
-    turns = [(i, size) for i in range(SETTINGS.starts) for size in sizes if i < len(rows[size])][:most]
+    turns = [(i, size) for i in range(STARTS) for size in sizes if i < len(rows[size])][:most]
     return [(size, rows[size][i]) for i, size in sorted(turns, key=lambda turn: (-turn[1], turn[0]))]
 
 
@@ -110,13 +93,13 @@ def _elements(generators: Sequence[Permutation], distances: Distances) -> list[P
     """The group without its identity if it is small, else its generators, their products, conjugate translations and a
     sample."""
     identity = tuple(range(len(generators[0])))
-    listed = closure(generators, SETTINGS.listed)
+    listed = closure(generators, LISTED)
     if listed is not None:
         return list(listed[1:])
     found = dict.fromkeys(pi for pi in generators if pi != identity)
     queue = list(found)
     for pi in queue:
-        if len(queue) >= SETTINGS.sampled:
+        if len(queue) >= SAMPLED:
             break
         for g in generators:
             product = compose(pi, g)
@@ -126,7 +109,7 @@ def _elements(generators: Sequence[Permutation], distances: Distances) -> list[P
     # A walk of growing products reaches far beyond the ball around the identity; its steps come from a fixed linear
     # generator.
     state, walk = 12345, queue[-1]
-    for _ in range(SETTINGS.sampled):
+    for _ in range(SAMPLED):
         state = (state * 1103515245 + 12345) % (1 << 31)
         walk = compose(walk, queue[(state >> 8) % len(queue)])
         if walk != identity:
@@ -134,7 +117,7 @@ def _elements(generators: Sequence[Permutation], distances: Distances) -> list[P
     translations = [pi for pi in found if _reach(pi, distances) == 1 and _free(pi)]
     back = [inverse(g) for g in generators]
     for pi in translations:
-        if len(translations) >= SETTINGS.sampled:
+        if len(translations) >= SAMPLED:
             break
         for g, h in zip(generators, back, strict=True):
             conjugate = compose(compose(h, pi), g)
@@ -160,7 +143,7 @@ def _starts(elements: Sequence[Permutation]) -> list[Permutation]:
     for pi in elements:
         by_order.setdefault(order(pi), []).append(pi)
     rows = [by_order[k] for k in sorted(by_order, reverse=True)]
-    return [row[i] for i in range(SETTINGS.starts) for row in rows if i < len(row)][: SETTINGS.starts]
+    return [row[i] for i in range(STARTS) for row in rows if i < len(row)][:STARTS]
 
 
 def _tower(start: Permutation, free: Sequence[Permutation]) -> list[tuple[int, Basis]]:
@@ -197,7 +180,7 @@ def _images(basis: Sequence[Permutation]) -> frozenset[Permutation]:
     elements.
     """
     ranks = len(basis[0])
-    points = tuple(dict.fromkeys([*orbits(ranks, basis), *range(min(SETTINGS.probes, ranks))]))
+    points = tuple(dict.fromkeys([*orbits(ranks, basis), *range(min(PROBES, ranks))]))
     found, queue = {points}, [points]
     for images in queue:
         for pi in basis:

@@ -10,16 +10,12 @@ and ends.
     parent  --job file-------->  child         the pickled call
     parent  <--job socket------  child         its process id, the pickled result
 
-A child that exceeds its memory limit is killed. So is the largest child of all servers of a process where all children
-together need more than half of the machine's memory: each server writes the memory of its children on a page that all
-servers share.
+A child that exceeds its memory limit is killed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import mmap
 import os
 import pickle
 import resource
@@ -34,27 +30,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 _COMMAND = struct.Struct("=cqq")  # command, job, bytes of memory allowed (0: no limit)
 _ENDING = struct.Struct("=qidqc")  # job, wait status, CPU seconds, peak bytes, memory limit hit
 _LENGTH = struct.Struct("=q")
-_ROW = struct.Struct("=qq")  # a server on the shared page: bytes of all its children, bytes of the largest of them
 # Bytes of address space above the memory limit: libraries map more than they touch.
 _HEADROOM = 2 << 30
 # Type of a process's CPU clock in Linux: the clock of process pid is (~pid << 3) | 2 (clock_getcpuclockid(3)).
 _PROCESS_CLOCK = 2
 # Seconds between looks at the children's memory.
 _WATCH = 0.05
-# Maximum number of fork servers of one process at a time, each with a row on the shared page.
-_ROWS = 64
 # Share of its memory limit from which a child that died is taken to have died for lack of memory.
 NEAR_LIMIT = 0.8
 # Seconds that a fork server has to end its children before it is killed.
 PATIENCE = 1.0
-# Maximum bytes of all children of a process together, where the machine has more than twice as much.
-MOST_TOGETHER = 32 << 30
 
 
 @dataclass
@@ -133,23 +123,18 @@ class ProcessJob:
 class ForkServer:
     """A fork server: an interpreter that imports `modules` and forks a child for each job."""
 
-    def __init__(self, modules: tuple[str, ...], together: int | None = None) -> None:
-        """Start the interpreter.
-
-        `together`: maximum bytes of the children of all fork servers (default: half of the machine's memory).
-        """
+    def __init__(self, modules: tuple[str, ...]) -> None:
+        """Start the interpreter."""
         self.control, theirs = socket.socketpair()
-        self._page, self._row = _page(os.getpid()), next(_rows) % _ROWS
-        arguments = theirs.fileno(), modules, self._page, self._row, together or _memory_limit()
         code = (
             f"import sys; sys.path[:] = {sys.path!r}; from synth.solvers.processes.fork_server import serve; "
-            f"serve{arguments!r}"
+            f"serve({theirs.fileno()}, {modules!r})"
         )
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         null = subprocess.DEVNULL
         self._process = subprocess.Popen(
             [sys.executable, "-c", code],
-            pass_fds=[theirs.fileno(), self._page],
+            pass_fds=[theirs.fileno()],
             stdin=null,
             stdout=null,
             stderr=null,
@@ -168,14 +153,17 @@ class ForkServer:
         self.jobs[number] = job
         data = pickle.dumps((call, arguments), protocol=pickle.HIGHEST_PROTOCOL)
         # a file, because a socket would block until the server has imported its modules
-        call_file = _unnamed_file(data)
-        try:
-            socket.send_fds(self.control, [_COMMAND.pack(b"j", number, memory or 0)], [theirs.fileno(), call_file])
-        except OSError:
-            self._lost()
-        finally:
-            theirs.close()
-            os.close(call_file)
+        with tempfile.TemporaryFile() as call_file:
+            call_file.write(data)
+            call_file.flush()
+            try:
+                socket.send_fds(
+                    self.control, [_COMMAND.pack(b"j", number, memory or 0)], [theirs.fileno(), call_file.fileno()]
+                )
+            except OSError:
+                self._lost()
+            finally:
+                theirs.close()
         return job
 
     def command(self, what: bytes, number: int) -> None:
@@ -211,11 +199,6 @@ class ForkServer:
         for job in self.jobs.values():
             job.ended, job.status = True, signal.SIGKILL
         self.jobs.clear()
-        self._forget()
-
-    def _forget(self) -> None:
-        """Remove the memory of its children from the shared page."""
-        os.pwrite(self._page, bytes(_ROW.size), self._row * _ROW.size)
 
     def hang_up(self) -> None:
         """Tell the fork server to end its children and itself. `close` waits until it has."""
@@ -233,42 +216,6 @@ class ForkServer:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        self._forget()
-
-
-_rows = itertools.count()
-
-
-@cache
-def _page(process: int) -> int:
-    """Return the unnamed file with a row for each fork server of `process`, which is this process."""
-    page, path = tempfile.mkstemp(prefix=f"synth-{process}-")
-    os.unlink(path)
-    os.ftruncate(page, _ROWS * _ROW.size)
-    return page
-
-
-def _unnamed_file(data: bytes) -> int:
-    """Return the descriptor of an unnamed file with `data`, in memory where the system has such files."""
-    if hasattr(os, "memfd_create"):
-        file = os.memfd_create("synth-call")
-    else:
-        file, path = tempfile.mkstemp(prefix="synth-call-")
-        os.unlink(path)
-    with open(file, "wb", closefd=False) as writer:
-        writer.write(data)
-    return file
-
-
-@cache
-def _memory_limit() -> int:
-    """Return half of the memory of the machine, or of the container, and `MOST_TOGETHER` at most."""
-    sizes = [2 * MOST_TOGETHER]
-    with contextlib.suppress(OSError, ValueError):
-        sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    with contextlib.suppress(OSError, ValueError):  # "max" where the container has no limit
-        sizes.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(sizes) // 2
 
 
 # ---- below: code of the fork server and of its children ----
@@ -281,14 +228,12 @@ class _Child:
     number: int
     memory: int
     over: bool = False
-    resident: int = 0
 
 
-def serve(fd: int, modules: tuple[str, ...], page: int, row: int, together: int) -> None:
+def serve(fd: int, modules: tuple[str, ...]) -> None:
     """Run the loop of the fork server. It ends when the control socket closes, and leaves no child behind.
 
-    `fd`: the control socket. `modules`: what to import. `page`: file of the shared page, on which this server writes
-    row `row`. `together`: maximum bytes of the children of all servers.
+    `fd`: the control socket. `modules`: what to import.
     """
     import gc
     import importlib
@@ -306,7 +251,6 @@ def serve(fd: int, modules: tuple[str, ...], page: int, row: int, together: int)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     children: dict[int, _Child] = {}
-    shared = mmap.mmap(page, _ROWS * _ROW.size)
     try:
         while True:
             ready, _, _ = select.select([control, wake], [], [], _WATCH if children else None)
@@ -315,7 +259,10 @@ def serve(fd: int, modules: tuple[str, ...], page: int, row: int, together: int)
                 _report_endings(control, children)
             if control in ready and not _execute_command(control, children, wake, woken):
                 return
-            _limit_memory(children, shared, row, together)
+            for pid, child in children.items():
+                if child.memory and not child.over and _resident(pid) > child.memory:
+                    child.over = True
+                    os.kill(pid, signal.SIGKILL)
     finally:
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
@@ -392,30 +339,6 @@ def _report_endings(control: socket.socket, children: dict[int, _Child]) -> None
         over = b"y" if child.over else b"n"
         with contextlib.suppress(OSError):
             control.sendall(_ENDING.pack(child.number, status, usage.ru_utime + usage.ru_stime, peak, over))
-
-
-def _limit_memory(children: dict[int, _Child], shared: mmap.mmap, row: int, together: int) -> None:
-    """Kill children whose resident memory is above their limit.
-
-    Where the children of all fork servers together are above `together` bytes, kill the largest, if it is one of ours.
-    """
-    for pid, child in children.items():
-        child.resident = 0 if child.over else _resident(pid)
-        if child.memory and child.resident > child.memory:
-            _kill(pid, child)
-    largest = max(children, key=lambda pid: children[pid].resident, default=0)
-    largest_bytes = children[largest].resident if children else 0
-    _ROW.pack_into(shared, row * _ROW.size, sum(child.resident for child in children.values()), largest_bytes)
-    rows = list(_ROW.iter_unpack(shared[:]))
-    largest_of_all = max((size, place) for place, (_, size) in enumerate(rows))
-    if largest_bytes and sum(size for size, _ in rows) > together and largest_of_all == (largest_bytes, row):
-        _kill(largest, children[largest])
-
-
-def _kill(pid: int, child: _Child) -> None:
-    """Kill a child for its memory."""
-    child.over, child.resident = True, 0
-    os.kill(pid, signal.SIGKILL)
 
 
 def _resident(pid: int) -> int:

@@ -2,7 +2,7 @@
 
     nvidia-smi   text of `nvidia-smi topo -m`              nccl-xml   NCCL_TOPO_DUMP_FILE of NCCL and RCCL
     rocm-smi     `rocm-smi --showtopo`, `amd-smi topology`
-    topology     a user's file, node-link JSON or GraphML
+    topology     a user's file
 
 Each format has a module with `read(text, file, name, assumed)`: the topology of the dump `text`. `file` is its path in
 errors, `name` the name that the topology gets.
@@ -39,7 +39,7 @@ def sniff(text: str) -> str:
     if re.search(r"<system\b", text):
         return "nccl-xml"
     if start.startswith("<"):
-        return "nccl-xml" if re.search(r"<(cpu|pci|gpu)\b", text) and "<graphml" not in text else "topology"
+        return "nccl-xml" if re.search(r"<(cpu|pci|gpu)\b", text) else "topology"
     if AMD_JSON.search(text):
         return "rocm-smi"
     if start.startswith("{"):
@@ -89,10 +89,10 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
 
 
 def _is_topology_file(path: Path, text: str) -> bool:
-    """True for YAML, JSON or GraphML with the keys of a topology file, and not for other text with such words."""
-    if not re.search(r"""(?m)(?:^\s*|[{,]\s*|["'])(?:links|edges|ranks|schema)["']?\s*:|<graphml""", text):
+    """True for YAML or JSON with the keys of a topology file, and not for other text with such words."""
+    if not re.search(r"""(?m)(?:^\s*|[{,]\s*|["'])(?:links|edges|ranks|schema)["']?\s*:""", text):
         return False
-    begins = re.match(r"""\s*(?:["']?[A-Za-z_]+["']?\s*:(?:\s|$)|[\[{#<]|---)""", text)
+    begins = re.match(r"""\s*(?:["']?[A-Za-z_]+["']?\s*:(?:\s|$)|[\[{#]|---)""", text)
     return bool(begins) or path.suffix.lower() in (".yaml", ".yml")
 
 

@@ -278,15 +278,7 @@ def xml_of(text: str, file: str) -> str:
     prefix = body[0].partition("<system")[0]
     if prefix.strip() and all(_shape(prefix.rstrip()).match(line) for line in body if line.strip()):
         body = [_shape(prefix.rstrip()).sub("", line, count=1) for line in body]
-    # A terminal cuts lines at its width, where those of NCCL's files end with a tag.
-    width = max(map(len, body))
-    if any(len(line) == width and not line.rstrip().endswith(">") for line in body):
-        pieces = []
-        for line in body:
-            pieces += [line, "" if len(line) == width else "\n"]
-        joined = "".join(pieces)
-    else:
-        joined = "\n".join(body)
+    joined = "\n".join(body)
     joined = joined[joined.index("<system") :].partition("</system>")
     found = "".join(joined[:2])
     beside = html.unescape("\n".join(lines[:first] + lines[last + 1 :]))

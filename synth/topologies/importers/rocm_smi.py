@@ -15,9 +15,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from synth.errors import FormatError
+from synth.model.documents.file_reader import Fields, Plain, parse_json
 from synth.model.rational import show
 from synth.model.topology import Topology
-from synth.topologies.file_reader import Fields, Plain, parse_json
 from synth.topologies.importers.fabric import XGMI, DumpFabric, Pcie, amd_gpu, topology
 from synth.topologies.importers.pasted import AMD_JSON, LINK_CELL, MOST_GPUS, P2P_CELL, json_of, tables
 
@@ -166,25 +166,17 @@ def _from_json(doc: Any, file: str) -> _Dump:
 
 
 def _from_amd_smi(rows: list[Any], fields: Fields) -> _Dump:
-    """The dump in amd-smi's list of GPUs: with a list of links each, or (ROCm 6.1) a mapping for each table."""
+    """The dump in amd-smi's list of GPUs, each with a list of links."""
     keys = {"weight": "weight", "type": "link_type", "bandwidth": "bandwidth"}
     labels = []
     for i, row in enumerate(fields.sequence(rows, "GPUs", MOST_GPUS)):
-        if not isinstance(row, dict) or "gpu" not in row:
+        if not isinstance(row, dict) or "gpu" not in row or "links" not in row:
             fields.fail("expected a GPU of amd-smi topology --json, with its 'gpu' and 'links'", f"[{i}]")
         labels.append(fields.integer(row["gpu"], f"[{i}].gpu", 0, 9999))
     if len(set(labels)) < len(labels):
         fields.fail("lists a GPU twice", None)
     dump = _Dump(tuple(labels))
     for u, row in enumerate(rows):
-        if "links" not in row:
-            for kind, key in {**keys, "bandwidth": "numa_bandwidth"}.items():
-                for other, value in (row[key] if isinstance(row.get(key), dict) else {}).items():
-                    number = other[4:]
-                    if other[:4] != "gpu_" or number not in map(str, labels):
-                        fields.fail(f"{other[:40]!r} is no GPU of the list", f"[{u}].{key}")
-                    dump.values.setdefault(kind, {})[u, labels.index(int(number))] = str(value)
-            continue
         for j, link in enumerate(fields.sequence(row["links"], f"[{u}].links", MOST_GPUS)):
             place = f"[{u}].links[{j}]"
             if not isinstance(link, dict) or "gpu" not in link:

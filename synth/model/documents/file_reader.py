@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -30,42 +30,20 @@ class Plain(str):
 def parse_json(text: str, file: str) -> Any:
     """The document in JSON `text`. Raises FormatError with line and column; repeated keys are refused."""
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            seen: set[str] = set()
-            twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-            raise FormatError(f"the key {twice[:40]!r} is given twice", file)
-        return found
-
     with json_reader.faults_of(file):
-        return json.loads(text, parse_int=Plain, parse_float=Plain, parse_constant=Plain, object_pairs_hook=unique)
+        return json.loads(
+            text, parse_int=Plain, parse_float=Plain, parse_constant=Plain, object_pairs_hook=json_reader.once
+        )
 
 
-def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any:
-    """The document in YAML `text`. Raises FormatError with the line; aliases, tags and repeated keys are refused.
-
-    `lines` is filled with the line of every value by its path, such as ``links[2].src``; that of a key's value is the
-    key's.
-    """
+def parse_yaml(text: str, file: str) -> Any:
+    """The document in YAML `text`. Raises FormatError with the line; aliases, tags and repeated keys are refused."""
     import yaml
 
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     holder: list[Any] = []
     stack: list[list[Any] | dict[str, Any]] = [holder]
     keys: list[str | None] = [None]
-    paths: list[str] = []  # of the open lists and mappings
-
-    def marked(line: int) -> str:
-        """The path of the next value, its line noted unless its key's is."""
-        if lines is None:
-            return ""
-        path = ""
-        if paths:
-            top = stack[-1]
-            path = f"{paths[-1]}[{len(top)}]" if isinstance(top, list) else f"{paths[-1]}.{keys[-1]}".lstrip(".")
-        lines.setdefault(path, line)
-        return path
 
     def put(value: Any, line: int) -> None:
         top = stack[-1]
@@ -77,7 +55,6 @@ def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any
             if value in top:
                 raise FormatError(f"the key {value[:40]!r} is given twice", file, line)
             keys[-1] = str(value)
-            marked(line)
         else:
             top[keys[-1]] = value
             keys[-1] = None
@@ -90,10 +67,7 @@ def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any
             if getattr(event, "tag", None) is not None:
                 raise FormatError(f"the tag {event.tag[:40]} is refused; write the plain value", file, line)
             if isinstance(event, yaml.ScalarEvent):
-                quoted = not event.implicit[0]
-                if not isinstance(stack[-1], dict):
-                    marked(line)
-                if quoted:
+                if not event.implicit[0]:  # it is quoted
                     put(event.value, line)
                 else:
                     put(None if event.value in ("", "~", "null") else Plain(event.value), line)
@@ -102,12 +76,10 @@ def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any
                     raise FormatError("is nested too deeply", file, line)
                 if isinstance(stack[-1], dict) and keys[-1] is None:
                     raise FormatError("a key must be text", file, line)
-                paths.append(marked(line))
                 stack.append({} if isinstance(event, yaml.MappingStartEvent) else [])
                 keys.append(None)
             elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
                 keys.pop()
-                paths.pop()
                 put(stack.pop(), line)
             elif isinstance(event, yaml.DocumentStartEvent) and holder:
                 raise FormatError("holds a second document", file, line)
@@ -117,6 +89,23 @@ def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any
         said = "is nested too deeply" if "nesting" in what else f"is not YAML: {what}"
         raise FormatError(said, file, mark.line + 1 if mark else None) from None
     return holder[0] if holder else None
+
+
+def plain(value: Any) -> Any:
+    """Return a value in memory as a parsed document has it: numbers as their exact text, sets and tuples as lists."""
+    match value:
+        case None | bool() | str():
+            return value
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case set() | frozenset():
+            return [plain(item) for item in sorted(value)]
+        case list() | tuple() | range():
+            return [plain(item) for item in value]
+    try:
+        return Plain(rational(value))
+    except ValueError:
+        return value  # refused, with its place, by the reader of the document
 
 
 class Fields:
