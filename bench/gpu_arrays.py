@@ -162,7 +162,7 @@ def graphs(suite: Suite) -> None:
 
 
 def torch_tensors(suite: Suite) -> None:
-    """torch's tensors, through DLPack, on a stream of torch's; bfloat16 too."""
+    """torch's tensors on a stream of torch's; bfloat16 too."""
     try:
         import torch  # type: ignore[import-not-found]
     except ImportError:
@@ -177,12 +177,14 @@ def torch_tensors(suite: Suite) -> None:
         if place == "cuda":
             with torch.cuda.stream(torch.cuda.Stream()):
                 inputs = [array + 1 for array in inputs]  # still under way when the launch is queued behind it
-                done = synth.run(program, inputs, suite.executor, outputs=outputs)
+                ready = synth.prepare(program, inputs, outputs, suite.executor)
+                ready.launch()
+                ready.finish()
         else:
-            done = synth.run(program, inputs, suite.executor, outputs=outputs)
+            synth.prepare(program, inputs, outputs, suite.executor).launch()
         wanted = sum(array.double() for array in inputs)
         good = all(bool((array.double() == wanted).all()) for array in outputs)
-        suite.row(f"torch tensors {kind}", f"{done.checked.elements if done.checked else 0} elements compared", good)
+        suite.row(f"torch tensors {kind}", f"{suite.ranks * each} elements compared", good)
 
 
 def large(suite: Suite) -> None:

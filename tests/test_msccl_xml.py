@@ -186,7 +186,7 @@ REFUSED = [
     (replace(RING, max_bytes=0), "msccl-executor", {}, "serves no size"),
     (replace(waiting(), max_bytes=None), "msccl", {}, "give --max-size"),
     (programs.ring_allreduce(80), "msccl-executor", {}, "has 159 steps, msccl-executor takes 64"),
-    (programs.broadcast_chain(2, 65), "msccl-executor", {"assume_root": 0, "assume_one_node": True}, "msccl-executor takes 64"),
+    (programs.broadcast_chain(2, 65), "msccl-executor", {"assume_root": 0, "assume_one_node": True}, "has 66 steps"),
     (programs.direct_allgather(3, 72), "rccl", {}, "moves 72 chunks, rccl takes at most 71"),
     (programs.direct_allgather(70), "rccl", {}, "has 70 blocks, rccl takes 64"),
     (programs.direct_allgather(34), "msccl-executor", {}, "33 blocks send on channel 0, msccl-executor takes 32"),
@@ -196,7 +196,7 @@ REFUSED = [
     (edited(RING, 1, 0, 1, src=()), "msccl-executor", {}, "cpy has 0 source operands"),
     (edited(RING, 1, 0, 2, dst=(Span("o", 4),)), "msccl-executor", {}, "output chunks 4..4 of rank 1, which has 4"),
     (edited(RING, 1, 0, 2, code="nop", dst=()), "msccl-executor", {}, "a nop without a dependency"),
-    (edited(RING, 1, 0, 4, code="nop", dst=(), deps=(Dep(0, 1),)), "msccl-executor", {}, "a nop is the block's last step"),
+    (edited(RING, 1, 0, 4, code="nop", dst=(), deps=(Dep(0, 1),)), "msccl-executor", {}, "a nop is the block"),
 ]  # fmt: skip
 
 
