@@ -58,14 +58,14 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     wired = build_connection_tables(program)
     broken = [*wired.faults]
     hidden = unflagged(program)
-    findings = [*rules.check(program, runtime), *hidden, *rules.unused_parts(program), *broken]
+    findings = [*rules.check(program, runtime), *hidden, *broken]
     if broken:
         return LintReport(*_subject(program), runtime.name, tuple(findings), 0, (), 0, 0, program.ops)
     done, waits = _order(wired)
     if waits:
         findings.append(_deadlock(waits, "waits for ever, whatever the size"))
     safe, waits = deadlock.first_deadlock(program, wired, runtime)
-    if len(done) < program.ops or any(f.severity == "error" for f in hidden):
+    if len(done) < program.ops or hidden:
         safe = 0
     elif waits:
         findings.append(_deadlock_above(program, runtime, safe or 0, waits))
