@@ -80,7 +80,7 @@ def bases(schedules: Sequence[tuple] = SCHEDULES) -> Iterator[Base]:
         made = schedule(*what)
         for runtime, protocol, instances in ways:
             if runtime == "mscclpp":
-                can_be_in_place = Layout(made.collective, made.chunks * instances).can_be_in_place
+                can_be_in_place = Layout(made.collective, made.chunks * instances).shares_chunks
                 program = onesided(
                     made,
                     LoweringOptions(

@@ -67,8 +67,6 @@ def known(large=False):
         yield "scan", "recursive-doubling", switch, ceil(log2(n)), Fraction(ceil(log2(n)), 12), {}
         yield "allreduce", "pat", switch, 2 * ceil(log2(n)), Fraction(2 * (n - 1), 12 * n), {}
         yield "alltoall", "bruck", switch, ceil(log2(n)), Fraction(n * ceil(log2(n)), 24), {}
-    for n, steps, rounds in ((32, 21, 21),) if large else ((8, 5, 5), (16, 10, 10)):
-        yield "allgather", "swing", f"ring:{n}", steps, rounds, {}
     tori = [("3x3x3", 6, Fraction(13, 3))] if large else [("3x3", 4, 2), ("4x4", 6, Fraction(15, 4))]
     for sides, steps, rounds in tori:
         yield "allgather", "torus", f"torus:{sides}", steps, rounds, {}
@@ -114,7 +112,6 @@ def known(large=False):
             yield "allreduce", "packed-trees", machine, steps, steps / (rate * pieces), {"pieces": pieces}
     yield "broadcast", "packed-trees", "fully-connected:5", 6, Fraction(3, 5), {"pieces": 4}
     yield "broadcast", "packed-trees", "torus:3x3", 22, Fraction(41, 72), {"pieces": 16}
-    yield "allreduce", "rail-rings", "dgx-a100*2", 30, Fraction(15, 64), {}
     yield "alltoall", "direct", "dgx-a100*2", 1, 8, {}
     yield "alltoall", "two-step", "dgx-a100*2", 2, Fraction(49, 6), {}
     yield "alltoall", "three-step", "rail:3x2", 3, 8, {}

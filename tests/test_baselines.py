@@ -183,7 +183,7 @@ def test_messages_of_alltoalls_by_boxes():
         ("two-step", "dgx-a100*2", "allgather", "two-step does not do allgather; direct does"),
         ("bruck", "full:4", "allreduce", "bruck does not do allreduce"),
         ("bruck", "dgx1", "alltoall", "dgx1-v100 has no link 3 -> 4"),
-        ("swing", "full:6", "allgather", "swing needs a power of two of ranks, not 6"),
+        ("recursive-doubling", "full:6", "allgather", "recursive doubling needs a power of two of ranks, not 6"),
         ("binomial", "full:4", "alltoall", "binomial does not do alltoall"),
         ("halving-doubling", "ring:8", "allreduce", "ring:8 has no link 2 -> 0"),
         ("halving-doubling", "full:4", "alltoall", "halving-doubling does not do alltoall"),

@@ -177,7 +177,7 @@ MISTAKES = [
     ("compile nothere.py --topo ring:3", 2, "nothere.py: there is no such file"),
     ("compile s.json --topo ring:3", 2, "`synth explain` takes a schedule"),
     ("compile two_shot --topo ring:3", 2, "did you mean two-shot?"),
-    ("compile swing.allreduce --topo ring:8", 2, "did you mean swing?"),
+    ("compile torus.allreduce --topo ring:8", 2, "did you mean torus?"),
     ("compile ring --topo ring:3", 2, "choose with --coll"),
     ("compile program.py --topo ring:3 --to msccl", 2, "-o FILE"),
     ("compile program.py --topo ring:3 --protocol LL", 2, "--to msccl-xml"),

@@ -398,30 +398,3 @@ def test_bad_input_at_the_command_line_is_one_line_each(tmp_path, monkeypatch):
     assert "no peer access" in said(f"{path} --ranks-on 0,1,0,1", whole)
     assert "names 2 devices, and must name one for each rank" in said(f"{path} --ranks-on 0,1", whole, 2)
     assert "deadlock: rank 0 block 0 op" in said(f"{stuck} --coll sendrecv --size 36 --timeout 0.3", whole)
-
-
-@needs_compiler
-def test_the_same_call_again_uses_the_same_machine_and_another_does_not(monkeypatch):
-    made = []
-    cupy = Cupy()
-    for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel), ("_idle", {})):
-        monkeypatch.setattr(executor, name, value)
-    machine_of = executor.CudaMachine
-    monkeypatch.setattr(executor, "CudaMachine", lambda *words: made.append(machine_of(*words)) or made[-1])
-    for seed in (1, 2, 1):
-        assert api.run(ring_allreduce(3), executor="cuda", size=120, seed=seed).checked is not None
-    assert len(made) == 1
-    api.run(ring_allreduce(3), executor="cuda", size=240)
-    api.run(ring_allreduce(3), executor="cuda", size=120, op="max")
-    api.run(ring_allreduce(3), executor="cuda", size=120, in_place=True)
-    assert len(made) == 4
-    for _ in range(2):  # one that deadlocked is not used again
-        with pytest.raises(DeadlockError):
-            api.run(all_send_first(3, 9), executor="cuda", size=36, timeout=0.2)
-    assert len(made) == 6
-    for size in (360, 480, 600):
-        api.run(ring_allreduce(3), executor="cuda", size=size)
-    assert len(executor._idle) == executor.KEPT
-    monkeypatch.setattr(executor, "KEPT_BYTES", 100)
-    api.run(ring_allreduce(3), executor="cuda", size=720)
-    assert len(executor._idle) == executor.KEPT

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from synth import api
 from synth.cli import root
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.export.mscclpp.emit import document
 from synth.export.mscclpp.read import read
 from synth.program import analysis, text
 from synth.program.program import Dep, Loop, Part, Program
@@ -77,14 +76,11 @@ def faults(doc: dict) -> list[str]:
 
 
 def runs(doc: dict, size: int = 4096) -> bool:
-    """Run the plan, and the program that its text, its JSON and a plan written from it give."""
+    """Run the plan; its text and its JSON give the same program."""
     done = program(doc)
     assert text.parse(text.dump(done)) == done
     assert Program.from_json(json.loads(json.dumps(done.to_json()))) == done
-    again = program(document(done))
-    assert analysis.check(again, "mscclpp").errors == ()
-    for each in (done, again):
-        assert api.run(each, size=done.loop_chunks * size, in_place=done.in_place == "in", dtype="int32")
+    assert api.run(done, size=done.loop_chunks * size, in_place=done.in_place == "in", dtype="int32")
     return True
 
 
@@ -268,8 +264,6 @@ def test_a_shared_scratch_bounds_the_size():
     assert not analysis.check(program(doc | {"max_message_size": limit})).findings
     assert faults(doc | {"max_message_size": limit + 32}) == ["scratch None.None.None"]
     assert analysis.check(program(doc | {"max_message_size": limit + 32})).verdict == "not analysed"
-    assert document(found)["max_message_size"] == limit
-    assert document(found)["reuse_resources"]
     assert runs(doc)
     with pytest.raises(SynthError, match="its scratch has 8388608 for each"):
         api.run(found, size=2 * limit, in_place=True, data=False)
@@ -282,7 +276,6 @@ def test_one_scratch_with_packets():
     assert program(both).one_scratch
     assert faults(both) == []
     assert runs(both)
-    assert not document(program(both))["use_double_scratch_buffer"]
     once = [
         [op("ppkt", (("o", r, 1),), ((0, 0, 1),), "memory"), op("upkt", (("s", 0, 1),), (("o", 1 - r, 1),))]
         for r in (0, 1)
@@ -343,14 +336,13 @@ def test_pieces_go_round_a_bounded_scratch():
     (found,) = [f for f in report.findings if f.rule == "scratch"]
     assert (found.severity, found.block, found.op) == ("warning", 1, 4)
     assert "above 64 MiB" in found.message
-    advice = "; set its largest size to 64MiB (`synth export --max-size 64MiB`, max_message_size in a plan)"
+    advice = "; set its largest size to 64MiB (max_message_size in a plan)"
     assert found.message.endswith(advice)
     assert f"reads scratch 0 of rank {found.gpu} while block 0 step 1 writes it" in found.message
     credit = pipelined(32, reuse_resources=True)
     assert Dep(1, 5, 32) in program(credit).gpus[0].blocks[0].ops[0].deps
     assert analysis.check(program(credit)).safe is None
     assert analysis.check(program(pipelined(33, reuse_resources=True))).safe == 64 << 20
-    assert document(program(credit))["gpus"][0]["semaphores"] == [{"init_value": 0}, {"init_value": 32}]
     small = pipelined(4, 1 << 12)
     assert runs(small, 1 << 14)
     far = program(pipelined(1 << 15))
@@ -558,7 +550,6 @@ def test_several_buffers_in_one_operation():
     assert [len(op.src) for op in program(doc).gpus[0].blocks[0].ops] == [2, 1, 1]
     assert faults(doc) == []
     assert runs(doc)
-    assert document(program(doc))["gpus"][0]["threadblocks"][0]["ops"] == ranks[0]["threadblocks"][0]["ops"]
 
 
 @pytest.mark.parametrize(

@@ -178,25 +178,25 @@ REFUSED = [
     (gathering(3, 0), "msccl-executor", {}, "never dispatches it"),
     (programs.all_send_first(3, 1), "rccl", {}, "has no such collective"),
     (RING, "msccl", {}, "--in-place in or --in-place out"),
-    (RING, "rccl", {}, "rccl runs only cpy nop r re s"),
+    (RING, "rccl", {}, "rccl does not run rcs"),
     (replace(programs.broadcast_chain(3), in_place="in"), "msccl", {}, "add --assume-root 0"),
     (programs.broadcast_chain(3), "msccl-executor", {"assume_root": 1, "assume_one_node": True}, "root is 0"),
     (programs.broadcast_chain(3), "msccl-executor", {"assume_root": 0}, "use --protocol LL"),
     (replace(RING, protocol="LL128"), "msccl-executor", {}, "0 to 1 is unknown"),
     (replace(RING, max_bytes=0), "msccl-executor", {}, "serves no size"),
     (replace(waiting(), max_bytes=None), "msccl", {}, "give --max-size"),
-    (programs.ring_allreduce(80), "msccl-executor", {}, "of thread block 0: 159, and msccl-executor takes at most 64"),
-    (programs.broadcast_chain(2, 65), "msccl-executor", {"assume_root": 0, "assume_one_node": True}, "at most 64"),
-    (programs.direct_allgather(3, 72), "rccl", {}, "chunks at once: 72, and rccl takes at most 71"),
-    (programs.direct_allgather(70), "rccl", {}, "thread blocks: 70, and rccl takes at most 64"),
-    (programs.direct_allgather(34), "msccl-executor", {}, "on channel 0: 33, and msccl-executor takes at most 32"),
-    (edited(RING, 1, 0, 2, deps=(Dep(0, 0), Dep(0, 1))), "msccl-executor", {}, "waits for 2 others"),
+    (programs.ring_allreduce(80), "msccl-executor", {}, "has 159 steps, msccl-executor takes 64"),
+    (programs.broadcast_chain(2, 65), "msccl-executor", {"assume_root": 0, "assume_one_node": True}, "has 66 steps"),
+    (programs.direct_allgather(3, 72), "rccl", {}, "moves 72 chunks, rccl takes at most 71"),
+    (programs.direct_allgather(70), "rccl", {}, "has 70 blocks, rccl takes 64"),
+    (programs.direct_allgather(34), "msccl-executor", {}, "33 blocks send on channel 0, msccl-executor takes 32"),
+    (edited(RING, 1, 0, 2, deps=(Dep(0, 0), Dep(0, 1))), "msccl-executor", {}, "has 2 dependencies"),
     (edited(RING, 1, 0, 2, deps=(Dep(0, 1),)), "msccl-executor", {}, "has no flag"),
-    (edited(RING, 1, 0, 2, deps=(Dep(4, 1),)), "msccl-executor", {}, "does not exist"),
-    (edited(RING, 1, 0, 1, src=()), "msccl-executor", {}, "cpy takes 1 source"),
-    (edited(RING, 1, 0, 2, dst=(Span("o", 4),)), "msccl-executor", {}, "chunk 5 of o, which has 4"),
-    (edited(RING, 1, 0, 2, code="nop", dst=()), "msccl-executor", {}, "a nop waits for one other"),
-    (edited(RING, 1, 0, 4, code="nop", dst=(), deps=(Dep(0, 1),)), "msccl-executor", {}, "has no flag"),
+    (edited(RING, 1, 0, 2, deps=(Dep(4, 1),)), "msccl-executor", {}, "waits for block 4"),
+    (edited(RING, 1, 0, 1, src=()), "msccl-executor", {}, "cpy has 0 source operands"),
+    (edited(RING, 1, 0, 2, dst=(Span("o", 4),)), "msccl-executor", {}, "output chunks 4..4 of rank 1, which has 4"),
+    (edited(RING, 1, 0, 2, code="nop", dst=()), "msccl-executor", {}, "a nop without a dependency"),
+    (edited(RING, 1, 0, 4, code="nop", dst=(), deps=(Dep(0, 1),)), "msccl-executor", {}, "a nop is the block"),
 ]  # fmt: skip
 
 
@@ -237,9 +237,9 @@ def test_chains_of_re_that_loaders_merge_wrongly_are_refused():
         )
         return Program("sums", collective("allreduce", 2), 40, gpus)
 
-    with pytest.raises(SynthError, match="break the chain with a flag"):
+    with pytest.raises(SynthError, match="give the one before a flag"):
         emit(with_sums([1, 2], [False, False]))
-    with pytest.raises(SynthError, match="break the chain with a flag"):
+    with pytest.raises(SynthError, match="give every 16th a flag"):
         emit(with_sums([1] * 17, [False] * 17))
     for counts, flags in (([1, 2], [True, False]), ([1] * 16, [False] * 16), ([1] * 20, [k == 9 for k in range(20)])):
         strict_msccl.load(emit(with_sums(counts, flags)), "msccl-executor")

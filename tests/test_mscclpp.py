@@ -29,8 +29,7 @@ from synth.program import analysis
 from synth.program import plan_limits as limits
 from synth.program.lowering_options import LoweringOptions
 from synth.program.onesided.lower import onesided
-from synth.program.program import Block, Dep, Gpu, Op, Part, Port, Program, Span
-from synth.program.thread_joins import with_joins
+from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 from tests.programs import put_allgather, ring_allgather
 
 SOLVED = {
@@ -144,7 +143,6 @@ def test_random_schedules(seed, data):
     for called in {"out": [False], "in": [True], "both": [False, True]}[in_place]:
         launches(program, seed, called)
     assert analysis.check(program, "mscclpp").ok
-    assert with_joins(program) == program
     if in_place != "both":
         text = emit(program)
         launches(decoded(strict_mscclpp.check(text), program.collective, program.chunks), seed)
@@ -240,26 +238,6 @@ def test_packets_to_other_boxes_go_first():
             assert kinds == sorted(kinds, reverse=True)  # port, then memory
 
 
-@pytest.mark.parametrize(
-    ("second", "joins"),
-    [
-        (Op("cpy", (Span("s", 0, None, True),), (Span("i", 0),), 2), []),  # the same threads on the same chunks
-        (Op("cpy", (Span("s", 0, None, True),), (Span("i", 1),)), ["nop"]),  # chunk 1 was the second one
-        (Op("cpy", (Span("s", 0, None, True),), (Span("i", 0),), 2, part=Part(0, 2)), ["nop"]),  # shares are others
-        (Op("cpy", (Span("o", 0),), (Span("i", 0),), 2), ["nop"]),  # plain data are dealt out in another way
-    ],
-)
-def test_packet_operations_on_the_same_chunks_need_no_join(second, joins):
-    put = Op("put", (Span("i", 0),), (Span("s", 0, 1, True),), 2, ports=(0,))
-    block = Block(None, None, 0, (put, second), (), (Port("memory", 1, 0),))
-    program = Program("hand", None, 2, (Gpu(0, 2, 2, 2, (block,)),), "LL")
-    joined = with_joins(program)
-    assert [op.code for op in joined.gpus[0].blocks[0].ops] == ["put", *joins, "cpy"]
-    # where it is not known which memory the buffers share, each access may be to any chunk
-    in_one = with_joins(replace(program, in_place="in"))
-    assert [op.code for op in in_one.gpus[0].blocks[0].ops] == ["put", "nop", "cpy"]
-
-
 @pytest.mark.parametrize("version", ["0.9", "0.10"])
 def test_a_put_to_another_box_signals_by_itself(version):
     """The flush is part of it where the version has a sound pwsf."""
@@ -294,16 +272,6 @@ def test_port_channels_are_capped_by_fewer_blocks(monkeypatch):
     assert port_channels(asked) == most
     monkeypatch.setattr(limits, "RANK_PORTS", 0)
     assert 0 < port_channels(onesided(schedule, options)) <= port_channels(capped)
-
-
-def test_a_signal_of_another_thread_needs_a_join():
-    """Thread 1 puts to rank 2, and thread 0 would signal it."""
-    put = Op("put", (Span("i", 0),), (Span("o", 0, 1), Span("o", 0, 2)), ports=(0, 1))
-    ports = (Port("port", 1, 0), Port("port", 2, 0))
-    for signal, joins in ((Op("signal", ports=(0, 1)), []), (Op("signal", ports=(1, 0)), ["nop"])):
-        gpu = Gpu(0, 1, 1, 0, (Block(None, None, 0, (put, signal), (), ports),))
-        program = with_joins(Program("hand", None, 1, (gpu,)))
-        assert [op.code for op in program.gpus[0].blocks[0].ops] == ["put", *joins, "signal"]
 
 
 @pytest.mark.parametrize(
@@ -368,10 +336,9 @@ def test_every_second_launch_wants_equal_scratch():
     with pytest.raises(SynthError, match=r"second launch: stuck: .* never comes"):
         api.run(program, size=64)
     assert {finding.rule for finding in analysis.check(program).errors} == {"packet-half"}
-    text = emit(program)
+    text = emit(replace(program, gpus=tuple(gpu._replace(scratch=1) for gpu in program.gpus)))
     launches(decoded(strict_mscclpp.check(text), program.collective, 1))
     even = read(text)
-    assert [gpu.scratch for gpu in even.gpus] == [1, 1]
     assert analysis.check(even, "mscclpp").ok
     assert api.run(even, size=64)
     plan = json.loads(text)
@@ -501,27 +468,14 @@ def test_a_root_must_be_asserted():
         Mscclpp().emit(program, Target(ExportRequest(assume_root=1)))
 
 
-def test_programs_by_hand_get_the_joins_that_they_lack():
-    program = Program(**{**vars_of(put_allgather(3)), "in_place": "out"})
-    assert with_joins(program) != program
-    text = emit(program)
-    back = read(text)
-    assert Program(**{**vars_of(back), "max_bytes": None}) == with_joins(program)
-
-
-def test_blocks_that_wait_for_each_other_use_semaphores():
-    i, o, s = Span("i", 0), Span("o", 0), Span("s", 0)
+def test_plans_are_written_from_schedules():
+    """Blocks that wait for each other come from others' plans alone, and are not written again."""
+    i, s = Span("i", 0), Span("s", 0)
     first = Block(None, None, 0, (Op("cpy", (i,), (s,), flag=True),))
-    second = Block(None, None, 0, (Op("cpy", (s,), (o,), deps=(Dep(0, 0),)), Op("barrier", group=(1, 2))))
-    third = Block(None, None, 0, (Op("barrier", group=(1, 2)),))
-    program = Program("p", collective("allreduce", 1), 1, (Gpu(0, 1, 1, 1, (first, second, third)),))
-    text = emit(program)
-    plan = strict_mscclpp.check(text)
-    assert plan["gpus"][0]["semaphores"] == [{"init_value": 0}]
-    names = [[op["name"] for op in block["ops"]] for block in plan["gpus"][0]["threadblocks"]]
-    assert names == [["copy", "nop", "sem_release"], ["sem_acquire", "nop", "copy", "barrier"], ["barrier"]]
-    assert read(text).gpus == with_joins(program).gpus
-    Machine(read(text)).run()
+    second = Block(None, None, 0, (Op("cpy", (s,), (Span("o", 0),), deps=(Dep(0, 0),)),))
+    program = Program("p", collective("allreduce", 1), 1, (Gpu(0, 1, 1, 1, (first, second)),))
+    with pytest.raises(SynthError, match=r"p has blocks that wait for each other.*its file is a plan already"):
+        emit(program)
 
 
 @pytest.mark.parametrize("name", ["allgather", "reduce-scatter", "allreduce"])

@@ -27,7 +27,6 @@ from synth.program.checked_lowering import onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Block, Op, Program
 from synth.program.text import dump, parse
-from synth.program.thread_joins import with_joins
 from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale.composition.switch_boxes import SwitchBoxes
 from synth.topologies import topology
@@ -81,7 +80,7 @@ def test_programs_are_right_and_round_trip(case: int, in_place: str) -> None:
     for seed in range(3):
         onesided_machine.launches(onesided_machine.decoded(plan, task, program.chunks), seed)
     again = read(json.dumps(plan), root=0 if task.roots else None)
-    assert again.gpus == with_joins(program).gpus
+    assert again.gpus == program.gpus
 
 
 def test_a_fetched_sum_that_is_multicast_next_is_one_op() -> None:
@@ -100,7 +99,7 @@ def of_one_thread(block: Block, op: Op) -> bool:
 
 @pytest.mark.parametrize("case", [0, 3])
 def test_lint_finds_whatever_is_left_out(case: int) -> None:
-    program = with_joins(lowered(case, "in"))
+    program = lowered(case, "in")
     for g, gpu in enumerate(program.gpus[:1]):
         for b, block in enumerate(gpu.blocks):
             for i in range(len(block.ops)):

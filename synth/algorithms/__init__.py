@@ -22,14 +22,13 @@ from synth.algorithms import (
     packed_trees,
     recursive_doubling,
     ring,
-    swing,
     torus,
     two_shot,
 )
 from synth.language import ChunkAlgorithm
 
 _MODULES = (
-    direct, one_shot, two_shot, ring, recursive_doubling, halving_doubling, bruck, swing, torus, broadcast, double_tree,
+    direct, one_shot, two_shot, ring, recursive_doubling, halving_doubling, bruck, torus, broadcast, double_tree,
     hierarchical, grid, alltoall, packed_trees,
 )  # fmt: skip
 # Families by name, for programs that take one as a parameter.

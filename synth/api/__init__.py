@@ -29,7 +29,6 @@ _HOME = {
     "export_program": "synth.api.programs",
     "frontier": "synth.api.synthesis",
     "frontier_document": "synth.api.frontier_files",
-    "hole_synthesizer": "synth.api.algorithms",
     "import_plan": "synth.api.tuning",
     "import_schedule": "synth.api.interchange",
     "infeasible_document": "synth.api.proofs",
@@ -56,7 +55,7 @@ _HOME = {
 
 if TYPE_CHECKING:
     from synth.api import catalog
-    from synth.api.algorithms import blame, distance, hole_synthesizer, library, library_on
+    from synth.api.algorithms import blame, distance, library, library_on
     from synth.api.baselines import baseline
     from synth.api.builds import build, build_boxes
     from synth.api.catalog import build_catalog
@@ -93,7 +92,6 @@ __all__ = [
     "export_program",
     "frontier",
     "frontier_document",
-    "hole_synthesizer",
     "import_plan",
     "import_schedule",
     "infeasible_document",

@@ -6,26 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synth.api.inputs import TopologyLike, named_topology
-from synth.errors import SynthError, UndecidedError, UsageError
+from synth.errors import SynthError, UsageError
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from synth.bounds.blame import Places
     from synth.language.algorithm import ChunkAlgorithm
-    from synth.language.holes import HoleQuery, Synthesizer
     from synth.model.blame import Blame
     from synth.model.compressed_schedule import CompressedSchedule
     from synth.model.frontier import LowerBound
 
 # Wall seconds after which `distance` is content with the bounds that it has.
 DISTANCE_SECONDS = 20.0
-# Wall seconds for each hole of a program.
-HOLE_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -222,38 +218,6 @@ def load_algorithm(source: str, collective: str | None = None) -> ChunkAlgorithm
         does = ", ".join(one.collective for one in named)
         raise UsageError(f"{source} does {does}; choose with --coll")
     return fitting[0]
-
-
-def hole_synthesizer(time_limit: float = HOLE_SECONDS) -> Synthesizer:
-    """Return what answers the holes (`a.solve`) of a program: exact synthesis, of each with a time limit in seconds.
-
-    Of a frontier of the fewest steps allowed it takes the point with the fewest rounds per chunk.
-
-    Examples
-    --------
-    >>> import synth
-    >>> from synth.language import CompileOptions, algorithm
-    >>> @algorithm("allgather")
-    ... def found(a):
-    ...     a.solve("allgather", steps=2)
-    >>> found.compile("ring:4", None, CompileOptions(synthesizer=synth.api.hole_synthesizer())).schedule
-    <Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>
-    """
-
-    @cache
-    def fill(query: HoleQuery) -> Schedule:
-        from synth.api.synthesis import frontier
-
-        found = frontier(
-            query.machine, query.collective, max_steps=query.steps, max_chunks=query.chunks, time_limit=time_limit,
-            engine="exact", multicast=False,
-        )  # fmt: skip
-        points = sorted(found.points, key=lambda point: (point.rounds_per_chunk, point.steps))
-        if not points:
-            raise UndecidedError(f"no schedule was found in {time_limit:g} s, which proves nothing")
-        return points[0].schedule.written_out()
-
-    return fill
 
 
 def parameter(text: str) -> tuple[str, Any]:

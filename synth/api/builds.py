@@ -207,7 +207,7 @@ def build_boxes(
 
     Returns
     -------
-    The builds by rising number of boxes. Of MSCCL++ plans, ``register.py`` and ``register.hpp`` in `output` register
+    The builds by rising number of boxes. Of MSCCL++ plans, ``register.py`` in `output` registers
     those of all these builds: a job loads the ones for its number of ranks.
 
     Raises
@@ -246,7 +246,6 @@ def build_boxes(
         if plans:
             version, warnings = options.get("plan_version", NEWEST), call_warnings("mscclpp", calls)
             write(Path(output) / "register.py", registration_code.python(plans, version, warnings))
-            write(Path(output) / "register.hpp", registration_code.cpp(plans, version, warnings))
     return tuple(built)
 
 

@@ -35,8 +35,6 @@ def run(
     arrays: Any = None,
     executor: str = RunRequest.executor,
     *,
-    outputs: Any = None,
-    stream: Any = None,
     size: int | str | None = RunRequest.size,
     dtype: str = RunRequest.dtype,
     op: str = RunRequest.op,
@@ -59,11 +57,9 @@ def run(
     Parameters
     ----------
     program : a program, or a schedule or frontier, which is lowered first; or a file of one.
-    arrays : the inputs by rank, a list or one array with a row a rank, of NumPy, CuPy, torch or anything with DLPack;
-        their type and size count. None: random ones. Arrays in a GPU's memory are worked on where they are.
+    arrays : the inputs by rank, a list or one array with a row a rank, in the host's memory; their type and size count.
+        None: random ones. `prepare` takes arrays in a GPU's memory.
     executor : a name (`synth list executors`).
-    outputs : arrays for the results.
-    stream : the caller's stream on a GPU. None: the current one of the arrays' library.
     size : bytes as nccl-tests counts them. None: 1 MiB, or the next size that divides.
     dtype, op : the type of the elements, and the reduction: sum, prod, min, max or avg.
     in_place : input and output are one buffer, as in NCCL.
@@ -101,36 +97,26 @@ def run(
         None if topology is None else named_topology(topology), collective,
         integers(roots, "roots"), point, runtime, protocol, instances, seed, data, bound, overheads, options,
     )  # fmt: skip
-    return run_request(program, request, arrays, outputs, stream)
+    return run_request(program, request, arrays)
 
 
 def run_request(
     program: Program | Schedule | ParetoFrontier | str | Path,
     request: RunRequest,
     arrays: Any = None,
-    outputs: Any = None,
-    stream: Any = None,
 ) -> RunResult:
     """Run a program once, as `run` does, with all options as one value."""
     from synth.runtime import call as calls
-    from synth.runtime import dlpack, prepared_launch
 
     open_size = arrays is None
     call = _call(program, request, open_size)
-    if arrays is not None and dlpack.is_device(arrays):
-        return prepared_launch.run_on_gpu(call, arrays, outputs, stream)
-    if stream is not None:
-        raise UsageError("a stream goes with arrays in a GPU's memory; these are in the host's")
     try:
-        done = replace(calls.run(call, arrays), choice=call.choice)
+        return replace(calls.run(call, arrays), choice=call.choice)
     except VerificationError as error:
         hint = _too_large(call) if arrays is None else ""
         if not hint:
             raise
         raise VerificationError(f"{error}; {hint}") from error
-    if outputs is not None:
-        prepared_launch.copy_outputs(done, outputs)
-    return done
 
 
 def _too_large(call: Call) -> str:
@@ -209,7 +195,7 @@ def prepare(
     Parameters
     ----------
     program : as in `synth.run`.
-    arrays, outputs : the inputs and results by rank, of NumPy, CuPy, torch or anything with DLPack.
+    arrays, outputs : the inputs and results by rank, of NumPy, CuPy, torch or any with the CUDA array interface.
     executor : cuda; or host, whose launches wait for their end.
     op, in_place, point, collective, roots, protocol, instances : as in `synth.run`.
     options : the executor's.

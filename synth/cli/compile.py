@@ -22,7 +22,7 @@ from synth.cli.framework.options import (
 )
 from synth.cli.framework.output import check_writable, emit, note, save
 from synth.cli.framework.progress import waiting
-from synth.cli.framework.types import Duration, Positive, Ranks
+from synth.cli.framework.types import Positive, Ranks
 from synth.cli.root import CONTEXT
 from synth.errors import SynthError, UsageError
 from synth.model.schedule import Schedule
@@ -72,8 +72,6 @@ if TYPE_CHECKING:
               "units. 1 makes the fewest thread blocks and instructions.")  # fmt: skip
 @click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bounds.")
 @time_limit_option("Wall time for the bounds; by default 20s.", "20s")
-@click.option("--solve-limit", type=Duration(), metavar="20s", help="Wall time for each `a.solve` of the program; by "
-              "default 20s.")  # fmt: skip
 @click.option(
     "-o",
     "--output",
@@ -120,10 +118,7 @@ def compile_(source: str, **flags: Any) -> None:
         task = api.collective(program.collective, machine.ranks, flags["root"])
     if task is not None and task.name != program.collective:
         raise UsageError(f"{program.name} does {program.collective}, not {task.name}")
-    options = CompileOptions(
-        flags["steps"], flags["chunks"], dict(map(algorithms.parameter, flags["parameters"])),
-        synthesizer=algorithms.hole_synthesizer(flags["solve_limit"] or algorithms.HOLE_SECONDS),
-    )  # fmt: skip
+    options = CompileOptions(flags["steps"], flags["chunks"], dict(map(algorithms.parameter, flags["parameters"])))
     distance, blame = None, None
     with waiting(f"{program.collective} on {machine.name}", flags["time_limit"]):
         compiled = program.compile(machine, task, options)

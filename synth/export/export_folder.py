@@ -23,7 +23,7 @@ def check(folder: Path) -> None:
 
 
 def _ours(path: Path) -> bool:
-    return path.is_file() and re.fullmatch(r"\d+-.*\.(xml|json)|register\.(py|hpp)", path.name) is not None
+    return path.is_file() and re.fullmatch(r"\d+-.*\.(xml|json)|register\.py", path.name) is not None
 
 
 def write_folder(folder: Path, result: ExportResult, env: str) -> None:

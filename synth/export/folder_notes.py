@@ -62,12 +62,12 @@ selector of the code here.
 
 ## Registration
 
-In Python, on every rank, before the first communicator is made (keep what it returns):
+On every rank, before the first communicator is made (keep what it returns):
 
     import register  # of this folder
     kept = register.register(rank, ranks, ranks_per_node)
 
-In C++: include `register.hpp`, call `synth_plans::registerPlans(folder, rank, ranks, ranksPerNode)`. Then run with
+Then run with
 `LD_PRELOAD=libmscclpp_nccl.so`; `MSCCLPP_NCCL_LIB_PATH` names the NCCL to fall back to. One selector is installed for
 all plans: it replaces one that was set before.
 """,

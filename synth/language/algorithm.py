@@ -16,7 +16,6 @@ from synth.language.chunk_operations import operations
 from synth.language.data import Data
 from synth.language.groups import RankGroup
 from synth.language.hints import check_hints
-from synth.language.holes import Synthesizer
 from synth.language.place import SourceLine, error_at, short_path
 from synth.language.step_assignment import MODES
 from synth.language.step_plan import StepPlan, best_multiple, levelled, planned, routed
@@ -42,13 +41,11 @@ class CompileOptions:
     multiple : the chunks of a unit, as a multiple of the fewest that the program's fractions need. None: the least
         multiple at which no step wastes a part of a round, so far as there is one.
     parameters : values for the keywords of the function.
-    synthesizer : answers what the program leaves to `a.solve`; `synth.api.hole_synthesizer` makes one.
     """
 
     steps: str | None = None
     multiple: int | None = None
     parameters: Mapping[str, Any] | None = None
-    synthesizer: Synthesizer | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,6 @@ class ChunkAlgorithm:
                 names = ", ".join(list(known)[2 if self._takes_held else 1 :]) or "none"
                 raise UsageError(f"{self.name} has no parameter {key!r}; it has {names}")
         trace = AlgorithmTrace(task, machine, _call.__code__)
-        trace.synthesizer = options.synthesizer
         _call(self, RankGroup(tuple(range(task.ranks)), trace), parameters)
         trace.begin()
         return trace

@@ -10,18 +10,14 @@ from math import prod
 from typing import NoReturn
 
 from synth.checker.schedule import replay
-from synth.errors import UsageError
 from synth.language.data import Data
 from synth.language.hints import hint_at
-from synth.language.holes import HoleQuery, machine_of_group
 from synth.language.place import error_at
 from synth.language.trace import AlgorithmTrace
 from synth.model.collective import Collective
-from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.program.send_hints import SendHint
-from synth.topologies.sketches import Sketch
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,82 +153,6 @@ class RankGroup:
                 chunks = range(unit * schedule.chunks, (unit + 1) * schedule.chunks)
                 results.setdefault(self.ranks[i], []).extend(now[chunk, i] for chunk in chunks)
         return {rank: parts[0].join(*parts[1:]) for rank, parts in results.items()}
-
-    def solve(
-        self, collective: str, group: RankGroup | None = None, held: Mapping[int, Data] | None = None, *,
-        steps: int | None = None, chunks: int | None = None, same_in: str | None = None, sketch: Sketch | None = None,
-    ) -> dict[int, Data]:  # fmt: skip
-        """Leave a collective on a group to exact synthesis, on the links among its ranks; return what each rank ends
-        with.
-
-        Parameters
-        ----------
-        collective : its name; a root is the first rank of the group.
-        group : by default all ranks of this handle.
-        held : `held[rank]` takes the place of the rank's input, cut into its units in their order.
-        steps, chunks : the most steps, and the most chunks of a unit of the group's collective.
-        same_in : "boxes" or "rails": the group is one of these, and all of them have the same links in their order, so
-            that one answer is for all.
-        sketch : which of these links the answer may use; its ranks are the positions in the group.
-
-        Raises InfeasibleError where no such schedule is possible on these links, UndecidedError where none was found in
-        time, UsageError for groups that are not alike; each with the line.
-        """
-        part, place = self if group is None else group, self.trace.place()
-        if not isinstance(part, RankGroup):
-            raise error_at(place, "a.solve: the group is none: give one of a.boxes or a.rails, a.group(ranks), or a")
-        for name, most in (("steps", steps), ("chunks", chunks)):
-            if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-                raise error_at(place, f"a.solve: {name}={most!r} is no number of {name}")
-        if self.trace.network is None:
-            raise error_at(place, "a.solve needs a machine")
-        if sketch is not None and not isinstance(sketch, Sketch):
-            raise error_at(place, f"a.solve: sketch={sketch!r} is no synth.Sketch")
-        try:
-            task = collective_named(collective, part.size)
-        except UsageError as error:
-            raise error_at(place, f"a.solve: {error}") from None
-
-        def query(ranks: tuple[int, ...]) -> HoleQuery:
-            return HoleQuery(self._machine(ranks, sketch), task, steps, chunks)
-
-        asked = query(part.ranks)
-        for other in self._alike(part, same_in):
-            if len(other) != part.size or query(other) != asked:
-                raise error_at(
-                    place,
-                    f"the {same_in} are not alike: ranks {', '.join(map(str, part.ranks))} and "
-                    f"{', '.join(map(str, other))} have other links in their order; leave same_in out",
-                )
-        return part.apply(self.trace.answered(asked, place, part.ranks), held)
-
-    def _machine(self, ranks: tuple[int, ...], sketch: Sketch | None) -> Topology:
-        """Return the machine of a group of these ranks, as a sketch leaves it."""
-        trace = self.trace
-        assert trace.network is not None
-        if sketch is None:
-            return machine_of_group(trace.network, ranks)
-        whole = () if trace.topology is None else trace.topology.nodes
-        number: dict[int, int] = {}  # boxes, as they come
-        nodes = []
-        for rank in ranks if whole else ():
-            nodes.append(number.setdefault(whole[rank], len(number)))
-        try:
-            return sketch.applied(machine_of_group(trace.network, ranks, nodes))
-        except UsageError as error:
-            raise error_at(trace.place(), f"a.solve: {error}") from None
-
-    def _alike(self, part: RankGroup, same_in: str | None) -> list[tuple[int, ...]]:
-        """Return the groups that have to be like `part`: all boxes, or all rails."""
-        if same_in is None:
-            return []
-        if same_in not in ("boxes", "rails"):
-            raise error_at(self.trace.place(), f"a.solve: same_in={same_in!r}; there are 'boxes' and 'rails'")
-        kind = self.boxes if same_in == "boxes" else self.rails
-        groups = [group.ranks for group in kind]
-        if part.ranks not in groups:
-            raise error_at(self.trace.place(), f"a.solve: same_in={same_in!r}, but the group is none of a.{same_in}")
-        return groups
 
     def _chunks(self, schedule: Schedule, held: Mapping[int, Data]) -> dict[tuple[int, int], Data]:
         """Return the data of each rank by chunk of the schedule and position in the group."""

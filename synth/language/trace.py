@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import cached_property
@@ -19,11 +19,9 @@ from types import CodeType
 from typing import TYPE_CHECKING, NamedTuple
 
 from synth.errors import UsageError
-from synth.language.holes import HoleQuery, Synthesizer, answer
 from synth.language.place import SourceLine, SourceLines, error_at
 from synth.model.collective import Collective
 from synth.model.collective import collective as collective_named
-from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.program.send_hints import NO_HINT, SendHint
 
@@ -94,7 +92,6 @@ class AlgorithmTrace:
     ----------
     ranks, topology : of the call. Without a topology every rank may send to every other. A network that is given
         as the machine is the one of the schedule.
-    synthesizer : answers the holes of the program; None for none.
     input_data : of each rank the data that its handle returned, which are made once.
     values : all values, the inputs first.
     merged : numbers of copies that are added where they arrive; the sum takes the value from its source instead.
@@ -120,8 +117,6 @@ class AlgorithmTrace:
         self._begun = False
         self.input_data: dict[int, Data] = {}
         self.empty = ""  # the first piece of data that was empty, with its line
-        self.synthesizer: Synthesizer | None = None
-        self._answers: dict[HoleQuery, Schedule] = {}
 
     @cached_property
     def collective(self) -> Collective:
@@ -153,13 +148,6 @@ class AlgorithmTrace:
                 whole = Fraction(0), Fraction(1)
                 segment = self._append(TracedValue("input", rank, unit, *whole, -1, -1, bits, None, -1))
                 self._inputs.setdefault(rank, []).append(segment)
-
-    def answered(self, query: HoleQuery, place: SourceLine, ranks: Sequence[int]) -> Schedule:
-        """Return the schedule that fills a hole on these ranks at `place`; equal queries are asked once. Raises as
-        `holes.answer`."""
-        if query not in self._answers:
-            self._answers[query] = answer(query, self.synthesizer, place, ranks)
-        return self._answers[query]
 
     def place(self) -> SourceLine:
         """Return the place of the call that is being traced."""

@@ -13,15 +13,12 @@ a channel stays in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from synth.program.buffer_layout import Layout
-from synth.program.program import SWITCHED, Block, Gpu, Op, Program, Span
+from synth.program.program import SWITCHED, Op, Span
 
 Key = tuple[str, int]  # one chunk of a rank's memory; input and output have the same keys where they are one memory
 Keys = Callable[[int, Span, int], tuple[Key, ...]]
-UNKNOWN = "io"  # the name in keys of input and output together, where the memory that they share is not known
 DATA = SWITCHED | {"put", "get", "cpy", "reduce"}
 JOINING = frozenset({"nop", "barrier"})
 
@@ -88,88 +85,13 @@ def is_handed(op: Op, kind: Callable[[int], str]) -> bool:
 
 
 def accesses(rank: int, op: Op, keys: Keys, handed: bool) -> list[ChunkAccess]:
-    """Return the accesses of `op` to the rank's own plain memory. `handed`: as in `UnjoinedAccesses.record`.
-
-    Shares of ops (`part`) are dealt out anew each.
-    """
-    dealt = not handed and op.part is None and any(span.packet for span in (*op.src, *op.dst))
+    """Return the accesses of `op` to the rank's own plain memory. `handed`: as in `UnjoinedAccesses.record`."""
+    dealt = not handed and any(span.packet for span in (*op.src, *op.dst))
     found = []
     for writes, spans in ((False, op.src), (True, op.dst)):
         for span in spans:
             if span.rank is not None or span.packet:
                 continue
             for k, key in enumerate(keys(rank, span, op.count)):
-                found.append(ChunkAccess(key, writes, k if dealt and key[0] != UNKNOWN else None))
+                found.append(ChunkAccess(key, writes, k if dealt else None))
     return found
-
-
-def memory_keys(program: Program) -> Keys:
-    """Return the function that gives the memory keys of a span of `program`.
-
-    If the memory that input and output share is not known, both buffers together count as one chunk.
-    """
-    layout = None if program.collective is None else Layout(program.collective, program.chunks)
-
-    def keys(rank: int, span: Span, count: int) -> tuple[Key, ...]:
-        if span.buffer == "s" or program.in_place == "out":
-            return tuple((span.buffer, span.offset + i) for i in range(count))
-        shift = None if layout is None else layout.overlaps[rank]
-        if shift is None:
-            return ((UNKNOWN, 0),)
-        start = span.offset + (shift if span.buffer == "o" else 0)
-        return tuple(("i", start + i) for i in range(count))
-
-    return keys
-
-
-def with_joins(program: Program) -> Program:
-    """Return the one-sided `program` with every `nop` that the kernel needs; an equal program if it has them all.
-
-    A single thread waits for, or releases, other blocks of the rank. So dependencies and flags move from the ops to
-    `nop` ops before and after them; those of a `nop` or `barrier` stay.
-    """
-    keys = memory_keys(program)
-    return replace(program, gpus=tuple(_gpu(gpu, keys) for gpu in program.gpus))
-
-
-def _gpu(gpu: Gpu, keys: Keys) -> Gpu:
-    bodies = [_joined_ops(gpu.rank, block, keys) for block in gpu.blocks]
-    new_index = [index for _, index in bodies]
-
-    def renumbered(op: Op) -> Op:
-        if not op.deps:
-            return op
-        return op._replace(deps=tuple(dep._replace(op=new_index[dep.block][dep.op]) for dep in op.deps))
-
-    blocks = []
-    for block, (ops, index) in zip(gpu.blocks, bodies, strict=True):
-        loops = []
-        for loop in block.loops:
-            first = index[loop.first - 1] + 1 if loop.first else 0
-            loops.append(loop._replace(first=first, end=index[loop.end - 1] + 1))
-        blocks.append(block._replace(ops=tuple(map(renumbered, ops)), loops=tuple(loops)))
-    return gpu._replace(blocks=tuple(blocks))
-
-
-def _joined_ops(rank: int, block: Block, keys: Keys) -> tuple[list[Op], list[int]]:
-    """Return the ops with joins, and the new index of each old op: that of the `nop` after it, if it has a flag.
-
-    A turn of a loop follows another one: the first op of a loop needs a join if its last is none, or if it would need
-    one after what stands before the loop.
-    """
-    threads, ops, new_index = UnjoinedAccesses(), [], []
-    starts = {loop.first for loop in block.loops if block.ops[loop.end - 1].code not in JOINING}
-    for i, op in enumerate(block.ops):
-        handed = is_handed(op, lambda port: block.ports[port].kind)
-        touched = accesses(rank, op, keys, handed)
-        plain = op.code not in JOINING
-        if (plain and (op.deps or i in starts)) or threads.must_join(op, touched):
-            ops.append(Op("nop", deps=op.deps if plain else ()))
-            threads.record(ops[-1], ())
-        ops.append(op._replace(deps=(), flag=False) if plain else op)
-        threads.record(op, touched, handed)
-        if plain and op.flag:
-            ops.append(Op("nop", flag=True))
-            threads.record(ops[-1], ())
-        new_index.append(len(ops) - 1)
-    return ops, new_index

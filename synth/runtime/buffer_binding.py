@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from synth.errors import UsageError
 from synth.program.buffer_layout import Layout
-from synth.runtime.dlpack import ArrayInfo, ArrayRequirements, by_rank, checked_array_info
+from synth.runtime.array_info import ArrayInfo, ArrayRequirements, by_rank, checked_array_info
 from synth.runtime.dtypes import Dtype
 from synth.runtime.padding import Padding
 

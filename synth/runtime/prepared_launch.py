@@ -11,19 +11,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from synth.errors import UsageError
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import call as calls
-from synth.runtime import dlpack, reference_data
+from synth.runtime.array_info import array_info, by_rank
 from synth.runtime.dtypes import Dtype, dtype, operator
-from synth.runtime.executor import Execution
 from synth.runtime.host import loaded_program
 from synth.runtime.host.executor import Host
-from synth.runtime.padding import Padding
-from synth.runtime.run_result import RunResult, units_text
+from synth.runtime.run_result import units_text
 
 
 class ArrayFacts(NamedTuple):
@@ -43,10 +39,10 @@ def array_facts(arrays: Any, layout: Layout) -> ArrayFacts:
 
     Raises UsageError where the collective has no input, or a size does not divide into the units of data.
     """
-    inputs = dlpack.by_rank(arrays, layout.collective.ranks, "input")
+    inputs = by_rank(arrays, layout.collective.ranks, "input")
     for rank, held in enumerate(layout.inputs):
         if held:
-            first = dlpack.array_info(inputs[rank], f"the input of rank {rank}")
+            first = array_info(inputs[rank], f"the input of rank {rank}")
             units = len(held) // layout.chunks
             if first.size % units:
                 raise UsageError(
@@ -118,53 +114,3 @@ def prepare(call: calls.Call, arrays: Any, outputs: Any) -> Prepared:
     prepared = Prepared(call.program, machine, guard, facts.torch and facts.on_gpu)
     prepared.use(arrays, outputs)
     return prepared
-
-
-def run_on_gpu(call: calls.Call, arrays: Any, outputs: Any, stream: Any) -> RunResult:
-    """Run `call` once on arrays in GPU memory, on the caller's stream; then fetch and compare every element.
-
-    Raises UsageError without `outputs` or for an executor other than cuda, and whatever `calls.run` raises.
-    """
-    if outputs is None:
-        raise UsageError("the arrays are in a GPU's memory: say where the results go (outputs=)")
-    layout, request = calls.layout(call), call.request
-    op = operator(request.op)
-    facts = array_facts(arrays, layout)
-    padding = Padding(facts.unit, layout.chunks)
-    if request.executor.lower() != "cuda":
-        raise UsageError(
-            f"the arrays are in a GPU's memory, which the {request.executor} executor cannot reach: executor='cuda'"
-        )
-    prepared = prepare(call, arrays, outputs)
-    machine = prepared._machine
-    on_stream = prepared._stream(stream)
-    inputs = machine.fetch("input", on_stream)
-    if not request.in_place:
-        machine.overwrite_outputs(on_stream)
-    prepared.launch(stream)
-    prepared.finish(stream)
-    results = machine.fetch("output", on_stream)
-    checked = reference_data.check(padding.layout(layout.collective), facts.kind, op, inputs, results)
-    size = facts.unit * facts.kind.size * call.program.loop_chunks // layout.chunks
-    return RunResult(
-        call.program,
-        call.network,
-        request.executor.lower(),
-        size,
-        facts.kind.name,
-        op,
-        request.in_place,
-        Execution(results, None),
-        checked,
-    )
-
-
-def copy_outputs(ran: RunResult, outputs: Any) -> None:
-    """Copy the outputs of `ran` to the caller's arrays in the host's memory. Raises UsageError if they do not fit."""
-    results = ran.execution.outputs or ()
-    for rank, (array, rows) in enumerate(zip(dlpack.by_rank(outputs, len(results), "output"), results, strict=True)):
-        if rows.size or array is not None:
-            place = dlpack.ArrayRequirements(
-                f"the output of rank {rank}", rows.size, ran.dtype, rows.itemsize, None, True
-            )
-            np.copyto(dlpack.view(dlpack.checked_array_info(array, place), rows.dtype).reshape(rows.shape), rows)

@@ -16,7 +16,7 @@ from synth.model.registry import NOTEBOOK, load
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
-from synth.runtime.dlpack import array_info, view
+from synth.runtime.array_info import array_info, view
 from synth.runtime.dtypes import dtype
 from synth.runtime.executor import Execution
 from synth.runtime.kernel.logical_clock import SAYS
@@ -171,9 +171,11 @@ def units_text(units: int) -> str:
 def _flat(array: object, rank: int) -> np.ndarray:
     if array is None:
         return np.zeros(0, np.float32)
-    if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
+    if not hasattr(array, "data_ptr") and not hasattr(array, "__cuda_array_interface__"):
         return np.asarray(array).reshape(-1)
     found = array_info(array, f"the input of rank {rank}")
+    if found.device is not None:
+        raise UsageError(f"the input of rank {rank} is in a GPU's memory: synth.prepare works on such arrays")
     if not found.contiguous:
         raise UsageError(
             f"the input of rank {rank} is not contiguous: its elements must lie one after the other (.contiguous())"

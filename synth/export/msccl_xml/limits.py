@@ -1,25 +1,23 @@
 """Checks, before a file is written, of all that an MSCCL runtime refuses, loads and never runs, or runs wrongly.
 
-The rules are those of the loaders and interpreters named in `synth.program.runtimes`. One message names one limit, the
-place that exceeds it, and a remedy.
+Calls, roots, protocols and sizes are judged here, by what the request says of the job. Structure and form are judged by
+lint, whose rules are those of the loaders and interpreters named in `synth.program.runtimes`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from dataclasses import replace
 
 from synth.errors import SynthError, UsageError
 from synth.export.request import Target
 from synth.model.collective import COLLECTIVES, Collective, collective
+from synth.program.analysis import rules, structure
+from synth.program.analysis.connection_tables import unflagged
 from synth.program.buffer_layout import Layout
-from synth.program.program import RECEIVING, SENDING, Block, Gpu, Op, Program
+from synth.program.program import Program
 from synth.program.runtimes import ROOTED, Runtime
 
-MAX_NODES = 4095  # elements that the loaders keep: <algo>, every <gpu>, the own rank's <tb> and <step>
 MAX_RANKS = 1024  # children that an element can have
-SOURCES = {"s": 1, "rrs": 1, "rrc": 1, "rrcs": 1, "cpy": 1, "re": 1}
-TARGETS = {"r": 1, "rcs": 1, "rrc": 1, "rrcs": 1, "cpy": 1, "re": 1}
-FEWER = "fewer --instances, or a point with fewer chunks"
 
 
 def check(program: Program, runtime: Runtime, target: Target) -> None:
@@ -30,15 +28,13 @@ def check(program: Program, runtime: Runtime, target: Target) -> None:
     _sizes(program, runtime)
     if program.ranks > MAX_RANKS:
         raise SynthError(f"{program.ranks} ranks: {runtime.name} reads at most {MAX_RANKS}")
-    if program.ranks != program.collective.ranks or any(gpu.rank != r for r, gpu in enumerate(program.gpus)):  # type: ignore[union-attr]
-        raise SynthError(f"the program has {program.ranks} ranks, not numbered 0.. as its collective has them")
+    _form(program, runtime)
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     for gpu, inputs, outputs in zip(program.gpus, layout.inputs, layout.outputs, strict=True):
         if (gpu.input, gpu.output) != (len(inputs), len(outputs)):
             sizes = f"{gpu.input} input and {gpu.output} output chunks"
             name, expected = layout.collective.name, f"{len(inputs)} and {len(outputs)}"
             raise SynthError(f"rank {gpu.rank}: {sizes}, a call of {name} has {expected}")
-        _gpu(program, gpu, runtime)
 
 
 def _dispatched(program: Program, runtime: Runtime) -> None:
@@ -67,8 +63,6 @@ def _dispatched(program: Program, runtime: Runtime) -> None:
         raise SynthError(
             f"{runtime.name} wants one file in place and one out of place; choose with --in-place in or --in-place out"
         )
-    if program.in_place != "out" and not Layout(task, program.chunks).shares_chunks:
-        raise SynthError(f"{task.name} cannot be called in place")
 
 
 def unnamed_remark(program: Program, runtime: Runtime) -> str:
@@ -163,105 +157,12 @@ def _sizes(program: Program, runtime: Runtime) -> None:
         )
 
 
-def _gpu(program: Program, gpu: Gpu, runtime: Runtime) -> None:
-    where = f"rank {gpu.rank}"
-    _at_most(len(gpu.blocks), runtime.blocks, f"{where}: thread blocks", runtime, FEWER)
-    _at_most(program.channels, runtime.channels, "channels", runtime, FEWER)
-    nodes = 1 + program.ranks + len(gpu.blocks) + sum(len(block.ops) for block in gpu.blocks)
-    _at_most(nodes, MAX_NODES, f"{where}: XML elements", runtime, FEWER)
-    senders = [block.send for block in gpu.blocks]
-    receivers = [block.recv for block in gpu.blocks]
-    for way, ends in (("sending", senders), ("receiving", receivers)):
-        used = Counter(block.channel for block, peer in zip(gpu.blocks, ends, strict=True) if peer is not None)
-        for channel, count in sorted(used.items()):
-            _at_most(
-                count,
-                runtime.channel_blocks,
-                f"{where}: {way} thread blocks on channel {channel}",
-                runtime,
-                FEWER,
-            )
-        for (peer, channel), count in Counter(
-            (p, b.channel) for p, b in zip(ends, gpu.blocks, strict=True) if p is not None
-        ).items():
-            if count > 1:
-                raise SynthError(
-                    f"{where}: {count} thread blocks are {way} with rank {peer} on channel {channel}; one may"
-                )
-            if peer == gpu.rank or not 0 <= peer < program.ranks:
-                raise SynthError(
-                    f"{where}: a thread block is {way} with rank {peer}, which is no other rank of "
-                    f"0..{program.ranks - 1}"
-                )
-    for b, block in enumerate(gpu.blocks):
-        if block.ports:
-            raise SynthError(
-                f"{where}: thread block {b} has ports, which only one-sided programs do; export it with --to mscclpp"
-            )
-        _at_most(len(block.ops), runtime.block_ops, f"{where}: instructions of thread block {b}", runtime, FEWER)
-        for i, op in enumerate(block.ops):
-            _op(gpu, block, op, runtime, f"rank {gpu.rank}, thread block {b}, step {i}")
-        _order(block, f"rank {gpu.rank}, thread block {b}")
-
-
-def _op(gpu: Gpu, block: Block, op: Op, runtime: Runtime, where: str) -> None:
-    if op.code not in runtime.codes:
-        runs = " ".join(sorted(runtime.codes))
-        raise SynthError(
-            f"{where}: {op.code}, and {runtime.name} runs only {runs}; lower the schedule for --runtime {runtime.name}"
-        )
-    if (len(op.src), len(op.dst)) != (SOURCES.get(op.code, 0), TARGETS.get(op.code, 0)) or op.ports or op.group:
-        raise SynthError(
-            f"{where}: {op.code} takes {SOURCES.get(op.code, 0)} source and {TARGETS.get(op.code, 0)} destination"
-        )
-    if (op.code in SENDING and block.send is None) or (op.code in RECEIVING and block.recv is None):
-        raise SynthError(f"{where}: {op.code} in a thread block without the peer that it needs")
-    if op.code != "nop":
-        if op.count < 1:
-            raise SynthError(f"{where}: moves {op.count} chunks; at least 1")
-        _at_most(op.count, runtime.count, f"{where}: chunks at once", runtime, "split it")
-    sizes = {"i": gpu.input, "o": gpu.output, "s": gpu.scratch}
-    for span in op.src + op.dst:
-        if span.rank not in (None, gpu.rank) or span.packet:
-            raise SynthError(f"{where}: an operand on another rank or in packets, which only one-sided programs have")
-        if span.offset + op.count > sizes[span.buffer]:
-            raise SynthError(
-                f"{where}: ends at chunk {span.offset + op.count} of {span.buffer}, which has {sizes[span.buffer]}"
-            )
-    if len(op.deps) > 1:
-        raise SynthError(f"{where}: waits for {len(op.deps)} others at once; one, the rest in nops before it")
-    for dep in op.deps:
-        target = (
-            gpu.blocks[dep.block].ops[dep.op]
-            if dep.block < len(gpu.blocks) and dep.op < len(gpu.blocks[dep.block].ops)
-            else None
-        )
-        if target is None or not target.flag:
-            raise SynthError(
-                f"{where}: waits for step {dep.op} of thread block {dep.block}, which does not exist or has no flag"
-            )
-        _at_most(dep.block, runtime.dep_block, f"{where}: thread block waited for", runtime, FEWER)
-
-
-def _order(block: Block, where: str) -> None:
-    for i, op in enumerate(block.ops):
-        if op.code == "nop" and (op.flag or not op.deps):
-            raise SynthError(f"{where}, step {i}: a nop waits for one other and nobody waits for it")
-        if op.code == "nop" and (i + 1 == len(block.ops) or not block.ops[i + 1].deps):
-            raise SynthError(
-                f"{where}, step {i}: after a nop comes an instruction that waits for the last of the dependencies"
-            )
-    run = 0
-    for i, (before, op) in enumerate(zip(block.ops, block.ops[1:], strict=False), 1):
-        chained = before.code == op.code == "re" and not (before.flag or op.deps)
-        chained = chained and before.dst == op.dst and before.src[0].buffer == op.src[0].buffer
-        run = run + 1 if chained else 0
-        if chained and (before.count != op.count or run > 15):
-            raise SynthError(
-                f"{where}, step {i}: loaders merge this re with the one before, wrongly; break the chain with a flag"
-            )
-
-
-def _at_most(count: int, limit: int | None, resource: str, runtime: Runtime, remedy: str) -> None:
-    if limit is not None and count > limit:
-        raise SynthError(f"{resource}: {count}, and {runtime.name} takes at most {limit}; what would fit: {remedy}")
+def _form(program: Program, runtime: Runtime) -> None:
+    """Raise SynthError for the first fault that lint finds in the structure and the form of the program."""
+    program = replace(program, name="")  # the file has it shortened
+    findings = structure.faults(program)
+    if not findings:
+        findings = [*rules.check(program, runtime), *unflagged(program)]
+    for finding in findings:
+        if finding.severity == "error":
+            raise SynthError(f"{finding.place}: {finding.message}")

@@ -16,12 +16,11 @@ from typing import NoReturn
 
 from synth.errors import FormatError, UsageError
 from synth.export.msccl_xml.emit import MSCCL_UNLIMITED
-from synth.export.msccl_xml.root_inference import root_of
 from synth.model.collective import Collective, collective
 from synth.model.documents import xml_tree
 from synth.model.documents.text_file import bytes_of
 from synth.program.buffer_layout import Layout
-from synth.program.program import PROTOCOLS, TWO_SIDED, Block, Dep, Gpu, InPlace, Op, Program, Span
+from synth.program.program import PROTOCOLS, RECEIVING, SENDING, TWO_SIDED, Block, Dep, Gpu, InPlace, Op, Program, Span
 from synth.program.runtimes import ROOTED, RUNTIMES
 
 # bounds of a file that is read, far above those of any loader
@@ -290,10 +289,20 @@ class _Reader:
         our_name = NAMES[name]
         if our_name not in ROOTED:
             return collective(our_name, program.ranks)
-        root = root_of(program, our_name) if root is None else root
+        root = _root(program, our_name) if root is None else root
         if root is None:
             self.fail(f'coll="{name}": which rank is the root does not follow from the steps; give it with --root')
         return collective(our_name, program.ranks, [root])
+
+
+def _root(program: Program, name: str) -> int | None:
+    """Return the root, which no file names: the one rank that only sends, or that only receives; None if several do."""
+    codes = RECEIVING if name in ("broadcast", "scatter") else SENDING
+    roots = []
+    for gpu in program.gpus:
+        if not any(op.code in codes for block in gpu.blocks for op in block.ops):
+            roots.append(gpu.rank)
+    return roots[0] if len(roots) == 1 else None
 
 
 @lru_cache(1 << 12)

@@ -1,4 +1,4 @@
-"""Connections of one rank of an MSCCL++ plan: channels, remote buffers, and semaphores between its thread blocks.
+"""Connections of one rank of an MSCCL++ plan: channels and remote buffers.
 
 A switch channel joins one buffer of all ranks of a group. Every rank of the group lists it, in the same order.
 """
@@ -7,44 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from synth.errors import SynthError
-from synth.program import plan_limits as limits
-from synth.program.program import BUFFERS, PORT_KINDS, SWITCHED, Block, Dep, Gpu, Op, Port, Program, Span, owners
+from synth.program.program import BUFFERS, PORT_KINDS, SWITCHED, Gpu, Op, Port, Program, Span, owners
 
 # The ranks of the group, ascending, and the buffer.
 SwitchChannel = tuple[tuple[int, ...], str]
 
 
-class Semaphore(NamedTuple):
-    """A semaphore that block `releases` releases and block `acquires` acquires, outside loops (`loop` -1) or in one.
-
-    `turns`: its initial value, so that a turn waits for the one so many turns before.
-    """
-
-    releases: int
-    acquires: int
-    loop: int
-    turns: int
-
-
 @dataclass(frozen=True)
 class Connections:
-    """The numbered channels, remote buffers and semaphores of one rank; the number of each is its index here.
+    """The numbered channels and remote buffers of one rank; the number of each is its index here.
 
     `channels[kind]`: ports. `buffers`: (rank, buffer). `access[rank, buffer]`: the kinds of channel that reach it.
-    `switches`: the switch channels. `deps[block, op]`: the dependencies of an op that no earlier op of its block has
-    waited for, with the semaphore of each. `barriers`: groups of blocks. `put_signal_flush`: the version of MSCCL++ has
-    a sound `pwsf`.
+    `switches`: the switch channels. `put_signal_flush`: the version of MSCCL++ has a sound `pwsf`.
     """
 
     channels: Mapping[str, tuple[Port, ...]]
     buffers: tuple[tuple[int, str], ...]
     access: Mapping[tuple[int, str], tuple[str, ...]]
-    semaphores: tuple[Semaphore, ...]
-    deps: Mapping[tuple[int, int], tuple[tuple[Dep, Semaphore], ...]]
-    barriers: tuple[tuple[int, ...], ...]
     switches: tuple[SwitchChannel, ...]
     put_signal_flush: bool = True
 
@@ -72,19 +53,11 @@ class Connections:
                 for span in remote(op):
                     access.setdefault((span.rank or 0, span.buffer), set()).add(kind)
         buffers = tuple(sorted(access, key=lambda item: (item[0], BUFFERS.index(item[1]))))
-        deps = _deps(gpu)
-        semaphores = sorted({semaphore for op_deps in deps.values() for _, semaphore in op_deps})
-        groups = dict.fromkeys(op.group for block in gpu.blocks for op in block.ops if op.code == "barrier")
-        if len(groups) > limits.BARRIERS:
-            raise SynthError(
-                f"rank {gpu.rank} has {len(groups)} groups of blocks that meet in barriers, MSCCL++ takes "
-                f"{limits.BARRIERS}"
-            )
         kinds: dict[tuple[int, str], tuple[str, ...]] = {}
         for key, buffer_kinds in access.items():
             kinds[key] = tuple(sorted(buffer_kinds, key=PORT_KINDS.index))
         mine = tuple(channel for channel in switches if gpu.rank in channel[0])
-        return Connections(ports, buffers, kinds, tuple(semaphores), deps, tuple(groups), mine, put_signal_flush)
+        return Connections(ports, buffers, kinds, mine, put_signal_flush)
 
     def channel_documents(self) -> list[dict]:
         """Return the field `channels` of the gpu."""
@@ -144,40 +117,3 @@ def switch_channels(program: Program) -> list[SwitchChannel]:
                 if op.code in SWITCHED:
                     channels.add(switch_channel(gpu.rank, op.dst))
     return sorted(channels)
-
-
-def loop_of(block: Block, op: int) -> int:
-    """Return the number of the loop of `block` in which `op` is; -1 outside loops."""
-    return next((k for k, loop in enumerate(block.loops) if loop.first <= op < loop.end), -1)
-
-
-def _deps(gpu: Gpu) -> dict[tuple[int, int], tuple[tuple[Dep, Semaphore], ...]]:
-    """Return the dependencies of each op: the last op of each other block, unless it was waited for before."""
-    deps: dict[tuple[int, int], tuple[tuple[Dep, Semaphore], ...]] = {}
-    for b, block in enumerate(gpu.blocks):
-        seen: dict[Semaphore, int] = {}
-        for i, op in enumerate(block.ops):
-            last: dict[Semaphore, Dep] = {}
-            for dep in op.deps:
-                if dep.block != b:
-                    semaphore = _semaphore(gpu, b, i, dep)
-                    last[semaphore] = max(dep, last.get(semaphore, dep))
-            new = tuple((last[key], key) for key in sorted(last) if last[key].op > seen.get(key, -1))
-            seen |= {semaphore: dep.op for dep, semaphore in new}
-            if new:
-                deps[b, i] = new
-    return deps
-
-
-def _semaphore(gpu: Gpu, b: int, i: int, dep: Dep) -> Semaphore:
-    """Return the semaphore of a dependency. Raises SynthError if no launch releases it as often as it is acquired."""
-    where = f"{place(gpu, b, i)} waits for block {dep.block} op {dep.op}"
-    if dep.block >= len(gpu.blocks) or dep.op >= len(gpu.blocks[dep.block].ops):
-        raise SynthError(f"{where}, which does not exist")
-    if not gpu.blocks[dep.block].ops[dep.op].flag:
-        raise SynthError(f"{where}, which has no flag")
-    loop, other = loop_of(gpu.blocks[b], i), loop_of(gpu.blocks[dep.block], dep.op)
-    turns = gpu.blocks[b].loops[loop][2:] if loop >= 0 else None
-    if turns != (gpu.blocks[dep.block].loops[other][2:] if other >= 0 else None):
-        raise SynthError(f"{where}, which runs in other turns: a semaphore is released as often as it is acquired")
-    return Semaphore(dep.block, b, loop, dep.turns)

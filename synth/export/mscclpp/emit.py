@@ -2,26 +2,22 @@
 
 Operations of a plan, and ops of the program:
 
-    nop barrier signal wait   the same                     put     put, one source for each destination
+    nop signal wait flush     the same                     put     put, one source for each destination
     pws pwsf                  put, signal (and flush) of the same port channels, by the same threads
     copy cpkt upkt            cpy: plain, to, from packets ppkt    put of a plain chunk into packets (memory channels)
     re res rre rres           reduce of plain chunks       rppkt   put of packets into packets
     repkt respkt recpkt ..    reduce of packets and, last, a plain chunk; to a plain chunk, own packets, others' packets
     glres gstore gstorepkt    the same, over switch channels: one for each buffer that the ranks of a group reach so
-    sem_release sem_acquire   `flag` and `deps` of a nop: one semaphore from block to block
-    pipeline                  a loop of a block; `tbg_info` of any operation: the part of its op
 
-`flush` gets as many destinations as channels: the kernel flushes as many channels as the op has destinations. Wherever
-the kernel needs the threads of a block joined, a `nop` is added (program/thread_joins.py). A buffer that a rank does
-not have is given as large as its other one, as the loader divides by the number of chunks. With packets all ranks get
-the largest scratch of any.
+`flush` gets as many destinations as channels: the kernel flushes as many channels as the op has destinations. A buffer
+that a rank does not have is given as large as its other one, as the loader divides by the number of chunks.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NoReturn
 
@@ -32,8 +28,6 @@ from synth.export.mscclpp.thread_block import block_document
 from synth.export.request import Target
 from synth.program import plan_limits as limits
 from synth.program.program import ONE_SIDED, Gpu, Program
-from synth.program.straight_line import size_limit
-from synth.program.thread_joins import with_joins
 
 COLLECTIVE_NAMES = {"reduce-scatter": "reducescatter"}
 THREADS = 1024  # of a thread block
@@ -82,29 +76,26 @@ def document(program: Program, version: str = limits.NEWEST) -> dict:
         _refuse(
             f"{program.name} sends through FIFOs, MSCCL++ puts into peers' memory: export the schedule it was made from"
         )
+    blocks = [block for gpu in program.gpus for block in gpu.blocks]
+    ordered = any(op.deps or op.flag or op.code == "barrier" for block in blocks for op in block.ops)
+    if ordered or not program.straight or program.one_scratch:
+        _refuse(
+            f"{program.name} has blocks that wait for each other, shares, pipelines or one scratch for all launches: "
+            "plans are written from schedules, and its file is a plan already"
+        )
     if program.in_place == "both":
         _refuse(
             "a plan is for calls in place or out of place, not both: choose one with --in-place in or --in-place out"
         )
     if program.protocol not in ("Simple", "LL"):
         _refuse(f"MSCCL++ has no protocol {program.protocol}; Simple and LL exist")
-    packets = program.has_packets or program.protocol == "LL"
-    double = packets and not program.one_scratch
-    if double and program.protocol != "LL":
+    if program.has_packets and program.protocol != "LL":
         _refuse("packets in two halves of the scratch need the protocol LL: the loader doubles no other plan's scratch")
-    if program.scratch_bytes not in (None, limits.scratch_bytes(double)):
-        _refuse(f"a scratch that plans share has {limits.scratch_bytes(double)} bytes, not {program.scratch_bytes}")
     reach = limits.largest_size(program)
     if program.max_bytes is not None and program.max_bytes > reach:
         _refuse(
             f"offsets are 32 bit: this program reaches {reach} bytes, not {program.max_bytes}; lower the largest size"
         )
-    served = min(reach, size_limit(program) or reach)
-    program = with_joins(program)
-    if packets:
-        # every second launch counts the offset of a packet on another rank from the middle of the sender's scratch
-        scratch = max(gpu.scratch for gpu in program.gpus)
-        program = replace(program, gpus=tuple(gpu._replace(scratch=scratch) for gpu in program.gpus))
     switches = switch_channels(program)
     low, high = message_sizes(program)
     return {
@@ -112,13 +103,13 @@ def document(program: Program, version: str = limits.NEWEST) -> dict:
         "collective": collective_name(program),
         "protocol": program.protocol,
         "inplace": program.in_place == "in",
-        "reuse_resources": program.scratch_bytes is not None,
+        "reuse_resources": False,
         "gpus": [_gpu(gpu, switches, version != "0.9") for gpu in program.gpus],
         "num_threads_per_block": THREADS,
-        "use_double_scratch_buffer": double,
+        "use_double_scratch_buffer": program.protocol == "LL",
         "buffer_alignment": limits.ALIGNMENT,
         "min_message_size": low,
-        "max_message_size": high if program.max_bytes is not None else message_size(program, served),
+        "max_message_size": high if program.max_bytes is not None else message_size(program, reach),
     }
 
 
@@ -191,7 +182,7 @@ def _gpu(gpu: Gpu, switches: Sequence[SwitchChannel], put_signal_flush: bool) ->
         "threadblocks": blocks,
         "channels": wiring.channel_documents(),
         "remote_buffers": wiring.buffer_documents(),
-        "semaphores": [{"init_value": semaphore.turns} for semaphore in wiring.semaphores],
+        "semaphores": [],
     }
 
 

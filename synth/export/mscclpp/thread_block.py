@@ -9,7 +9,6 @@ from synth.export.mscclpp.connections import (
     Connections,
     SwitchChannel,
     access_kind,
-    loop_of,
     place,
     remote,
     switch_channel,
@@ -42,34 +41,20 @@ class _Block:
             if op.code in SWITCHED:
                 used.update(switch_channel(gpu.rank, spans) for spans in (op.src, op.dst) if len(spans) > 1)
         self.switches = [channel for channel in wiring.switches if channel in used]
-        self.released: dict[int, list[int]] = {}  # op → the semaphores that are released after it
-        for deps in wiring.deps.values():
-            for dep, semaphore in deps:
-                if dep.block == number:
-                    self.released.setdefault(dep.op, []).append(wiring.semaphores.index(semaphore))
 
     def document(self) -> dict:
         where = f"rank {self.gpu.rank} block {self.number}"
         ops: list[dict] = []
-        listed = len(self.block.loops)
         merged = self.merged()
-        for i in range(len(self.block.ops)):
+        for i, op in enumerate(self.block.ops):
             if merged.get(i) == "":
                 continue
-            documents = self.op(i)
-            documents[-1]["name"] = merged.get(i, documents[-1]["name"])
-            listed += len(documents)
-            loop = loop_of(self.block, i)
-            if loop < 0:
-                ops += documents
-                continue
-            if i == self.block.loops[loop].first:
-                context = {"unit_size": self.block.loops[loop].unit, "num_chunks": self.block.loops[loop].chunks}
-                ops.append({"name": "pipeline", "iter_context": context, "ops": []})
-            ops[-1]["ops"] += documents
-        if listed > limits.BLOCK_OPS:
+            instruction = self.instruction(i, op)
+            ops.append(instruction | {"name": merged.get(i, instruction["name"])})
+        if len(ops) > limits.BLOCK_OPS:
             raise SynthError(
-                f"{where} has {listed} operations, MSCCL++ takes {limits.BLOCK_OPS}: spread the chunks over more blocks"
+                f"{where} has {len(ops)} operations, MSCCL++ takes {limits.BLOCK_OPS}: spread the chunks over more "
+                "blocks"
             )
         for kind in PORT_KINDS:
             if len(self.channels[kind]) > limits.BLOCK_CHANNELS:
@@ -105,53 +90,21 @@ class _Block:
         """Return the names of puts through port channels that signal, and flush, in the same operation: thread k does
         all that for the k-th channel. The ops that they do beside have the name ""."""
         names: dict[int, str] = {}
-        ops, loops = self.block.ops, [loop_of(self.block, i) for i in range(len(self.block.ops))]
+        ops = self.block.ops
         for i, op in enumerate(ops):
-            if (
-                op.code != "put"
-                or self.kinds[i] != "port"
-                or op.src[0].packet
-                or op.dst[0].packet
-                or self.released.get(i)
-            ):
+            if op.code != "put" or self.kinds[i] != "port" or op.src[0].packet or op.dst[0].packet:
                 continue
             for k, code, name in ((i + 1, "signal", "pws"), (i + 2, "flush", "pwsf")):
-                if k == len(ops) or ops[k] != Op(code, ports=op.ports) or loops[k] != loops[i]:
+                if k == len(ops) or ops[k] != Op(code, ports=op.ports):
                     break
                 if code == "flush" and not self.wiring.put_signal_flush:
                     break
                 names |= {i: name, k: ""}
         return names
 
-    def op(self, i: int) -> list[dict]:
-        """Return the operations of op `i`: acquisitions of semaphores, the op itself, releases of semaphores."""
-        documents: list[dict] = []
-        semaphores = self.wiring.semaphores
-        if deps := self.wiring.deps.get((self.number, i)):
-            ids = [semaphores.index(semaphore) for _, semaphore in deps]
-            documents.append({"name": "sem_acquire", "semaphore_ids": ids})
-        op = self.block.ops[i]
-        documents.append(self.instruction(i, op))
-        if op.part is not None:
-            documents[-1]["tbg_info"] = {"tb_id": op.part.index, "tbg_size": op.part.of}
-        if ids := self.released.get(i):
-            documents.append({"name": "sem_release", "semaphore_ids": sorted(ids)})
-        for document in documents:
-            if len(document.get("semaphore_ids", ())) > limits.OP_SEMAPHORES:
-                self.refuse(
-                    i, f"needs {len(document['semaphore_ids'])} semaphores, MSCCL++ takes {limits.OP_SEMAPHORES}"
-                )
-        return documents
-
     def instruction(self, i: int, op: Op) -> dict:
         if op.code == "nop":
             return {"name": "nop"}
-        if op.code == "barrier":
-            return {
-                "name": "barrier",
-                "barrier_id": self.wiring.barriers.index(op.group),
-                "num_threadblocks": len(op.group),
-            }
         if op.count < 1:
             self.refuse(i, "moves no chunk; MSCCL++ wants at least 1")
         if op.code in ("signal", "wait", "flush"):
@@ -169,8 +122,6 @@ class _Block:
             return {"name": op.code, **self.ports(i, op)}
         if op.code == "put":
             return self.put(i, op)
-        if op.code == "get":
-            return self.get(i, op)
         if op.code == "cpy":
             return self.copy(i, op)
         if op.code == "reduce":
@@ -217,25 +168,6 @@ class _Block:
             "dst_buff": self.spans(i, op, op.dst),
             **ports,
         }
-
-    def get(self, i: int, op: Op) -> dict:
-        if (
-            len(op.src) != 1
-            or len(op.dst) != 1
-            or op.src[0].rank is None
-            or op.dst[0].rank is not None
-            or op.src[0].packet
-            or op.dst[0].packet
-        ):
-            self.refuse(i, "gets one chunk of another rank into the rank's plain memory")
-        if op.src[0].offset != op.dst[0].offset or self.kinds[i] != "memory":
-            self.refuse(
-                i,
-                "MSCCL++ 0.9 swaps the offsets of a get, and gets through memory channels only: put from the other "
-                "rank",
-            )
-        ports = self.ports(i, op) if op.ports else {"channel_type": "memory"}
-        return {"name": "get", "src_buff": self.spans(i, op, op.src), "dst_buff": self.spans(i, op, op.dst), **ports}
 
     def copy(self, i: int, op: Op) -> dict:
         if len(op.src) != 1 or len(op.dst) != 1 or remote(op):

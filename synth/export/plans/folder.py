@@ -99,7 +99,6 @@ def folder(plan: Plan, placed: TargetOfNetwork, runtime: str, version: str) -> P
         warnings = folder_notes.call_warnings("mscclpp", map(_call, rows))
         remarks = [*warnings, ports_remark(max((row.program for row in rows), key=port_channels))]
         files.append(("register.py", registration_code.python(entries, version, warnings)))
-        files.append(("register.hpp", registration_code.cpp(entries, version, warnings)))
     else:
         remarks = [root_warning(row.program) or "" for row in rows]
     own = [i for found in tables for i in map(found.runs, found.table.sizes) if i is not None]

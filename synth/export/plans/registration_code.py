@@ -1,4 +1,4 @@
-"""Code that registers a folder of MSCCL++ plans, in Python and C++: one table and one selector.
+"""Code that registers a folder of MSCCL++ plans in Python: one table and one selector.
 
 API of microsoft/mscclpp 0.9 and 0.10 (include/mscclpp/algorithm.hpp, ext/collectives/algorithm_collection_builder.hpp
 and their Python bindings). A request carries one rank's bytes for allgather and the input's for all others; MSCCL++
@@ -17,7 +17,7 @@ from synth.model.plan_registration import PlanRegistration
 from synth.program import plan_limits as limits
 from synth.program.program import Program
 
-# MSCCL++'s types that its kernel sums through switch channels, as Python and, in capitals, C++ name them.
+# MSCCL++'s types that its kernel sums through switch channels.
 SWITCH_TYPES = ("float32", "float16", "bfloat16", "int32", "uint32")
 
 
@@ -104,98 +104,3 @@ def _narrow(dtype):
 
     return dtype not in [getattr(mscclpp.DataType, name, None) for name in {SWITCH_TYPES!r}]
 '''
-
-
-def cpp(entries: Sequence[PlanRegistration], version: str, warnings: Sequence[str] = ()) -> str:
-    """Return a C++ header with the same functions: `synth_plans::registerPlans(folder, rank, ranks, ranksPerNode)`."""
-    rows = "".join(
-        f'    {{"{e.collective}", {e.ranks}, {e.ranks_per_node}, {e.low}ull, {e.high}ull, {e.divisor}ull, '
-        f'{str(e.in_place).lower()}, {str(e.switches).lower()}, "{e.name}"}},\n'
-        for e in entries
-    )
-    said = "".join(f"// Warning: {warning}.\n" for warning in warnings)
-    wide = " && ".join(f"dtype != mscclpp::DataType::{name.upper()}" for name in SWITCH_TYPES)
-    return f"""// Registers the plans of this folder, of the format of MSCCL++ {version}: call registerPlans() on every rank before the
-// first communicator is made.
-{said}#pragma once
-#include <cstddef>
-#include <cstdio>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <unordered_map>
-
-#include <mscclpp/algorithm.hpp>
-#include <mscclpp/ext/collectives/algorithm_collection_builder.hpp>
-
-namespace synth_plans {{
-
-struct Entry {{
-  const char* collective;
-  int ranks;
-  int ranksPerNode;  // 0: any
-  size_t low, high;  // bytes of the input, for allgather of the output
-  size_t divisor;
-  bool inPlace;
-  bool switches;  // it uses switch channels
-  const char* name;
-}};
-
-inline const Entry plans[] = {{
-{rows}}};
-
-using Algorithms = std::unordered_map<std::string, std::unordered_map<std::string, std::shared_ptr<mscclpp::Algorithm>>>;
-
-// True for a type that switch channels do not sum.
-inline bool narrow(mscclpp::DataType dtype) {{
-  return {wide};
-}}
-
-// The plan for a request; nothing where MSCCL++ shall choose.
-inline std::shared_ptr<mscclpp::Algorithm> select(const Algorithms& algorithms, const mscclpp::CollectiveRequest& request) {{
-  size_t size = request.messageSize;
-  const char* start = static_cast<const char*>(request.inputBuffer);
-  if (request.collective == "allgather") {{
-    start -= request.rank * size;
-    size *= request.worldSize;
-  }} else if (request.collective == "reducescatter") {{
-    start += request.rank * (size / request.worldSize);
-  }}
-  const bool inPlace = start == static_cast<const char*>(request.outputBuffer);
-  for (const Entry& plan : plans) {{
-    if (request.collective != plan.collective || request.worldSize != plan.ranks || inPlace != plan.inPlace) continue;
-    if (size < plan.low || size > plan.high || size % plan.divisor != 0) continue;
-    if (plan.switches && narrow(request.dtype)) continue;
-    auto named = algorithms.find(request.collective);
-    if (named == algorithms.end()) return nullptr;
-    auto found = named->second.find(plan.name);
-    return found == named->second.end() ? nullptr : found->second;
-  }}
-  return nullptr;
-}}
-
-// Loads the plans for such jobs and installs the selector. Writes a line to stderr where no plan is for such jobs.
-inline void registerPlans(const std::string& folder, int rank, int ranks, int ranksPerNode) {{
-  auto builder = mscclpp::collective::AlgorithmCollectionBuilder::getInstance();
-  const mscclpp::Algorithm::Constraint where{{ranks, ranksPerNode}};
-  bool loadedAny = false;
-  std::string known;
-  for (const Entry& plan : plans) {{
-    const std::string perNode = plan.ranksPerNode == 0 ? "any number" : std::to_string(plan.ranksPerNode);
-    const std::string job = "; " + std::to_string(plan.ranks) + " ranks, " + perNode + " of a node";
-    if ((known + ";").find(job + ";") == std::string::npos) known += job;
-    if (plan.ranks != ranks || (plan.ranksPerNode != 0 && plan.ranksPerNode != ranksPerNode)) continue;
-    mscclpp::ExecutionPlan loaded(folder + "/" + plan.name + ".json", rank);
-    std::unordered_map<std::string, uint64_t> tags;
-    builder->addAlgorithmBuilder(std::make_shared<mscclpp::DslAlgorithm>(plan.name, loaded, tags, where));
-    loadedAny = true;
-  }}
-  if (!loadedAny) {{
-    std::fprintf(stderr, "synth_plans: no plan is loaded for %d ranks, %d of a node; there are plans for %s\\n", ranks,
-                 ranksPerNode, known.empty() ? "no job" : known.c_str() + 2);
-  }}
-  builder->setAlgorithmSelector(select);
-}}
-
-}}  // namespace synth_plans
-"""

@@ -58,14 +58,14 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     wired = build_connection_tables(program)
     broken = [*wired.faults]
     hidden = unflagged(program)
-    findings = [*rules.check(program, runtime), *hidden, *rules.unused_parts(program), *broken]
+    findings = [*rules.check(program, runtime), *hidden, *broken]
     if broken:
         return LintReport(*_subject(program), runtime.name, tuple(findings), 0, (), 0, 0, program.ops)
     done, waits = _order(wired)
     if waits:
         findings.append(_deadlock(waits, "waits for ever, whatever the size"))
     safe, waits = deadlock.first_deadlock(program, wired, runtime)
-    if len(done) < program.ops or any(f.severity == "error" for f in hidden):
+    if len(done) < program.ops or hidden:
         safe = 0
     elif waits:
         findings.append(_deadlock_above(program, runtime, safe or 0, waits))
@@ -156,18 +156,12 @@ def _beyond_limit(program: Program, limit: SizeLimit, faults: list[Finding]) -> 
     place: tuple[int | None, int | None, int | None] = (None, None, None)
     if faults:
         place, text = faults[0][2:5], f"{text}, and turns come round: {faults[0].message}"
-    advice = _largest_size(limit.size, "max_message_size in a plan")
+    advice = f"set its largest size to {option_text(limit.size)} (max_message_size in a plan)"
     finding = error("scratch", place, f"{text}; {advice}")
     if not faults:
         finding = not_analysed("scratch", place, f"{text}, and calls that large are not followed; {advice}")
     warns = top is None and program.min_bytes <= limit.size
     yield finding._replace(severity="warning") if warns else finding
-
-
-def _largest_size(size: int, field: str) -> str:
-    """Return the advice to offer a program for up to `size` bytes. `field`: where its file has the largest size."""
-    text = option_text(size)
-    return f"set its largest size to {text} (`synth export --max-size {text}`, {field})"
 
 
 def modes(program: Program, in_place: InPlace | None = None) -> tuple[str, ...]:
@@ -213,7 +207,9 @@ def _deadlock_above(program: Program, runtime: Runtime, safe: int, waits: list[W
     advice = "receive before so much is sent"
     if safe:
         fault = f"waits for ever above {size_text(safe)}"
-        advice = f"{_largest_size(safe, 'maxBytes in MSCCL-IR')}, or {advice}"
+        text = option_text(safe)
+        largest = f"set its largest size to {text} (`synth export --max-size {text}`, maxBytes in MSCCL-IR)"
+        advice = f"{largest}, or {advice}"
     finding = _deadlock(waits, fault, advice)
     if safe and top is None and program.min_bytes <= safe:
         return finding._replace(severity="warning")

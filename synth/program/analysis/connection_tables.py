@@ -131,13 +131,9 @@ def _text(name: tuple[int, int, int]) -> str:
 
 
 def unflagged(program: Program) -> list[Finding]:
-    """Return errors for dependencies on ops without `flag`, and remarks for flags for which no op waits.
-
-    An op that waits for an op without `flag` never starts.
-    """
+    """Return errors for dependencies on ops without `flag`: an op that waits for one never starts."""
     findings: list[Finding] = []
     for gpu in program.gpus:
-        wanted = {dep[:2] for block in gpu.blocks for op in block.ops for dep in op.deps}
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):
                 for dep in op.deps:
@@ -147,6 +143,4 @@ def unflagged(program: Program) -> list[Finding]:
                             f"set its flag"
                         )
                         findings.append(error("dep-unflagged", (gpu.rank, b, i), text))
-                if op.flag and (b, i) not in wanted:
-                    findings.append(Finding("dead-flag", "remark", gpu.rank, b, i, "has a flag that nobody waits for"))
     return findings

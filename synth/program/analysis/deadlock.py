@@ -49,7 +49,7 @@ def largest_safe_size(program: Program, runtime: str | Runtime) -> int | None:
     assumed.
     """
     runtime = RUNTIMES[runtime] if isinstance(runtime, str) else runtime
-    if structure.faults(program) or any(f.severity == "error" for f in unflagged(program)):
+    if structure.faults(program) or unflagged(program):
         return 0
     if program.one_sided:
         sizes = call_sizes(program)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from synth.program.analysis.finding import Finding, error, not_analysed
 from synth.program.analysis.structure import NAMES
 from synth.program.buffer_layout import Layout
-from synth.program.program import RECEIVING, SENDING, Block, Gpu, InPlace, Op, Program
+from synth.program.program import Block, Gpu, InPlace, Op, Program
 from synth.program.runtimes import ROOTED, Runtime
 
 FUSED_SUMS = 16  # `re` ops that the loaders merge into one: the kernel sums at most so many sources
@@ -40,16 +40,10 @@ def check(program: Program, runtime: Runtime) -> list[Finding]:
 
 
 def buffer_faults(program: Program) -> Iterator[Finding]:
-    """Yield findings for buffers larger than the collective's, and errors for ops that touch chunks beyond those."""
+    """Yield errors for ops that touch chunks beyond the collective's buffers."""
     if program.collective is None:
         return
     layout = Layout(program.collective, program.chunks)
-    for gpu in program.gpus:
-        for buffer, size, chunks in (("i", gpu.input, layout.inputs), ("o", gpu.output, layout.outputs)):
-            real = len(chunks[gpu.rank])
-            if size > real:
-                text = f"declares {size} {NAMES[buffer]} chunks, a call of {program.collective.name} has {real}"
-                yield Finding("buffers", "remark", gpu.rank, None, None, text)
     real = {"i": layout.inputs, "o": layout.outputs}
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
@@ -259,16 +253,3 @@ def _fused_sums(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
 
 def _merges(last: Op, op: Op) -> bool:
     return last.dst[:1] == op.dst[:1] and last.src[0].buffer == op.src[0].buffer and not op.deps and not last.flag
-
-
-def unused_parts(program: Program) -> Iterator[Finding]:
-    """Yield remarks on blocks without ops, and on send or receive peers that no op of their block uses."""
-    for gpu in program.gpus:
-        for b, block in enumerate(gpu.blocks):
-            if not block.ops:
-                yield Finding("empty-block", "remark", gpu.rank, b, None, "has no steps")
-            for peer, codes, verb in ((block.send, SENDING, "send"), (block.recv, RECEIVING, "receive")):
-                if peer is not None and block.ops and not any(op.code in codes for op in block.ops):
-                    yield Finding(
-                        "unused-peer", "remark", gpu.rank, b, None, f"has a {verb} peer {peer} that no step uses"
-                    )

@@ -18,9 +18,7 @@ from synth.program.program import (
     TWO_SIDED,
     Block,
     Gpu,
-    Loop,
     Op,
-    Part,
     Program,
     Span,
     checked_loops,
@@ -145,85 +143,61 @@ def _written_out(program: Program) -> Iterator[Finding]:
         text = f"its pipelines move units of {unit} bytes, which {cells} equal shares do not divide"
         yield not_analysed("loop", (None, None, None), text)
     yield from _unlike_parts(program)
-    yield from _unlike_loops(program)
-
-
-def _shifts(program: Program) -> Sequence[int | None]:
-    """Return the chunk of each rank's input at which its output begins; None where they are two memories."""
-    if program.in_place != "out" and program.collective is not None:
-        return Layout(program.collective, program.chunks).overlaps
-    return [None] * program.ranks
-
-
-def _unlike_loops(program: Program) -> Iterator[Finding]:
-    """Yield the pipelines over several chunks that share some chunks with a pipeline over others.
-
-    The turns that touch the same bytes are then as far apart as a chunk is long.
-    """
-    shifts = _shifts(program)
-    first: dict[tuple[int, str, int], tuple[tuple[int, int], tuple[int, int, int]]] = {}
-    for rank, b, i, op, loop in _looped(program):
-        for span in (*op.src, *op.dst):
-            owner, buffer, start = _memory_of(rank, span, shifts)
-            for chunk in range(start, start + loop.chunks):
-                other, place = first.setdefault((owner, buffer, chunk), ((start, loop.chunks), (rank, b, i)))
-                if other != (start, loop.chunks):
-                    text = (
-                        f"goes over {loop.chunks} chunks of {NAMES[span.buffer]} from {span.offset} on of rank "
-                        f"{owner}, a part of which gpu {place[0]} block {place[1]} step {place[2]} goes over in turns "
-                        f"of its own: their order depends on the size"
-                    )
-                    yield not_analysed("part", (rank, b, i), text)
-                    break
-
-
-def _looped(program: Program) -> Iterator[tuple[int, int, int, Op, Loop]]:
-    """Yield (rank, block, step, op, loop) of each op in a loop."""
-    for gpu in program.gpus:
-        for b, block in enumerate(gpu.blocks):
-            for loop in block.loops:
-                for i in range(loop.first, loop.end):
-                    yield gpu.rank, b, i, block.ops[i], loop
 
 
 def _unlike_parts(program: Program) -> Iterator[Finding]:
-    """Yield the ops that cut one chunk in shares with different ends, each once.
+    """Yield the ops in shares, or in a pipeline over several chunks, whose chunks others divide in another way, each
+    once.
 
     A share ends at a whole chunk, or where its span's own division ends: two divisions end in an order that depends on
-    the size.
+    the size. The turns of a pipeline that touch the same bytes are as far apart as its chunks are long.
     """
-    shifts = _shifts(program)
-    first: dict[tuple[int, str, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {}
-    for here, op, part in _uneven_parts(program):
+    shifts: Sequence[int | None] = [None] * program.ranks
+    if program.in_place != "out" and program.collective is not None:
+        shifts = Layout(program.collective, program.chunks).overlaps
+    first: dict[tuple[str, int, str, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {}
+    for here, op, kind, length, divisor in _divided(program):
         found = None
         for span in (*op.src, *op.dst):
             owner, buffer, start = _memory_of(here[0], span, shifts)
-            division = (start, op.count, part.of)
-            for chunk in range(start, start + op.count):
-                other, place = first.setdefault((owner, buffer, chunk), (division, here))
-                if other != division and found is None:
-                    cut = f"{NAMES[span.buffer]} {span.offset + chunk - start} of rank {owner}"
+            division = (start, length, divisor)
+            for chunk in range(start, start + length):
+                other, place = first.setdefault((kind, owner, buffer, chunk), (division, here))
+                if other == division or found is not None:
+                    continue
+                step, depends = f"gpu {place[0]} block {place[1]} step {place[2]}", "their order depends on the size"
+                name, of = NAMES[span.buffer], f"of rank {owner}"
+                found = (
+                    f"cuts {name} {span.offset + chunk - start} {of} into {divisor} shares with other ends than "
+                    f"{step}: {depends}"
+                )
+                if kind == "loop":
                     found = (
-                        f"cuts {cut} into {part.of} shares with other ends than gpu {place[0]} block {place[1]} step "
-                        f"{place[2]}: their order depends on the size"
+                        f"goes over {length} chunks of {name} from {span.offset} on {of}, a part of which {step} goes "
+                        f"over in turns of its own: {depends}"
                     )
         if found is not None:
             yield not_analysed("part", here, found)
 
 
-def _uneven_parts(program: Program) -> Iterator[tuple[tuple[int, int, int], Op, Part]]:
-    """Yield ((rank, block, step), op, part) of each op whose shares are no whole chunks."""
+def _divided(program: Program) -> Iterator[tuple[tuple[int, int, int], Op, str, int, int]]:
+    """Yield ((rank, block, step), op, kind, chunks, shares) of each op whose shares are no whole chunks, and of each op
+    in a loop."""
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):
                 if op.part is not None and op.count % op.part.of:
-                    yield (gpu.rank, b, i), op, op.part
+                    yield (gpu.rank, b, i), op, "part", op.count, op.part.of
+            for loop in block.loops:
+                for i in range(loop.first, loop.end):
+                    yield (gpu.rank, b, i), block.ops[i], "loop", loop.chunks, 1
 
 
 def _memory_of(rank: int, span: Span, shifts: Sequence[int | None]) -> tuple[int, str, int]:
     """Return the owner, the buffer and the first chunk of a span of an op of `rank`.
 
-    An output that is one memory with the input is a part of the input: `shifts` as `_shifts` gives them.
+    An output that is one memory with the input is a part of the input: `shifts`: the chunk of each
+    rank's input at which its output begins, None where they are two memories.
     """
     owner = rank if span.rank is None else span.rank
     shift = shifts[owner]

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from synth.errors import UsageError
 from synth.program.program import Program
 from synth.runtime.buffer_binding import ArrayLayout, BoundArrays, bind_arrays
 from synth.runtime.cuda import devices
@@ -57,8 +56,8 @@ class Buffers:
         """Let the next launches read and write the caller's arrays.
 
         `inputs`, `outputs`: a list of one array a rank, or one array with a row a rank. Arrays are contiguous and on
-        the GPU of their rank (CuPy, torch, anything with DLPack); None where a rank has none. In place, they lie as
-        the program's layout says. Allocates and waits for arrays that were not used before, so it must not be called
+        the GPU of their rank (CuPy's, torch's); None where a rank has none. In place, they lie as the
+        program's layout says. Allocates and waits for arrays that were not used before, so it must not be called
         with such arrays while a graph is captured. Raises UsageError in one line.
         """
         arrays = bind_arrays(self.arrays, inputs, outputs)
@@ -113,28 +112,6 @@ class Buffers:
             outputs.append(raw.view(self.kind.numpy).reshape(len(wanted), self.elements))
         return tuple(outputs)
 
-    def fetch(self, what: str, stream: Any = None) -> tuple[np.ndarray, ...]:
-        """Return copies of the caller's arrays (`what`: "input" or "output") once all work on `stream` has ended.
-
-        Rows are chunks, or units of data where chunks are padded. Raises UsageError where no arrays are in use.
-        """
-        devices.stream(self.cupy, stream).synchronize()
-        if self._held is None:
-            raise UsageError("no arrays are in use: call use(inputs, outputs) first")
-        if what == "input":
-            arrays, chunks = self._held.inputs, self.layout.inputs
-        else:
-            arrays, chunks = self._held.outputs, self.layout.outputs
-        results = []
-        for rank, facts in enumerate(arrays):
-            raw = np.zeros(0, np.uint8)
-            if facts is not None and facts.size:
-                with self.cupy.cuda.Device(self.on[rank]):
-                    raw = devices.as_cupy_array(self.cupy, facts, self.kind.size, self.on[rank]).get()
-            shape = (-1, self.padding.unit) if self.padding.padded else (len(chunks[rank]), self.elements)
-            results.append(raw.view(self.kind.numpy).reshape(shape))
-        return tuple(results)
-
     def copy(self, buffer: str, ranks: Sequence[int], stream: Any) -> None:
         """Copy, on `stream`, the caller's inputs of `ranks` to the padded buffers ("i"), or the outputs back ("o").
 
@@ -154,10 +131,3 @@ class Buffers:
             runtime.memcpy2DAsync(
                 to, to_pitch, source, pitch, short, facts.size // self.padding.unit, runtime.memcpyDefault, stream.ptr
             )  # fmt: skip
-
-    def overwrite_outputs(self, stream: Any = None) -> None:
-        """Overwrite the caller's outputs on `stream`, so that results of an earlier call cannot pass the comparison."""
-        for rank, facts in enumerate(self._held.outputs if self._held else ()):
-            if facts is not None and facts.size:
-                array = devices.as_cupy_array(self.cupy, facts, self.kind.size, self.on[rank])
-                array.data.memset_async(SPOILED, array.nbytes, devices.stream(self.cupy, stream))

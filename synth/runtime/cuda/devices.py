@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from synth.errors import SynthError, UsageError
-from synth.runtime.dlpack import ArrayInfo
 
 ALREADY = 704  # cudaErrorPeerAccessAlreadyEnabled
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -83,13 +82,6 @@ def stream(cupy: Any, given: Any) -> Any:
     if hasattr(given, "cuda_stream"):
         return cupy.cuda.ExternalStream(given.cuda_stream)
     return cupy.cuda.ExternalStream(given) if isinstance(given, int) else given
-
-
-def as_cupy_array(cupy: Any, found: ArrayInfo, size: int, device: int) -> Any:
-    """Return the bytes of a caller's array, with elements of `size` bytes, as a CuPy array without a copy."""
-    with cupy.cuda.Device(device):
-        memory = cupy.cuda.UnownedMemory(found.pointer, found.size * size, found.held, device)
-        return cupy.ndarray((found.size * size,), cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
 
 
 def gpu_description(runtime: Any, index: int) -> dict[str, Any]:

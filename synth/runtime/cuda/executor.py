@@ -31,10 +31,6 @@ from synth.runtime.kernel import build_host, nvrtc, sources
 from synth.runtime.padding import Padding
 from synth.runtime.slicing import FifoOptions
 
-KEPT, KEPT_BYTES = (
-    4,
-    64 << 20,
-)  # maximum idle machines cached for the same call, and maximum bytes of the buffers of one
 WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
 INSTALL = "pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
 
@@ -78,9 +74,6 @@ def _cupy() -> Any:
 
 def _line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-_idle: dict[Any, CudaMachine] = {}  # by call; a thread removes a machine while it uses it
 
 
 @contextmanager
@@ -200,31 +193,12 @@ class Cuda(FifoOptions):
     ) -> Execution:
         """Run `program` once on `arrays` (rows are chunks) and fetch the outputs. Raises DeadlockError, SynthError."""
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
-        with (
-            self.machine_for_run(
-                program, elements, dtype=element_type(dtype).name, op=op, in_place=in_place
-            ) as machine,
-            errors_in_one_line(f"running {program.name}"),
-        ):
+        machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
+        with errors_in_one_line(f"running {program.name}"):
             machine.fill(arrays)
             machine.launch()
             machine.finish()
             return _execution(machine, machine.outputs())
-
-    @contextmanager
-    def machine_for_run(
-        self, program: Program, elements: int, *, dtype: str, op: str, in_place: bool
-    ) -> Iterator[CudaMachine]:
-        """Yield a machine for one run: the cached one for the same call if it is idle, else a new one."""
-        key = None
-        if self.available() is None:
-            key = (self, _cupy(), _cupy().cuda.Device().id, program, elements, dtype, op, in_place)
-        machine = _idle.pop(key, None) or self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
-        yield machine
-        if sum(machine.arena.rows) * elements * machine.kind.size <= KEPT_BYTES:  # not reached where a run raised
-            _idle[key] = machine
-            while len(_idle) > KEPT:
-                _idle.pop(next(iter(_idle)), None)
 
     def measure(
         self,

@@ -10,8 +10,8 @@ import numpy as np
 
 from synth.errors import SynthError
 from synth.program.program import Program
+from synth.runtime.array_info import view
 from synth.runtime.buffer_binding import ArrayLayout, BoundArrays, bind_arrays
-from synth.runtime.dlpack import view
 from synth.runtime.dtypes import Dtype, dtype, poison
 from synth.runtime.host.executor import Host, HostProgram, layout_of
 from synth.runtime.kernel import build_host, transports

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from synth.errors import SynthError
 from synth.runtime.reference.event_loop import Engine, WaitReason
-from synth.runtime.reference.op_tables import CompiledOp, CompiledProgram
+from synth.runtime.reference.op_tables import CompiledProgram
 from synth.runtime.slicing import Slicing
 
 SHOWN = 6  # maximum blocks of a cycle that a message lists
@@ -82,7 +82,7 @@ def diagnose(engine: Engine | Halted) -> DeadlockError:
         while at is not None and not engine.done[at] and at not in seen:
             seen.add(at)
             path.append(at)
-            at = _holder(engine, at)
+            at = _wait(engine, at)[1]
         if at in path:
             return _error(engine, path[path.index(at) :], True)
         dead_end = dead_end or ([] if done else path)
@@ -90,95 +90,46 @@ def diagnose(engine: Engine | Halted) -> DeadlockError:
 
 
 def _error(engine: Engine | Halted, path: list[int], closed: bool) -> DeadlockError:
-    return DeadlockError(engine.code.program.name, tuple(_stuck(engine, b) for b in path), closed)
+    stuck = []
+    for b in path:
+        rank, block = engine.code.place[b]
+        text, holder = _wait(engine, b)
+        instruction = engine.code.where(b, engine.pc[b]).partition("(")[2][:-1]
+        by = None if holder is None else engine.code.place[holder]
+        stuck.append(StuckBlock(rank, block, engine.pc[b], instruction, text, by))
+    return DeadlockError(engine.code.program.name, tuple(stuck), closed)
 
 
-def _holder(engine: Engine | Halted, b: int) -> int | None:
-    """Return the block that block b waits for; None if no block could end its wait."""
-    wait = engine.waiting[b]
+def _wait(engine: Engine | Halted, b: int) -> tuple[str, int | None]:
+    """Return what block b waits for in words, and the block that could end its wait; None where none is known."""
+    wait, place = engine.waiting[b], engine.code.place
     if wait is None:
-        return None
-    wires = engine.code.wires
-    if wait.kind == "data":
-        return wires[wait.what].sender
-    if wait.kind in ("credit", "entry"):
-        return wires[wait.what].receiver
-    if wait.kind == "dep":
-        return wait.what[0]
-    if wait.kind == "barrier":
-        return next(iter(_missing(engine, wait)), None)
-    unfinished = [o for o, done in enumerate(engine.done) if not done and o != b]
-    if wait.kind == "signal":
-        rank, kind, peer, index = wait.what
-
-        def sends_signal(step: CompiledOp) -> bool:
-            return step.code == "signal" and (peer, kind, rank, index) in step.ports
-
-        return next((other for other in unfinished if _will(engine, other, sends_signal)), None)
-    if wait.kind != "packet":
-        return None
-    place, count = wait.what, engine.code.steps[b][engine.pc[b]].count
-
-    def writes_packets(step: CompiledOp) -> bool:
-        for target in step.dst:
-            overlaps = target.row < place.row + count and place.row < target.row + step.count
-            if target.packet and target.rank == place.rank and overlaps:
-                return True
-        return False
-
-    return next((other for other in unfinished if _will(engine, other, writes_packets)), None)
-
-
-def _will(engine: Engine | Halted, b: int, condition: Callable[[CompiledOp], bool]) -> bool:
-    """Return True where a remaining op of block b meets the condition."""
-    return any(map(condition, engine.code.steps[b][engine.pc[b] :]))
-
-
-def _stuck(engine: Engine | Halted, b: int) -> StuckBlock:
-    rank, block = engine.code.place[b]
-    wait, op = engine.waiting[b], engine.pc[b]
-    text = engine.code.where(b, op).partition("(")[2][:-1]
-    holder = _holder(engine, b)
-    return StuckBlock(
-        rank, block, op, text, _words(engine, b, wait), None if holder is None else engine.code.place[holder]
-    )
-
-
-def _words(engine: Engine | Halted, b: int, wait: WaitReason | None) -> str:
-    if wait is None:
-        return "nothing"
-    if wait.kind in ("data", "credit"):
-        wire = engine.code.wires[wait.what]
-        if wait.kind == "data":
-            return (
-                f"data from rank {wire.src} on channel "
-                f"{wire.channel}{'' if wire.sender is not None else ', where no block sends'}"
-            )
-        full = f"{engine.held[wait.what]} of {engine.cut.depth} in flight"
-        return (
-            f"room to rank {wire.dst} on channel {wire.channel} "
-            f"({full}){'' if wire.receiver is not None else ', where no block receives'}"
-        )
-    if wait.kind == "entry":
-        return f"rank {engine.code.wires[wait.what].dst} to begin this launch"
-    if wait.kind == "turn":
-        wire = engine.code.wires[wait.what]
-        return f"its turn on the link from rank {wire.src} to rank {wire.dst}"
+        return "nothing", None
     if wait.kind == "dep":
         other, op = wait.what
-        return f"block {engine.code.place[other][1]} op {op}"
+        return f"block {place[other][1]} op {op}", other
     if wait.kind == "barrier":
-        missing = [engine.code.place[other][1] for other in _missing(engine, wait)]
-        return f"block{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))} at the barrier"
+        missing = [other for other in wait.what if engine.waiting[other] != wait]
+        blocks = ", ".join(str(place[other][1]) for other in missing)
+        return f"block{'s' if len(missing) > 1 else ''} {blocks} at the barrier", next(iter(missing), None)
     if wait.kind == "signal":
         _, kind, peer, index = wait.what
-        return f"a signal from rank {peer} ({kind} port {index})"
-    return f"packets in {_packets_name(engine, b)}"
+        return f"a signal from rank {peer} ({kind} port {index})", None
+    if wait.kind == "packet":
+        return f"packets in {_packets_name(engine, b)}", None
 
-
-def _missing(engine: Engine | Halted, wait: WaitReason) -> list[int]:
-    """Return the blocks that have not come to the barrier for which a block waits."""
-    return [other for other in wait.what if engine.waiting[other] != wait]
+    # the others wait at a connection
+    wire = engine.code.wires[wait.what]
+    if wait.kind == "data":
+        nobody = "" if wire.sender is not None else ", where no block sends"
+        return f"data from rank {wire.src} on channel {wire.channel}{nobody}", wire.sender
+    if wait.kind == "credit":
+        nobody = "" if wire.receiver is not None else ", where no block receives"
+        full = f"{engine.held[wait.what]} of {engine.cut.depth} in flight"
+        return f"room to rank {wire.dst} on channel {wire.channel} ({full}){nobody}", wire.receiver
+    if wait.kind == "entry":
+        return f"rank {wire.dst} to begin this launch", wire.receiver
+    return f"its turn on the link from rank {wire.src} to rank {wire.dst}", None
 
 
 def _packets_name(engine: Engine | Halted, b: int) -> str:

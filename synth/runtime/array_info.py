@@ -1,26 +1,17 @@
-"""Import of arrays as pointers: NumPy, CuPy, torch, JAX, any library with DLPack or the CUDA array interface.
-
-Nothing is copied and no library is imported. An array that is read through DLPack is kept alive by its capsule. The
-capsule is never consumed, so its destructor frees the memory as the owner intended.
-"""
+"""Arrays as pointers: NumPy's, torch's, CuPy's and others with the CUDA array interface. Nothing is copied."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from synth.errors import UsageError
 
-CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13  # DLPack's device types
 ANY = -1  # the device of an array on a GPU that does not say which
-# DLPack's type code and bits, and NumPy's name
-_CODES = {(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)}
-_CODES |= {(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)}
-_CODES |= {(2, bits): f"float{bits}" for bits in (16, 32, 64)}
-_CODES |= {(4, 16): "bfloat16", (6, 8): "bool"}
 
 
 class ArrayInfo(NamedTuple):
@@ -38,82 +29,33 @@ class ArrayInfo(NamedTuple):
     held: Any
 
 
-class _Tensor(ctypes.Structure):  # DLTensor of dlpack.h
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
 def array_info(array: Any, what: str) -> ArrayInfo:
     """Return address, size, type and device of `array`. Raises UsageError, which calls it `what`, if unknown."""
     if isinstance(array, np.ndarray):
         pointer = array.__array_interface__["data"][0]
         return ArrayInfo(pointer, array.size, array.dtype.name, bool(array.flags.c_contiguous), None, array)
-    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
-        try:
-            return _dlpack(array, what)
-        except (BufferError, TypeError, ValueError, RuntimeError) as error:
-            if not hasattr(array, "__cuda_array_interface__"):
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
-                raise UsageError(f"{what} does not give its memory away by DLPack: {reason}") from None
+    if hasattr(array, "data_ptr"):  # a torch.Tensor
+        device = array.device.index if array.is_cuda else None
+        name = str(array.dtype).removeprefix("torch.")
+        return ArrayInfo(array.data_ptr(), array.numel(), name, array.is_contiguous(), device, array)
     if hasattr(array, "__cuda_array_interface__"):
         return _cuda_interface(array)
     raise UsageError(
-        f"{what} is a {type(array).__name__}; arrays of NumPy, CuPy, torch or anything with DLPack can be used"
+        f"{what} is a {type(array).__name__}; arrays of NumPy, torch, CuPy or any with the CUDA array interface can be "
+        "used"
     )
-
-
-def _dlpack(array: Any, what: str) -> ArrayInfo:
-    kind, device = (int(part) for part in array.__dlpack_device__())
-    if kind not in (CPU, CUDA, PINNED, MANAGED):
-        raise UsageError(
-            f"{what} is in the memory of a device of another kind (DLPack's {kind}): only CUDA's and the host's can "
-            f"be used"
-        )
-    # stream -1 asks for no synchronisation: the launch runs on the caller's stream
-    capsule = array.__dlpack__(stream=-1) if kind in (CUDA, MANAGED) else array.__dlpack__()
-    read = ctypes.pythonapi.PyCapsule_GetPointer
-    read.restype, read.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    tensor = _Tensor.from_address(read(capsule, b"dltensor"))
-    shape = [tensor.shape[d] for d in range(tensor.ndim)]
-    strides = None
-    if tensor.strides:
-        strides = [tensor.strides[d] for d in range(tensor.ndim)]
-    name = "vectors"
-    if tensor.lanes == 1:
-        name = _CODES.get((tensor.code, tensor.bits), f"type {tensor.code} of {tensor.bits} bits")
-    size = _product(shape)
-    pointer = (tensor.data or 0) + tensor.byte_offset
-    gpu = device if kind in (CUDA, MANAGED) else None
-    return ArrayInfo(pointer, size, name, _contiguous(shape, strides), gpu, (array, capsule))
 
 
 def _cuda_interface(array: Any) -> ArrayInfo:
     interface = array.__cuda_array_interface__
-    shape, size = list(interface["shape"]), np.dtype(interface["typestr"]).itemsize
-    dtype = getattr(array, "dtype", None)
-    name = str(getattr(dtype, "name", dtype)) if dtype is not None else np.dtype(interface["typestr"]).name
+    shape, kind = interface["shape"], np.dtype(interface["typestr"])
+    dtype = getattr(array, "dtype", kind)
     strides = None
     if interface.get("strides") is not None:
-        strides = [step // size for step in interface["strides"]]
+        strides = [step // kind.itemsize for step in interface["strides"]]
     device = getattr(getattr(array, "device", None), "id", ANY)
-    return ArrayInfo(interface["data"][0] or 0, _product(shape), name, _contiguous(shape, strides), int(device), array)
-
-
-def _product(shape: Sequence[int]) -> int:
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size
+    name, whole = str(getattr(dtype, "name", dtype)), _contiguous(shape, strides)
+    return ArrayInfo(interface["data"][0] or 0, prod(shape), name, whole, int(device), array)
 
 
 def _contiguous(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
@@ -146,18 +88,6 @@ def by_rank(arrays: Any, ranks: int, what: str) -> list[Any]:
     if len(rows) != ranks:
         raise UsageError(f"{len(rows)} {what}s for {ranks} ranks: give one a rank")
     return rows
-
-
-def is_device(arrays: Any) -> bool:
-    """Return True where the array of any rank lies in a GPU's memory."""
-    for array in arrays if isinstance(arrays, list | tuple) else [arrays]:
-        if isinstance(array, np.ndarray) or array is None:
-            continue
-        if hasattr(array, "__dlpack_device__") and int(array.__dlpack_device__()[0]) in (CUDA, MANAGED):
-            return True
-        if hasattr(array, "__cuda_array_interface__"):
-            return True
-    return False
 
 
 class ArrayRequirements(NamedTuple):
