@@ -97,7 +97,7 @@ def test_a_limit_is_taken_to_one_of_as_many_links():
 def test_symmetries_of_switches_alone_make_no_link_wider():
     """Two switches exchanged: half of what one carries was counted on each, so that an overfull link fitted."""
     links = tuple(Link(a, b, Fraction(1)) for a, b in ((0, 2), (2, 1), (1, 2), (2, 0), (0, 3), (3, 1), (1, 3), (3, 0)))
-    machine = Topology("two switches", 2, links, (), ("a", "b"), unit=Fraction(1))
+    machine = Topology("two switches", 2, links, (), ("a", "b"))
     sends = np.array([0, 1, 2, 3], np.int64)
     given = CompressedSchedule(
         machine,
@@ -207,7 +207,7 @@ HEADER = {
         "name": "x",
         "ranks": 4,
         "switches": [],
-        "unit": "1",
+        "connection": "1",
         "widths": ["1"],
         "latencies": ["1"],
         "limits": [],
@@ -237,8 +237,9 @@ HEADER = {
         ({}, {"ranks": 2, "switches": ["a", "b"]}),
         ({}, {"switches": ["a"]}),
         ({}, {"switches": [0]}),
-        ({}, {"unit": "0"}),
-        ({}, {"unit": "-1"}),
+        ({}, {"unit": "1"}),
+        ({}, {"connection": "0"}),
+        ({}, {"connection": "-1"}),
         ({}, {"widths": ["-1"]}),
         ({}, {"widths": []}),
         ({}, {"widths": [1]}),

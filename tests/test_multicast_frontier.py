@@ -26,12 +26,13 @@ from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Network, Topol
 from synth.model.unicast import unicast
 from synth.pareto.events import Options
 from synth.topologies import topology
+from tests.finer_units import finer
 
 SWITCHES = [(ranks, units, own) for ranks in (2, 3, 5, 8) for units in (1, 3) for own in ("local", "through")]
 
 
 def network(ranks: int, units: int, own: str) -> Network:
-    return topology(f"switch:{ranks}:units={units},multicast={own}").multicast_network()
+    return finer(topology(f"switch:{ranks}:multicast={own}").multicast_network(), units)
 
 
 @pytest.mark.parametrize(("ranks", "units", "own"), SWITCHES)
@@ -218,7 +219,7 @@ def test_unicasts_take_the_routes_through_their_switch() -> None:
     for rank in range(3):
         links += [Link(rank, 3, Fraction(2)), Link(3, rank, Fraction(2))]
     links.append(Link(0, 1, Fraction(1)))
-    made = Topology("star", 3, tuple(links), (), ("sw",), unit=Fraction(1), multicast=(Multicast("sw"),))
+    made = Topology("star", 3, tuple(links), (), ("sw",), multicast=(Multicast("sw"),))
     sends = (SwitchSend(0, 0, (0, 1, 2), "multicast", "sw"),)
     schedule = Schedule(made.multicast_network(), collective("broadcast", 3), 1, (Step(1, (), sends),))
     replay.schedule(schedule)

@@ -35,7 +35,7 @@ def _is_known(frontier: ScaleFrontier) -> bool:
     """Return True if the name of the frontier's machine gives the same machine."""
     machine, named = frontier.topology, _named_machine(frontier.topology.name)
     return named is not None and all(
-        getattr(machine, key) == getattr(named, key) for key in ("ranks", "switches", "unit", "links", "limits")
+        getattr(machine, key) == getattr(named, key) for key in ("ranks", "switches", "connection", "links", "limits")
     )
 
 

@@ -63,7 +63,9 @@ def machine_of_group(network: Network, ranks: Sequence[int], nodes: Sequence[int
             shared.add((inside, limit.bandwidth))
     limits = [Limit(f"limit {k}", inside, bandwidth) for k, (inside, bandwidth) in enumerate(sorted(shared))]
     name = f"{len(position)} ranks of {network.name}"
-    return Topology(name, len(position), tuple(links[i] for i in order), limits, nodes=tuple(nodes), unit=whole.unit)
+    return Topology(
+        name, len(position), tuple(links[i] for i in order), limits, nodes=tuple(nodes), connection=whole.connection
+    )
 
 
 def answer(query: HoleQuery, synthesizer: Synthesizer | None, place: SourceLine, ranks: Sequence[int]) -> Schedule:

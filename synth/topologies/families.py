@@ -71,7 +71,7 @@ def _direct(
         links = duplex(counted({(min(e), max(e)): None for e in edges}, name), units, latency, "unknown")
     if len(links) > MAX_LINKS:
         raise UsageError(f"{name} has {len(links)} links, at most {MAX_LINKS} are supported; ask for fewer ranks")
-    return with_generators(Topology(name, ranks, links, nodes=(0,) * ranks, unit=Fraction(1)), symmetries)
+    return with_generators(Topology(name, ranks, links, nodes=(0,) * ranks), symmetries)
 
 
 def _table(edges: np.ndarray, ranks: int, units: Fraction, latency: Fraction) -> LinkTable:
@@ -129,7 +129,7 @@ def switch(n: int, options: Options, name: str = "switch") -> Topology:
     if "multicast" in options:
         multicast = (Multicast("switch", tuple(range(n)), options["multicast"]),)
         check_multicast(multicast[0], n, ())
-    machine = Topology(f"{name}:{n}", n, links, limits, nodes=(0,) * n, unit=Fraction(1), multicast=multicast)
+    machine = Topology(f"{name}:{n}", n, links, limits, nodes=(0,) * n, multicast=multicast)
     return with_generators(machine, symmetric_group(range(n), n))
 
 
@@ -263,9 +263,7 @@ def dragonfly(sizes: tuple[int, ...], options: Options) -> Topology:
     )
     turn = [(i + size) % n for i in range(n)]
     mirror = [-(i // size) % groups * size + size - 1 - i % size for i in range(n)]
-    machine = Topology(
-        f"dragonfly:{groups}x{size}", n, links, nodes=tuple(i // size for i in range(n)), unit=Fraction(1)
-    )
+    machine = Topology(f"dragonfly:{groups}x{size}", n, links, nodes=tuple(i // size for i in range(n)))
     return with_generators(machine, [turn, mirror])
 
 
@@ -287,7 +285,7 @@ def fat_tree(n: int, options: Options) -> Topology:
         pods, leaves = 2 * leaf, leaf
         symmetries += [_blockwise(pi, leaf * leaves) for pi in symmetric_group(range(pods), pods)]
         symmetries += [_blockwise(pi, leaf) for pi in symmetric_group(range(leaves), len(blocks))]
-    return with_generators(Topology(f"fat-tree:{n}", n, links, (), switches, (0,) * n, Fraction(1)), symmetries)
+    return with_generators(Topology(f"fat-tree:{n}", n, links, (), switches, (0,) * n), symmetries)
 
 
 def _blockwise(pi: Sequence[int], size: int) -> Permutation:
@@ -365,9 +363,7 @@ def rail(sizes: tuple[int, ...], options: Options) -> Topology:
     for pi in symmetric_group(range(size), size):
         symmetries.append(tuple(b * size + p for b in range(boxes) for p in pi))
     nodes = tuple(i // size for i in range(n))
-    return with_generators(
-        Topology(f"rail:{boxes}x{size}", n, tuple(links), tuple(limits), (), nodes, Fraction(1)), symmetries
-    )
+    return with_generators(Topology(f"rail:{boxes}x{size}", n, tuple(links), tuple(limits), (), nodes), symmetries)
 
 
 def _family(summary: str, build: Callable[..., Topology], sizes: str = "N", **more: str) -> TopologyBuilder:
