@@ -28,23 +28,9 @@ from typing import NamedTuple
 from bench.measure import commit, markdown, median, synth
 
 BUILT_IN = (
-    "dgx1-v100",
-    "dgx1-p100",
-    "dgx2",
-    "dgx-a100",
-    "p4d",
-    "dgx-h100",
-    "dgx-h200",
-    "dgx-b200",
-    "mi50-z52",
-    "mi100-4p3l",
-    "mi250",
-    "mi300x",
-    "mi355x",
-    "pcie-2x4",
-    "pcie-4x2",
-    "pcie-8",
-)
+    "dgx1-v100", "dgx1-p100", "dgx2", "dgx-a100", "p4d", "dgx-h100", "dgx-h200", "dgx-b200", "mi50-z52", "mi100-4p3l",
+    "mi250", "mi300x", "mi355x", "pcie-2x4", "pcie-4x2", "pcie-8",
+)  # fmt: skip
 BOXES = ("dgx1", "dgx-a100", "dgx-h100", "mi250", "mi300x")
 COLLECTIVES = ("allreduce", "allgather", "reduce-scatter", "alltoall", "broadcast", "reduce")
 RANDOM_COLLECTIVES = ("allreduce", "allgather", "alltoall", "broadcast")

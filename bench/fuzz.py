@@ -2,7 +2,6 @@
 not documented.
 
     python -m bench.fuzz --seed 1 --cases 200          the same cases each time
-    python -m bench.fuzz --minutes 30                  a new seed, printed
     python -m bench.fuzz --replay fuzz-cases/1-17.json
 
 The commands and their options are read off the command line itself, so that a new option takes part by itself; `VALUES`
@@ -46,88 +45,20 @@ MEMORY = 16 << 30  # bytes of address space of a case's process
 NONSENSE = 1 / 8  # share of values that are nonsense
 SKIPPED = {"dask", "slurm", "help"}  # options that speak to other machines
 JUNK = (
-    "",
-    " ",
-    "-1",
-    "0",
-    "1",
-    "1/0",
-    "nan",
-    "inf",
-    "1e400",
-    "99999999999999999999",
-    "-",
-    "--",
-    "é",
-    "\u202e",
-    "a" * 300,
-    "0-",
-    "3-1",
-    "1,,2",
-    "/",
-    ".",
-    "..",
-    "nowhere/nothing",
-    "/dev/null",
-    "{}",
-    "[]",
-    "null",
-    "0x10",
-    "½",
-    "1_000",
-    "%s",
-    "$HOME",
-    "*",
-    "a:b=c",
-    "ring:",
-    ":",
-    "*2",
-)
+    "", " ", "-1", "0", "1", "1/0", "nan", "inf", "1e400", "99999999999999999999", "-", "--", "é", "\u202e",
+    "a" * 300, "0-", "3-1", "1,,2", "/", ".", "..", "nowhere/nothing", "/dev/null", "{}", "[]", "null", "0x10", "½",
+    "1_000", "%s", "$HOME", "*", "a:b=c", "ring:", ":", "*2",
+)  # fmt: skip
 MACHINES = (
-    "ring:{n}",
-    "line:{n}",
-    "star:{n}",
-    "fully-connected:{n}",
-    "switch:{n}",
-    "hypercube:4",
-    "hypercube:8",
-    "torus:2x3",
-    "mesh:3x3",
-    "dgx1",
-    "dgx1-p100",
-    "dgx2",
-    "dgx-a100",
-    "dgx-h100",
-    "mi250",
-    "mi50-z52",
-    "mi300x",
-    "ring:{n}*2",
-    "dgx1*2:cross=0+2",
-    "ring:2*2:nics=1",
-    "random-regular:8:seed={n}",
-    "ring:{n}:units=2",
-    "dgx-a100*2:net=rail",
-    "ndv2",
-    "gb200-nvl72",
-    "binary-tree:7",
-    "ring",
-)
+    "ring:{n}", "line:{n}", "star:{n}", "fully-connected:{n}", "switch:{n}", "hypercube:4", "hypercube:8",
+    "torus:2x3", "mesh:3x3", "dgx1", "dgx1-p100", "dgx2", "dgx-a100", "dgx-h100", "mi250", "mi50-z52", "mi300x",
+    "ring:{n}*2", "dgx1*2:cross=0+2", "ring:2*2:nics=1", "random-regular:8:seed={n}", "ring:{n}:units=2",
+    "dgx-a100*2:net=rail", "ndv2", "gb200-nvl72", "binary-tree:7", "ring",
+)  # fmt: skip
 COLLECTIVES = (
-    "allgather",
-    "allreduce",
-    "alltoall",
-    "broadcast",
-    "reduce",
-    "gather",
-    "scatter",
-    "reduce-scatter",
-    "scan",
-    "alltonext",
-    "sendrecv",
-    "multi-broadcast",
-    "allgatherv",
-    "all_reduce",
-)
+    "allgather", "allreduce", "alltoall", "broadcast", "reduce", "gather", "scatter", "reduce-scatter", "scan",
+    "alltonext", "sendrecv", "multi-broadcast", "allgatherv", "all_reduce",
+)  # fmt: skip
 # Documents that the cases begin with, made once: the name of a file, and the command that writes it.
 MADE = {
     "frontier.json": "pareto --topo ring:4 --coll allgather -o frontier.json",
@@ -163,15 +94,9 @@ WRITTEN = {
     "notes.txt": "nothing that anybody reads\n",
 }
 TOPOLOGIES = (
-    "machine.yaml",
-    "switches.json",
-    "apart.yaml",
-    "one.json",
-    "smi.txt",
-    "nccl-ring.xml",
-    "rocm-smi-pairs.txt",
+    "machine.yaml", "switches.json", "apart.yaml", "one.json", "smi.txt", "nccl-ring.xml", "rocm-smi-pairs.txt",
     "frontier.json",
-)
+)  # fmt: skip
 RANDOM = "random.json"  # a machine of its own in each case
 DOCUMENTS = (*MADE, "large/frontier.json", "large/*.npz", "notes.txt", "machine.yaml", RANDOM)
 Value = Callable[[Random], str]
@@ -505,17 +430,14 @@ def prepare(folder: Path) -> None:
             shutil.copy(folder / "large/frontier.json", folder / name)
 
 
-def explore(seed: int, cases: int | None, minutes: float | None, jobs: int, folder: Path, saved: Path) -> int:
-    """Run cases until there have been so many, or for so long; the number that failed, each saved."""
-    until = None if minutes is None else time.monotonic() + 60 * minutes
+def explore(seed: int, cases: int, jobs: int, folder: Path, saved: Path) -> int:
+    """Run so many cases; the number that failed, each saved."""
     codes: Counter[str] = Counter()
     failed = index = 0
     with ThreadPoolExecutor(jobs) as pool:
         pending: dict[Future[Ended], tuple[int, Case]] = {}
         while True:
-            while (
-                len(pending) < jobs and (cases is None or index < cases) and (until is None or time.monotonic() < until)
-            ):
+            while len(pending) < jobs and index < cases:
                 asked = case(seed, index, folder)
                 pending[pool.submit(run, asked, folder)] = index, asked
                 index += 1
@@ -542,8 +464,7 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line; 1 where a case failed."""
     parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, help="of the cases; a random one unless given")
-    parser.add_argument("--cases", type=int, help="how many (100 unless --minutes is given)")
-    parser.add_argument("--minutes", type=float, help="how long")
+    parser.add_argument("--cases", type=int, default=100, help="how many")
     parser.add_argument("--jobs", type=int, default=2, help="commands at a time")
     parser.add_argument("--saved", type=Path, default=Path("fuzz-cases"), help="folder for the cases that fail")
     parser.add_argument("--replay", type=Path, help="run a saved case again")
@@ -560,8 +481,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 1 if ended.fault else 0
         seed = secrets.randbelow(1 << 32) if given.seed is None else given.seed
         print(f"seed {seed}", flush=True)
-        cases = 100 if given.cases is None and given.minutes is None else given.cases
-        return 1 if explore(seed, cases, given.minutes, given.jobs, Path(place), given.saved) else 0
+        return 1 if explore(seed, given.cases, given.jobs, Path(place), given.saved) else 0
 
 
 if __name__ == "__main__":

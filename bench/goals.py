@@ -101,28 +101,15 @@ TWO_BOXES = "dgx1*2:cross=0+2+5+7"
 
 GOALS = (
     Goal("DGX-1 allgather", pareto("dgx1", "allgather"), 1.5, frontier({2: "3/2", 3: "7/6"}, complete=True), 3),
-    Goal(
-        "DGX-1 allreduce",
-        pareto("dgx1", "allreduce"),
-        30,
-        frontier({2: "1", 3: "1/2", 4: "1/3", 5: "7/24"}, complete=True),
-    ),
-    Goal(
-        "ring of 8 allreduce", pareto("ring:8", "allreduce"), None, frontier({4: "2", 5: "5/4", 7: "7/8"}, others=True)
-    ),
+    Goal("DGX-1 allreduce", pareto("dgx1", "allreduce"), 30,
+         frontier({2: "1", 3: "1/2", 4: "1/3", 5: "7/24"}, complete=True)),
+    Goal("ring of 8 allreduce", pareto("ring:8", "allreduce"), None,
+         frontier({4: "2", 5: "5/4", 7: "7/8"}, others=True)),
     Goal("hypercube of 8 allreduce", pareto("hypercube:8", "allreduce"), None, frontier({3: "1", 4: "2/3", 5: "7/12"})),
-    Goal(
-        "fully connected 8 allreduce",
-        pareto("fully-connected:8", "allreduce"),
-        None,
-        frontier({1: "1", 2: "1/4"}, complete=True),
-    ),
-    Goal(
-        "switch of 8 allreduce",
-        pareto("switch:8:units=12", "allreduce"),
-        None,
-        frontier({1: "7", 2: "7/4"}, complete=True),
-    ),
+    Goal("fully connected 8 allreduce", pareto("fully-connected:8", "allreduce"), None,
+         frontier({1: "1", 2: "1/4"}, complete=True)),
+    Goal("switch of 8 allreduce", pareto("switch:8:units=12", "allreduce"), None,
+         frontier({1: "7", 2: "7/4"}, complete=True)),
     Goal("torus 4×4 allreduce", pareto("torus:4x4", "allreduce"), None, frontier({6: "1/2", 7: "15/32"}, others=True)),
     Goal("DGX-1 alltoall", pareto("dgx1", "alltoall"), None, frontier({2: "8/3"}, complete=True)),
     Goal("DGX-1 alltoall (3,8,8)", solve("dgx1", "alltoall", 3, 8, 8), 5, scheduled(3, 8, 8), 3),
@@ -131,14 +118,10 @@ GOALS = (
     Goal("DGX-2 allgather", pareto("dgx2", "allgather"), 60, ends_proved),
     Goal("DGX-A100×2 allgather", pareto("dgx-a100*2", "allgather"), 60, ends_proved),
     Goal("MI250 allgather", pareto("mi250", "allgather"), 60, ends_proved),
-    Goal(
-        "two DGX-1 allgather",
-        pareto(TWO_BOXES, "allgather"),
-        120,
-        frontier({3: "4", 4: "14/5", 5: "18/7", 6: "5/2"}, complete=True),
-    ),
+    Goal("two DGX-1 allgather", pareto(TWO_BOXES, "allgather"), 120,
+         frontier({3: "4", 4: "14/5", 5: "18/7", 6: "5/2"}, complete=True)),
     Goal("torus 8×8 allgather (4,8,63)", solve("torus:8x8", "allgather", 4, 8, 63), 30, scheduled(4, 8, 63)),
-)
+)  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Parts of the GPU suite that work on the caller's arrays: launch after launch, views, graphs, torch, beyond 4 GiB.
+"""Parts of the GPU suite that work on the caller's arrays: launch after launch, graphs, beyond 4 GiB.
 
 With `--executor host` the arrays are NumPy's, and what needs a GPU's streams is left out and said so.
 """
@@ -93,44 +93,6 @@ def back_to_back(suite: Suite, program: Program, elements: int, count: int, **wo
     return compared + _check(program, given, outputs)
 
 
-def views(suite: Suite) -> None:
-    """Arrays that begin anywhere, not alike from rank to rank; and those that are refused."""
-    xp, program, count = library(suite), suite.program("direct", "allgather"), 0
-    for elements, shift in itertools.product((1, 3, 1003), (0, 1, 2, 3)):
-        rooms = [xp.asarray(np.arange(elements + 8, dtype=np.int32) + 1000 * rank) for rank in range(suite.ranks)]
-        given = [room[(rank + shift) % 5 :][:elements] for rank, room in enumerate(rooms)]
-        results = [
-            xp.asarray(np.zeros(suite.ranks * elements + 3, np.int32))[shift % 4 :][: suite.ranks * elements]
-            for _ in range(suite.ranks)
-        ]
-        ready = synth.prepare(program, given, results, suite.executor)
-        ready.launch()
-        ready.finish()
-        wanted = np.concatenate([_host(array) for array in given])
-        count += sum(int((_host(array) == wanted).all()) for array in results)
-    suite.row("views that begin anywhere", f"{count} of {12 * suite.ranks} outputs right", count == 12 * suite.ranks)
-    refused = 0
-    good = [xp.asarray(np.zeros(8, np.int32)) for _ in range(suite.ranks)]
-    outs = [xp.asarray(np.zeros(8 * suite.ranks, np.int32)) for _ in range(suite.ranks)]
-    odd = (
-        xp.asarray(np.zeros(40, np.uint8))[1:33].view(np.int32)
-        if suite.executor == "cuda"
-        else np.zeros(40, np.uint8)[1:33].view(np.int32)
-    )
-    bad = (
-        xp.asarray(np.zeros(7, np.int32)),
-        xp.asarray(np.zeros(8, np.float32)),
-        xp.asarray(np.zeros((8, 2), np.int32))[:, 0],
-        odd,
-    )
-    for array in bad:
-        try:
-            synth.prepare(program, [*good[:-1], array], outs, suite.executor)
-        except synth.SynthError as error:
-            refused += len(str(error).splitlines()) == 1
-    suite.row("arrays that do not fit", f"{refused} of {len(bad)} refused with one line", refused == len(bad))
-
-
 def graphs(suite: Suite) -> None:
     """Captured in a CUDA graph, in one launch and as 4 on streams of their own; replayed on new data."""
     if suite.executor != "cuda":
@@ -159,30 +121,6 @@ def graphs(suite: Suite) -> None:
             f"{elements} elements compared",
             elements > 0,
         )
-
-
-def torch_tensors(suite: Suite) -> None:
-    """torch's tensors, through DLPack, on a stream of torch's; bfloat16 too."""
-    try:
-        import torch  # type: ignore[import-not-found]
-    except ImportError:
-        suite.row("torch tensors", "not run: torch is not installed", None)
-        return
-    place = "cuda" if suite.executor == "cuda" else "cpu"
-    program = suite.program("ring", "allreduce")
-    for kind in (torch.float32, torch.bfloat16, torch.int64):
-        each = program.loop_chunks * 5
-        inputs = [torch.arange(each, device=place).remainder(7).add(rank).to(kind) for rank in range(suite.ranks)]
-        outputs = [torch.zeros(each, dtype=kind, device=place) for _ in range(suite.ranks)]
-        if place == "cuda":
-            with torch.cuda.stream(torch.cuda.Stream()):
-                inputs = [array + 1 for array in inputs]  # still under way when the launch is queued behind it
-                done = synth.run(program, inputs, suite.executor, outputs=outputs)
-        else:
-            done = synth.run(program, inputs, suite.executor, outputs=outputs)
-        wanted = sum(array.double() for array in inputs)
-        good = all(bool((array.double() == wanted).all()) for array in outputs)
-        suite.row(f"torch tensors {kind}", f"{done.checked.elements if done.checked else 0} elements compared", good)
 
 
 def large(suite: Suite) -> None:

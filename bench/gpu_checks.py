@@ -3,7 +3,7 @@
 python -m bench.gpu_checks [--executor cuda|host] [--small] [--only WORD] [-o FILE.json]      (make test-gpu)
 
 8 virtual ranks on one GPU, also as 4 launches side by side; 1000 launches back to back; after an aborted launch; in a
-CUDA graph; on torch's tensors and stream, where torch is; beyond 4 GiB; logical time against the reference executor;
+CUDA graph; beyond 4 GiB; logical time against the reference executor;
 MSCCL++ plans of the frontiers of a DGX-1 and through switches; and, where compute-sanitizer is, memcheck and
 synccheck on small cases. Ends with 1 if anything is wrong. `--executor host` rehearses it all on CPU threads, at small
 sizes.
@@ -34,21 +34,11 @@ from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 
 TYPES, OPS = tuple(kind.name for kind in DTYPES), OPERATORS
 COLLECTIVES = (
-    ("binomial", "broadcast"),
-    ("binomial", "reduce"),
-    ("ring", "allgather"),
-    ("ring", "reduce-scatter"),
-    ("ring", "allreduce"),
-    ("tree", "allreduce"),
-    ("recursive-doubling", "allreduce"),
-    ("direct", "allgather"),
-    ("direct", "alltoall"),
-    ("direct", "gather"),
-    ("direct", "scatter"),
-    ("direct", "sendrecv"),
-    ("direct", "alltonext"),
-    ("direct", "allreduce"),
-)
+    ("binomial", "broadcast"), ("binomial", "reduce"), ("ring", "allgather"), ("ring", "reduce-scatter"),
+    ("ring", "allreduce"), ("tree", "allreduce"), ("recursive-doubling", "allreduce"), ("direct", "allgather"),
+    ("direct", "alltoall"), ("direct", "gather"), ("direct", "scatter"), ("direct", "sendrecv"),
+    ("direct", "alltonext"), ("direct", "allreduce"),
+)  # fmt: skip
 ODD = 61  # elements of a chunk: divisible by nothing
 ELEMENTS = 9  # of a chunk of a plan
 MOST = 10_000_000  # elements of a rank's buffer
@@ -238,26 +228,9 @@ def sanitizers(suite: Suite) -> None:
         )
         return
     for name in SANITIZERS:
-        command = [
-            tool,
-            "--tool",
-            name,
-            "--error-exitcode",
-            "9",
-            sys.executable,
-            "-m",
-            "bench.gpu_checks",
-            "--sanitized",
-        ]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=240,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
+        words = ["--tool", name, "--error-exitcode", "9", sys.executable, "-m", "bench.gpu_checks", "--sanitized"]
+        place = {"cwd": ROOT, "env": os.environ | {"PYTHONPATH": str(ROOT)}}
+        done = subprocess.run([tool, *words], capture_output=True, text=True, check=False, timeout=240, **place)
         said = [
             line for line in done.stdout.splitlines() if "ERROR SUMMARY" in line or "Error" in line
         ] or done.stderr.splitlines()[-1:]
@@ -299,9 +272,7 @@ def main(arguments: Sequence[str]) -> int:
         "frontiers": partial(frontiers, suite),
         "plans": partial(plans, suite),
         "launches": partial(gpu_arrays.launches, suite),
-        "views": partial(gpu_arrays.views, suite),
         "graphs": partial(gpu_arrays.graphs, suite),
-        "torch": partial(gpu_arrays.torch_tensors, suite),
         "deadlock": partial(deadlock, suite),
         "large": partial(gpu_arrays.large, suite),
         "sanitizers": partial(sanitizers, suite),

@@ -7,7 +7,6 @@ the machine does; CPU seconds less so.
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import re
@@ -123,11 +122,6 @@ def median(values: Iterable[float]) -> float:
         raise ValueError("the median of nothing")
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def geomean(values: Sequence[float]) -> float:
-    """The geometric mean; 1 of nothing."""
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else 1.0
 
 
 def seconds(value: float) -> str:

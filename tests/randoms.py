@@ -7,7 +7,7 @@ from fractions import Fraction
 from synth.model.collective import Collective
 from synth.model.dead_sends import rounds_for
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.topology import Link, Route, Topology
+from synth.model.topology import Limit, Link, Multicast, Route, Topology
 
 
 def network(rng, ranks):
@@ -73,3 +73,26 @@ def schedule(seed):
     wants = tuple(tuple((r, value[u, r]) for r in sorted(post[u])) for u in range(units)) if combining else None
     made = Schedule(net, Collective("custom", ranks, pre, post, combining, (), wants), chunks, tuple(steps))
     return replace(made, steps=tuple(Step(rounds_for(made, step.sends), step.sends) for step in steps))
+
+
+def machine(seed: int, number: int) -> Topology:
+    """Return the random machine of a seed and a number; each rank reaches each other."""
+    rng = random.Random(f"{seed} {number}")
+    ranks, boxes, switches = rng.randint(2, 6), rng.choice((1, 1, 2)), rng.choice((0, 0, 1, 2))
+    latencies = rng.choice(((0,), (1,), (0, 1, 5), (Fraction(1, 3), 2, 9)))
+    ends = [(a, (a + 1) % ranks) for a in range(ranks)]  # so that all are reached
+    for a in range(ranks):
+        ends += [(a, b) for b in range(ranks) if a != b and rng.random() < rng.choice((0.1, 0.5))]
+    for s in range(ranks, ranks + switches):
+        for rank in range(ranks):
+            if rng.random() < 0.9:
+                ends += [(rank, s), (s, rank)]
+    links = [Link(a, b, rng.choice((1, 1, 2, 4, 10)), rng.choice(latencies)) for a, b in dict.fromkeys(ends)]
+    limits = []
+    for k in range(rng.choice((0, 0, 1, 3))):
+        some = tuple(sorted(rng.sample(range(len(links)), rng.randint(1, min(4, len(links))))))
+        limits.append(Limit(f"limit {k}", some, rng.choice((1, 2, 3))))
+    names = tuple(f"s{k}" for k in range(switches))
+    joined = [Multicast(name, (), rng.choice(("through", "local"))) for name in names if rng.random() < 0.7]
+    nodes = tuple(rank * boxes // ranks for rank in range(ranks))
+    return Topology(f"random-{seed}-{number}", ranks, links, limits, names, nodes, multicast=joined)

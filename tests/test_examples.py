@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import notebooks, readme
+from bench import notebooks
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
@@ -94,8 +94,3 @@ def test_the_first_output_of_the_readme_is_what_the_command_prints(tmp_path):
     assert [line.rstrip() for line in run.stdout.strip().splitlines()] == [
         line.rstrip() for line in shown[2].strip().splitlines()
     ]
-
-
-def test_the_figures_of_the_readme_are_those_of_the_last_measurements():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert text.split(readme.BEGIN)[1].split(readme.END)[0] == readme.figures()

@@ -34,7 +34,7 @@ def test_what_is_right_verifies_and_the_oracle_agrees(made: list[seeds.Case]) ->
     for case in made:
         answer, lines = check.verified(case)
         assert answer == "accepted", (case.name, lines)
-        assert oracle.judge(case.doc, case.files, lines) == ("true", ""), case.name
+        assert oracle.judge(case.doc, lines) == ("true", ""), case.name
 
 
 def test_every_kind_of_certificate_is_attacked(made: list[seeds.Case]) -> None:
@@ -44,8 +44,6 @@ def test_every_kind_of_certificate_is_attacked(made: list[seeds.Case]) -> None:
         "unreachable",
         "static-cuts",
         "deadline-cuts",
-        "deadline-cut-trees",
-        "one-chunk",
         "too-few-steps",
         "throughput-cut",
         "throughput-cuts",
@@ -53,21 +51,18 @@ def test_every_kind_of_certificate_is_attacked(made: list[seeds.Case]) -> None:
         "allreduce-parts",
     }
     fields = {key for case in made for certificate in operators.certificates(case.doc) for key in certificate}
-    assert {"covers", "count", "reversed", "numbering", "generators"} <= fields
+    assert {"covers", "count", "reversed", "generators"} <= fields
 
 
 def test_no_false_document_is_accepted(made: list[seeds.Case], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "CHUNKS", 2)
     monkeypatch.setattr(check, "SECONDS", 60.0)
-    quick = [
-        case for case in made if case.kind != "alltoall-lengths"
-    ]  # whose lengths wrap on eight million links alone
     count: Counter[str] = Counter()
     for number in MUTANTS:
-        done = campaign.examine(quick, SEED, number)
+        done = campaign.examine(made, SEED, number)
         if done is not None:
-            cell, answer, finding = done
-            assert answer in ("refused", "true", "undecided"), (cell, finding)
+            (*_, answer), finding = done
+            assert answer in ("refused", "true", "undecided"), finding
             count[answer] += 1
     assert count["refused"] > 200 and count["true"] > 10 and count["undecided"] < 5
 
@@ -85,14 +80,12 @@ def test_every_operator_changes_documents_of_every_schema(made: list[seeds.Case]
     for schema in {case.schema for case in made}:
         some = [case for case in made if case.schema == schema]
         for name, change in operators.OPERATORS.items():
-            if name == "overflow" and schema == "large/1":
-                continue  # tried by the campaign: eight million links
             changed = 0
             for k in range(30):
                 case = some[k % len(some)].copy()
-                before = copy.deepcopy((case.doc, case.files))
+                before = copy.deepcopy(case.doc)
                 change(case, Random(k), made)
-                changed += (case.doc, case.files) != before
+                changed += case.doc != before
             assert changed, (schema, name)
 
 
@@ -100,7 +93,7 @@ def test_every_operator_changes_documents_of_every_schema(made: list[seeds.Case]
 
 
 def judged(case: seeds.Case, lines: list[str] | None = None) -> str:
-    return oracle.judge(case.doc, case.files, check.verified(case)[1] if lines is None else lines)[0]
+    return oracle.judge(case.doc, check.verified(case)[1] if lines is None else lines)[0]
 
 
 def edited(case: seeds.Case, *steps: tuple[list, object]) -> seeds.Case:
@@ -133,10 +126,7 @@ def test_it_shares_no_code_with_what_it_judges() -> None:
         ("static", "2"),
         ("deadlines", "2"),
         ("covers", "5/4"),
-        ("scan", "3/2"),
         ("count", "3/2"),
-        ("tree", "5/2"),
-        ("one chunk", "3"),
     ],
 )
 def test_a_bound_above_what_a_schedule_attains_is_false(documents: dict[str, seeds.Case], name: str, more: str) -> None:
@@ -194,12 +184,6 @@ def test_schedules_and_machines(documents: dict[str, seeds.Case]) -> None:
         for i in range(len(limits))
     }
     assert "false" in verdicts  # a route that a limit lists twice counts twice
-    archive = documents["bulk ring"]
-    lines = check.verified(archive)[1]
-    assert judged(archive, lines) == "true"
-    wrapped = edited(archive, (["arrays", "rounds"], [1 << 62] * len(archive.doc["arrays"]["rounds"])))
-    assert judged(wrapped, lines) == "false"
-    assert judged(edited(archive, (["header", "chunks"], 2)), lines) == "false"
 
 
 @pytest.mark.parametrize(
@@ -212,31 +196,23 @@ def test_rates_of_machines_with_switches(documents: dict[str, seeds.Case], name:
     assert judged(edited(case, (["bound", "value"], more)), []) == "false"
 
 
-def test_a_counter_example_is_a_schedule() -> None:
-    """Schedules that the search finds for sums of which ranks keep nothing, some, or their input, replay."""
+@pytest.mark.parametrize(
+    ("wants", "rounds"),
+    [({0: {0, 1, 2}, 2: {0, 1, 2}}, 2), ({1: {0, 1, 2}}, 1), ({0: {0}, 1: {0, 1}, 2: {0, 1, 2}}, 2)],
+)
+def test_the_search_finds_the_fewest_rounds_of_sums_on_a_line(wants: dict, rounds: int) -> None:
     links = ((0, 1), (1, 0), (1, 2), (2, 1))
     machine = Machine(3, tuple((a, b, ()) for a, b in links), tuple((Fraction(1), ((i, 1),)) for i in range(4)))
-    every = frozenset(range(3))
-    for wants in (
-        {0: every, 2: every},
-        {1: every},
-        {r: frozenset(range(r + 1)) for r in range(3)},
-        {0: frozenset({1, 2}), 2: every},
-    ):
-        task = Task(3, True, (every,), (frozenset(wants.items()),))
-        for chunks, steps in ((1, 3), (2, 4), (2, None)):
-            found, bound = search.fewest_rounds(machine, task, chunks, steps, 20)
-            assert found is not None
-            given = Task(3, True, task.pre * chunks, task.post * chunks)
-            assert oracle.replay(machine, given, found.steps) == bound
+    task = Task(3, True, (frozenset(range(3)),), (frozenset((r, frozenset(want)) for r, want in wants.items()),))
+    assert search.fewest_rounds(machine, task, 1, None, 20) == (rounds, rounds)
 
 
 # ---------------------------------------------------------------- the harness
 
 
 def test_the_table_counts_what_was_found() -> None:
-    cells = [campaign.Cell("bulk/1", "sends", "huge"), campaign.Cell("frontier/1", "distance", "signs")]
-    text = forge.table(Counter({(cells[0], "false"): 1, (cells[1], "refused"): 3, (cells[1], "true"): 2}))
+    bulk, exact = ("bulk/1", "sends"), ("frontier/1", "distance")
+    text = forge.table(Counter({(*bulk, "false"): 1, (*exact, "refused"): 3, (*exact, "true"): 2}))
     lines = [line.split() for line in text.splitlines()]
     assert ["|", "all", "|", "|", "3", "|", "2", "|", "0", "|", "1", "|", "0", "|", "0", "|"] in lines
     assert ["|", "bulk/1", "|", "sends", "|", "0", "|", "0", "|", "0", "|", "1", "|", "0", "|", "0", "|"] in lines

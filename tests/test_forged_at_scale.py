@@ -107,31 +107,16 @@ def test_a_bound_of_nothing_is_none(value, tmp_path):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("topology.sorts", [["0", "1", "unknown"]]),
-        ("topology.sorts", [["-1", "1", "unknown"]]),
-        ("topology.sorts", [[1, "1", "unknown"]]),
-        ("topology.sorts", [[True, "1", "unknown"]]),
-        ("topology.unit", "1"),
-        ("topology.links.src.0", True),
-        ("topology.links.more", []),
-        ("topology.switches", ["s"]),
-        ("topology.limits", [["l", "1", [0, 0]]]),
-        ("topology.limits", [["l", "1"]]),
-        ("points.0.gap", "-1"),
-        ("points.0.bandwidth", "0"),
-        ("points.0.rounds", -1),
-        ("points.0.chunks", 0),
-        ("points.0.steps", True),
-        ("least_steps", 3),
-        ("bound.certificate", []),
-        ("bound.certificate.more", 1),
-        ("bound.certificate.kind", ["alltoall-lengths"]),
-        ("bound.certificate.kind", "throughput-cut"),
+        ("topology.sorts", [["0", "1", "unknown"]]), ("topology.sorts", [["-1", "1", "unknown"]]), ("root", 0),
+        ("topology.sorts", [[1, "1", "unknown"]]), ("topology.sorts", [[True, "1", "unknown"]]), ("open", "soon"),
+        ("topology.connection", "-1"), ("topology.unit", "1"), ("topology.links.src.0", True),
+        ("topology.links.more", []), ("topology.switches", ["s"]), ("topology.limits", [["l", "1", [0, 0]]]), ("topology.limits", [["l", "1"]]),
+        ("points.0.gap", "-1"), ("points.0.bandwidth", "0"), ("points.0.rounds", -1), ("points.0.chunks", 0),
+        ("points.0.steps", True), ("least_steps", 3), ("bound.certificate", []), ("bound.certificate.more", 1),
+        ("bound.certificate.kind", ["alltoall-lengths"]), ("bound.certificate.kind", "throughput-cut"),
         ("collective", "allgather"),
-        ("root", 0),
-        ("open", "soon"),
     ],
-)
+)  # fmt: skip
 def test_an_altered_frontier_is_refused(path, value, tmp_path):
     doc = json.loads(ring())
     assert verified(doc, tmp_path)[0] == 4  # its points have no files
@@ -219,16 +204,10 @@ def test_bandwidths_that_are_none_prove_nothing(where, width):
 @pytest.mark.parametrize(
     "change",
     [
-        {"limits": [[0, 0], []]},
-        {"regions": [[0, 0], [1]]},
-        {"regions": [[0], []]},
-        {"regions": [[0, 1]]},
-        {"regions": []},
-        {"entering": False},
-        {"regions": [[False], [1]]},
-        {"limits": [[True], []]},
+        {"limits": [[0, 0], []]}, {"regions": [[0, 0], [1]]}, {"regions": [[0], []]}, {"regions": [[0, 1]]},
+        {"regions": []}, {"entering": False}, {"regions": [[False], [1]]}, {"limits": [[True], []]},
     ],
-)
+)  # fmt: skip
 def test_parts_are_sets_that_hold_every_rank_once(change):
     links = (Link(0, 1, Fraction(2)), Link(1, 0, Fraction(2)))
     machine = Topology("two", 2, links, (Limit("a", (0,), Fraction(1)), Limit("b", (1,), Fraction(1))))
@@ -246,18 +225,11 @@ def test_parts_are_sets_that_hold_every_rank_once(change):
 @pytest.mark.parametrize(
     "change",
     [
-        {"cuts": []},
-        {"cuts": [["0", [[0, 0]]]]},
-        {"cuts": [["1", []]]},
-        {"cuts": [["1", [[0, 1]]]]},
-        {"limits": [[0, "1"], [0, "1"]]},
-        {"limits": [[0, "-1"]]},
-        {"potentials": [[0, "1"]]},
-        {"potentials": [[2, "1"], [2, "1"]]},
-        {"cuts": [["-1", [[0, 0]]]]},
-        {"cuts": {}},
+        {"cuts": []}, {"cuts": [["0", [[0, 0]]]]}, {"cuts": [["1", []]]}, {"cuts": [["1", [[0, 1]]]]}, {"cuts": {}},
+        {"limits": [[0, "1"], [0, "1"]]}, {"limits": [[0, "-1"]]}, {"potentials": [[0, "1"]]},
+        {"potentials": [[2, "1"], [2, "1"]]}, {"cuts": [["-1", [[0, 0]]]]},
     ],
-)
+)  # fmt: skip
 def test_several_cuts_need_weights(change):
     links = (Link(0, 2, Fraction(2)), Link(2, 1, Fraction(2)), Link(1, 0, Fraction(1)))
     machine = Topology("hub", 2, links, (Limit("a", (0,), Fraction(1)),), ("s",))
@@ -274,42 +246,22 @@ def apart() -> dict:
     """Nothing leads from ranks 0 and 1 to rank 2."""
     machine = Topology("apart", 3, tuple(Link(a, b, Fraction(1)) for a, b in ((0, 1), (1, 0), (2, 0))))
     certificate = {
-        "kind": "unreachable",
-        "topology": throughput_cuts.digest(machine),
-        "collective": "broadcast",
-        "root": 0,
-        "pair": [0, 2],
-        "closed": [[0, 1]],
-    }
+        "kind": "unreachable", "topology": throughput_cuts.digest(machine), "collective": "broadcast", "root": 0,
+        "pair": [0, 2], "closed": [[0, 1]],
+    }  # fmt: skip
     topology = {"name": "apart", "ranks": 3, "unit_gbps": "1"} | link_columns.columns(machine)
-    return {
-        "schema": "synth.infeasible/1",
-        "topology": topology,
-        "collective": "broadcast",
-        "max_steps": None,
-        "certificate": certificate,
-    }
+    head = {"schema": "synth.infeasible/1", "topology": topology, "collective": "broadcast", "max_steps": None}
+    return head | {"certificate": certificate}
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("root", False),
-        ("root", 1),
-        ("root", None),
-        ("pair", [0, 1]),
-        ("pair", [False, 2]),
-        ("pair", [0]),
-        ("closed", []),
-        ("closed", [[0, 2]]),
-        ("closed", [[0, 0]]),
-        ("collective", "scan"),
-        ("collective", "allgather"),
-        ("collective", ["broadcast"]),
-        ("kind", "distance"),
-        ("more", 1),
+        ("root", False), ("root", 1), ("root", None), ("pair", [0, 1]), ("pair", [False, 2]), ("pair", [0]),
+        ("closed", []), ("closed", [[0, 2]]), ("closed", [[0, 0]]), ("collective", "scan"), ("kind", "distance"),
+        ("collective", "allgather"), ("collective", ["broadcast"]), ("more", 1),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_reached_is_for_one_root(key, value, tmp_path):
     doc = apart()
     code, said = verified(doc, tmp_path)

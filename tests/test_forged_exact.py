@@ -176,16 +176,12 @@ def test_a_unit_that_nobody_wants_costs_nothing_reversed():
     assert api.verify(schedule(TWO, SUM, 1, (1, [[0, 1, 0, "reduce"]])))
 
 
-def test_covers_and_trees_of_a_unit_that_nobody_wants_cost_nothing_reversed():
+def test_covers_of_a_unit_that_nobody_wants_cost_nothing_reversed():
     packing = {"scale": 1, "prices": [["link", 1, 0, 1]], "generators": [], "reversed": True, "steps": 1}
     problem = problem_fingerprint(TWO, SUM)
-    tree = {"node": [1, 1], "has": {"cuts": [[1, -1, 1]]}, "not": {"dead": [-1, 1]}}
-    for fields in (
-        {"kind": "deadline-cuts", "cuts": {}, "covers": {"1": [[1, "in", 1, 0, 1]]}},
-        {"kind": "deadline-cut-trees", "cuts": {"1": tree}},
-    ):
-        with pytest.raises(VerificationError):
-            check.check({"problem": problem, **packing, **fields}, TWO.to_json(), SUM.to_json(1), steps=1)
+    fields = {"kind": "deadline-cuts", "cuts": {}, "covers": {"1": [[1, "in", 1, 0, 1]]}}
+    with pytest.raises(VerificationError):
+        check.check({"problem": problem, **packing, **fields}, TWO.to_json(), SUM.to_json(1), steps=1)
 
 
 @pytest.mark.parametrize("want", [[[]], [[0, 1, 1]], [[1, 0], [0]], [[0, 3]]], ids=str)
@@ -347,8 +343,9 @@ def test_small_certificates_do_not_keep_the_checker_busy(monkeypatch):
     assert "too large" in kept_busy(ring, messages, 100, kind="deadline-cuts", **fields)
 
     monkeypatch.setattr(single_chunk, "Variables", None)  # are not made
-    chunk = {"0": [1, ""]}
-    assert "too large" in kept_busy(TWO, SUM, 1000, kind="one-chunk", scale=1, prices=[], chunk=chunk)
+    many = {"kind": "too-few-steps", "problem": problem_fingerprint(TWO, SUM), "steps": 1000, "unit": 0, "proof": ""}
+    with pytest.raises(UncheckedError, match="too large"):
+        check.check(many, TWO.to_json(), SUM.to_json(1))
 
 
 def test_limits_that_ports_list_count_as_work(monkeypatch):

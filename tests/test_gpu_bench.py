@@ -37,9 +37,7 @@ def document(module, path, *words, code=0):
     return found
 
 
-@pytest.mark.parametrize(
-    "section", ["launches", "plans", "views", "deadlock", "large", "sanitizers", "graphs", "torch"]
-)
+@pytest.mark.parametrize("section", ["launches", "plans", "deadlock", "large", "sanitizers", "graphs"])
 def test_the_suite_on_cpu_threads(tmp_path, section, capsys):
     found = document(gpu_checks, tmp_path / "a.json", "--executor", "host", "--only", section)
     assert (found["schema"], found["executor"], found["small"], found["wrong"]) == (
@@ -52,9 +50,7 @@ def test_the_suite_on_cpu_threads(tmp_path, section, capsys):
     assert f"{len(found['rows'])} rows, 0 wrong" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "section", ["kernels", "collectives", "launches", "views", "graphs", "deadlock", "large", "sanitizers"]
-)
+@pytest.mark.parametrize("section", ["kernels", "collectives", "launches", "graphs", "deadlock", "large", "sanitizers"])
 def test_the_suite_on_the_stand_in(tmp_path, section, standin):
     found = document(gpu_checks, tmp_path / "a.json", "--small", "--only", section)
     assert (found["executor"], found["wrong"], found["device"]["gpus"][0]["name"]) == ("cuda", 0, "A GPU")
@@ -85,7 +81,7 @@ def test_a_wrong_element_and_a_crash_are_rows_and_the_exit_code(tmp_path, monkey
     assert found["wrong"] == 3
     assert "rank 0 output chunk 0 element 0" in found["rows"][0]["found"]
     monkeypatch.setattr(gpu_arrays.synth, "prepare", lambda *words, **more: 1 / 0)
-    found = document(gpu_checks, tmp_path / "a.json", "--executor", "host", "--only", "views", code=1)
+    found = document(gpu_checks, tmp_path / "a.json", "--executor", "host", "--only", "launches", code=1)
     assert found["rows"][-1]["found"].startswith("ZeroDivisionError") and "traceback" in found["rows"][-1]
 
 

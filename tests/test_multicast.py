@@ -451,7 +451,7 @@ def test_ranks_at_a_switch_that_multicasts_are_one_step_apart(pairs: list[tuple[
     assert least.value == check(least.certificate, network.document, task.document) == 1
 
 
-@pytest.mark.parametrize("kind", ["deadline-cut-trees"])
+@pytest.mark.parametrize("kind", ["too-few-steps"])
 def test_other_kinds_of_certificates_do_not_hold_with_multicast(kind: str) -> None:
     network, task = machine("local"), collective("allreduce", 4)
     certificate = dict.fromkeys(KEYS[kind][0], 0)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import onesided_machine
 import pytest
+import randoms
 import strict_mscclpp
 from click.testing import CliRunner
 from test_switch_boxes import boxes
 
-from bench.time_bounds import random_machine
 from synth.api.running import run
 from synth.checker.schedule import replay
 from synth.cli import root
@@ -279,7 +279,7 @@ def test_a_plain_program_keeps_the_ports_busy(own: str) -> None:
 
 @pytest.mark.parametrize("number", [40, 51, 53])
 def test_sums_through_a_switch_whose_ports_share_limits_replay(number: int) -> None:
-    machine = random_machine(0, number)
+    machine = randoms.machine(0, number)
     network = machine.multicast_network()
     schedule = MulticastPipelining(network, collective("allreduce", machine.ranks)).plain([1 << 16], 16)
     assert replay.schedule(schedule)

@@ -118,7 +118,7 @@ def test_the_roots_of_trust_import_values_and_the_standard_library_whichever_way
     todo = [ROOT / "synth/checker/schedule" / f"{name}.py" for name in ("replay", "state", "machine", "collective")]
     todo += [
         ROOT / "synth/checker/certificates" / f"{name}.py"
-        for name in ("cuts", "case_trees", "unreachable", "partition", "throughput_cuts")
+        for name in ("cuts", "single_chunk", "unreachable", "partition", "throughput_cuts")
     ]
     done: set[Path] = set()
     while todo:

@@ -200,23 +200,11 @@ def test_altered_certificates_are_refused():
     doc = api.frontier_document(found)
     assert scale_frontier.document(doc, Path(), lambda: None)
     changes = [
-        {"inside": [[0, 1]]},
-        {"inside": [[1, 3]]},
-        {"inside": []},
-        {"inside": [[0, 3]]},
-        {"inside": [[0, 4]]},
-        {"inside": [[0.0, 0]]},
-        {"limits": [0]},
-        {"root": 0},
-        {"root": True},
-        {"collective": "allgather"},
-        {"collective": "broadcast", "root": 0},
-        {"collective": "all"},
-        {"kind": "throughput-cuts"},
-        {"kind": "allreduce-parts"},
-        {"topology": "0" * 64},
-        {"entering": True},
-    ]
+        {"inside": [[0, 1]]}, {"inside": [[1, 3]]}, {"inside": []}, {"inside": [[0, 3]]}, {"inside": [[0, 4]]},
+        {"inside": [[0.0, 0]]}, {"limits": [0]}, {"root": 0}, {"root": True}, {"collective": "allgather"},
+        {"collective": "broadcast", "root": 0}, {"collective": "all"}, {"kind": "throughput-cuts"}, {"entering": True},
+        {"kind": "allreduce-parts"}, {"topology": "0" * 64},
+    ]  # fmt: skip
     for change in changes:
         wrong = copy.deepcopy(doc)
         wrong["bound"]["certificate"] |= change

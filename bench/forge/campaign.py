@@ -1,8 +1,8 @@
 """Mutants by the thousand: made, shown to the verifier, and judged where it accepts them.
 
-Mutant i is made of cell i (a seed and an operator, in turn) with random numbers of its own, so that a run is the same
-for the same seed whatever the number of jobs. Half of them are changed by a second operator too; four in five are made
-to agree with themselves.
+Mutant i is made of a seed and an operator, in turn, with random numbers of its own, so that a run is the same for the
+same seed whatever the number of jobs. Half of them are changed by a second operator too; four in five are made to agree
+with themselves.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import multiprocessing
 import resource
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 from bench.forge import check, oracle
 from bench.forge.operators import OPERATORS
@@ -27,14 +26,7 @@ from synth.errors import SynthError
 TRIES = 20  # of an operator, until it changes something
 BATCH = 100  # mutants that a worker makes at a time
 MEMORY = 6 << 30  # bytes of address space of a worker
-
-
-class Cell(NamedTuple):
-    """A row and a column of the table."""
-
-    schema: str
-    kind: str
-    mutation: str
+BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, SynthError)  # nothing is left to change
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,7 @@ class Finding:
     reason."""
 
     number: int
-    cell: Cell
+    mutation: str
     seed: str
     verdict: str
     reason: str
@@ -62,24 +54,18 @@ def mutant(seeds: Sequence[Case], seed: int, number: int) -> tuple[Case, Case, s
             changed = OPERATORS[mutation](case, random, seeds)
             if random.random() < 0.5:
                 OPERATORS[random.choice(list(OPERATORS))](case, random, seeds)
-        except (
-            LookupError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            ArithmeticError,
-            SynthError,
-        ):  # what came before left nothing to change
+        except BROKEN:
             changed = True
         if random.random() < 0.8:
             settle(case)
-        if changed and (case.doc != origin.doc or case.files != origin.files):
+        if changed and case.doc != origin.doc:
             return origin, case, mutation
     return None
 
 
-def examine(seeds: Sequence[Case], seed: int, number: int) -> tuple[Cell, str, Finding | None] | None:
-    """The cell, the answer (``refused`` or a verdict) and what is worth keeping of one mutant."""
+def examine(seeds: Sequence[Case], seed: int, number: int) -> tuple[tuple[str, str, str], Finding | None] | None:
+    """(schema, kind of certificate, answer) of one mutant, and what is worth keeping; the answer is ``refused`` or a
+    verdict. None where there is no such mutant."""
     try:
         with check.limited(check.SECONDS):
             made = mutant(seeds, seed, number)
@@ -88,64 +74,34 @@ def examine(seeds: Sequence[Case], seed: int, number: int) -> tuple[Cell, str, F
     if made is None:
         return None
     origin, case, mutation = made
-    cell = Cell(origin.schema, origin.kind, mutation)
     answer, lines = check.verified(case)
-    reason = ""
+    reason = " ".join(lines)
     if answer == "accepted":
         try:
             with check.limited(10 * oracle.search.SECONDS):
-                answer, reason = oracle.judge(case.doc, case.files, lines)
+                answer, reason = oracle.judge(case.doc, lines)
         except (check.Slow, MemoryError, OverflowError, RecursionError) as error:
             answer, reason = "undecided", f"the oracle ended with {type(error).__name__}"
-    keep = answer not in ("refused", "true")
-    return (
-        cell,
-        answer,
-        Finding(number, cell, origin.name, answer, reason or " ".join(lines), lines, case) if keep else None,
-    )
+    finding = Finding(number, mutation, origin.name, answer, reason, lines, case)
+    return (origin.schema, origin.kind, answer), None if answer in ("refused", "true") else finding
 
 
-_SEEDS: Sequence[Case] = ()
-
-
-def _batch(given: tuple[int, int]) -> tuple[Counter, list[Finding]]:
-    seed, first = given
+def batch(seeds: Sequence[Case], seed: int, first: int) -> tuple[Counter, list[Finding]]:
+    """Counts by (schema, kind, answer) and findings of `BATCH` mutants."""
     count: Counter = Counter()
-    found = []
+    findings = []
     for number in range(first, first + BATCH):
-        done = examine(_SEEDS, seed, number)
+        done = examine(seeds, seed, number)
         if done is not None:
-            count[done[0], done[1]] += 1
-            found += [done[2]] if done[2] else []
-    return count, found
+            count[done[0]] += 1
+            findings += [done[1]] if done[1] else []
+    return count, findings
 
 
-def run(
-    seeds: Sequence[Case], seed: int, *, seconds: float, jobs: int, cases: int | None = None
-) -> Iterator[tuple[Counter, list[Finding]]]:
-    """Counts by (cell, answer) and findings, batch after batch, until `seconds` are over.
-
-    With `cases` until about so many mutants have been tried, whole batches of them.
-    """
-    global _SEEDS
-    _SEEDS = seeds
-    end = time.monotonic() + seconds
-    numbers = ((seed, first) for first in iter(range(0, cases or 1 << 60, BATCH)))
-    if jobs == 1:
-        for given in numbers:
-            yield _batch(given)
-            if time.monotonic() > end:
-                break
-        return
-    context = multiprocessing.get_context("fork")
-    with context.Pool(jobs, initializer=_limit) as pool:
-        pending: deque = deque()
-        while True:
-            while len(pending) < 2 * jobs and time.monotonic() < end and (given := next(numbers, None)) is not None:
-                pending.append(pool.apply_async(_batch, (given,)))
-            if not pending:
-                return
-            yield pending.popleft().get()
+def run(seeds: Sequence[Case], seed: int, cases: int, jobs: int) -> Iterator[tuple[Counter, list[Finding]]]:
+    """Counts and findings, batch after batch, of about so many mutants."""
+    with multiprocessing.get_context("fork").Pool(jobs, initializer=_limit) as pool:
+        yield from pool.imap(partial(batch, seeds, seed), range(0, cases, BATCH))
 
 
 def _limit() -> None:
@@ -154,10 +110,10 @@ def _limit() -> None:
 
 def save(finding: Finding, folder: Path) -> Path:
     """Writes the mutant as files that `synth verify` takes, and beside them the fault it shows."""
-    name = f"{finding.verdict}-{finding.number}-{finding.cell.mutation}"
-    at = folder / name
+    at = folder / f"{finding.verdict}-{finding.number}-{finding.mutation}"
     at.mkdir(parents=True, exist_ok=True)
-    path = check.write(finding.case, at)
+    path = at / "document.json"
+    path.write_text(json.dumps(finding.case.doc), encoding="utf-8")
     message = {k: v for k, v in asdict(finding).items() if k != "case"} | {"document": path.name}
     (at / "finding.txt").write_text(json.dumps(message, indent=1) + "\n", encoding="utf-8")
     return path

@@ -5,7 +5,6 @@ Machine  ranks routes carries     route (src, dst, way); carries: (units in a ro
                                   ...))
 Task     ranks combining pre post of each unit: the ranks that hold it, and (rank, the contributions it wants) of those
          that want it
-Found    chunks steps             a schedule, as the oracle replays it
 """
 
 from __future__ import annotations
@@ -53,14 +52,6 @@ class Task:
     post: tuple[frozenset[tuple[int, frozenset[int]]], ...]
 
 
-@dataclass(frozen=True)
-class Found:
-    """A schedule: `steps` are (rounds, [(chunk, src, dst, kind, way), ...])."""
-
-    chunks: int
-    steps: tuple[tuple[int, list[tuple]], ...]
-
-
 def distances(machine: Machine, starts: Iterable[int]) -> dict[int, int]:
     """Fewest routes from the nearest of `starts` to each rank that can be reached."""
     far = dict.fromkeys(starts, 0)
@@ -106,45 +97,43 @@ def possible(machine: Machine, task: Task) -> bool:
 # ---------------------------------------------------------------- schedules by a constraint program
 
 
-def least(machine: Machine, task: Task, steps: int | None, value: Fraction, chunks: int | None) -> Found | bool | None:
-    """A schedule of R/C below `value` (Found), True where there is none with C ≤ `CHUNKS` (or at `chunks`), None:
-    undecided.
+def below(machine: Machine, task: Task, steps: int | None, value: Fraction, chunks: int | None) -> Fraction | bool:
+    """R/C of a schedule that is below `value`, or False where there is none with C ≤ `CHUNKS` (or at `chunks`).
+
+    Raises TimeoutError where that is undecided.
 
     `steps` None is any number of them; the search then looks at up to `STEPS`.
     """
     if value <= 0 or not possible(machine, task):
-        return True
-    if steps is not None and steps < max(
-        (distances(machine, have)[rank] for _, have, rank in demands(task)), default=0
-    ):
-        return True  # of every schedule of so many steps: there is none
-    if chunks is not None and steps is not None and value * chunks <= steps:
-        return True
+        return False
+    far = max((distances(machine, have)[rank] for _, have, rank in demands(task)), default=0)
+    if steps is not None and (steps < far or (chunks is not None and value * chunks <= steps)):
+        return False
     if value <= flow(machine, task, steps):
-        return True
+        return False
     if chunks is not None and chunks > CHUNKS + 2:
-        return None
-    every = True
+        raise TimeoutError
+    decided = True
     for c in range(1, CHUNKS + 1) if chunks is None else (chunks,):
-        found, bound = fewest_rounds(machine, task, c, steps, ceil(value * c) - 1)
-        if found is not None:
-            return found
-        every = every and bound >= ceil(value * c)
-    return True if every else None
+        rounds, bound = fewest_rounds(machine, task, c, steps, ceil(value * c) - 1)
+        if rounds is not None:
+            return Fraction(rounds, c)
+        decided = decided and bound >= ceil(value * c)
+    if not decided:
+        raise TimeoutError
+    return False
 
 
 @lru_cache(maxsize=4096)
-def fewest_rounds(machine: Machine, task: Task, chunks: int, steps: int | None, most: int) -> tuple[Found | None, int]:
-    """The schedule of fewest rounds, of `most` at most, that was found; and a number of rounds below which there is
+def fewest_rounds(machine: Machine, task: Task, chunks: int, steps: int | None, most: int) -> tuple[int | None, int]:
+    """The fewest rounds, `most` at most, of a schedule that was found; and a number of rounds below which there is
     none."""
     idle = 0 if steps is None else max(0, steps - STEPS)
     count = STEPS if steps is None else min(steps, STEPS)
     if steps is None:
         count = min(count, most)  # no step without a round does anything
     found, bound = _search(machine, task, chunks, count, free=steps is None or idle > 0, most=most - idle)
-    if found is None:
-        return None, bound + idle
-    return Found(chunks, (*found, *[(1, [])] * (steps - len(found))) if idle else found), bound + idle  # type: ignore[operator]
+    return None if found is None else found + idle, bound + idle
 
 
 @lru_cache(maxsize=4096)
@@ -167,8 +156,8 @@ def fewest_steps(machine: Machine, task: Task, most: int | Fraction) -> Fraction
 
 def _search(
     machine: Machine, task: Task, chunks: int, steps: int, *, free: bool, most: int = 10_000, wide: bool = False
-) -> tuple[Any, int]:
-    """The best schedule of `chunks` chunks per unit and of R ≤ `most`, and what R is at least.
+) -> tuple[int | None, int]:
+    """The rounds of the best schedule of `chunks` chunks per unit and of R ≤ `most`, and what R is at least.
 
     `free`: steps may be empty; `wide`: loads do not count.
     """
@@ -181,8 +170,6 @@ def _search(
     ids = [(u, k) for u in range(len(task.pre)) if task.post[u] for k in range(chunks)]
     rounds = [model.new_int_var(0 if free else 1, most, "") for _ in range(steps)]
     sends: dict[tuple[int, int, int, bool], Any] = {}  # chunk, route, step, of the rank's own input
-    keeps: dict[tuple[int, int, int], Any] = {}
-    adds: dict[tuple[int, int, int], Any] = {}
     one, none = model.new_constant(1), model.new_constant(0)
     for c, (u, _) in enumerate(ids):
         have = task.pre[u]
@@ -205,9 +192,9 @@ def _search(
             after = {}
             for n in range(task.ranks):
                 if task.combining:
-                    keep = keeps[c, n, t] = model.new_bool_var("")
+                    keep = model.new_bool_var("")
                     if n in have:
-                        own = adds[c, n, t] = model.new_bool_var("")
+                        own = model.new_bool_var("")
                         model.add(own <= rounds[t])  # what takes no link takes a step
                         parts[n, n].append(own)
                 for i in what:
@@ -253,11 +240,7 @@ def _search(
     bound = ceil(solver.best_objective_bound - 1e-6)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, max(bound, 0)
-
-    def chosen(variable: Any) -> bool:
-        return bool(solver.value(variable))
-
-    return _written(machine, task, ids, chunks, [solver.value(r) for r in rounds], sends, keeps, adds, chosen), bound
+    return sum(solver.value(r) for r in rounds), bound
 
 
 def _both(model, x, y, one, none):
@@ -269,41 +252,6 @@ def _both(model, x, y, one, none):
     model.add(z <= y)
     model.add(z >= x + y - 1)
     return z
-
-
-def _written(machine, task, ids, chunks, rounds, sends, keeps, adds, chosen) -> tuple:
-    """The sends of a solution: the first that comes to a rank which keeps nothing is a copy, the others are added."""
-    held: dict[tuple[int, int], frozenset[int]] = {}
-    for c, (u, _) in enumerate(ids):
-        for n in task.pre[u]:
-            held[c, n] = frozenset([n]) if task.combining else task.pre[u]
-    steps = []
-    for t, r in enumerate(rounds):
-        rows, after, fresh = [], dict(held), set()
-        for c, (u, k) in enumerate(ids):
-            chunk = u * chunks + k
-            moves = [(machine.routes[i], own) for i in range(len(machine.routes)) for own in (False, True)
-                     if (c, i, t, own) in sends and chosen(sends[c, i, t, own])]  # fmt: skip
-            moves += [((n, n, ()), True) for n in range(task.ranks) if (c, n, t) in adds and chosen(adds[c, n, t])]
-            for (a, b, way), own in moves:
-                value = frozenset([a]) if own else held.get((c, a))
-                if not value:
-                    continue
-                if not task.combining:
-                    rows.append((chunk, a, b, "copy", way))
-                    after[c, b] = value
-                    continue
-                replaces = (c, b) not in fresh and not (held.get((c, b)) and chosen(keeps[c, b, t]))
-                fresh.add((c, b))
-                rows.append((chunk, a, b, ("copy" if replaces else "reduce") + ("-input" if own else ""), way))
-                after[c, b] = value if replaces else after.get((c, b), frozenset()) | value
-            for n in range(task.ranks):
-                if task.combining and not chosen(keeps[c, n, t]) and (c, n) not in fresh:
-                    after.pop((c, n), None)  # nothing is sent from there; what comes next replaces it
-        if r or rows:
-            steps.append((r, rows))
-        held = after
-    return tuple(steps)
 
 
 # ---------------------------------------------------------------- rates by linear programs

@@ -1,31 +1,20 @@
-"""The valid documents that the adversary starts from: every schema, every kind of certificate, machines of at most five
-ranks.
-
-A `Case` is a document and the files beside it. An archive of a compact schedule is a document like any other here:
-``{"schema": "synth.bulk/1", "header": {...}, "arrays": {name: list}}``; `bench.forge.check` writes it as an archive.
-"""
+"""The valid documents that the adversary starts from: every schema but archives, every kind of certificate, machines of
+at most five ranks."""
 
 from __future__ import annotations
 
-import base64
 import copy
-import io
 import json
-import lzma
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from synth import api, bounds
 from synth.bounds import too_few_steps
-from synth.bounds.single_chunk import MixtureGeneration
-from synth.checker.certificates.renumbering import renumbered
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import LowerBound
@@ -37,12 +26,11 @@ from synth.topologies import modify, topology
 
 @dataclass(frozen=True)
 class Case:
-    """A document, the files beside it by name, and what is under test: its schema and the kind of its certificate."""
+    """A document, and what is under test: its schema and the kind of its certificate."""
 
     name: str
     kind: str
     doc: dict
-    files: dict[str, Any] = field(default_factory=dict)
 
     @property
     def schema(self) -> str:
@@ -51,7 +39,7 @@ class Case:
 
     def copy(self) -> Case:
         """One whose parts can be changed."""
-        return replace(self, doc=copy.deepcopy(self.doc), files=copy.deepcopy(self.files))
+        return replace(self, doc=copy.deepcopy(self.doc))
 
 
 def _machine(ranks: int, links: list, limits: tuple = (), switches: tuple = ()) -> Topology:
@@ -69,7 +57,6 @@ def _task(pre: list, post: list, ranks: int, combining: bool = False, name: str 
     return Collective(name, ranks, tuple(map(frozenset, pre)), tuple(map(frozenset, post)), combining)
 
 
-PACKED = "/Td6WFo"  # how a file of xz begins in base 64
 RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
 SWITCHED = Network(
     "two",
@@ -137,7 +124,6 @@ def frontiers() -> Iterator[Case]:
         ("broadcast", "deadline-cuts, covers"): _frontier("ring:3", "broadcast", 2),
         ("reduce-scatter", "distance"): _frontier("ring:3", "reduce-scatter"),
         ("allreduce", "deadline-cuts, count"): _frontier("fully-connected:3", "allreduce"),
-        ("scan", "one-chunk"): _frontier("star:5", "scan", 3),
         ("halo", "static-cuts"): _frontier(topology("ring:4"), HALO),
         ("parts", "static-cuts"): _frontier(topology("ring:3"), PARTS),
         ("alltoall through a switch", "deadline-cuts"): _frontier(HOST, "alltoall"),
@@ -169,21 +155,6 @@ def reversed_cuts(network: Network, task: Collective, steps: int | None, generat
     )
 
 
-def _tree() -> LowerBound:
-    # without the chunk at rank 1 after step 1 nothing can reach rank 2 by step 2
-    tree = {"node": [1, 1], "has": {"cuts": [[1, -1, 1, -1], [1, -1, 0, 2]]}, "not": {"dead": [-1, 1, 2]}}
-    certificate = {
-        "kind": "deadline-cut-trees",
-        "problem": problem_fingerprint(LINE, collective("broadcast", 3)),
-        "steps": 2,
-        "scale": 1,
-        "prices": [["link", 0, 1, 1, 0], ["link", 1, 2, 0, 1]],
-        "cuts": {"0": tree},
-        "generators": [],
-    }
-    return LowerBound(Fraction(2), certificate)
-
-
 def _averaged() -> LowerBound:
     """The cut around rank 1 stands for the mean of those around ranks 1 and 2."""
     exchange = [[0, 2, 1], [0]]
@@ -198,24 +169,6 @@ def _averaged() -> LowerBound:
         "generators": [exchange],
     }
     return LowerBound(Fraction(1), certificate)
-
-
-def _renumbered(
-    name: str, kind: str, network: Network, task: Collective, steps: int | None, certificate: dict, value: Fraction
-) -> Case:
-    """The same problem with its ranks in the opposite order; the certificate keeps its own numbering."""
-    turn = list(range(network.ranks))[::-1]
-    own = {
-        "ranks": turn,
-        "links": list(range(len(network.routes))),
-        "limits": list(range(len(network.caps))),
-        "units": [0],
-    }
-    asked, wanted = renumbered(network.to_json(), task.to_json(1), own | {"switches": {}})
-    wanted["name"] = "mine"
-    made = Network.from_json(asked), Collective.from_json(wanted, 1)
-    certificate = certificate | {"problem": problem_fingerprint(*made), "numbering": own | {"switches": {}}}
-    return _bounds(name, kind, *made, [(steps, LowerBound(value, certificate))])
 
 
 def limits() -> Iterator[Case]:
@@ -261,15 +214,10 @@ def limits() -> Iterator[Case]:
             task,
             [(2, reversed_cuts(network, task, 2, ()))],
         )
-    yield _bounds("tree", "deadline-cut-trees", LINE, collective("broadcast", 3), [(2, _tree())])
-    chunk = MixtureGeneration(star, scan, 3, 64, 4_000).run(bounds.flow(star, scan, 3).value)
     five = topology("ring:5").network(), collective("allreduce", 5)
     few = too_few_steps.too_few_steps(*five, 2)
-    assert chunk is not None and few is not None
-    yield _bounds("one chunk", "one-chunk", star, scan, [(3, chunk)])
-    yield _renumbered("one chunk", "one-chunk, numbering", star, scan, 3, chunk.certificate, chunk.value)
+    assert few is not None
     yield _bounds("steps", "too-few-steps", *five, [(0, few)])
-    yield _renumbered("steps", "too-few-steps, numbering", *five, 0, few.certificate, few.value)
     least, this = bounds.rounds(ring, gather, 2, 1)
     assert least == 2 and this.scope == "this-chunks"
 
@@ -306,32 +254,6 @@ def refusals() -> Iterator[Case]:
 
 
 # ---------------------------------------------------------------- any size
-
-
-def opened(value: Any) -> Any:
-    """A document with its packed proofs as ``{"lrat": [[number, ...], ...]}``."""
-    if isinstance(value, list):
-        return [opened(inner) for inner in value]
-    if isinstance(value, dict):
-        return {key: opened(inner) for key, inner in value.items()}
-    return lines(base64.b64decode(value)) if isinstance(value, str) and value.startswith(PACKED) else value
-
-
-def lines(data: bytes) -> dict:
-    """The steps of a packed proof."""
-    rows = lzma.decompress(data).decode().splitlines()
-    return {"lrat": [[int(word) if word.lstrip("-").isdigit() else word for word in row.split()] for row in rows]}
-
-
-def archive(data: bytes) -> dict:
-    """A ``.npz`` archive as a document."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as given:
-        header = json.loads(given["header"].tobytes())
-        return {
-            "schema": "synth.bulk/1",
-            "header": header,
-            "arrays": {k: given[k].tolist() for k in given.files if k != "header"},
-        }
 
 
 def _weighed(doc: dict) -> dict:
@@ -377,33 +299,12 @@ def scale() -> Iterator[Case]:
         ("sums", topology("ring:4"), "allreduce"), ("tree", slow, "broadcast"),
         ("pairs", topology("ring:4"), "alltoall"), ("port", NIC, "allgather"),
     ):  # fmt: skip
-        with TemporaryDirectory(prefix="synth-forge-") as folder:
-            found: Any = api.frontier(machine, what, engine="flow")
-            beside = {}
-            for i, point in enumerate(found.points):
-                point.schedule.save(Path(folder) / f"{i}.npz")
-                beside[f"{i}.npz"] = archive((Path(folder) / f"{i}.npz").read_bytes())
-        yield Case(
-            f"bulk {name}", "generators" if beside["0.npz"]["arrays"]["generators"] else "sends", beside["0.npz"]
-        )
-        doc = _json(found.to_json({i: f"{i}.npz" for i in range(len(beside))}, links=True))
-        doc["points"], beside = (
-            doc["points"][:2],
-            {f"{i}.npz": beside[f"{i}.npz"] for i in range(len(doc["points"][:2]))},
-        )
-        yield Case(f"large with schedules {name}", doc["bound"]["certificate"]["kind"], doc, beside)
-
-
-def task_of(task: str | Collective, machine: Topology) -> Collective:
-    """Return the collective of that name over the ranks of `machine`, or `task` itself."""
-    return collective(task, machine.ranks) if isinstance(task, str) else task
-
-
-KINDS: dict[str, Callable[[], Iterator[Case]]] = {
-    "frontiers": frontiers, "limits": limits, "refusals": refusals, "scale": scale,
-}  # fmt: skip
+        found: Any = api.frontier(machine, what, engine="flow")
+        doc = _json(found.to_json(links=True))
+        doc["points"] = doc["points"][:2]
+        yield Case(f"large points {name}", doc["bound"]["certificate"]["kind"], doc)
 
 
 def cases() -> list[Case]:
     """All seeds, the same every time."""
-    return [replace(case, doc=opened(case.doc)) for make in KINDS.values() for case in make()]
+    return [case for make in (frontiers, limits, refusals, scale) for case in make()]

@@ -11,9 +11,7 @@ import hashlib
 import re
 from contextlib import suppress
 from fractions import Fraction
-from typing import Any
 
-from bench.forge.check import closed
 from bench.forge.operators import certificates
 from bench.forge.seeds import Case
 from synth.checker.certificates import cuts, path_lengths, throughput_cuts
@@ -53,7 +51,7 @@ def _value(doc: dict, certificate: dict, steps: int | None, chunks: int | None =
     """Return the value that the certificate proves; a distance is corrected first."""
     for _ in range(2):
         try:
-            return cuts.check(closed(certificate), doc["topology"], doc["collective"], steps=steps, chunks=chunks)
+            return cuts.check(certificate, doc["topology"], doc["collective"], steps=steps, chunks=chunks)
         except VerificationError as error:
             match = re.search(r"says \S+, found (\d+)", str(error))
             if match is None:
@@ -66,7 +64,7 @@ def _bound_rows(doc: dict) -> None:
     for row in doc.get("bounds", []):
         with suppress(*HARMLESS):
             kind = row["certificate"]["kind"]
-            if kind in ("deadline-cuts", "deadline-cut-trees", "one-chunk"):
+            if kind == cuts.TIMED:
                 row["steps"] = row["certificate"]["steps"]
             row["value"] = show(_value(doc, row["certificate"], None if kind in OF_STEPS else row["steps"]))
 
@@ -116,7 +114,7 @@ def _point_bound(doc: dict, row: dict, replay: verify.Replay) -> None:
     """The bound of a point: weaker where the certificate proves more than the schedule has."""
     bound = row["bound"]
     at = replay.chunks if bound["scope"] == "this-chunks" else None
-    if bound["certificate"]["kind"] in cuts.TIMED:
+    if bound["certificate"]["kind"] == cuts.TIMED:
         bound["certificate"]["steps"] = (
             bound["certificate"]["steps"] if bound["certificate"]["steps"] == replay.steps else replay.steps
         )
@@ -144,13 +142,5 @@ def _large(case: Case) -> None:
     proved = scale_frontier.bound(certificate, topology)
     doc["bound"]["value"] = show(proved)
     for row in doc["points"]:
-        header: Any = case.files.get(row.get("file"))
-        if isinstance(header, dict):
-            arrays = header["arrays"]
-            row |= {
-                "steps": len(arrays["rounds"]),
-                "chunks": header["header"]["chunks"],
-                "rounds": sum(arrays["rounds"]),
-            }
         row["bandwidth"] = show(Fraction(row["rounds"], row["chunks"]))
         row["gap"] = show(Fraction(row["rounds"], row["chunks"]) / proved - 1)

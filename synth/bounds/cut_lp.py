@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from math import inf
 
 from synth.bounds.demands import Demand, demands
-from synth.bounds.independent_sums import Family, families, independent_sums
 from synth.bounds.receive_covers import Cover, covered_sends, covers
 from synth.model.collective import Collective
 from synth.model.symmetry.stabilisers import Generator, orbit, orbits, stabiliser
@@ -48,7 +47,6 @@ class CutLPSettings:
         slow_cycles: Number of rounds of such a separation that together must close the part `slight` of the gap to the
             best feasible point, or it ends; from twice as many rounds on.
         slight: Part of that gap.
-        sums_ranks: Number of ranks up to which independent sums are used; above only in the bound for every S.
     """
 
     scale: int = 1 << 40
@@ -59,7 +57,6 @@ class CutLPSettings:
     step: float = 0.25
     slow_cycles: int = 10
     slight: float = 0.06
-    sums_ranks: int = 10
 
 
 SETTINGS = CutLPSettings()
@@ -81,14 +78,9 @@ def counted_sends(network: Network, item: CutOrCover, steps: int) -> list[tuple[
     return covered_sends(network, item, steps) if isinstance(item, Cover) else entering_sends(network, item, steps)
 
 
-def least_sends(collective: Collective, unit: int, item: CutOrCover, steps: int) -> int:
-    """Return a lower bound on the number of sends of each chunk of the unit that the cut or cover counts."""
-    if isinstance(item, Cover):
-        return item.sends
-    if not collective.combining or collective.wants is None:
-        return 1
-    outside = [n for n, theta in enumerate(item) if theta < 0]
-    return independent_sums(collective, unit, outside, [n for n, theta in enumerate(item) if theta >= steps])
+def least_sends(item: CutOrCover) -> int:
+    """Return a lower bound on the number of sends of each chunk that the cut or cover counts."""
+    return item.sends if isinstance(item, Cover) else 1
 
 
 @dataclass
@@ -99,7 +91,6 @@ class UnitOrbit:
         orbit: number of units in the orbit.
         group: generators of the stabiliser of the unit.
         demands: the demands of the unit, one of each orbit under `group`.
-        families: sets of independent sums, by which cuts are separated.
         covers: its cover inequalities.
         columns: column of the load of each (route, step); those in one orbit under `group` share a column.
         routes: for each route the first one of its orbit under `group`.
@@ -109,7 +100,6 @@ class UnitOrbit:
     orbit: int
     group: tuple[Generator, ...]
     demands: tuple[Demand, ...]
-    families: list[Family] = field(default_factory=list)
     covers: list[Cover] = field(default_factory=list)
     columns: dict[tuple[int, int], int] = field(default_factory=dict)
     routes: list[int] = field(default_factory=list)
@@ -153,10 +143,7 @@ class CutLP:
 
     def _share(self, unit: int, size: int) -> UnitOrbit:
         group = stabiliser(unit, self.generators, lambda g, u: g.units[u])
-        many = not self.static and self.network.ranks > SETTINGS.sums_ranks
-        return UnitOrbit(
-            unit, size, group, demands(self.collective, unit), [] if many else families(self.collective, unit)
-        )
+        return UnitOrbit(unit, size, group, demands(self.collective, unit))
 
     def _number_columns(self) -> None:
         self.size = self.steps
@@ -284,7 +271,7 @@ class CutLP:
             column = share.columns.get(place)
             if column is not None:
                 row[column] = row.get(column, 0.0) + 1.0
-        return CutRow((share, item), row, float(least_sends(self.collective, share.unit, item, self.steps)))
+        return CutRow((share, item), row, float(least_sends(item)))
 
     def duals(self) -> tuple[dict[tuple[str, int, int], float], list[tuple[UnitOrbit, CutOrCover, float]], float]:
         """Return the dual solution after `run`, a fractional packing of cuts.
@@ -374,11 +361,6 @@ class _Search:
             self.start[sources], spare = spare, spare + 1
             for n in sorted(sources):
                 self.graph.add_arc_with_capacity(self.start[sources], self._node(n, 0), plenty)
-        self.ends = (spare, spare + 1)  # where the flows of families come from and go to
-        ranks = range(master.network.ranks if share.families else 0)
-        entries = [self.graph.add_arc_with_capacity(spare, self._node(n, 0), 0) for n in ranks]
-        exits = [self.graph.add_arc_with_capacity(self._node(n, layers), spare + 1, 0) for n in ranks]
-        self.gates = (entries, exits)  # closed but for the family at hand
 
     def _node(self, rank: int, time: int) -> int:
         return rank if self.layers == 0 else rank * (self.layers + 1) + time
@@ -396,22 +378,6 @@ class _Search:
                 continue
             inside = set(self.graph.get_sink_side_min_cut())
             yield self.master.tight(self._theta(inside), self.share, demand)
-        for family in self.share.families:
-            yield from self._violated(family)
-
-    def _violated(self, family: Family) -> Iterator[Cut]:
-        entries, exits = self.gates
-        gates = [entries[n] for n in family.outside]
-        gates += [exits[n] for n in family.inside]
-        for gate in gates:
-            self.graph.set_arc_capacity(gate, SETTINGS.scale << 12)
-        self.graph.solve(*self.ends)
-        flow, inside = self.graph.optimal_flow() / SETTINGS.scale, set(self.graph.get_sink_side_min_cut())
-        for gate in gates:
-            self.graph.set_arc_capacity(gate, 0)
-        self.least_flow = min(self.least_flow, flow / family.sums)
-        if flow < family.sums * (1 - SETTINGS.tolerance):
-            yield self._theta(inside)
 
     def _theta(self, inside: set[int]) -> Cut:
         if self.layers == 0:

@@ -85,7 +85,7 @@ class IntegerDual:
     def _total(self) -> int:
         total = 0
         for u, size in self.orbits.items():
-            value = sum(w * least_sends(self.collective, u, item, self.layers) for w, item in self.cuts.get(u, ()))
+            value = sum(w * least_sends(item) for w, item in self.cuts.get(u, ()))
             total += size * (value + self.sends * self.count)
         return total
 

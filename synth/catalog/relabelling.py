@@ -142,7 +142,7 @@ def schedule(source: Schedule, move: ProblemMap) -> Schedule:
 def certificate(source: dict, move: ProblemMap) -> dict:
     """Return the certificate `source` rewritten for the query's problem (kinds: docs/proofs.md).
 
-    Raises KeyError for an unknown kind.
+    Raises KeyError for an unknown kind, and for a refutation that is not found again.
     """
     moved = source | {"problem": move.digest}
     match source["kind"]:
@@ -151,9 +151,13 @@ def certificate(source: dict, move: ProblemMap) -> dict:
         case "switch-operations":
             ports = [[move.caps[up], move.caps[down]] for up, down in source["ports"]]
             return moved | {"ports": move.reordered(ports)}
-        case "one-chunk" | "too-few-steps":
-            return moved | {"numbering": _numbering(source.get("numbering"), move)}
-        case "static-cuts" | "deadline-cuts" | "deadline-cut-trees" | "allreduce-partition":
+        case "too-few-steps":  # the clauses are numbered by ranks and links: they are refuted again
+            from synth.bounds.too_few_steps import too_few_steps
+
+            proved = too_few_steps(*move.query, source["steps"])
+            if proved is not None:
+                return proved.certificate
+        case "static-cuts" | "deadline-cuts" | "allreduce-partition":
             return moved | _cut_fields(source, move)
     raise KeyError(f"certificate of kind {source['kind']!r}")
 
@@ -170,7 +174,9 @@ def _cut_fields(source: dict, move: ProblemMap) -> dict:
         "generators": [_generator(g, move) for g in source["generators"]],
     }
     if "cuts" in source:
-        moved["cuts"] = {str(units[int(name)]): _cuts(part, move) for name, part in source["cuts"].items()}
+        moved["cuts"] = {}
+        for name, rows in source["cuts"].items():
+            moved["cuts"][str(units[int(name)])] = [[row[0], *move.reordered(row[1:])] for row in rows]
     if "averaged" in source:
         moved["averaged"] = {}
         for name, generators in source["averaged"].items():
@@ -203,34 +209,3 @@ def _generator(generator: list, move: ProblemMap) -> list:
 
 def _conjugate(pi: Sequence[int], relabel: Sequence[int]) -> list[int]:
     return list(compose(compose(inverse(relabel), pi), relabel))
-
-
-def _cuts(part: Any, move: ProblemMap) -> Any:
-    """Return cuts in the new numbering: rows of a weight and a time for each rank, or a case tree with such leaves."""
-    if isinstance(part, list):
-        return [[row[0], *move.reordered(row[1:])] for row in part]
-    if "cuts" in part:
-        return {"cuts": _cuts(part["cuts"], move)}
-    if "dead" in part:
-        return {"dead": move.reordered(part["dead"])}
-    rank, time = part["node"]
-    return {"node": [move.map.ranks[rank], time], "has": _cuts(part["has"], move), "not": _cuts(part["not"], move)}
-
-
-def _numbering(before: dict | None, move: ProblemMap) -> dict:
-    """Return the map of ranks, links, limits, units and switches from the query's problem to the problem that the proof
-    was written for. `before`: the map from the stored problem, None where the proof was written for it."""
-    switches = {}
-    for route, i in zip(move.stored[0].routes, move.map.routes, strict=True):
-        switches.update(zip(move.query[0].routes[i].via, route.via, strict=True))
-    back = {
-        "ranks": inverse(move.map.ranks),
-        "links": inverse(move.map.routes),
-        "limits": inverse(move.caps),
-        "units": inverse(move.map.units),
-    }
-    if before is None:
-        return {name: list(pi) for name, pi in back.items()} | {"switches": switches}
-    return {name: list(compose(pi, before[name])) for name, pi in back.items()} | {
-        "switches": {b: before["switches"].get(a, a) for b, a in switches.items()}
-    }

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from synth.checker.certificates import case_trees, single_chunk, switch_operations
+from synth.checker.certificates import single_chunk, switch_operations
 from synth.checker.certificates.instance import Instance, InstanceSwitch
-from synth.checker.certificates.renumbering import renumbered
 from synth.checker.fields import mapping, need, permutation
 from synth.checker.orbits import Orbits
 from synth.errors import VerificationError, malformed
@@ -28,18 +27,16 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "unreachable": ({"pair", "closed"}, set()),
     "static-cuts": (_CUTS, {"count", "reversed"}),
     "deadline-cuts": (_CUTS, {"count", "covers", "averaged", "reversed"}),
-    "deadline-cut-trees": (_CUTS, {"reversed"}),
     "allreduce-partition": ({"scale", "prices", "parts", "weight", "generators"}, set()),
-    "one-chunk": ({"steps", "scale", "prices", "chunk", "generators"}, {"numbering"}),
-    "too-few-steps": ({"steps", "unit", "proof"}, {"numbering"}),
+    "too-few-steps": ({"steps", "unit", "proof"}, set()),
     "switch-operations": ({"ports"}, {"steps"}),
 }
 # Kinds that hold for schedules with switch sends, too.
 WITH_SWITCHES = (
     "distance", "unreachable", "static-cuts", "deadline-cuts", "allreduce-partition", "switch-operations",
 )  # fmt: skip
-TIMED = ("deadline-cuts", "deadline-cut-trees", "one-chunk")  # for one number of steps
 MOST_STEPS = 1 << 14  # maximum number of steps of a certificate with prices listed step by step
+TIMED = "deadline-cuts"  # the kind for one number of steps, where links have a price at each of them
 ALTERED = "a number of it was altered, or one in the links, the limits or the collective here"
 
 
@@ -79,14 +76,11 @@ def _check(
     need(certificate["problem"] == problem.digest, f"speaks about another problem than this: {ALTERED}", "problem")
     if problem.switches:
         need(kind in WITH_SWITCHES, f"{kind} does not bound schedules whose switches multicast", "kind")
-    if "numbering" in certificate:
-        document = topology.document if isinstance(topology, Network) else topology
-        problem = Instance(*renumbered(document, collective, certificate["numbering"]), False)
     if kind in UNTIMED:
         need(steps is None and chunks is None, f"{kind} says nothing about rounds", "kind")
         return UNTIMED[kind](certificate, problem)
     layers = 1
-    if kind in TIMED:
+    if kind == TIMED:
         layers = number(certificate["steps"], "steps", 1, MOST_STEPS)
         need(layers == steps, f"is for {layers} steps, not {steps or 'any number'}", "steps")
     elif "steps" in must:
@@ -100,23 +94,12 @@ def _check(
         rounds = -(-(number(chunks, "chunks", 1) * total) // scale) if chunks else 0
         return Fraction(max(rounds, steps or 0), chunks) if chunks else Fraction(total, scale)
     packing = PricedCuts(certificate, problem, layers)
-    total = sum(_unit_values(packing, certificate))
+    total = sum(packing.unit_values(certificate))
     if chunks is None:
         return Fraction(total, packing.scale)
-    spare = sum(packing.slack) if kind in TIMED else 0
+    spare = sum(packing.slack) if kind == TIMED else 0
     rounds = -(-(number(chunks, "chunks", 1) * total + spare) // packing.scale)
     return Fraction(max(rounds, steps or 0), chunks)
-
-
-def _unit_values(packing: PricedCuts, certificate: dict) -> list[int]:
-    """Return a lower bound on the price of a chunk of each unit, after checking the proofs."""
-    match certificate["kind"]:
-        case "allreduce-partition":
-            return [case_trees.crossings(packing, certificate["parts"], certificate["weight"])]
-        case "one-chunk":
-            return single_chunk.least_prices(packing, certificate["chunk"])
-        case _:
-            return packing.unit_values(certificate)
 
 
 @dataclass(frozen=True)
@@ -145,20 +128,12 @@ def prices(certificate: dict, topology_doc: dict, collective_doc: dict) -> Bound
     kind = certificate["kind"]
     if kind not in KEYS or "prices" not in KEYS[kind][0]:
         return None
-    layers = certificate["steps"] if kind in TIMED else None
+    layers = certificate["steps"] if kind == TIMED else None
     check(certificate, topology_doc, collective_doc, steps=layers)
-    turned, numbering = certificate.get("reversed", False), certificate.get("numbering")
-    documents = topology_doc, collective_doc
-    if numbering:
-        documents = renumbered(*documents, numbering)
-    problem = Instance(*documents, turned)
-    packing = PricedCuts(certificate, problem, layers or 1)
+    turned = certificate.get("reversed", False)
+    packing = PricedCuts(certificate, Instance(topology_doc, collective_doc, turned), layers or 1)
     links, limits = packing.prices["link"], packing.prices["limit"]
-    units = _unit_values(packing, certificate)
-    if numbering:
-        links = [links[i] for i in numbering["links"]]
-        limits = [limits[k] for k in numbering["limits"]]
-        units = [units[u] for u in numbering["units"]]
+    units = packing.unit_values(certificate)
     if turned:
         links = [row[::-1] for row in links]
         limits = [row[::-1] for row in limits]
@@ -390,6 +365,8 @@ class PricedCuts:
         The value of a unit is a lower bound on the price of each of its chunks, the same for all units of an orbit.
         """
         p = self.problem
+        if self.kind == "allreduce-partition":
+            return [self.crossings(certificate["parts"], certificate["weight"])]
         values: dict[int, int] = {}  # by orbit
         if self.count:
             need(
@@ -406,9 +383,7 @@ class PricedCuts:
             orbit = orbits[unit]
             need(orbit not in values, "is in the orbit of another unit", f"cuts.{name}")
             part, place = cuts.get(name, []), f"cuts.{name}"
-            if self.kind == "deadline-cut-trees" and type(part) is dict:
-                values[orbit] = case_trees.least_value(self, part, unit, place)
-            elif name in averaged:
+            if name in averaged:
                 values[orbit] = self.averaged_cuts(part, unit, place, averaged[name])
             else:
                 values[orbit] = self.cuts(part, unit, place, covers=covers.get(name, []))
@@ -436,9 +411,7 @@ class PricedCuts:
             place,
         )
         theta = [number(x, place, -1, self.layers + 1) for x in row[1:]]
-        need(
-            self.kind.startswith("deadline") or 0 not in theta, "is -1 or 1 in a bound for every number of steps", place
-        )
+        need(self.kind == TIMED or 0 not in theta, "is -1 or 1 in a bound for every number of steps", place)
         return number(row[0], place, 0), theta
 
     def entering_sends(self, theta: list[int]) -> list[tuple[int, int]]:
@@ -464,66 +437,31 @@ class PricedCuts:
         self._entering[key] = crossing
         return crossing
 
-    def rules_out(self, link: int, step: int, lacks: tuple) -> bool:
-        """Return True where a case of a tree rules out the send over `link` in `step`.
-
-        `lacks`: (rank, time) pairs that do not hold the chunk, so that no send enters the rank by that time.
-        """
-        return any(self.problem.links[link][1] == n and step <= until for n, until in lacks)
-
-    def separates(self, theta: list[int], unit: int, has: tuple = ()) -> bool:
+    def separates(self, theta: list[int], unit: int) -> bool:
         """Return True where some send of each chunk of `unit` must enter the cut `theta`.
 
-        So it is where all ranks of a source are outside, and a rank that must have its data is inside at that time: a
-        destination at the end, or one of the (rank, time) pairs `has`.
+        So it is where all ranks of a source are outside, and a destination that must have its data is inside at the
+        end. No holder at all leaves no schedule, which is for `unreachable` to prove: an empty source is parted from
+        nothing.
         """
         p = self.problem
+        for destination in p.post[unit]:
+            if theta[destination] >= self.layers:
+                for source in p.sources(unit, destination):
+                    if source and all(theta[s] < 0 for s in source):
+                        return True
+        return False
 
-        def outside(source: frozenset[int]) -> bool:
-            return bool(source) and all(theta[s] < 0 for s in source)
-
-        ends = [source for d in p.post[unit] if theta[d] >= self.layers for source in p.sources(unit, d)]
-        ends += [p.pre[unit] for n, t in has if theta[n] >= t]
-        # No holder at all leaves no schedule, which is for `unreachable` to prove: an empty source is parted from
-        # nothing.
-        return any(map(outside, ends))
-
-    def required_sends(self, theta: list[int], unit: int) -> int:
-        """Return a lower bound on the number of sends of a chunk of `unit` that enter the cut `theta`, which separates.
-
-        It is the rank over GF(2) of the sums that are wanted inside, restricted to contributions from outside: what
-        enters must span them.
-        """
-        p = self.problem
-        if not p.special:
-            return 1
-        outside = [s for s in p.pre[unit] if theta[s] < 0]
-        pivots: list[int] = []
-        wanted: set[int] = set()  # bit s: the contribution of rank s
-        for d in p.post[unit]:
-            if theta[d] >= self.layers:
-                wanted.add(sum(1 << s for s in outside if p.wants(unit, d, s)))
-        for row in wanted:
-            p.spend(len(outside) + len(pivots))
-            for pivot in pivots:
-                row = min(row, row ^ pivot)
-            if row:
-                pivots.append(row)
-        return len(pivots)
-
-    def cuts(
-        self, rows: list, unit: int, place: str, has: tuple = (), lacks: tuple = (), covers: list | None = None
-    ) -> int:
-        """Return the value of `unit`: the sum of the weights of the cuts `rows` (and `covers`), times required sends.
+    def cuts(self, rows: list, unit: int, place: str, covers: list) -> int:
+        """Return the value of `unit`: the sum of the weights of the cuts `rows`, and of `covers` times their sends.
 
         Checks that each is a cut or cover, and that the price of every send is at least the weight of those that it
-        enters. In a case of a tree, `has` are (rank, time) pairs that hold the chunk, and `lacks` pairs that do not.
-        Raises VerificationError.
+        enters. Raises VerificationError.
         """
         load: Counter[tuple[int, int]] = Counter()
-        total, weights = self._weighted(rows, unit, place, has)
+        total, weights = self._weighted(rows, unit, place)
         paid = tuple((weight, tuple(theta)) for weight, theta in weights)
-        if not covers and not lacks and paid in self._paid:
+        if not covers and paid in self._paid:
             return total
         for switch in self.problem.switches:
             need(not covers, "do not hold where switches multicast", "covers")
@@ -532,30 +470,28 @@ class PricedCuts:
         for weight, theta in weights:
             for entry in self.entering_sends(theta):
                 load[entry] += weight
-        for c, row in enumerate(items(covers or [], "covers")):
+        for c, row in enumerate(items(covers, "covers")):
             gain, entries = self.cover(row, unit, f"covers[{c}]")
             total += gain
             for entry in entries:
                 load[entry] += row[0]
         for (i, t), weight in load.items():
-            fits = weight <= self.send_prices[i][t - 1] or self.rules_out(i, t, lacks)
+            fits = weight <= self.send_prices[i][t - 1]
             need(fits, f"overload link {self.problem.links[i][:2]} at step {t}", place)
-        if not covers and not lacks:
+        if not covers:
             self._paid.add(paid)
         return total
 
-    def _weighted(
-        self, rows: list, unit: int, place: str, has: tuple = ()
-    ) -> tuple[int, list[tuple[int, list[int]]]]:  # fmt: skip
-        """Return the sum over cuts of weight × least number of sends across it, and (weight, times) of each cut.
+    def _weighted(self, rows: list, unit: int, place: str) -> tuple[int, list[tuple[int, list[int]]]]:
+        """Return the sum of the weights of the cuts, and (weight, times) of each.
 
         The times are those that `cut` reads, one for each rank.
         """
         total, weights = 0, []
         for c, row in enumerate(items(rows, place)):
             weight, theta = self.cut(row, f"{place}[{c}]")
-            need(self.separates(theta, unit, has), "does not part a source from a destination", f"{place}[{c}]")
-            total += weight * self.required_sends(theta, unit)
+            need(self.separates(theta, unit), "does not part a source from a destination", f"{place}[{c}]")
+            total += weight
             weights.append((weight, theta))
         return total, weights
 
@@ -644,3 +580,27 @@ class PricedCuts:
         end = 1 if side == "in" else 0
         counted = [i for i, link in enumerate(self.problem.links) if link[end] == rank]
         return weight * sends, [(i, t) for i in counted for t in window]
+
+    def crossings(self, parts: list, weight: int) -> int:
+        """Return the least price of the sends of a chunk between the parts of a partition, for one allreduce.
+
+        The parts hold each rank once. A send between parts is a message of one way. The first part to hold all
+        contributions needs one out of every other part, and afterwards every other part must still be entered.
+        `weight`: the least price of a send between parts. The ranks of a switch that multicasts are in one part, so
+        that no switch send is between parts. Raises VerificationError.
+        """
+        p, home = self.problem, dict[int, int]()
+        need(len(p.pre) == 1 and p.symmetric(0) and len(p.pre[0]) > 1, "is for one allreduce", "kind")
+        for k, part in enumerate(items(parts, "parts")):
+            place = f"parts[{k}]"
+            for rank in items(part, place):
+                need(number(rank, place, 0, p.ranks) not in home, f"names rank {rank} again", place)
+                home[rank] = k
+            need(any(rank in p.pre[0] for rank in part), "holds no rank of the allreduce", place)
+        need(len(home) == p.ranks, f"hold {len(home)} of {p.ranks} ranks", "parts")
+        for switch in p.switches:
+            need(len({home[rank] for rank in switch.up}) == 1, "divide the ranks of a switch that multicasts", "parts")
+        number(weight, "weight", 1)
+        for i, (u, v, _) in enumerate(p.links):
+            need(home[u] == home[v] or weight <= self.send_prices[i][0], f"overload link {u} to {v}", "weight")
+        return 2 * (len(parts) - 1) * weight

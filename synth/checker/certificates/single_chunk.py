@@ -1,9 +1,7 @@
-"""The least price of one chunk of a combining collective, with a proof in steps of LRAT.
+"""The proof that one chunk of a combining collective has no schedule of so many steps, in steps of LRAT.
 
-Chunks of a schedule share bandwidth and nothing else: the sends of each are a schedule for one chunk. So if every
-schedule of S steps for one chunk of a unit pays at least V at the prices given, C chunks pay at least C·V. That none
-pays less is that a formula is unsatisfiable, which is written here from the problem alone (`formula`), and which the
-proof refutes.
+That it has none is that a formula is unsatisfiable, which is written here from the problem alone (`formula`), and which
+the proof refutes.
 """
 
 from __future__ import annotations
@@ -14,16 +12,11 @@ import lzma
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations, count, islice
-from typing import TYPE_CHECKING
 
 from synth.checker.certificates import lrat
 from synth.checker.certificates.instance import Instance
-from synth.checker.fields import mapping, need
+from synth.checker.fields import need
 from synth.errors import VerificationError
-from synth.model.documents.json_reader import items, number
-
-if TYPE_CHECKING:
-    from synth.checker.certificates.cuts import PricedCuts
 
 # Maximum characters of a packed proof in a certificate, and maximum bytes of its lines.
 MOST_PACKED, MOST_TEXT = 400_000, 1 << 23
@@ -110,43 +103,6 @@ def _content_clauses(names: Variables, problem: Instance, unit: int, t: int, n: 
         yield from ([-a, -b] for a, b in combinations(terms, 2))
 
 
-def cost_clauses(costs: Sequence[tuple[int, int]], least: int, fresh: int) -> Iterator[list[int]]:
-    """Yield clauses that are satisfiable if the true variables of the (variable, cost) pairs cost less than `least`.
-
-    New variables are numbered from `fresh` on.
-
-    Row by row, sums[j - 1] is true if the costs so far come to j or more (Hölldobler, Manthey and Steinke, "A compact
-    encoding of pseudo-Boolean constraints into SAT", KI 2012).
-    """
-    before: Sequence[int] = ()
-    for x, cost in costs:
-        sums = range(fresh, fresh + min(least - 1, len(before) + cost))
-        fresh += len(sums)
-        yield from ([-a, b] for a, b in zip(before, sums, strict=False))
-        yield from ([-x, b] for b in sums[:cost])
-        for j, a in enumerate(before):
-            yield [-x, -a, *sums[j + cost : j + cost + 1]]
-        if cost >= least:
-            yield [-x]
-        before = sums
-
-
-def clauses(problem: Instance, unit: int, steps: int, prices: Sequence[Sequence[int]], least: int) -> list[list[int]]:
-    """Return the clauses that a schedule for one chunk of `unit` fulfils if its sends cost less than `least`.
-
-    It has `steps` steps. A send costs ``prices[link][step]``.
-    """
-    problem.spend(_clause_count(problem, unit, steps))
-    names = Variables(problem, unit, steps)
-    costs = []
-    for t in range(steps):
-        costs += [(x, row[t]) for row, both in zip(prices, names.sent[t], strict=True) for x in both]
-    costs = [(x, cost) for x, cost in costs if cost]
-    problem.spend(2 * len(costs) * least)
-    rules = list(formula(problem, unit, steps))
-    return [*rules, *cost_clauses(costs, least, 1 + max((abs(x) for clause in rules for x in clause), default=0))]
-
-
 def check_no_schedule(problem: Instance, unit: int, steps: int, proof: object) -> None:
     """Check the packed LRAT proof that no chunk of `unit` has a schedule of `steps` steps.
 
@@ -163,24 +119,6 @@ def _clause_count(problem: Instance, unit: int, steps: int) -> int:
     for _, v, _ in problem.links:
         arrivals[v] += 2
     return steps * (len(problem.pre[unit]) + 1) * sum(count**2 for count in arrivals.values())
-
-
-def least_prices(packing: PricedCuts, given: dict) -> list[int]:
-    """Return the least price of one chunk of each unit, after checking the proofs.
-
-    `given`: [least price, packed LRAT proof] of one unit of each orbit, by its number. Raises VerificationError.
-    """
-    problem = packing.problem
-    prices: dict[int, int] = {}  # by orbit
-    need(problem.combining, "is for collectives that combine", "kind")
-    orbits = [packing.orbits["unit"].of(u) for u in range(len(problem.pre))]
-    for name, row in mapping(given, "chunk").items():
-        unit, place = packing.index(name, len(problem.pre)), f"chunk.{name}"
-        least, proof = items(row, place)
-        need(orbits[unit] not in prices, "is in the orbit of another unit", place)
-        prices[orbits[unit]] = number(least, place, 1)
-        lrat.check(clauses(problem, unit, packing.layers, packing.send_prices, least), unpacked(proof, place))
-    return [prices.get(orbit, 0) for orbit in orbits]
 
 
 def packed(lines: Sequence[str]) -> str:

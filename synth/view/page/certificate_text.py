@@ -32,13 +32,8 @@ _HOW = {
     "deadline-cuts": "Prices for links and limits at each step, and cuts with deadlines that every chunk must "
     "cross; the prices of"
     " what it must cross add up to the bound.",
-    "deadline-cut-trees": "Prices for links at each step, and for parts of the data a case distinction (does a rank "
-    "hold the chunk after a step?); in every case the cuts that a chunk must still cross add up to the bound.",
     "allreduce-partition": "A partition of the ranks: each chunk is sent between parts at least twice as often as "
     "there are parts, less two, at the prices given for links and limits.",
-    "one-chunk": "Prices for links at each step, and a refutation (LRAT) that no schedule for a single chunk pays "
-    "less than its part"
-    " of the bound.",
     "too-few-steps": "A refutation (LRAT) of the clauses that a schedule of so many steps for a single chunk would "
     "satisfy.",
     "throughput-cut": "A set of ranks and switches, the data that must leave it and the bandwidth that leaves it.",
