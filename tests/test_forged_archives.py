@@ -202,7 +202,8 @@ HEADER = {"schema": "synth.bulk/1", "collective": "allgather", "root": None, "ch
         *({"topology": MACHINE | machine} for machine in (
             {"extra": 1}, {"ranks": 0}, {"ranks": 3}, {"ranks": 1 << 40}, {"ranks": True}, {"switches": ["a"]},
             {"ranks": 2, "switches": ["a", "b"]}, {"switches": [0]}, {"connection": "0"}, {"unit": "1"},
-            {"widths": ["-1"]}, {"widths": []}, {"widths": [1]}, {"limits": ["a"]}, {"name": "a\nb"}, {"latencies": ["1/0"]},
+            {"widths": ["-1"]}, {"widths": []}, {"widths": [1]}, {"limits": ["a"]}, {"name": "a\nb"},
+            {"latencies": ["1/0"]},
         )),
     ],
 )  # fmt: skip
