@@ -83,7 +83,7 @@ def test_same_bits_where_asked():
     assert same_bits(alike.schedule) and not same_bits(free.schedule)
 
 
-def test_cp_sat_finds_what_the_fractions_are_not_whole_for():
+def test_dives_find_what_the_fractions_are_not_whole_for():
     net = network("dgx1", [0, 1, 2, 3, 4, 5, 6])
     found = columns(net, 5, Fraction(16, 39), None, 4.0, 0)
     assert found.value == pytest.approx(7 / 17)

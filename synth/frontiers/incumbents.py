@@ -1,9 +1,9 @@
 """The first rows of a frontier, by methods without a solver: a bound by cuts beside replayed schedules.
 
 Machines of several boxes have schedules composed of phases over the boxes. Greedy methods and breadth-first trees make
-schedules of machines of any size. Of collectives that these do not know, such as scans, all programs of the library
-that fit the machine are rows. Every schedule is replayed, so it proves an upper bound on R/C at its number of steps.
-Where it meets the lower bound no solver runs. Elsewhere solvers search for better schedules only.
+schedules of machines of any size. On few ranks, and of collectives that these do not know, such as scans, all programs
+of the library that fit the machine are rows. Every schedule is replayed, so it proves an upper bound on R/C at its
+number of steps. Where it meets the lower bound no solver runs. Elsewhere solvers search for better schedules only.
 """
 
 from __future__ import annotations
@@ -252,7 +252,10 @@ def _schedules(
             # none within twice the bound, and one before these: all numbers of steps were tried
             if len(known) == before or any(schedule.rounds_per_chunk <= good for schedule in known):
                 yield from _composed(machine, network, task, known, enough)
-    if machine is not None and task.name not in SCALE_COLLECTIVES:
+    # Scale methods have better rows of many ranks in the time that programs of so many sends take. On few ranks the
+    # programs of an alltoall are direct sends again, in other steps.
+    few_ranks = network.ranks <= SETTINGS.quick_ranks and task.name != "alltoall"
+    if machine is not None and (few_ranks or task.name not in SCALE_COLLECTIVES):
         yield from _library_schedules(machine, network, task)
 
 
@@ -262,7 +265,8 @@ def _library_schedules(machine: Topology, network: Network, task: Collective) ->
     from synth.checker.schedule import column_replay
 
     for program in LIBRARY:
-        if program.collective != task.name:
+        # packed trees take long to find, and are an engine of their own
+        if program.collective != task.name or program.name == "packed-trees":
             continue
         with suppress(UsageError, VerificationError):  # no link or another shape, or other data than those of the name
             found = program.schedule(machine, task)

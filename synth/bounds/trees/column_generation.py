@@ -43,8 +43,6 @@ class ColumnGenerationSettings:
         known: Maximum number of known trees that such a search starts from.
         efforts: Numbers of turns of a heuristic search, the next where one finds nothing new.
         iterations: Maximum number of times that the restricted master is solved.
-        noises: Number of further pricings that `enrich` makes for a unit whose trees are priced exactly.
-        noise: Share by which the prices of those differ.
     """
 
     epsilon: float = 1e-7
@@ -53,8 +51,6 @@ class ColumnGenerationSettings:
     known: int = 72
     efforts: tuple[int, ...] = (1, 4, 16, 64)
     iterations: int = 400
-    noises: int = 8
-    noise: float = 0.02
 
 
 SETTINGS = ColumnGenerationSettings()
@@ -337,25 +333,3 @@ class _Pricing:
             added += self.master.add_improving(u, (tree for _, tree in priced), SETTINGS.most_new)
         self.smoothed.update(prices, total)
         return added
-
-
-def enrich(columns: Columns, count: int, seed: int) -> None:
-    """Add trees whose reduced cost is small to `columns`, at most `count` for each unit.
-
-    They are the cheapest at prices near those of the columns, from which each pricing differs a little.
-    """
-    folded, random = columns.folded, np.random.default_rng(seed)
-    price = folded.use @ columns.prices
-    for u in folded.units:
-        pricer = folded.pricer(u, seed + 7919 * u)
-        known = set(columns.trees[u])
-        found: dict[Tree, float] = {}
-        for _ in range(SETTINGS.noises if pricer.exact else 1):
-            noise = SETTINGS.noise * random.random(price.shape) if pricer.exact else 0.0
-            near = (price + SETTINGS.noise * price.mean()) * (1 + noise) if pricer.exact else price
-            for _, tree in pricer.search(near, columns.trees[u][:64], 64, 16):
-                if tree not in known:
-                    found[tree] = sum(price[r, t - 1] for t, r in tree)
-        added = sorted(found, key=found.__getitem__)[:count]
-        columns.trees[u].extend(added)
-        columns.share[u].extend([0.0] * len(added))

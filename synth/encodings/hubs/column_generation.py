@@ -4,8 +4,8 @@ schedules of whole chunks near them.
 The columns are the pairs of trees through the exchanges of `synth.encodings.hubs.exchanges`, priced exactly. The rounds
 are divided over the steps freely. So column generation ends with the least R/C of all mixtures of such trees. On
 machines without much symmetry that is mostly the lower bound itself. If the solution consists of whole chunks, not too
-many, it is a schedule. Otherwise CP-SAT chooses whole chunks among the known trees: for numbers of chunks that lose
-little, and for those that may lose nothing.
+many, it is a schedule. Otherwise dives make whole chunks of its fractions: for numbers of chunks that lose little, and
+for those that may lose nothing.
 
 To find none proves nothing: not every allreduce goes through hubs.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil
+from math import ceil, floor
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.bounds.trees.time_expanded_trees import Tree
 from synth.encodings.hubs.exchanges import HubPathPricer, Sends
 from synth.encodings.translated_chunks import TranslatedChunks
+from synth.encodings.tree_packing.diving import LastChunks, dive
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.symmetry import Generator
@@ -34,12 +35,12 @@ SURE = 1e-7  # tolerance for float comparisons, relative to R/C
 NEW = 40  # trees that join the master in one round of pricing, at most
 ITERATIONS = 400  # of column generation, at most
 FEW, MOST = 64, 600  # chunks up to which a solution of whole chunks is taken at once, and of any schedule
-TREES = 300  # known trees among which CP-SAT chooses
 FINE = 256  # denominators of an R/C up to which numbers of chunks are tried that lose nothing
-NOISES, NOISE = 8, 0.02  # pricings of further trees for CP-SAT, and how far from the prices of the master
 SHARE = 0.4  # of the time left, for one number of chunks
 WHOLE = 4  # such numbers of chunks
-CHUNKS_OF_A_STEP = (24, 36)  # times S: numbers of chunks that lose little
+LOSSES = ((1 / 30, 24), (1 / 80, 36), (1 / 200, 36))  # share lost by rounding R up, and C for each step at least
+ENOUGH = 0.7  # share of such a loss that is used at least, since dives take longer with less slack
+LAST, LAST_SECONDS = 24, 1.0  # chunks of a dive that are left to CP-SAT, and its limit, in its deterministic time
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def search_hub_trees(
     """Search for an allreduce schedule of `steps` steps with R/C less than `below`, of images under a group.
 
     `translation`: the group, which permutes its own elements freely, and a network that `HubPathPricer.fits` accepts.
-    `least` is a lower bound on R/C, at which the search ends. CP-SAT takes at most `seconds` of CPU time. With `alike`
+    `least` is a lower bound on R/C, at which the search ends. Dives take at most `seconds` of CPU time. With `alike`
     all ranks end with the same bits; without, they do where that costs nothing.
     """
     # fractions, first of trees after which all ranks have the same bits
@@ -80,19 +81,18 @@ def search_hub_trees(
 
     # whole chunks
     best = mixture.whole_chunks(MOST if seconds > 0 else FEW)
+    if best is not None and below is not None and mixture.rate(best) >= below:
+        best = None
     if best is None or len(best) * mixture.copies > FEW:
         deadline = Deadline.after(seconds, cpu=True)
-        trees = mixture.enrich() if seconds > 0 else []
-        for count in mixture.sizes() if seconds > 0 else ():
-            ceiling = below
-            if best is not None and (ceiling is None or mixture.rate(best) < ceiling):
-                ceiling = mixture.rate(best)
-            if deadline.over or (ceiling is not None and float(ceiling) <= value * (1 + SURE)):
+        for count, rounds in mixture.sizes() if seconds > 0 else ():
+            if best is not None and (below is None or mixture.rate(best) < below):
+                below = mixture.rate(best)
+            if deadline.over:
                 break
-            best = mixture.choose(trees, count, ceiling, deadline.share(SHARE).remaining(), seed) or best
+            if below is None or Fraction(rounds, count * mixture.copies) < below:
+                best = mixture.dive(count, rounds, deadline.share(SHARE), seed) or best
     schedule = None if best is None else mixture.schedule(best)
-    if schedule is not None and below is not None and schedule.rounds_per_chunk >= below:
-        schedule = None
     return HubTreeResult(value, schedule)
 
 
@@ -176,74 +176,39 @@ class _HubMixture:
             rounds += max(1, *needed)
         return Fraction(rounds, self.copies * len(trees))
 
-    def sizes(self) -> list[int]:
-        """Return the numbers of representatives to try: those at which R is whole, and two that lose little."""
-        ratio = Fraction(self.master.value).limit_denominator(FINE)
-        whole: list[int] = []
-        if abs(ratio - self.master.value) <= SURE * self.master.value:
-            first = ceil(Fraction(self.steps, ratio.numerator))
-            whole = [m * ratio.denominator for m in range(first, first + WHOLE)]
-        close = [min(MOST, each * self.steps) // self.copies for each in CHUNKS_OF_A_STEP]
-        return [count for count in dict.fromkeys([*whole, *close]) if 0 < count * self.copies <= MOST]
+    def sizes(self) -> list[tuple[int, int]]:
+        """Return (number of representatives, rounds) in the order in which they are tried.
 
-    def enrich(self) -> list[Tree]:
-        """Return the known trees of least reduced cost, after pricing more at nearly the master's prices."""
-        prices = np.array(self.master.route_prices)
-        known = dict.fromkeys(self.master.trees[0])
-        for _ in range(NOISES):
-            noise = 1 + NOISE * self.random.random(prices.shape)
-            for _, tree in self.cheapest((prices + NOISE * prices.mean()) * noise, TREES // NOISES):
-                known[tree] = None
-        used = {tree for tree, share in zip(self.master.trees[0], self.master.share[0], strict=True) if share > SURE}
-        cost: dict[Tree, tuple[bool, float]] = {}
-        for tree in known:
-            cost[tree] = tree not in used, sum(prices[route, step - 1] for step, route in tree)
-        return sorted(known, key=cost.__getitem__)[:TREES]
-
-    def choose(
-        self, trees: Sequence[Tree], count: int, below: Fraction | None, seconds: float, seed: int
-    ) -> list[Tree] | None:
-        """Return which of `trees` each of `count` representatives takes for the least R that CP-SAT finds.
-
-        None for none below `below`.
+        The first loses about 3% by rounding R up and is found soon. Then come sizes at which R is whole, which lose
+        nothing and may be infeasible, then sizes that lose less than the first.
         """
-        from synth.solvers.cp_sat import new_program, solve_program
+        value, whole, close = self.master.value, [], []
+        ratio = Fraction(value).limit_denominator(FINE)
+        if abs(ratio - value) <= SURE * value:
+            first = ceil(Fraction(self.steps, ratio.numerator))
+            for m in range(first, first + WHOLE):
+                if m * ratio.denominator * self.copies <= MOST:
+                    whole.append((m * ratio.denominator, m * ratio.numerator))
+        most = MOST // self.copies
+        for loss, chunks_of_a_step in LOSSES:
+            for count in range(ceil(chunks_of_a_step * self.steps / self.copies), most + 1):
+                rounds = max(self.steps, floor(value * count * (1 + loss)))
+                if rounds >= value * count * (1 + ENOUGH * loss) or count == most:
+                    close.append((count, rounds))
+                    break
+        return [*close[:1], *whole, *close[1:]]
 
-        # a number of chunks for each of the trees with the least reduced cost, and the rounds of each step
-        master, program = self.master, new_program()
-        share = dict(zip(master.trees[0], master.share[0], strict=True))
-        use = [program.new_int_var(0, count, "") for _ in trees]
-        least = max(self.steps, ceil(master.value * count * (1 - SURE)))
-        most = least if least <= master.value * count * (1 + SURE) else 4 * least
-        if below is not None:
-            most = min(most, ceil(below * count * self.copies) - 1)
-        if most < least:
-            return None
-        lengths = [program.new_int_var(1, most, "") for _ in range(self.steps)]
-        for tree, x in zip(trees, use, strict=True):
-            program.add_hint(x, round(count * share.get(tree, 0.0)))
-        for length, fraction in zip(lengths, master.rounds, strict=True):
-            program.add_hint(length, max(1, ceil(count * fraction)))
+    def dive(self, count: int, rounds: int, deadline: Deadline, seed: int) -> list[Tree] | None:
+        """Return trees of `count` representatives in `rounds` rounds, None where a dive finds none."""
+        known = {0: list(self.master.trees[0])}
+        taken, _ = dive(self.folded, count, rounds, known, seed, deadline, {0: self}, choose_last)
+        return None if taken is None else taken[0]
 
-        # all representatives have a tree, and no load exceeds what its step carries
-        program.add(sum(use) == count)
-        program.add(sum(lengths) <= most)
-        program.add(sum(lengths) >= least)
-        terms: dict[int, list] = {}
-        for tree, x in zip(trees, use, strict=True):
-            for place, amount in self.folded.sparse(tree).items():
-                terms.setdefault(place, []).append(self.copies * int(amount) * x)
-        for place, row in terms.items():
-            orbit, step = divmod(place, self.steps)
-            program.add(sum(row) <= int(self.folded.capacity[orbit]) * lengths[step])
-        program.minimize(sum(lengths))
-        solver = solve_program(program, seconds, seed)
-        if solver is None:
-            return None
-        taken: list[Tree] = []
-        for tree, x in zip(trees, use, strict=True):
-            taken += [tree] * solver.value(x)
-        return taken
+    exact = True  # as a pricer of a dive
+
+    def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, turns: int) -> list[tuple[float, Tree]]:
+        """Return the cheapest trees at ``prices[route, step - 1]``."""
+        return list(self.cheapest(np.maximum(prices, 0.0)))
 
     def schedule(self, trees: Sequence[Tree]) -> Schedule:
         """Return the schedule of the images of representatives that take `trees`."""
@@ -252,3 +217,26 @@ class _HubMixture:
             for step, route, kind in self.kinds[tree]:
                 sends[step - 1].setdefault(representative, []).append((route, kind))
         return replace(self.translation, chunks=len(trees) * self.copies, copies=1).expand(sends)
+
+
+def choose_last(last: LastChunks) -> bool:
+    """Choose the last chunks of a dive by CP-SAT, among all trees that it knows."""
+    from synth.solvers.cp_sat import new_program, solve_program
+
+    folded, need, program = last.folded, last.need[0], new_program()
+    if need > LAST:
+        return False
+    use = [program.new_int_var(0, need, "") for _ in last.known[0]]
+    program.add(sum(use) == need)
+    terms: dict[int, list] = {}
+    for tree, x in zip(last.known[0], use, strict=True):
+        for place, amount in folded.sparse(tree).items():
+            terms.setdefault(place, []).append(int(folded.weight[0] * amount) * x)
+    for place, row in terms.items():
+        program.add(sum(row) <= int(last.capacity.flat[place]))
+    solver = solve_program(program, min(LAST_SECONDS, last.seconds), last.seed)
+    if solver is None:
+        return False
+    for tree, x in zip(last.known[0], use, strict=True):
+        last.taken[0] += [tree] * solver.value(x)
+    return True

@@ -168,6 +168,9 @@ class CombiningSearch:
                     if made is not None and (state.best is None or made.rounds_per_chunk < state.best):
                         yield made, "reduce-scatter + allgather"
             elif kind == "columns":
+                # fractions alone decide whether a mixture is worth a search; where there is none, whole chunks are next
+                if not limit and self.candidates.mixture(search.steps, bound) is None:
+                    continue
                 yield from self._columns(search, min(limit, search.work - self.pool.work), seed)
             elif kind == "near":
                 yield from self._near(search, _promising(search.frames, few), limit, seed)
