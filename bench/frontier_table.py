@@ -85,7 +85,6 @@ def random_machine(seed: int) -> dict:
                 limits.append({"name": f"port {rank}.{end}", "links": ports, "bandwidth": rng.randint(2, 4)})
     return {
         "name": f"random-{seed}",
-        "unit": 1,
         "ranks": ranks,
         "links": [{"src": a, "dst": b, "bandwidth": width} for (a, b), width in sorted(links.items())],
         "limits": limits,

@@ -323,8 +323,6 @@ def random_machine(rng: Random) -> dict:
     if rng.random() < 0.6:
         document["nodes"] = [rng.randrange(rng.randint(1, 3)) for _ in range(ranks)]
     if rng.random() < 0.2:
-        document["unit"] = rng.choice((1, 2, "1/7"))
-    if rng.random() < 0.2:
         document["labels"] = rng.sample(range(20), ranks)
     if rng.random() < 0.25 and ranks > 1:
         document["multicast"] = [{"switch": rng.choice(("m", *switches)), "ranks": rng.sample(range(ranks), 2)}]

@@ -109,7 +109,7 @@ GOALS = (
     Goal("fully connected 8 allreduce", pareto("fully-connected:8", "allreduce"), None,
          frontier({1: "1", 2: "1/4"}, complete=True)),
     Goal("switch of 8 allreduce", pareto("switch:8:units=12", "allreduce"), None,
-         frontier({1: "7/12", 2: "7/48"}, complete=True)),
+         frontier({1: "7", 2: "7/4"}, complete=True)),
     Goal("torus 4×4 allreduce", pareto("torus:4x4", "allreduce"), None, frontier({6: "1/2", 7: "15/32"}, others=True)),
     Goal("DGX-1 alltoall", pareto("dgx1", "alltoall"), None, frontier({2: "8/3"}, complete=True)),
     Goal("DGX-1 alltoall (3,8,8)", solve("dgx1", "alltoall", 3, 8, 8), 5, scheduled(3, 8, 8), 3),

@@ -29,44 +29,44 @@ def known(large=False):
         joined, switch = f"fully-connected:{n}", f"switch:{n}:units=12"
         for collective in ("allgather", "reduce-scatter", "alltoall"):
             yield collective, "direct", joined, 1, 1, {}
-            yield collective, "direct", switch, 1, Fraction(n - 1, 12), {}
+            yield collective, "direct", switch, 1, n - 1, {}
         yield "allreduce", "one-shot", joined, 1, 1, {}
-        yield "allreduce", "one-shot", switch, 1, Fraction(n - 1, 12), {}
+        yield "allreduce", "one-shot", switch, 1, n - 1, {}
         yield "allreduce", "two-shot", joined, 2, Fraction(2, n), {}
-        yield "allreduce", "two-shot", switch, 2, Fraction(2 * (n - 1), 12 * n), {}
+        yield "allreduce", "two-shot", switch, 2, Fraction(2 * (n - 1), n), {}
     for k in (4, 5) if large else (2, 3):
         n = 2**k
         cube, switch = f"hypercube:{n}", f"switch:{n}:units=12"
-        yield "allgather", "recursive-doubling", switch, k, Fraction(n - 1, 12), {}
+        yield "allgather", "recursive-doubling", switch, k, n - 1, {}
         yield "allgather", "recursive-doubling", cube, k, n - 1, {}
         yield "allgather", "recursive-doubling", cube, k, n // 2, {"steps": "asap"}
         yield "allgather", "recursive-doubling-rotated", cube, k, Fraction(n - 1, k), {}
-        yield "reduce-scatter", "recursive-halving", switch, k, Fraction(n - 1, 12), {}
-        yield "allreduce", "recursive-doubling", switch, k, Fraction(k, 12), {}
+        yield "reduce-scatter", "recursive-halving", switch, k, n - 1, {}
+        yield "allreduce", "recursive-doubling", switch, k, k, {}
         yield "allreduce", "recursive-doubling", cube, k, k, {}
         yield "allreduce", "recursive-doubling-rotated", cube, k, 1, {}
-        yield "allreduce", "halving-doubling", switch, 2 * k, Fraction(2 * (n - 1), 12 * n), {}
-        yield "allgather", "halving-doubling", switch, k, Fraction(n - 1, 12), {}
-        yield "reduce-scatter", "halving-doubling", switch, k, Fraction(n - 1, 12), {}
+        yield "allreduce", "halving-doubling", switch, 2 * k, Fraction(2 * (n - 1), n), {}
+        yield "allgather", "halving-doubling", switch, k, n - 1, {}
+        yield "reduce-scatter", "halving-doubling", switch, k, n - 1, {}
         joined = f"fully-connected:{n}"
         yield "allreduce", "binomial", joined, 2 * k, 2 * k, {}
         yield "gather", "binomial", joined, k, n - 1, {}
         yield "scatter", "binomial", joined, k, n - 1, {}
         yield "allreduce", "halving-doubling-rotated", cube, 2 * k, Fraction(2 * (n - 1), n * k), {}
         yield "broadcast", "binomial", cube, k, k, {}
-        yield "broadcast", "binomial", switch, k, Fraction(k, 12), {}
+        yield "broadcast", "binomial", switch, k, k, {}
         yield "reduce", "binomial", cube, k, k, {}
-        yield "reduce", "binomial", switch, k, Fraction(k, 12), {}
-        yield "alltoall", "bruck", switch, k, Fraction(n * k, 24), {}
+        yield "reduce", "binomial", switch, k, k, {}
+        yield "alltoall", "bruck", switch, k, Fraction(n * k, 2), {}
     for n in (8, 12, 17) if large else (3, 6, 7):
         switch = f"switch:{n}:units=12"
         for name in ("bruck", "pat"):
-            yield "allgather", name, switch, ceil(log2(n)), Fraction(n - 1, 12), {}
+            yield "allgather", name, switch, ceil(log2(n)), n - 1, {}
             yield "allgather", name, switch, floor(log2(n)), n - 1, {"steps": "asap"}
-        yield "reduce-scatter", "pat", switch, ceil(log2(n)), Fraction(n - 1, 12), {}
-        yield "scan", "recursive-doubling", switch, ceil(log2(n)), Fraction(ceil(log2(n)), 12), {}
-        yield "allreduce", "pat", switch, 2 * ceil(log2(n)), Fraction(2 * (n - 1), 12 * n), {}
-        yield "alltoall", "bruck", switch, ceil(log2(n)), Fraction(n * ceil(log2(n)), 24), {}
+        yield "reduce-scatter", "pat", switch, ceil(log2(n)), n - 1, {}
+        yield "scan", "recursive-doubling", switch, ceil(log2(n)), ceil(log2(n)), {}
+        yield "allreduce", "pat", switch, 2 * ceil(log2(n)), Fraction(2 * (n - 1), n), {}
+        yield "alltoall", "bruck", switch, ceil(log2(n)), Fraction(n * ceil(log2(n)), 2), {}
     tori = [("3x3x3", 6, Fraction(13, 3))] if large else [("3x3", 4, 2), ("4x4", 6, Fraction(15, 4))]
     for sides, steps, rounds in tori:
         yield "allgather", "torus", f"torus:{sides}", steps, rounds, {}
@@ -90,18 +90,18 @@ def known(large=False):
     # near partners exchange the most data
     yield "allreduce", "halving-doubling", "dgx-a100*2", 8, Fraction(13, 48), {}
     yield "alltoall", "direct", "dgx1", 2, 6, {}
-    yield "broadcast", "scatter-allgather", "switch:4:units=12", 2, Fraction(1, 8), {}
-    yield "broadcast", "scatter-allgather", "switch:8:units=12", 2, Fraction(7, 48), {}
-    yield "allreduce", "double-tree", "dgx-a100", 7, Fraction(7, 16), {}
+    yield "broadcast", "scatter-allgather", "switch:4:units=12", 2, Fraction(3, 2), {}
+    yield "broadcast", "scatter-allgather", "switch:8:units=12", 2, Fraction(7, 4), {}
+    yield "allreduce", "double-tree", "dgx-a100", 7, Fraction(21, 4), {"steps": "paced=12"}
     yield "allgather", "hierarchical", "dgx-a100*2", 2, Fraction(19, 12), {}
-    yield "allgather", "hierarchical", "dgx-h100*2", 2, Fraction(11, 12), {}
+    yield "allgather", "hierarchical", "dgx-h100*2", 2, Fraction(11, 6), {}
     yield "allreduce", "hierarchical", "dgx-a100*2", 4, Fraction(43, 192), {}
-    yield "allreduce", "hierarchical", "dgx-h100*2", 4, Fraction(17, 144), {}
+    yield "allreduce", "hierarchical", "dgx-h100*2", 4, Fraction(17, 72), {}
     for n in (16, 18) if large else (4, 12):
         switch = f"switch:{n}:units=12"
-        yield "allgather", "grid", switch, 2, Fraction(n - 1, 12), {}
-        yield "reduce-scatter", "grid", switch, 2, Fraction(n - 1, 12), {}
-        yield "allreduce", "grid", switch, 4, Fraction(2 * (n - 1), 12 * n), {}
+        yield "allgather", "grid", switch, 2, n - 1, {}
+        yield "reduce-scatter", "grid", switch, 2, n - 1, {}
+        yield "allreduce", "grid", switch, 4, Fraction(2 * (n - 1), n), {}
     yield "allgather", "grid", "dgx-a100*2", 3, Fraction(11, 6), {}
     yield "reduce-scatter", "grid", "dgx-a100*2", 3, Fraction(11, 6), {}
     yield "allreduce", "grid", "dgx-a100*2", 6, Fraction(1, 4), {}

@@ -52,7 +52,7 @@ def replayed(point):
 
 TABLE = [
     ("fully-connected:8", 2, {1: "1", 2: "1/4"}),
-    ("switch:8:units=12", 2, {1: "7/12", 2: "7/48"}),
+    ("switch:8:units=12", 2, {1: "7", 2: "7/4"}),
     ("hypercube:8", 5, {3: "1", 4: "2/3", 5: "7/12"}),
     ("ring:8", 5, {4: "2", 5: "5/4"}),
     ("dgx1", 4, {2: "1", 3: "1/2", 4: "1/3"}),
@@ -106,7 +106,7 @@ def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce
         ("dgx1", 4, 8, 3, 3, 1, False),
         ("ring:8", 8, 8, 7, 7, 1, True),
         ("ring:8", 8, 8, 7, 6, 1, False),
-        ("switch:8:units=12", 8, 96, 2, 14, 12, True),
+        ("switch:8:units=12", 8, 8, 2, 14, 1, True),
         ("line:4", 1, 1, 3, 3, 1, True),
     ],
 )

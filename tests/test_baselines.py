@@ -10,6 +10,7 @@ from synth.cli import root
 from synth.errors import UsageError
 from synth.model.collective import COLLECTIVES
 from synth.scale.baselines import algorithms
+from tests.finer_units import finer
 
 SIZES = {"allgatherv", "reduce-scatterv", "alltoallv"}
 SPREADS = ("broadcast", "reduce", "allgather", "reduce-scatter", "allreduce")
@@ -35,7 +36,8 @@ def test_rings_are_right_and_use_all_links(topology, name):
 
 
 def test_rings_of_many_units_have_as_few_chunks_as_is_asked_for():
-    fine, coarse = (api.baseline("ring", "switch:3:units=60", "allgather", channels=most) for most in (None, 32))
+    machine = finer(api.topology("switch:3").network(), 60)
+    fine, coarse = (api.baseline("ring", machine, "allgather", channels=most) for most in (None, 32))
     assert (fine.chunks, fine.rounds, coarse.chunks, coarse.rounds) == (60, 2, 30, 2)
     one, other = (0, 1, 2), (0, 2, 1)
     for units, channels, left in (

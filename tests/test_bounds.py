@@ -47,7 +47,7 @@ FLOW = [
     ("hypercube:16", "allgather", {None: "15/4", 4: "15/4"}),
     ("torus:4x4", "allgather", {None: "15/4", 4: "15/4"}),
     ("ring:8", "allgather", {None: "7/2", 4: "7/2"}),
-    ("dgx2", "allgather", {None: "5/2", 1: "5/2"}),
+    ("dgx2", "allgather", {None: "15", 1: "15"}),
     ("dgx1*2:cross=0+2+5+7", "allgather", {None: "5/2", 3: "15/4", 4: "14/5"}),
     ("torus:8x8", "allgather", {8: "63/4"}),
 ]
@@ -78,7 +78,7 @@ ALLREDUCE = [
     ("ring:8", {None: "7/8", 4: "2", 5: "5/4", 7: "7/8"}),
     ("hypercube:8", {3: "1", 4: "2/3", 5: "7/12"}),
     ("fully-connected:8", {1: "1", 2: "1/4"}),
-    ("switch:8:units=12", {1: "7/12", 2: "7/48"}),
+    ("switch:8:units=12", {1: "7", 2: "7/4"}),
     ("torus:4x4", {None: "15/32", 6: "1/2", 7: "15/32"}),
 ]
 

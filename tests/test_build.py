@@ -227,7 +227,7 @@ def test_the_key_of_an_answer_holds_each_fact_of_the_machine():
     link, limit = synth.Link(0, 1, 2), synth.Limit("port", [0], 2)
     machine = Topology("two", 2, [link, synth.Link(1, 0, 2)], [limit], ["s"], (0, 0), 1, (), (0, 1))
     other: dict[str, Any] = {
-        "name": "deux", "ranks": 3, "switches": ("t",), "nodes": (0, 1), "unit": Fraction(1, 2),
+        "name": "deux", "ranks": 3, "switches": ("t",), "nodes": (0, 1), "connection": Fraction(1, 2),
         "generators": ((1, 0),), "labels": (1, 0), "notes": ("assumed",), "multicast": (Multicast("s"),),
     }  # fmt: skip
     link_changes = {"src": 2, "dst": 2, "bandwidth": Fraction(3), "latency": Fraction(1), "kind": "pcie"}

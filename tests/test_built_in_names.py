@@ -65,7 +65,7 @@ def test_documents_of_the_built_in_machine_say_nothing(tmp_path):
         (lambda m: replace(m, links=m.links[:-1], limits=()), "11 links, the built-in one has 12"),
         (lambda m: replace(m, links=(*m.links[:-1], replace(m.links[-1], latency=Fraction(9)))), "9"),
         (lambda m: replace(m, limits=(synth.Limit("port", [0, 1], 1),)), "1 limit, the built-in one has 0"),
-        (lambda m: replace(m, unit=Fraction(1, 2)), "links[0] is [0, 1, 2, '1'], in the built-in one [0, 1, 1, '1']"),
+        (lambda m: replace(m, links=tuple(replace(k, bandwidth=Fraction(2)) for k in m.links)), "2"),
         (lambda m: replace(m, links=tuple(reversed(m.links))), ""),
     ],
 )

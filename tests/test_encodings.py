@@ -155,7 +155,7 @@ KNOWN = [
     ("mi50-z52", "allgather", 1, 3, 3, False),
     ("mi50-z52", "broadcast", 2, 4, 4, True),
     ("mi50-z52", "alltoall", 1, 4, 8, True),
-    ("dgx2", "allgather", 2, 1, 5, True),
+    ("dgx2", "allgather", 1, 1, 15, True),
 ]
 
 
@@ -222,8 +222,8 @@ PATH = [
             ("dgx1", "allgather", 6, 2, 8, False),
             ("dgx1-p100", "allgather", 4, 2, 7, True),
             ("hypercube:8", "allgather", 3, 3, 7, True),
-            ("dgx2", "allgather", 1, 1, 3, True),
-            ("dgx2", "allgather", 1, 1, 2, False),
+            ("dgx2", "allgather", 1, 1, 15, True),
+            ("dgx2", "allgather", 1, 1, 14, False),
         )
     ),
 ]

@@ -94,7 +94,7 @@ def test_a_limit_is_taken_to_one_of_as_many_links():
 def test_symmetries_of_switches_alone_make_no_link_wider():
     """Two switches exchanged: half of what one carries was counted on each, so that an overfull link fitted."""
     links = tuple(Link(a, b, Fraction(1)) for a, b in ((0, 2), (2, 1), (1, 2), (2, 0), (0, 3), (3, 1), (1, 3), (3, 0)))
-    machine = Topology("two switches", 2, links, (), ("a", "b"), unit=Fraction(1))
+    machine = Topology("two switches", 2, links, (), ("a", "b"))
     sends = np.array([0, 1, 2, 3], np.int64)
     given = CompressedSchedule(
         machine, "allgather", None, 2, np.array([1]), np.zeros(4, np.int64), sends, np.array([0, 0, 1, 1]),
@@ -188,7 +188,7 @@ def test_a_name_twice_is_refused(tmp_path):
 
 
 MACHINE = {
-    "name": "x", "ranks": 4, "switches": [], "unit": "1", "widths": ["1"], "latencies": ["1"], "limits": [],
+    "name": "x", "ranks": 4, "switches": [], "connection": "1", "widths": ["1"], "latencies": ["1"], "limits": [],
 }  # fmt: skip
 HEADER = {"schema": "synth.bulk/1", "collective": "allgather", "root": None, "chunks": 2, "topology": MACHINE}
 
@@ -201,8 +201,9 @@ HEADER = {"schema": "synth.bulk/1", "collective": "allgather", "root": None, "ch
         {"collective": "allreduce"}, {"collective": "broadcast", "root": 4},
         *({"topology": MACHINE | machine} for machine in (
             {"extra": 1}, {"ranks": 0}, {"ranks": 3}, {"ranks": 1 << 40}, {"ranks": True}, {"switches": ["a"]},
-            {"ranks": 2, "switches": ["a", "b"]}, {"switches": [0]}, {"unit": "0"}, {"unit": "-1"}, {"widths": ["-1"]},
-            {"widths": []}, {"widths": [1]}, {"limits": ["a"]}, {"name": "a\nb"}, {"latencies": ["1/0"]},
+            {"ranks": 2, "switches": ["a", "b"]}, {"switches": [0]}, {"connection": "0"}, {"unit": "1"},
+            {"widths": ["-1"]}, {"widths": []}, {"widths": [1]}, {"limits": ["a"]}, {"name": "a\nb"},
+            {"latencies": ["1/0"]},
         )),
     ],
 )  # fmt: skip

@@ -109,7 +109,8 @@ def test_a_bound_of_nothing_is_none(value, tmp_path):
     [
         ("topology.sorts", [["0", "1", "unknown"]]), ("topology.sorts", [["-1", "1", "unknown"]]), ("root", 0),
         ("topology.sorts", [[1, "1", "unknown"]]), ("topology.sorts", [[True, "1", "unknown"]]), ("open", "soon"),
-        ("topology.unit", "-1"), ("topology.unit", 1), ("topology.links.src.0", True), ("topology.links.more", []),
+        ("topology.connection", "-1"), ("topology.unit", "1"), ("topology.links.src.0", True),
+        ("topology.links.more", []),
         ("topology.switches", ["s"]), ("topology.limits", [["l", "1", [0, 0]]]), ("topology.limits", [["l", "1"]]),
         ("points.0.gap", "-1"), ("points.0.bandwidth", "0"), ("points.0.rounds", -1), ("points.0.chunks", 0),
         ("points.0.steps", True), ("least_steps", 3), ("bound.certificate", []), ("bound.certificate.more", 1),

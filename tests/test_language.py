@@ -22,6 +22,7 @@ from synth.errors import SynthError, UsageError
 from synth.language import ChunkAlgorithm, Data, RankGroup, algorithm
 from synth.language.algorithm import CompileOptions
 from synth.program.analysis import check
+from tests.finer_units import finer
 from tests.random_programs import OUTPUTS, fault, play, random_plan
 
 PROGRAMS = Path(__file__).parent / "data" / "language"
@@ -89,9 +90,10 @@ def test_sums_that_are_exchanged_share_a_step():
 
 
 def test_chunks_let_no_step_waste_a_part_of_a_round():
-    schedule = two_shot.schedule("dgx-a100")
+    machine = finer(synth.topology("switch:8").network(), 12)
+    schedule = two_shot.schedule(machine)
     assert (schedule.chunks, schedule.rounds_per_chunk) == (96, Fraction(7, 48))
-    assert two_shot.schedule("dgx-a100", chunks=1).rounds_per_chunk == Fraction(2, 8)
+    assert two_shot.schedule(machine, chunks=1).rounds_per_chunk == Fraction(2, 8)
 
 
 @algorithm("scan")
@@ -433,8 +435,8 @@ def two_step(a):
     ("program", "machine", "steps", "rounds"),
     [
         (bruck, "fully-connected:6", 3, 5),
-        (bruck, "switch:5:units=4", 3, 1),
-        (bruck, "dgx-a100", 3, Fraction(7, 12)),
+        (bruck, "switch:5:units=4", 3, 4),
+        (bruck, "dgx-a100", 3, 7),
         (two_step, "rail:2x3", 2, 3),
         (two_step, "dgx-a100*2", 2, Fraction(49, 6)),
     ],
@@ -466,13 +468,14 @@ def test_copies_are_added_as_they_come():
         (one_shot.allreduce, "dgx-a100", 168),
         (two_shot, "dgx-a100", 224),
         pytest.param(hierarchical.allreduce, "dgx-a100*2", 576, marks=pytest.mark.slow),
-        (double_tree.allreduce, "switch:6:units=4", 106),
+        (double_tree.allreduce, "switch:6", 106),
     ],
 )
 def test_one_lane_joins_chunks_of_several_steps(program, machine, most):
     """At most the instructions that are known, clean and right under delays; more lanes keep the chunks apart."""
     parameters = {"inside": ring} if program is hierarchical.allreduce else {}
-    options = CompileOptions(multiple=1 if parameters else None, parameters=parameters)
+    steps = "paced=4" if program is double_tree.allreduce else None
+    options = CompileOptions(multiple=1 if parameters else None, steps=steps, parameters=parameters)
     schedule = program.compile(machine, None, options).schedule
     for protocol in ("Simple", "LL"):
         made = api.lower(schedule, runtime="msccl", protocol=protocol, lanes=1)

@@ -49,12 +49,8 @@ def test_machines_come_back(name):
     )
     doc = json.loads(json.dumps({"name": made.name, "ranks": made.ranks} | link_columns.columns(made)))
     back = linkread.read(doc)
-    assert back.links == made.links and (back.limits, back.switches, back.unit) == (
-        made.limits,
-        made.switches,
-        made.unit,
-    )
-    assert back.unit_bandwidth() == made.unit_bandwidth()
+    assert back.links == made.links and (back.limits, back.switches) == (made.limits, made.switches)
+    assert back.connection == made.connection
 
 
 def test_boxes_of_many_links_are_short():
@@ -110,7 +106,7 @@ def _doc():
         ("links", {"src": [0], "dst": [0], "sort": [0]}), ("links", {"src": [[0, 1, 10**12]], "dst": [1], "sort": [0]}),
         ("links", {"src": ["0"], "dst": [1], "sort": [0]}), ("sorts", [["25", "0", "nvlink"]]), ("ranks", 10**9),
         ("sorts", [["-1", "0", "nvlink"]]), ("sorts", [["25", "0", "string"]]), ("limits", [["a", "1", [900]]]),
-        ("limits", None), ("name", "a\nb"), ("unit", "0"),
+        ("limits", None), ("name", "a\nb"), ("connection", "0"),
     ],
 )  # fmt: skip
 def test_a_changed_machine_is_caught(key, value, tmp_path):
@@ -127,7 +123,7 @@ def test_every_link_counts():
     with pytest.raises(VerificationError, match="another topology"):
         api.verify(doc)
     doc = _doc()
-    for key in ("links", "limits", "sorts", "switches", "unit"):
+    for key in ("links", "limits", "sorts", "switches", "connection"):
         del doc["topology"][key]
     with pytest.raises(FormatError, match="holds no links"):
         api.verify(doc)
@@ -224,7 +220,8 @@ def kept(tmp_path):
 def test_a_schedule_on_slower_links_is_another_schedule(kept):
     judged, made = kept
     assert judged({}) == 0
-    assert judged({}, replace(made, topology=replace(made.topology, unit=made.topology.unit_bandwidth() / 5))) == 5
+    slower = replace(made.topology, links=tuple(replace(k, bandwidth=k.bandwidth / 5) for k in made.topology.links))
+    assert judged({}, replace(made, topology=slower)) == 5
 
 
 @pytest.mark.parametrize(
@@ -237,7 +234,7 @@ def test_rounds_and_chunks_make_the_rate(kept, change):
 def test_a_limit_counts_a_link_once():
     """Listed twice, it would pay twice: two ranks would need 2 rounds for an alltoall that takes 1."""
     doc = {
-        "name": "x", "ranks": 2, "unit": None, "switches": [], "sorts": [["10", "1", "nvlink"]],
+        "name": "x", "ranks": 2, "connection": None, "switches": [], "sorts": [["10", "1", "nvlink"]],
         "links": {"src": [0, 1], "dst": [1, 0], "sort": [0, 0]}, "limits": [["a", "10", [0, 0]], ["b", "10", [1]]],
     }  # fmt: skip
     with pytest.raises(VerificationError, match="twice"):

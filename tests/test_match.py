@@ -70,7 +70,6 @@ def test_the_machine_nearest_in_speed():
         made,
         links=tuple(replace(k, bandwidth=Fraction(400)) for k in made.links),
         limits=tuple(replace(m, bandwidth=Fraction(400)) for m in made.limits),
-        unit=None,
     )
     found = match(slower)
     assert found is not None
@@ -92,9 +91,7 @@ def test_a_missing_link_is_named():
 
 def test_pcie_may_differ():
     made = topology("mi100")
-    slow = replace(
-        made, links=tuple(replace(k, bandwidth=Fraction(12)) if k.kind == "pcie" else k for k in made.links), unit=None
-    )
+    slow = replace(made, links=tuple(replace(k, bandwidth=Fraction(12)) if k.kind == "pcie" else k for k in made.links))
     found = match(slow)
     assert found is not None
     assert (found.machine, found.fast_only) == ("mi100-4p3l", True)

@@ -36,6 +36,7 @@ from synth.model.topology import (
 from synth.topologies import topology
 from synth.topologies.modify import with_ranks
 from synth.topologies.topology_files import dump, from_document, load
+from tests.finer_units import finer
 
 EVERYONE = (0, 1, 2, 3)
 
@@ -121,8 +122,8 @@ def without_generators(network: Network) -> Network:
 @pytest.mark.parametrize(
     ("name", "digest"),
     [
-        ("dgx-h100", "97b640d83c31ba009afabd68eefea05ab368b3e344ea408dd98197f6b9b9d2b4"),
-        ("dgx-h100*2", "9ae12d2549f32f017d1a7be81b06e51bbab1ddc2d2ab7e2570cc4efaa7e6e283"),
+        ("dgx-h100", "901c8e4c1d0cd0e02590427ac8d3618ed8475a317e5110de5308f890914d036b"),
+        ("dgx-h100*2", "7d0d0d69382ec83c7c1f3b149a105f1ba4c8bf8cde00c0fe40bb05ac24217ebd"),
     ],
 )
 def test_networks_without_multicast_keep_their_fingerprints(name: str, digest: str) -> None:
@@ -187,7 +188,7 @@ def test_explicit_switches_have_the_wires_of_their_ranks_as_ports() -> None:
     for rank in range(3):
         links += [Link(rank, 3, Fraction(2)), Link(3, rank, Fraction(2))]
     limits = (Limit("slot", (0,), Fraction(1)),)
-    made = Topology("star", 3, tuple(links), limits, ("sw",), unit=Fraction(1), multicast=(Multicast("sw"),))
+    made = Topology("star", 3, tuple(links), limits, ("sw",), multicast=(Multicast("sw"),))
     network = made.multicast_network()
     units = [[network.caps[k].units for k in port.up] for port in network.multicast[0].ports]
     assert units == [[2, 1], [2], [2]]
@@ -222,7 +223,7 @@ def test_two_ranks_have_ports_too() -> None:
     two = with_ranks(topology("dgx-h100"), [3, 5])
     network = two.multicast_network()
     assert [port.rank for port in network.multicast[0].ports] == [0, 1]
-    assert {network.caps[k].units for port in network.multicast[0].ports for k in (*port.up, *port.down)} == {18}
+    assert {network.caps[k].units for port in network.multicast[0].ports for k in (*port.up, *port.down)} == {1}
     assert not with_ranks(topology("dgx-h100"), [3]).multicast
 
 
@@ -231,7 +232,7 @@ def test_boxes_of_a_cluster_have_switches_of_their_own() -> None:
     assert [switch.switch for switch in network.multicast] == ["box0.nvswitch", "box1.nvswitch"]
     assert [port.rank for port in network.multicast[1].ports] == list(range(8, 16))
     units = {network.caps[k].units for switch in network.multicast for port in switch.ports for k in port.up}
-    assert units == {18}
+    assert units == {9}
 
 
 def test_files_keep_switches_that_multicast(tmp_path) -> None:
@@ -283,7 +284,7 @@ KNOWN = [(ranks, units, own) for ranks in (2, 3, 4, 8) for units in (1, 3) for o
 
 @pytest.mark.parametrize(("ranks", "units", "own"), KNOWN)
 def test_bounds_in_one_box_are_the_known_answers(ranks: int, units: int, own: str) -> None:
-    made = topology(f"switch:{ranks}:units={units},multicast={own}").multicast_network()
+    made = finer(topology(f"switch:{ranks}:multicast={own}").multicast_network(), units)
     through = own == "through" and ranks > 2
     answers = {
         "allreduce": Fraction(ranks + 1, ranks * units) if through else Fraction(1, units),
@@ -461,7 +462,7 @@ def test_other_kinds_of_certificates_do_not_hold_with_multicast(kind: str) -> No
 
 @pytest.mark.parametrize(
     ("name", "bound", "gbps", "without"),
-    [("dgx-h100", "1/16", "400", "7/72"), ("gb200-nvl72", "73/1296", "887.671", "456.3")],
+    [("dgx-h100", "9/8", "400", "7/4"), ("gb200-nvl72", "73/72", "887.671", "456.3")],
 )
 def test_bounds_hold_for_sends_through_switches(tmp_path, name: str, bound: str, gbps: str, without: str) -> None:
     path = tmp_path / "bounds.json"
@@ -493,12 +494,12 @@ def test_fabrics_of_too_many_paths_are_refused_at_once() -> None:
                 links.append(Link(src, dst, Fraction(1)))
     names = tuple(f"s{i}" for i in range(wide * deep))
     with pytest.raises(SynthError, match="describe the fabric with limits"):
-        Topology("layers", 2, tuple(links), (), names, unit=Fraction(1)).network()
+        Topology("layers", 2, tuple(links), (), names).network()
 
 
 @pytest.mark.parametrize(("ranks", "units", "own"), [row for row in KNOWN if row[0] > 2])
 def test_bounds_at_each_number_of_steps_are_the_formula(ranks: int, units: int, own: str) -> None:
-    made = topology(f"switch:{ranks}:units={units},multicast={own}").multicast_network()
+    made = finer(topology(f"switch:{ranks}:multicast={own}").multicast_network(), units)
     task = collective("allreduce", ranks)
     floor = multicast_bound(made, task)
     for steps in (1, 2, 3, 5):

@@ -26,12 +26,13 @@ from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Network, Topol
 from synth.model.unicast import unicast
 from synth.pareto.events import Options
 from synth.topologies import topology
+from tests.finer_units import finer
 
 SWITCHES = [(ranks, units, own) for ranks in (2, 3, 5, 8) for units in (1, 3) for own in ("local", "through")]
 
 
 def network(ranks: int, units: int, own: str) -> Network:
-    return topology(f"switch:{ranks}:units={units},multicast={own}").multicast_network()
+    return finer(topology(f"switch:{ranks}:multicast={own}").multicast_network(), units)
 
 
 @pytest.mark.parametrize(("ranks", "units", "own"), SWITCHES)
@@ -110,15 +111,15 @@ def test_points_through_switches_are_marked_and_verified(tmp_path) -> None:
     result = CliRunner().invoke(root, words)
     assert result.exit_code == 0
     assert "switches multicast and reduce" in result.output and MULTICAST_NOTE not in result.output
-    assert "S=1: R/C 1/4 with C=4, 32 sends replayed, optimal for any C, bits may differ" in api.verify(path)
+    assert "S=1: R/C 9/2 with C=2, 16 sends replayed, optimal for any C, bits may differ" in api.verify(path)
     doc = json.loads(path.read_text())
     frontier = Frontier.from_json(doc)
     assert frontier.to_json() == doc
     for point in frontier.points:
         assert point.schedule.uses_multicast == point.construction.startswith("switch: ")
     values = [point.rounds_per_chunk for point in frontier.points]
-    assert values[:3] == [Fraction(1, 4), Fraction(7, 72), Fraction(23, 288)]  # in two steps multicast gains nothing
-    assert values[-1] * Fraction(97, 100) <= Fraction(1, 16)
+    assert values[:3] == [Fraction(9, 2), Fraction(7, 4), Fraction(23, 16)]  # in two steps multicast gains nothing
+    assert values[-1] * Fraction(99, 100) <= Fraction(9, 8)
     assert all(point.status == "optimal" for point in frontier.points if point.steps <= 8)
 
 
@@ -218,7 +219,7 @@ def test_unicasts_take_the_routes_through_their_switch() -> None:
     for rank in range(3):
         links += [Link(rank, 3, Fraction(2)), Link(3, rank, Fraction(2))]
     links.append(Link(0, 1, Fraction(1)))
-    made = Topology("star", 3, tuple(links), (), ("sw",), unit=Fraction(1), multicast=(Multicast("sw"),))
+    made = Topology("star", 3, tuple(links), (), ("sw",), multicast=(Multicast("sw"),))
     sends = (SwitchSend(0, 0, (0, 1, 2), "multicast", "sw"),)
     schedule = Schedule(made.multicast_network(), collective("broadcast", 3), 1, (Step(1, (), sends),))
     replay.schedule(schedule)
@@ -267,7 +268,7 @@ def test_schedules_with_switch_sends_are_written_like_others(tmp_path) -> None:
 def test_explain_says_what_nothing_exceeds_with_multicast() -> None:
     rates = api.explain("switch:4:units=8,multicast=through", "allreduce").rates
     assert rates[-1].name == "switches multicast and reduce"
-    assert rates[-1].units == Fraction(8 * 4, 5) and rates[0].units == Fraction(8 * 2, 3)
+    assert rates[-1].units == Fraction(4, 5) and rates[0].units == Fraction(2, 3)
     assert "multicast" not in api.explain("switch:4", "allreduce").rates[-1].name
 
 
@@ -275,7 +276,7 @@ def test_explain_compares_no_rate_with_the_bound_of_another_model() -> None:
     """The bound with multicast stood at 1.556 of the bound without, beside a note that it is not compared."""
     result = CliRunner().invoke(root, ["explain", "--topo", "dgx-h100", "--coll", "allreduce"])
     (row,) = [line.split() for line in result.output.splitlines() if line.startswith("switches multicast")]
-    assert row[4:7] == ["16", "400", "-"] and MULTICAST_NOTE not in result.output
+    assert row[4:7] == ["8/9", "400", "-"] and MULTICAST_NOTE not in result.output
 
 
 @pytest.mark.parametrize(

@@ -140,8 +140,8 @@ def test_numbers_of_links_are_exact():
     assert synth.Link(np.int64(0), 1, 0.1).bandwidth == Fraction(1, 10)
     assert synth.Link(0, 1, np.float64(0.1), "1/3") == synth.Link(0, 1, "0.1", Fraction(1, 3))
     assert synth.Limit("port", {1, 0}, 2.5) == synth.Limit("port", (0, 1), Fraction(5, 2))
-    machine = synth.Topology("pair", 2, [synth.Link(0, 1, 2)], [synth.Limit("x", [0], 1)], unit=0.5)
-    assert machine.unit == Fraction(1, 2) and isinstance(machine.limits, tuple)
+    machine = synth.Topology("pair", 2, [synth.Link(0, 1, 2)], [synth.Limit("x", [0], 1)])
+    assert machine.unit_bandwidth() == 1 and isinstance(machine.limits, tuple)
     for wrong in (float("inf"), float("nan"), True, None, "wide"):
         with pytest.raises(UsageError, match="bandwidth of the link 0-1: "):
             synth.Link(0, 1, wrong)  # type: ignore[arg-type]

@@ -505,7 +505,7 @@ def test_frontiers_at_scale_show_rates_and_the_bound_in_words(tmp_path):
     doc["topology"]["name"] = "nobody's"  # its links stand in the document
     own = report.collect([save(tmp_path / "m.json", doc)]).sheets[0]
     assert own.topology == "nobody's" and own.times == known.times and own.provenance[0] == known.provenance[0]
-    for key in ("unit", "switches", "sorts", "links", "limits"):
+    for key in ("connection", "switches", "sorts", "links", "limits"):
         del doc["topology"][key]
     with pytest.raises(FormatError, match=r"m\.json.*no machine known by name"):
         report.collect([save(tmp_path / "m.json", doc)])

@@ -20,9 +20,9 @@ from synth.topologies import modify, topology
 MOST = {
     "dgx1": 6,
     "dgx1-p100": 4,
-    "dgx-a100": 12,
+    "dgx-a100": 1,
     "dgx-a100*2": 8,
-    "dgx-h100*4": 16,
+    "dgx-h100*4": 8,
     "dgx2*2": 8,
     "ndv2*4": 1,
     "rail:4x4": 4,

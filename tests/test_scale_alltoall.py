@@ -31,7 +31,7 @@ KNOWN = {
     "torus:32x32": Fraction(4096),
     "hypercube:16": Fraction(8),
     "ring:7": Fraction(6),
-    "dgx2": Fraction(5, 2),
+    "dgx2": Fraction(15),
     "dgx-a100*4": Fraction(24),
     "mesh:6x6": Fraction(54),
 }

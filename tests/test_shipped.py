@@ -140,7 +140,7 @@ def test_ls_shows_commit_and_command():
 
 @pytest.mark.slow
 def test_three_entries_are_made_again():
-    for machine, collective in (("dgx1", "allgather"), ("dgx-a100", "alltoall"), ("mi300x", "reduce-scatter")):
+    for machine, collective in (("dgx1", "allgather"), ("mi250", "alltoall"), ("mi300x", "reduce-scatter")):
         entry, again = entry_of(machine, collective), synth.frontier(machine, collective, fresh=True)
         assert entry.frontier.complete and again.complete
         assert [(p.steps, p.rounds_per_chunk) for p in entry.frontier.points] == [

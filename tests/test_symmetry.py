@@ -166,7 +166,7 @@ def test_routes_through_switches_follow_the_switches():
     links = tuple(
         Link(a, b, Fraction(width)) for r in range(4) for s, width in ((4, 1), (5, 2)) for a, b in ((r, s), (s, r))
     )  # fmt: skip
-    net = Topology("two planes", 4, links, switches=("thin", "wide"), unit=Fraction(1)).network()
+    net = Topology("two planes", 4, links, switches=("thin", "wide")).network()
     found = generators(net)
     assert all(is_automorphism(net, g) for g in found)
     assert len(closure([g.ranks for g in found], 100)) == 24

@@ -39,11 +39,11 @@ def capacity(network: Network, rank: int, into: bool) -> int:
 KNOWN = [
     ("dgx1", 8, 32, {6}, 2, 25),
     ("dgx1-p100", 8, 32, {4}, 2, 20),
-    ("dgx2", 16, 240, {6}, 1, 25),
-    ("dgx-a100", 8, 56, {12}, 1, 25),
-    ("dgx-h100", 8, 56, {18}, 1, 25),
-    ("dgx-h200", 8, 56, {18}, 1, 25),
-    ("gb200-nvl72", 72, 5112, {18}, 1, 50),
+    ("dgx2", 16, 240, {1}, 1, 150),
+    ("dgx-a100", 8, 56, {1}, 1, 300),
+    ("dgx-h100", 8, 56, {1}, 1, 450),
+    ("dgx-h200", 8, 56, {1}, 1, 450),
+    ("gb200-nvl72", 72, 5112, {1}, 1, 900),
     ("mi50-z52", 8, 16, {2}, 4, 24),
     ("mi100-4p3l", 8, 56, {4}, 1, 24),
     ("mi250", 16, 56, {7}, 5, 50),
@@ -53,7 +53,7 @@ KNOWN = [
     ("line:5", 5, 8, {1, 2}, 4, 1),
     ("star:6", 6, 10, {1, 5}, 2, 1),
     ("fully-connected:8", 8, 56, {7}, 1, 1),
-    ("switch:8:units=12", 8, 56, {12}, 1, 1),
+    ("switch:8:units=12", 8, 56, {1}, 1, 12),
     ("hypercube:16", 16, 64, {4}, 4, 1),
     ("mesh:8x8", 64, 224, {2, 3, 4}, 14, 1),
     ("torus:4x4", 16, 64, {4}, 4, 1),
@@ -69,9 +69,9 @@ KNOWN = [
     ("dgx1*3:cross=0", 24, 102, {6, 8}, 5, 25),
     ("dgx-a100*2", 16, 240, {13}, 1, 25),
     ("dgx-a100*4:net=odd-even", 32, 608, {13}, 2, 25),
-    ("dgx-h100*2:net=rail", 16, 128, {20}, 2, 25),
+    ("dgx-h100*2:net=rail", 16, 128, {10}, 2, 50),
     ("ring:4*2", 8, 48, {3}, 2, 1),
-    ("ring:8:units=3/2,latency=5", 8, 16, {6}, 4, Fraction(1, 2)),
+    ("ring:8:units=3/2,latency=5", 8, 16, {2}, 4, Fraction(3, 2)),
 ]  # fmt: skip
 
 
@@ -283,14 +283,14 @@ UNITS = [
     ("dgx1*2:nic=25", 25, {1, 2}, 1),
     ("dgx1*2:nic=10", 5, {5, 10}, 2),
     ("dgx-a100*2", 25, {12}, 1),
-    ("dgx-h100*2", 25, {18}, 2),
+    ("dgx-h100*2", 50, {9}, 1),
     ("mi250*2", 2, {25, 50, 100}, 8),
     ("dgx2*2", Fraction(25, 2), {12}, 1),
 ]
 
 
 @pytest.mark.parametrize(("name", "unit", "inside", "nic"), UNITS, ids=[row[0] for row in UNITS])
-def test_the_unit_is_the_declared_one_divided_by_the_least_integer_that_helps(name, unit, inside, nic):
+def test_the_unit_is_the_greatest_common_divisor_of_all_bandwidths(name, unit, inside, nic):
     machine = topology(name)
     network = machine.network()
     assert network.unit == unit

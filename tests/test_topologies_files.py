@@ -28,7 +28,7 @@ def load(tmp_path: Path, text: str | bytes, name: str = "topo.json") -> Topology
 HAND_WRITTEN = """
 name: two boxes
 ranks: 4
-unit: 25
+connection: 25
 nodes: [0, 0, 1, 1]
 links:
 - {src: 0, dst: 1, bandwidth: 50, both: true, kind: nvlink, latency: 0.7}

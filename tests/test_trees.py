@@ -90,7 +90,7 @@ def test_equal_limits_keep_their_order_under_symmetries():
         ("dgx1", "alltoall", (3, 2, 8)),
         ("dgx1", "alltoall", (3, 8, 8)),
         ("ring:8", "allgather", (2, 4, 7)),
-        ("dgx2", "allgather", (2, 1, 5)),
+        ("dgx2", "allgather", (1, 1, 15)),
         ("dgx1", "gather", (1, 3, 3)),
         ("hypercube:16", "allgather", (4, 4, 15)),
         (TWO_BOXES, "allgather", (1, 3, 4)),

@@ -13,11 +13,12 @@ from synth.errors import VerificationError
 from synth.model.collective import collective, pattern
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Limit, Link, Topology
+from tests.finer_units import finer
 
 
 def ring(n, units=1):
     links = tuple(Link(i, (i + d) % n, Fraction(units)) for i in range(n) for d in (1, -1))
-    return Topology(f"ring{n}", n, links, unit=Fraction(1)).network()
+    return Topology(f"ring{n}", n, links).network()
 
 
 def ring_allgather(n):
@@ -155,7 +156,7 @@ def test_limits_bind():
 
 def test_physical_wires_bind_and_paths_must_exist():
     links = tuple(link for r in range(3) for link in (Link(r, 3, Fraction(2)), Link(3, r, Fraction(2))))
-    net = Topology("star", 3, links, switches=("s0",), unit=Fraction(1)).network()
+    net = finer(Topology("star", 3, links, switches=("s0",)).network(), 2)
     task = pattern(3, [(0, 1), (0, 2), (1, 2)])
     good = Schedule(
         net, task, 1, (Step(1, (Send(0, 0, 1, via=("s0",)), Send(1, 0, 2, via=("s0",)), Send(2, 1, 2, via=("s0",)))),)

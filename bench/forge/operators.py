@@ -351,8 +351,6 @@ def machine(case: Case, random: Random, _: Sequence[Case]) -> bool:
             column = random.choice(list(topo["links"].values()))
             if column:
                 column.pop()
-        elif what == "unit":
-            topo["unit"] = random.choice((None, "1", "2", "1/2", "-1", "0"))
         else:
             topo["ranks"] = ranks + random.choice((-1, 1))
     else:

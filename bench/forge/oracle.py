@@ -380,9 +380,9 @@ class Physical:
         else:
             self.links = [(a, b, widths[_int(s, 0, "a sort")]) for a, b, s in rows]
         self.limits = [(_unpacked(row[2]), Fraction(row[1])) for row in doc["limits"]]
-        self.unit = self._unit(doc["unit"])
+        self.unit = self._unit()
 
-    def _unit(self, declared: str | None) -> Fraction:
+    def _unit(self) -> Fraction:
         for a, b, width in self.links:
             _say(
                 0 <= a < self.nodes and 0 <= b < self.nodes and a != b and width >= 0,
@@ -391,12 +391,10 @@ class Physical:
         for members, width in self.limits:
             _say(width >= 0 and all(0 <= i < len(self.links) for i in members), "a limit of no links")
         every = [w for *_, w in self.links if w] + [w for _, w in self.limits if w]
-        if declared is None or not every:
-            common = lcm(*(w.denominator for w in every)) if every else 1
-            return Fraction(gcd(*(int(w * common) for w in every)), common) if every else Fraction(declared or 1)
-        unit = Fraction(declared)
-        _say(unit > 0, f"a unit of {declared}")
-        return unit / lcm(*((w / unit).denominator for w in every))
+        if not every:
+            return Fraction(1)
+        common = lcm(*(w.denominator for w in every))
+        return Fraction(gcd(*(int(w * common) for w in every)), common)
 
     def machine(self) -> Machine:
         """Ways from rank to rank through switches as routes, in units."""

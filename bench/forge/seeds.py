@@ -42,11 +42,11 @@ class Case:
         return replace(self, doc=copy.deepcopy(self.doc))
 
 
-def _machine(ranks: int, links: list, limits: tuple = (), switches: tuple = (), unit: int | None = None) -> Topology:
+def _machine(ranks: int, links: list, limits: tuple = (), switches: tuple = ()) -> Topology:
     """A topology of links ``(src, dst, GB/s)`` and limits ``(links, GB/s)``."""
     made = tuple(Link(a, b, Fraction(w)) for a, b, w in links)
     caps = tuple(Limit(f"l{i}", tuple(m), Fraction(w)) for i, (m, w) in enumerate(limits))
-    return Topology("mine", ranks, made, caps, switches, unit=None if unit is None else Fraction(unit))
+    return Topology("mine", ranks, made, caps, switches)
 
 
 def _both(pairs: list, width: int = 1) -> list:

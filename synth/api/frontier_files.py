@@ -33,7 +33,7 @@ def frontier_document(frontier: ParetoFrontier, files: Mapping[int, str] | None 
 def _is_known(frontier: ScaleFrontier) -> bool:
     machine, named = frontier.topology, _named_machine(frontier.topology.name)
     return named is not None and all(
-        getattr(machine, key) == getattr(named, key) for key in ("ranks", "switches", "unit", "links", "limits")
+        getattr(machine, key) == getattr(named, key) for key in ("ranks", "switches", "connection", "links", "limits")
     )
 
 

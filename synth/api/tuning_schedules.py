@@ -72,6 +72,9 @@ def _label(schedule: Schedule) -> str:
 
 
 def _dividing(schedule: Schedule, request: TuningRequest) -> list[Schedule]:
+    from synth.program.connections import on_connections
+
+    schedule = on_connections(schedule)
     whole, rest = divmod(max(request.sizes), request.element * schedule.collective.buffer_units)
     fits = rest or whole % schedule.chunks == 0
     if fits or schedule.uses_multicast or request.measured or schedule.network.ranks > FEW_RANKS:

@@ -59,7 +59,7 @@ def network(old: Network, ranks: Sequence[int]) -> Network:
     for switch in old.multicast:
         ports = tuple(sorted((replace(port, rank=ranks[port.rank]) for port in switch.ports), key=lambda p: p.rank))
         multicast.append(replace(switch, ports=ports))
-    return Network(old.name, old.ranks, routes, old.caps, old.unit, wires, (), tuple(multicast))
+    return replace(old, routes=routes, wires=wires, generators=(), multicast=tuple(multicast))
 
 
 def links(schedule: Schedule) -> set[tuple[int, int]]:

@@ -130,7 +130,7 @@ class CompressedSchedule(SynchronousSchedule):
                 "name": self.topology.name,
                 "ranks": self.topology.ranks,
                 "switches": list(self.topology.switches),
-                "unit": None if self.topology.unit is None else show(self.topology.unit),
+                "connection": None if self.topology.connection is None else show(self.topology.connection),
                 "widths": list(map(show, widths)),
                 "latencies": list(map(show, lates)),
                 "limits": [m.name for m in limits],

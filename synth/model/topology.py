@@ -244,6 +244,7 @@ class Network:
     routes : rank-to-rank links, with their capacity in chunks per round.
     caps : sets of routes that share a capacity; one for each wire that more than one route crosses.
     unit : GB/s of one unit of capacity.
+    connections : the physical connections of one unit, such as NVLinks, over which a program spreads its messages.
     wires : the physical links ``(end, end, units)`` where switches are explicit, else empty.
     generators : declared rank automorphisms.
     multicast : switches that multicast and reduce; empty unless `Topology.multicast_network` made the network.
@@ -266,6 +267,7 @@ class Network:
     wires: tuple[tuple[int | str, int | str, int], ...] = ()
     generators: tuple[tuple[int, ...], ...] = ()
     multicast: tuple[MulticastSwitch, ...] = ()
+    connections: int = 1
 
     def __repr__(self) -> str:
         return (
@@ -356,7 +358,7 @@ class Network:
         limits = []
         for k, cap in enumerate(self.caps):
             limits.append(Limit(f"limit {k}", tuple(dict.fromkeys(cap.routes)), cap.units * self.unit))
-        return Topology(self.name, self.ranks, tuple(links), tuple(limits), unit=self.unit)
+        return Topology(self.name, self.ranks, tuple(links), tuple(limits), connection=self.unit / self.connections)
 
     def without_parallel_routes(self) -> Network:
         """Return a network with one route for all that join the same ranks through the same switches.
@@ -380,7 +382,7 @@ class Network:
                 crossed += [k] * min(times[i] for i in same)
             if crossed:
                 caps.append(Cap(tuple(crossed), cap.units))
-        return Network(self.name, self.ranks, tuple(routes), tuple(caps), self.unit)
+        return Network(self.name, self.ranks, tuple(routes), tuple(caps), self.unit, connections=self.connections)
 
     def reversed(self) -> Network:
         """Return the network with every route reversed. Route i of the result is route i reversed; caps stay."""
@@ -390,9 +392,7 @@ class Network:
         for switch in self.multicast:
             ports = tuple(SwitchPort(port.rank, port.down, port.up) for port in switch.ports)
             multicast.append(replace(switch, ports=ports))
-        return Network(
-            self.name, self.ranks, routes, self.caps, self.unit, wires, self.generators, tuple(multicast)
-        )  # fmt: skip
+        return replace(self, routes=routes, wires=wires, multicast=tuple(multicast))
 
     def to_json(self) -> dict:
         """The `topology` object of schedules and frontiers (schema: docs/formats.md)."""
@@ -418,6 +418,8 @@ class Network:
         for cap in self.caps:
             doc["limits"].append({"links": list(map(members.__getitem__, cap.routes)), "units": cap.units})
         doc["unit_gbps"] = show(self.unit)
+        if self.connections > 1:
+            doc["connections"] = self.connections
         if self.wires:
             doc["wires"] = [list(w) for w in self.wires]
         if self.latency:
@@ -455,8 +457,10 @@ class Network:
         for switch in doc.get("multicast", []):
             ports = tuple(SwitchPort(rank, tuple(up), tuple(down)) for rank, up, down in switch["ports"])
             multicast.append(MulticastSwitch(printable(switch["switch"]), switch["own"], ports))
-        name = printable(doc["name"])
-        return Network(name, doc["ranks"], tuple(routes), tuple(caps), unit, wires, (), tuple(multicast))
+        return Network(
+            printable(doc["name"]), doc["ranks"], tuple(routes), tuple(caps), unit, wires, (), tuple(multicast),
+            doc.get("connections", 1),
+        )  # fmt: skip
 
 
 def _names(via: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -476,7 +480,7 @@ class Topology:
     limits : sets of links that share a bandwidth.
     switches : names.
     nodes : ``nodes[r]`` is the box of rank r; () where all are in one.
-    unit : GB/s of one unit of capacity. None: derived from all bandwidths.
+    connection : GB/s of one physical connection, such as an NVLink: programs use as many at a time. None: no matter.
     generators : declared rank automorphisms, which are verified before use.
     labels : ``labels[r]`` is the machine's own number of rank r, which exports use.
     notes : sentences shown wherever results are printed.
@@ -484,7 +488,7 @@ class Topology:
 
     Raises
     ------
-    UsageError for a `unit` that is no number.
+    UsageError for a `connection` that is no number.
 
     Examples
     --------
@@ -502,7 +506,7 @@ class Topology:
     limits: tuple[Limit, ...] = ()
     switches: tuple[str, ...] = ()
     nodes: tuple[int, ...] = ()
-    unit: Fraction | None = None
+    connection: Fraction | None = None
     generators: tuple[tuple[int, ...], ...] = ()
     labels: tuple[int, ...] = ()
     notes: tuple[str, ...] = field(default=())
@@ -510,7 +514,7 @@ class Topology:
 
     def __init__(
         self, name: str, ranks: int, links: Sequence[Link], limits: Iterable[Limit] = (), switches: Iterable[str] = (),
-        nodes: Iterable[int] = (), unit: Number | None = None, generators: Iterable[tuple[int, ...]] = (),
+        nodes: Iterable[int] = (), connection: Number | None = None, generators: Iterable[tuple[int, ...]] = (),
         labels: Iterable[int] = (), notes: Iterable[str] = (), multicast: Iterable[Multicast] = (),
     ) -> None:  # fmt: skip
         put = object.__setattr__
@@ -520,7 +524,7 @@ class Topology:
         put(self, "limits", tuple(limits))
         put(self, "switches", tuple(switches))
         put(self, "nodes", tuple(nodes))
-        put(self, "unit", None if unit is None else given_number(unit, "unit"))
+        put(self, "connection", None if connection is None else given_number(connection, "connection"))
         put(self, "generators", tuple(generators))
         put(self, "labels", tuple(labels))
         put(self, "notes", tuple(notes))
@@ -534,17 +538,9 @@ class Topology:
         return load(NOTEBOOK["topology"])(self)
 
     def unit_bandwidth(self) -> Fraction:
-        """Return the GB/s of one unit.
-
-        It is the declared unit divided by the least integer that makes all capacities whole. Where none is declared, it
-        is the greatest common divisor of all bandwidths.
-        """
+        """Return the GB/s of one unit: the greatest common divisor of all bandwidths, 1 where there are none."""
         values = [value for value in (*bandwidths(self.links), *bandwidths(self.limits)) if value]
-        if not values:
-            return self.unit or Fraction(1)
-        if self.unit is None:
-            return gcd(values)
-        return self.unit / lcm(*((value / self.unit).denominator for value in values))
+        return gcd(values) if values else Fraction(1)
 
     def live(self) -> Topology:
         """Return the topology without links of no bandwidth, their own or that of a limit.
@@ -626,13 +622,15 @@ class Topology:
                 raise SynthError(f"{self.name}: limit {limit.name!r} lists a link twice; a limit is a set of links")
         unit = self.unit_bandwidth()
         units = [int(link.bandwidth / unit) for link in self.links]
+        # As many whole connections as there are in a unit; where a connection is no part of it, their common divisor.
+        connections = (unit / (self.connection or unit)).numerator
         if self.switches:
-            return self._through_switches(unit, units)
+            return replace(self._through_switches(unit, units), connections=connections)
         routes = tuple(
             Route(link.src, link.dst, n, (), link.latency) for link, n in zip(self.links, units, strict=True)
         )
         caps = [Cap(tuple(limit.links), int(limit.bandwidth / unit)) for limit in self.limits]
-        return Network(self.name, self.ranks, routes, tuple(caps), unit, (), self.generators)
+        return Network(self.name, self.ranks, routes, tuple(caps), unit, (), self.generators, (), connections)
 
     def _through_switches(self, unit: Fraction, units: list[int]) -> Network:
         """Rank-to-rank routes: direct links and the shortest paths through switches.

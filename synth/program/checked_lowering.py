@@ -9,6 +9,7 @@ switches that multicast by sends from rank to rank.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import wraps
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from synth.errors import TooManySendsError, VerificationError
 from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule
 from synth.model.unicast import unicast
+from synth.program.connections import on_connections
 from synth.program.lowering import lower as two_sided
 from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
 from synth.program.onesided import lower as one_sided
@@ -57,7 +59,14 @@ def _replayed(lowering: Lowering, *, emulates: bool) -> Lowering:
         if emulates and schedule.uses_multicast:
             schedule = unicast(schedule)
             check_sends(schedule.sends)
-        return lowering(schedule, options)
+        cut = on_connections(schedule, options.lanes)
+        if options.hints and cut.chunks > schedule.chunks:
+            pieces, hints = cut.chunks // schedule.chunks, {}
+            for (step, chunk, src, dst), hint in options.hints.items():
+                for k in range(pieces):
+                    hints[step, chunk * pieces + k, src, dst] = hint
+            options = replace(options, hints=hints)
+        return lowering(cut, options)
 
     return checked
 

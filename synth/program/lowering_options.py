@@ -24,7 +24,7 @@ class LoweringOptions:
     Of two-sided programs alone:
     `fuse`: receives may forward (rcs, rrs, rrcs) where the runtime has these instructions.
     `aggregate`: neighbouring chunks travel as one message.
-    `lanes`: the most connections of one route. None: its units, fewer where the runtime's limits demand it.
+    `lanes`: the most connections of one route. None: as the link has, fewer where the runtime's limits demand it.
     `hints`: thread blocks, channels, connections and pieces of single sends. None: the lowering chooses.
 
     Of one-sided programs alone:

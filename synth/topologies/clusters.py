@@ -91,7 +91,7 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
         tuple(limits),
         tuple(switches),
         nodes,
-        box.unit,
+        box.connection,
         (),
         (),
         box.notes,

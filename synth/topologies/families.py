@@ -61,7 +61,7 @@ def _direct(
     links = duplex(counted({(min(e), max(e)): None for e in edges}, name), units, latency, "unknown")
     if len(links) > MAX_LINKS:
         raise UsageError(f"{name} has {len(links)} links, at most {MAX_LINKS} are supported; ask for fewer ranks")
-    return with_generators(Topology(name, ranks, links, nodes=(0,) * ranks, unit=Fraction(1)), symmetries)
+    return with_generators(Topology(name, ranks, links, nodes=(0,) * ranks), symmetries)
 
 
 def _cyclic(n: int) -> list[Permutation]:
@@ -107,7 +107,7 @@ def switch(n: int, options: Options) -> Topology:
     if "multicast" in options:
         multicast = (Multicast("switch", tuple(range(n)), options["multicast"]),)
         check_multicast(multicast[0], n, ())
-    machine = Topology(f"switch:{n}", n, links, limits, nodes=(0,) * n, unit=Fraction(1), multicast=multicast)
+    machine = Topology(f"switch:{n}", n, links, limits, nodes=(0,) * n, multicast=multicast)
     return with_generators(machine, symmetric_group(range(n), n))
 
 
@@ -236,9 +236,7 @@ def dragonfly(sizes: tuple[int, ...], options: Options) -> Topology:
     )
     turn = [(i + size) % n for i in range(n)]
     mirror = [-(i // size) % groups * size + size - 1 - i % size for i in range(n)]
-    machine = Topology(
-        f"dragonfly:{groups}x{size}", n, links, nodes=tuple(i // size for i in range(n)), unit=Fraction(1)
-    )
+    machine = Topology(f"dragonfly:{groups}x{size}", n, links, nodes=tuple(i // size for i in range(n)))
     return with_generators(machine, [turn, mirror])
 
 

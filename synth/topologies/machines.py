@@ -51,7 +51,7 @@ def dgx1_v100() -> Topology:
         if n != "0"
     )
     flips = [(2, 3, 0, 1, 6, 7, 4, 5), (4, 5, 6, 7, 0, 1, 2, 3)]
-    return with_generators(Topology("dgx1-v100", 8, links, nodes=(0,) * 8, unit=unit), flips)
+    return with_generators(Topology("dgx1-v100", 8, links, nodes=(0,) * 8, connection=unit), flips)
 
 
 def dgx1_p100() -> Topology:
@@ -62,9 +62,7 @@ def dgx1_p100() -> Topology:
     both = []  # permutations of a quad, on both quads at once
     for quad in ((1, 2, 3, 0), (1, 0, 2, 3)):
         both.append((*quad, *(4 + position for position in quad)))
-    return with_generators(
-        Topology("dgx1-p100", 8, links, nodes=(0,) * 8, unit=unit), [*both, (4, 5, 6, 7, 0, 1, 2, 3)]
-    )
+    return with_generators(Topology("dgx1-p100", 8, links, nodes=(0,) * 8), [*both, (4, 5, 6, 7, 0, 1, 2, 3)])
 
 
 def nvswitch(
@@ -78,7 +76,7 @@ def nvswitch(
     is a union of that many matchings, and each matching can be given to any switch that has a link to every GPU.
     """
     wires, limits = crossbar(ranks, unit * links, latency, "nvlink")
-    machine = Topology(name, ranks, wires, limits, nodes=(0,) * ranks, unit=unit)
+    machine = Topology(name, ranks, wires, limits, nodes=(0,) * ranks, connection=unit)
     if multicast:
         machine = replace(machine, notes=(MULTICAST_NOTE,), multicast=(Multicast("nvswitch", tuple(range(ranks))),))
     return with_generators(machine, symmetric_group(range(ranks), ranks))
@@ -100,9 +98,7 @@ def mi50_z52() -> Topology:
         "the hives are joined by PCIe 4.0 x16 (0-4 and 2-6), counted at 24 GB/s, which is also RCCL's figure for "
         "one xGMI link"
     )
-    return with_generators(
-        Topology("mi50-z52", 8, tuple(links), nodes=(0,) * 8, unit=VEGA_GBPS, notes=(note,)), [turn, flip]
-    )
+    return with_generators(Topology("mi50-z52", 8, tuple(links), nodes=(0,) * 8, notes=(note,)), [turn, flip])
 
 
 def mi100_4p3l() -> Topology:
@@ -115,7 +111,7 @@ def mi100_4p3l() -> Topology:
         "the two hives are joined by PCIe 4.0 x16: 24 GB/s in and out of each GPU; an xGMI link counts 24 GB/s, "
         "as in RCCL"
     )
-    machine = Topology("mi100-4p3l", 8, tuple(links), tuple(limits), nodes=(0,) * 8, unit=VEGA_GBPS, notes=(note,))
+    machine = Topology("mi100-4p3l", 8, tuple(links), tuple(limits), nodes=(0,) * 8, notes=(note,))
     return with_generators(machine, [*symmetric_group(range(4), 8), (4, 5, 6, 7, 0, 1, 2, 3)])
 
 
@@ -130,13 +126,13 @@ def mi250() -> Topology:
     flips = []
     for mask in (3, 8):
         flips.append(tuple(i ^ mask for i in range(16)))
-    return with_generators(Topology("mi250", 16, tuple(links), nodes=(0,) * 16, unit=unit), flips)
+    return with_generators(Topology("mi250", 16, tuple(links), nodes=(0,) * 16, connection=unit), flips)
 
 
 def xgmi_pairs(name: str, unit: Fraction) -> Topology:
     """Eight GPUs, every pair joined by one Infinity Fabric link of `unit` GB/s each way."""
     links = duplex([(a, b) for a in range(8) for b in range(a + 1, 8)], unit, NVLINK_US, "xgmi")
-    return with_generators(Topology(name, 8, links, nodes=(0,) * 8, unit=unit), symmetric_group(range(8), 8))
+    return with_generators(Topology(name, 8, links, nodes=(0,) * 8), symmetric_group(range(8), 8))
 
 
 def pcie_halves(name: str, port: Fraction, between: Fraction, bridge: Fraction = Fraction(0)) -> Topology:

@@ -146,7 +146,7 @@ def _fast(topology: Topology) -> Network:
         if members:
             limits.append(replace(limit, links=members))
     links = tuple(topology.links[i] for i in kept)
-    return replace(topology, links=links, limits=tuple(limits), unit=None).network()
+    return replace(topology, links=links, limits=tuple(limits)).network()
 
 
 def _total(net: Network) -> Fraction:

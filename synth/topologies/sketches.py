@@ -99,7 +99,7 @@ class Sketch:
         )
         under = replace(
             topology, name=f"{topology.name} under {self.name}", links=tuple(topology.links[i] for i in number),
-            limits=tuple(limits), unit=topology.unit_bandwidth(), multicast=(), notes=(*topology.notes, note),
+            limits=tuple(limits), multicast=(), notes=(*topology.notes, note),
         )  # fmt: skip
         return with_generators(under, [*self._symmetries(under), *topology.generators])
 

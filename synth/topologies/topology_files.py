@@ -18,7 +18,9 @@ from synth.topologies.declared_symmetries import is_permutation, preserves
 MAX_FILE_RANKS = 4096
 MAX_LIMITS = 1 << 16
 MAX_UNITS = 1 << 40
-KEYS = ("name", "ranks", "links", "limits", "switches", "nodes", "unit", "symmetries", "labels", "notes", "multicast")
+KEYS = (
+    "name", "ranks", "links", "limits", "switches", "nodes", "connection", "symmetries", "labels", "notes", "multicast",
+)  # fmt: skip
 LINK_KEYS = ("src", "dst", "bandwidth", "latency", "kind", "both")
 LIMIT_KEYS = ("name", "links", "bandwidth")
 MULTICAST_KEYS = ("switch", "ranks", "own")
@@ -58,8 +60,8 @@ def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
     links, notes = _links(read, doc["links"], ranks, ends)
     places = {(k.src, k.dst): i for i, k in enumerate(links)}
     limits = _limits(read, doc.get("limits"), places, ranks, ends)
-    unit = None if doc.get("unit") is None else read.number(doc["unit"], "unit")
-    _check_units(read, unit, [(f"links {_ends(k, switches, ranks)}", k.bandwidth) for k in links], limits)
+    connection = None if doc.get("connection") is None else read.number(doc["connection"], "connection")
+    _check_units(read, [(f"links {_ends(k, switches, ranks)}", k.bandwidth) for k in links], limits)
     nodes = _integers(read, doc.get("nodes"), "nodes", ranks) or (0,) * ranks
     labels = _integers(read, doc.get("labels"), "labels", ranks)
     if len(set(labels)) < len(labels):
@@ -70,7 +72,7 @@ def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
     title = read.string(doc["name"], "name") if doc.get("name") is not None else name
     multicast = _multicast(read, doc.get("multicast"), ranks, switches)
     topology = Topology(
-        title, ranks, links, limits, switches, nodes, unit, (), labels, tuple(dict.fromkeys(notes)), multicast
+        title, ranks, links, limits, switches, nodes, connection, (), labels, tuple(dict.fromkeys(notes)), multicast
     )
     return _with_symmetries(read, topology, doc.get("symmetries"))
 
@@ -112,8 +114,8 @@ def dump(topology: Topology) -> dict:
         return [names.get(link.src, link.src), names.get(link.dst, link.dst)]
 
     doc: dict = {"name": topology.name, "ranks": topology.ranks}
-    if topology.unit is not None:
-        doc["unit"] = _plain(topology.unit)
+    if topology.connection is not None:
+        doc["connection"] = _plain(topology.connection)
     if topology.switches:
         doc["switches"] = list(topology.switches)
     doc["links"] = [
@@ -262,14 +264,11 @@ def _limits(
     return tuple(limits)
 
 
-def _check_units(
-    read: Fields, unit: Fraction | None, links: Iterable[tuple[str, Fraction]], limits: tuple[Limit, ...]
-) -> None:
+def _check_units(read: Fields, links: Iterable[tuple[str, Fraction]], limits: tuple[Limit, ...]) -> None:
     """Refuses bandwidths whose common unit is so small that counts of it would no longer fit the engines' integers."""
     common, top = 1, Fraction(0)
     for place, value in [*links, *((f"limit {m.name!r}", m.bandwidth) for m in limits)]:
-        ratio = value / unit if unit else value
-        common, top = lcm(common, ratio.denominator), max(top, ratio)
+        common, top = lcm(common, value.denominator), max(top, value)
         if common * max(top, 1) > MAX_UNITS:
             read.fail(
                 "the bandwidths up to here have no common unit of reasonable size; round them to fewer digits", place

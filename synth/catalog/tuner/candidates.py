@@ -20,6 +20,7 @@ from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import OURS, Algorithm
 from synth.program.checked_lowering import lower
+from synth.program.connections import on_connections
 from synth.program.lowering_options import LoweringOptions
 
 
@@ -77,7 +78,7 @@ def timed_candidates(
     notes = []
     result: list[TunerCandidate] = []
     no_ll128: list[str] = []
-    for named in _distinct(schedules):
+    for named in _distinct(_cut(schedules)):
         fast = nvlink(named.schedule, machine)
         default = [("Simple", 1), ("LL", 1), ("LL128", 1)] if fast else [("Simple", 1), ("LL", 1)]
         if not fast and not pairs and not named.protocols:
@@ -96,7 +97,7 @@ def timed_candidates(
         notes.append(
             f"LL128 is not offered for {', '.join(no_ll128[:4])}{more}: it corrupts data on links other than NVLink"
         )
-    for named in library:
+    for named in _cut(library):
         for protocol in ("Simple", "LL", "LL128") if nvlink(named.schedule, machine) else ("Simple", "LL"):
             label = f"nccl-{named.name}" + ("" if protocol == "Simple" else f"-{protocol}")
             options = (("algorithm", named.name), ("protocol", protocol.lower()))
@@ -112,6 +113,7 @@ def measured_candidates(
 ) -> CandidateSet:
     """Return every measured algorithm, with its schedule where it is one of `schedules` in one of `pairs`."""
     notes: list[str] = []
+    schedules = _cut(schedules)
     result: list[TunerCandidate] = []
     used: set[tuple[int, str, int]] = set()
     unused = 0
@@ -141,6 +143,11 @@ def nvlink(schedule: Schedule, machine: Machine | None) -> bool:
     """Return True if every link that `schedule` uses is known to be NVLink: LL128 corrupts data on other links."""
     pairs = ((send.src, send.dst) for step in schedule.steps for send in step.unicast_sends if not send.local)
     return machine is not None and all(machine.kinds.get(pair) == {"nvlink"} for pair in pairs)
+
+
+def _cut(schedules: Sequence[NamedSchedule]) -> list[NamedSchedule]:
+    """Return the schedules as the lowering cuts them, so that chunks, sends and times are those of their programs."""
+    return [named._replace(schedule=on_connections(named.schedule)) for named in schedules]
 
 
 def _distinct(schedules: Sequence[NamedSchedule]) -> list[NamedSchedule]:

@@ -64,15 +64,17 @@ def read(doc: dict) -> Topology:
         return Limit(printable(name), numbers.tolist(), json_reader.fraction(width, at))
 
     limits = tuple(_each(doc["limits"], f"{place}.limits", limit))
-    unit = None if doc["unit"] is None else json_reader.fraction(doc["unit"], f"{place}.unit")
-    need(unit != 0, "is no bandwidth", f"{place}.unit")
+    connection = doc["connection"]
+    if connection is not None:
+        connection = json_reader.fraction(connection, f"{place}.connection")
+    need(connection != 0, "is no bandwidth", f"{place}.connection")
     return Topology(
         printable(doc["name"]),
         ranks,
         LinkTable(src, dst, sort, sorts),
         limits,
         tuple(map(printable, switches)),
-        unit=unit,
+        connection=connection,
     )
 
 

@@ -10,7 +10,7 @@ from synth.errors import VerificationError
 from synth.model.documents import json_reader
 from synth.model.scale_collectives import COLLECTIVES, ROOTED, SCHEMA
 
-LINKS = frozenset({"unit", "switches", "sorts", "links", "limits"})  # all of them or none
+LINKS = frozenset({"connection", "switches", "sorts", "links", "limits"})  # all of them or none
 MOST_RANKS = 1 << 20  # of a machine in a document: arrays of some numbers a rank stay small
 
 

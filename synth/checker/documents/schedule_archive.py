@@ -25,7 +25,7 @@ from synth.model.compressed_schedule import SCHEMA, CompressedSchedule
 from synth.model.documents import json_reader
 from synth.model.documents.text_file import head_of
 from synth.model.link_table import LinkTable, Sort
-from synth.model.rational import printable, show
+from synth.model.rational import printable
 from synth.model.scale_collectives import COLLECTIVES
 from synth.model.topology import KINDS, Limit, Topology
 
@@ -150,7 +150,9 @@ def _read(header: object, columns: dict[str, np.ndarray]) -> CompressedSchedule:
 
 def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
     place = "header.topology"
-    machine = json_reader.fields(doc, place, {"name", "ranks", "switches", "unit", "widths", "latencies", "limits"})
+    machine = json_reader.fields(
+        doc, place, {"name", "ranks", "switches", "connection", "widths", "latencies", "limits"}
+    )
     name, ranks = (
         json_reader.text(machine["name"], f"{place}.name"),
         json_reader.number(machine["ranks"], f"{place}.ranks", 1, MOST_RANKS + 1),
@@ -191,11 +193,13 @@ def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
     if len(columns["nodes"]) not in (0, ranks):
         raise VerificationError(f"names boxes of {len(columns['nodes'])} ranks, there are {ranks}", "nodes")
     check_range(columns["nodes"], 1 << 31, "nodes")
-    unit = None if machine["unit"] is None else json_reader.fraction(machine["unit"], f"{place}.unit")
-    if unit == 0:
-        raise VerificationError(f"{show(unit)} is no bandwidth", f"{place}.unit")
+    connection = machine["connection"]
+    if connection is not None:
+        connection = json_reader.fraction(connection, f"{place}.connection")
+    if connection == 0:
+        raise VerificationError("0 is no bandwidth", f"{place}.connection")
     table = LinkTable(columns["src"], columns["dst"], sort.astype(np.int64), sorts)
-    return Topology(name, ranks, table, limits, switches, tuple(columns["nodes"].tolist()), unit)
+    return Topology(name, ranks, table, limits, switches, tuple(columns["nodes"].tolist()), connection)
 
 
 def _fractions(rows: object, place: str) -> list[Fraction]:

@@ -120,9 +120,8 @@ class ReplayMachine:
 
         Its wires are for `check_wires`: a certificate does not speak of them.
         """
-        fields = json_reader.fields(
-            doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us", "multicast"}
-        )
+        optional = {"wires", "latency_us", "multicast", "connections"}
+        fields = json_reader.fields(doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, optional)
         ranks = json_reader.number(fields["ranks"], f"{place}.ranks", 1)
         paths: dict[int, tuple[str, ...]] = {}  # by the id of a list of switches, which many rows may share
         rows = json_reader.items(fields["links"], f"{place}.links")
@@ -158,6 +157,7 @@ class ReplayMachine:
         if "multicast" in fields:
             switches = _read_switches(fields["multicast"], ranks, len(limits), f"{place}.multicast")
         _check_name_and_latencies(fields, place)
+        json_reader.number(fields.get("connections", 1), f"{place}.connections", 1)
         further = {key: fields[key] for key in ("multicast",) if key in fields}
         return ReplayMachine(ranks, links, units, tuple(limits), wires, switches, further)
 
@@ -189,6 +189,8 @@ class ReplayMachine:
                 return None
             limits.append((cap.routes, cap.units))
         if len(links) < len(src) or type(network.unit) is not Fraction or network.unit <= 0:
+            return None
+        if not _are_numbers([network.connections], 1):
             return None
         if not isinstance(network.name, str) or not network.name.isprintable():
             return None

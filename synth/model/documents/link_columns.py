@@ -37,7 +37,7 @@ def columns(topology: Topology) -> dict:
     """Return the `topology` object of a document, which `synth.checker.documents.link_columns` reads."""
     table = topology.links if isinstance(topology.links, LinkTable) else LinkTable.of(topology.links)
     return {
-        "unit": None if topology.unit is None else show(topology.unit),
+        "connection": None if topology.connection is None else show(topology.connection),
         "switches": list(topology.switches),
         "sorts": [[show(s.bandwidth), show(s.latency), s.kind] for s in table.sorts],
         "links": {"src": packed(table.src), "dst": packed(table.dst), "sort": packed(table.sort)},

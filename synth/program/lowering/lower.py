@@ -89,7 +89,7 @@ def _runtime(name: str) -> Runtime:
 def _lane_counts(schedule: Schedule, lanes: int | None) -> Iterator[int]:
     """Yield the most lanes that a route may have: the greatest useful number, then half as many each time.
 
-    More lanes than the units of a route, or its sends in one step, are of no use.
+    More lanes than the connections of a route, or its sends in one step, are of no use.
     """
     maximum = 1
     for step in schedule.steps:
@@ -99,7 +99,8 @@ def _lane_counts(schedule: Schedule, lanes: int | None) -> Iterator[int]:
                 continue
             load[send.src, send.dst, send.via] = load.get((send.src, send.dst, send.via), 0) + 1
         maximum = max(maximum, *load.values(), 1)
-    count = min(lanes or maximum, maximum, max((route.units for route in schedule.network.routes), default=1))
+    widest = max((route.units for route in schedule.network.routes), default=1)
+    count = min(lanes or maximum, maximum, widest * schedule.network.connections)
     while count:
         yield count
         count //= 2

@@ -106,15 +106,17 @@ def schedule_messages(
 ) -> ScheduleMessages:  # fmt: skip
     """Return the messages and values of `schedule`, without unneeded sends.
 
-    `lanes`: the most lanes of a route; None: its units. `aggregate`: neighbouring chunks that were written in the same
-    step travel as one message; with `whole_units` no message spans two units. `across_steps`: so do those of a
+    `lanes`: the most lanes of a route; None: its connections. `aggregate`: neighbouring chunks that were written in the
+    same step travel as one message; with `whole_units` no message spans two units. `across_steps`: so do those of a
     collective that combines that were written in different steps, on routes that share a limit with others: while the
     earlier chunks wait, the limit is there for other messages. `hints`: sends of one connection of their own, or cut
     into more messages. Raises VerificationError if the schedule
     sends a chunk that the source does not have, uses a link that does not exist, or ends without a demanded chunk.
     """
     collective, per_unit = schedule.collective, schedule.chunks
-    units = {(r.src, r.dst, r.via): min(r.units, lanes or r.units) for r in schedule.network.routes}
+    connections, units = schedule.network.connections, {}
+    for r in schedule.network.routes:
+        units[r.src, r.dst, r.via] = min(r.units * connections, lanes or r.units * connections)
     now: dict[tuple[int, int], Value] = {
         (rank, chunk): Value(rank, chunk, INPUT)
         for unit, ranks in enumerate(collective.pre)

@@ -136,7 +136,6 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
             f"{what} by PCIe, counted at {' or '.join(map(show, speeds))} GB/s a pair and limited at ports and sockets"
         )
         notes += pcie.notes
-    unit = None if apart else fabric.gbps
     labels = () if fabric.labels == tuple(range(fabric.ranks)) else fabric.labels
     multicast: tuple[Multicast, ...] = ()
     if fabric.multicast:
@@ -145,9 +144,10 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
         for i, members in enumerate(switches):
             name = "nvswitch" if len(switches) == 1 else f"nvswitch {i}"
             multicast += (Multicast(name, tuple(members)),)
+    connection = None if apart else fabric.gbps
     return Topology(
-        fabric.name, fabric.ranks, tuple(links), tuple(limits), (), nodes, unit, (), labels, tuple(notes), multicast
-    )
+        fabric.name, fabric.ranks, tuple(links), limits, (), nodes, connection, (), labels, notes, multicast
+    )  # fmt: skip
 
 
 def _switch(fabric: DumpFabric, links: list[Link]) -> list[Limit]:
