@@ -178,7 +178,6 @@ VALUES: dict[str, Value] = {
     "threads": _one("1", "2", "8"),
     "repeats": _one("1", "2"),
     "warmup": _one("1"),
-    "part": _one("64", "1"),
 }
 
 

@@ -22,7 +22,7 @@ def doc(tmp_path_factory: pytest.TempPathFactory) -> dict:
     assert CliRunner().invoke(root, asked).exit_code == 0
     outcome = CliRunner().invoke(root, ["verify", str(file)])
     assert outcome.exit_code == 0, outcome.output
-    assert "R/C ≥ 1/3 for any S" in outcome.output
+    assert "R/C ≥ 1/6 for any S" in outcome.output
     return json.loads(file.read_text())
 
 
@@ -32,7 +32,11 @@ def test_every_bound_is_checked(doc: dict) -> None:
         "bound: R/C ≥ 1 at S=2, certificate checked",
         "bound: R/C ≥ 1/2 at S=3, certificate checked",
         "bound: R/C ≥ 1/3 at S=4, certificate checked",
-        "bound: R/C ≥ 1/3 for any S, certificate checked",
+        "bound: R/C ≥ 5/18 at S=5, certificate checked",
+        "bound: R/C ≥ 1/4 at S=6, certificate checked",
+        "bound: R/C ≥ 7/30 at S=7, certificate checked",
+        "bound: R/C ≥ 2/9 at S=8, certificate checked",
+        "bound: R/C ≥ 1/6 for any S, certificate checked",
         MACHINE,
     ]
 

@@ -103,7 +103,8 @@ def test_the_pages_have_the_commands_of_their_number_of_boxes(made):
 @pytest.mark.parametrize(("given", "names"), [(None, ("broadcast", "allreduce")), (1, ("broadcast",))])
 def test_calls_that_would_get_wrong_data_are_said_wherever_the_plans_are(tmp_path, given, names):
     """They were said in the page beside the folder alone, and the root 0 was assumed without a word."""
-    made = synth.build("switch:3", names, tmp_path, runtime="mscclpp", sizes=SIZES, time_limit=ENOUGH, root=given)
+    options = {"runtime": "mscclpp", "sizes": SIZES, "time_limit": ENOUGH, "root": given}
+    made = synth.build("fully-connected:4", names, tmp_path, **options)
     warning = f"these files also serve a broadcast with a root other than {given or 0}, with wrong data"
     sums = "MSCCL++'s executor sums whatever the operator"
     assert sum("broadcast: root 0 is assumed" in note for note in made.notes) == (given is None)

@@ -190,7 +190,7 @@ MISTAKES = [
     ("export s.json --to chakra", 2, "-o DIR"),
     ("export s.json --to chakra -o notes.txt", 1, "it is a file; name a folder"),
     ("export f.json --protocol LL --to chakra -o dir", 2, "leave it out with --to chakra"),
-    (f"pareto {ASKED} --sketch notes.txt", 1, "expected a mapping with across, inside, without"),
+    (f"pareto {ASKED} --sketch notes.txt", 1, "notes.txt: expected a mapping"),
     (f"pareto {ASKED} --sketch nothere.yaml", 1, "nothere.yaml: does not exist"),
     ("build ring:3 -o notes.txt", 1, "it is a file; name a folder"),
     # outputs that cannot be written

@@ -74,7 +74,7 @@ class Point(Generic[S]):
     >>> point
     <Point C=2, S=2, R=3: 3/2 rounds per chunk, optimal>
     >>> point.rounds_per_chunk, point.bound
-    (Fraction(3, 2), <LowerBound 3/2: deadline-cuts>)
+    (Fraction(3, 2), <LowerBound 3/2: static-cuts>)
     """
 
     steps: int

@@ -146,7 +146,7 @@ def optimal_rates(
     halves = ("reduce-scatter", "allgather") if "allreduce" in names else ()
     for name in dict.fromkeys((*names, *halves)):
         frontier = bound(machine, name)
-        units[name] = frontier.bound_gbps / frontier.unit
+        units[name] = frontier.bound_gbps / network.unit
     seconds_per_gb = sum((1 / units[name] for name in halves), Fraction(0))
     rings = disjoint_rings(network)
     return Rates(
