@@ -83,6 +83,20 @@ def test_the_parameters_of_a_docstring_are_those_of_the_function(name):
     assert words == set(inspect.signature(getattr(synth.api, name)).parameters)
 
 
+@pytest.mark.parametrize("limit", ["5s", -1, float("nan")])
+def test_a_time_limit_is_a_number_of_seconds(limit, tmp_path):
+    calls = (
+        lambda: synth.frontier("ring:4", "allgather", time_limit=limit),
+        lambda: synth.solve("ring:4", "allgather", 1, 2, 4, time_limit=limit),
+        lambda: synth.bound("ring:4", "allgather", time_limit=limit),
+        lambda: synth.tune("ring:4", "allgather", time_limit=limit),
+        lambda: synth.build("ring:4", "allgather", tmp_path, time_limit=limit),
+    )
+    for call in calls:
+        with pytest.raises(synth.UsageError, match="is not a number of seconds, such as 20"):
+            call()
+
+
 def test_types_are_shipped():
     assert (Path(synth.__file__).parent / "py.typed").is_file()
 

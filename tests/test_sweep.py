@@ -33,7 +33,7 @@ def values(found):
         ("ring:8", "allgather", {4: F(7, 2)}),
         ("hypercube:16", "allgather", {4: F(15, 4)}),
         pytest.param("torus:4x4", "allgather", {4: F(15, 4)}, marks=pytest.mark.slow),
-        pytest.param("dgx2", "allgather", {1: F(5, 2)}, marks=pytest.mark.slow),
+        pytest.param("dgx2", "allgather", {1: F(15)}, marks=pytest.mark.slow),
     ],
 )
 def test_known_complete_frontiers(tmp_path, topology, collective, expected):
