@@ -156,8 +156,6 @@ VALUES: dict[str, Value] = {
     "svg": _one("out.svg"),
     "trace": _one("out.json"),
     "to": _one("msccl-xml", "mscclpp", "msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "mcrdl-csv", "timeline"),
-    "runtime": _one("msccl-executor", "msccl", "rccl"),
-    "protocol": _one("Simple", "LL", "LL128"),
     "dtype": _one("float32", "float16", "int8", "bfloat16"),
     "op": _one("sum", "max", "prod", "avg"),
     "executor": _one("reference", "host", "mpi", "cuda"),
@@ -169,7 +167,6 @@ VALUES: dict[str, Value] = {
     "ranks_on": _one("0,0,0,0", "0"),
     "baselines": _one("ring", "tree", "direct"),
     "logs": _one("nccl=notes.txt", "mscclpp=measured.json"),
-    "protocols": _one("Simple", "LL", "LL128"),
     "title": _one("A title", ""),
     "gbps_per_link": _one("25", "20.5"),
     "pcie_gbps": _one("12"),
@@ -373,12 +370,8 @@ def run(asked: Case, folder: Path) -> Ended:
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
             )
         except subprocess.TimeoutExpired as late:
-            return Ended(
-                None,
-                f"still running after {SECONDS:g} s",
-                (late.stderr or b"").decode(errors="replace")[-2000:],
-                SECONDS,
-            )
+            said = (late.stderr or b"").decode(errors="replace")[-2000:]
+            return Ended(None, f"still running after {SECONDS:g} s", said, SECONDS)
     said = done.stderr.decode(errors="replace")
     wrong = fault(done.returncode, said or done.stdout.decode(errors="replace"))
     return Ended(done.returncode, wrong, said[-2000:], time.monotonic() - began)

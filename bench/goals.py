@@ -1,7 +1,6 @@
 """Answers of the command line, their times, and a comparison with the known answers.
 
 python -m bench.goals [--only TEXT] [--timeout 600] [-o results.json]
-python -m bench.goals --table
 
 Every row is a real command in a process of its own; wall and CPU seconds are from its start to its exit, with the
 helper processes it waited for. A frontier's answer is checked against the values of the row and by ``synth verify``.
@@ -125,18 +124,14 @@ GOALS = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures, or prints the table of what was measured. Returns 1 when an answer was wrong."""
+    """Measures, and prints the table of what was measured. Returns 1 when an answer was wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.goals", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains TEXT; 'a|b' for a or b")
     parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="wall time of one command")
-    parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS / "goals.json", metavar="FILE.json")
     given = parser.parse_args(arguments)
-    if given.table:
-        print(table(json.loads(given.output.read_text(encoding="utf-8"))))
-        return 0
     start = median(synth("--version").wall for _ in range(5))
     document: dict = {"setting": where(), "start": round(start, 3), "help": _help(), "rows": []}
     with tempfile.TemporaryDirectory(prefix="synth-bench-") as folder:
@@ -225,16 +220,7 @@ def table(document: dict) -> str:
         rows.append(
             (row["name"], row["answer"], goal, seconds(row["wall"]), seconds(row["cpu"]), verified, size, remark)
         )
-    head = (
-        "what",
-        "steps: rounds per chunk",
-        "goal s>",
-        "wall s>",
-        "CPU s>",
-        "verify s>",
-        "largest certificate, bytes>",
-        "",
-    )
+    head = ["what", "steps: rounds per chunk", "goal s>", "wall s>", "CPU s>", "verify s>", "certificate, bytes>", ""]
     lines = [
         "# What the command line does\n",
         "Each row is a command from start to exit; `verify` is the wall time of `synth verify` on its output beyond"

@@ -18,7 +18,7 @@ from functools import partial
 from math import lcm
 from typing import Any
 
-from bench.gpu_common import Suite, build, frontier, group, known, options, ready
+from bench.gpu_common import Suite, build, frontier, group, known, start
 from synth import api
 from synth.model.schedule import Schedule
 from synth.program.checked_lowering import onesided
@@ -194,9 +194,7 @@ def _median(seconds: Sequence[float]) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = options(__doc__, "gpu", arguments)
-    ready(given.executor)
-    suite = Suite(given.executor, given.small)
+    suite, given = start(__doc__, "gpu", arguments)
     wanted = [group(name, feature) for name in ("copy", "f32") for feature in sources.FEATURES]
     sections: dict[str, Callable[[], None]] = {
         "kernels": partial(build, suite, wanted),
@@ -208,11 +206,7 @@ def main(arguments: Sequence[str]) -> int:
         "points allgather": partial(points, suite, "allgather"),
         "points allreduce": partial(points, suite, "allreduce"),
     }
-    for name, work in sections.items():
-        if given.only is None or given.only in name:
-            suite.section(name, work)
-            suite.keep(given.output)
-    return suite.end(given.output)
+    return suite.run(sections, given.only, given.output)
 
 
 if __name__ == "__main__":
