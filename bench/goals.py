@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from bench.measure import RESULTS, Run, command, keep, markdown, median, seconds, setting, synth, where
+from bench.measure import RESULTS, Run, keep, markdown, median, seconds, setting, synth, where
 
 Check = Callable[[dict], str]  # what is wrong with the document; empty when nothing is
 
@@ -150,7 +150,7 @@ def _help() -> dict:
 
 
 def measure(goal: Goal, file: Path, timeout: float) -> dict:
-    """Runs the command, checks its answer, and verifies it in another process that must load no solver."""
+    """Runs the command, checks its answer, and verifies it in another process."""
     runs = []
     for _ in range(goal.runs):
         file.unlink(missing_ok=True)
@@ -164,23 +164,12 @@ def measure(goal: Goal, file: Path, timeout: float) -> dict:
     if not file.exists():
         return row | {"error": _last_line(runs[-1]), "answer": "", "verify_wall": None, "certificate": None}
     doc = json.loads(file.read_text(encoding="utf-8"))
-    checked = _verified(file)
+    checked = synth("verify", str(file))
     row["answer"] = answer(doc)
     row["verify_wall"] = round(checked.wall, 3)
     row["certificate"] = max((len(json.dumps(c, separators=(",", ":"))) for c in certificates(doc)), default=None)
     row["error"] = goal.check(doc) or (_last_line(checked) if checked.code else "")
     return row
-
-
-def _verified(file: Path) -> Run:
-    solvers = "{'z3', 'pysat', 'ortools', 'scipy', 'numpy', 'networkx'}"
-    code = (
-        "import sys; from synth.cli import main; sys.argv = ['synth', 'verify', sys.argv[1]]\n"
-        "try: main()\n"
-        f"finally: loaded = sorted({solvers} & set(sys.modules)); loaded and sys.exit('verify loaded ' + ', "
-        f"'.join(loaded))"
-    )
-    return command([sys.executable, "-c", code, str(file)])
 
 
 def _last_line(run: Run) -> str:
@@ -224,7 +213,7 @@ def table(document: dict) -> str:
     lines = [
         "# What the command line does\n",
         "Each row is a command from start to exit; `verify` is the wall time of `synth verify` on its output beyond"
-        f" start-up ({document['start']:.2f} s), with no solver loaded. (≥ b): not proved optimal, b is the bound.\n",
+        f" start-up ({document['start']:.2f} s). (≥ b): not proved optimal, b is the bound.\n",
         f"{setting(document['setting'])}\n",
         markdown(head, rows),
     ]
