@@ -353,3 +353,12 @@ def test_the_units_of_a_single_cut_share_the_work_of_its_check(monkeypatch, name
         monkeypatch.setattr(instance, "MOST_WORK", work)
         bound = single_cut.single_cut_bound(network, kind)  # whose certificate has been checked
         assert bound.value == whole.value if complete else 0 < bound.value <= whole.value
+
+
+@pytest.mark.parametrize("name", ["broadcast", "allgather", "alltoall"])
+def test_a_search_that_ends_with_unsolved_cuts_still_gives_a_bound(monkeypatch, name):
+    network, task = net("dgx1"), collective(name, 8)
+    whole = bounds.flow(network, task, 3).value
+    monkeypatch.setattr(cut_lp, "SETTINGS", replace(cut_lp.SETTINGS, max_cycles=1))
+    early = bounds.flow(network, task, 3).value
+    assert 0 < early <= whole

@@ -101,30 +101,8 @@ def test_every_point_is_replayed_and_no_better_than_the_bound(name, collective):
         assert replayed(point).rounds_per_chunk >= bound
 
 
-@pytest.mark.slow
-def test_boxes_of_three_and_five_gpus():
-    machine = with_ranks(topology("dgx1*2"), [0, 1, 2, 8, 9, 10, 11, 12])
-    found = points(machine, "allreduce", most=9)
-    assert found
-    for point in found:
-        replayed(point)
-    for steps, most in ((5, Fraction(5, 4)), (7, Fraction(9, 8)), (10, Fraction(102, 100))):
-        assert min(p.rounds_per_chunk for p in found if p.steps <= steps) <= most
-
-
 def test_no_points_without_two_boxes():
     assert points(topology("dgx1"), "allreduce") == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["pcie-4x2*2", "dgx-a100*4:pod=2"])
-def test_paths_through_switches(name):
-    machine = topology(name)
-    for collective in COLLECTIVES:
-        found = points(machine, collective, most_sends=2_000, most=4)
-        assert found
-        for point in found:
-            replayed(point)
 
 
 def test_phases_of_successive_groups_overlap():

@@ -119,18 +119,6 @@ def test_inputs_come_back_in_the_place_of_sums():
     assert "copy-input" in {send.kind for step in schedule.steps for send in step.sends}
 
 
-def test_what_nobody_needs_is_left_out():
-    @algorithm("broadcast")
-    def twice(a):
-        a.input(0).to(1)
-        a.input(0).to(2, 1)
-
-    compiled = twice.compile("fully-connected:3")
-    assert compiled.schedule.sends == 2
-    (unused,) = compiled.unused
-    assert unused[1] == 1
-
-
 def test_paths_through_other_ranks():
     @algorithm("broadcast")
     def far(a):
@@ -513,37 +501,3 @@ def test_lines_that_nobody_uses_are_named(tmp_path, monkeypatch, capsys):
         "synth: my.py:7 used by nobody (2 chunk sends): left out",
         "synth: my.py:8 used by nobody (2 chunk sends): left out",
     ]
-
-
-@algorithm("allgather")
-def bruck_of_the_page(a):
-    """Written from docs/language.md alone."""
-    held = a.inputs()
-    distance = 1
-    while distance < a.size:
-        count = min(distance, a.size - distance)
-        with a.step():
-            before = dict(held)
-            for i, rank in enumerate(a.ranks):
-                src = a.ranks[(i + distance) % a.size]
-                held[rank] = before[rank].join(before[src][0 : count / distance].to(rank))
-        distance *= 2
-
-
-@algorithm("alltoall")
-def two_step_of_the_page(a):
-    """Written from docs/language.md alone."""
-    for box in a.boxes:
-        for src in box.ranks:
-            for relay, rail in zip(box.ranks, a.rails, strict=True):
-                for dst in rail.ranks:
-                    a.input(src).part(dst, a.size).to(relay).to(dst)
-
-
-def test_programs_that_were_written_from_the_page_alone():
-    for n, steps in ((5, 3), (7, 3), (8, 3)):
-        schedule = bruck_of_the_page.schedule(f"fully-connected:{n}")
-        assert (schedule.step_count, schedule.rounds_per_chunk) == (steps, n - 1)
-    schedule = two_step_of_the_page.schedule("dgx-a100*2")
-    assert (schedule.step_count, schedule.rounds_per_chunk) == (2, Fraction(49, 6))
-    assert check(api.lower(bruck_of_the_page.schedule("fully-connected:5"))).ok

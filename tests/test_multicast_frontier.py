@@ -206,14 +206,6 @@ def emulated(name: str, steps: int, own: str = "through") -> Schedule:
     return schedule
 
 
-@pytest.mark.parametrize(("name", "steps"), [("allreduce", 1), ("allreduce", 3), ("broadcast", 1), ("reduce", 1)])
-def test_unicasts_have_the_effect_of_switch_sends(name: str, steps: int) -> None:
-    schedule = emulated(name, steps)
-    plain = unicast(schedule)
-    assert not plain.uses_multicast and not plain.network.multicast
-    assert replay.schedule(plain).steps == steps
-
-
 def test_unicasts_take_the_routes_through_their_switch() -> None:
     links = []
     for rank in range(3):

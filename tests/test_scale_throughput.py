@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +11,7 @@ import published_rates
 import pytest
 
 from synth.checker.certificates import throughput_cuts
-from synth.errors import InfeasibleError, SynthError, UsageError, VerificationError
+from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.bounds.throughput_cut import COLLECTIVES, throughput
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
@@ -157,16 +156,6 @@ def test_symmetries_are_checked() -> None:
         group = free_group(symmetries(found), found.ranks)
         sizes = np.bincount(orbits(found.ranks, [pi[: found.ranks] for pi in group]))
         assert set(sizes[sizes > 0].tolist()) == {order}, name
-
-
-def test_no_way() -> None:
-    machine = Topology(
-        "split", 4, (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1)), Link(2, 3, Fraction(1)), Link(3, 2, Fraction(1)))
-    )
-    with pytest.raises(InfeasibleError, match="no link leads to rank"):
-        throughput(fabric(machine))
-    with pytest.raises(InfeasibleError, match="out of rank"):
-        throughput(fabric(replace(machine, links=machine.links[:2])), "reduce-scatter")
 
 
 def test_a_link_that_is_down_carries_nothing() -> None:
