@@ -44,29 +44,12 @@ def chain(a, pieces=1):
         part.to(*a.others(a.root))
 
 
-@algorithm("allgather")
-def doubling(a):
-    held = a.inputs()
-    for bit in range(a.size.bit_length() - 1):
-        with a.step():
-            now = dict(held)
-            for low, high in (pair.ranks for pair in a.cube(bit)):
-                held[low], held[high] = now[low].join(now[high].to(low)), now[high].join(now[low].to(high))
-
-
 @algorithm("allreduce")
 def two_shot(a):
     for owner in a.ranks:
         total = a.sum(owner, [a.input(rank).part(owner, a.size) for rank in a.ranks])
         for rank in a.others(owner):
             total.to(rank)
-
-
-@algorithm("allreduce")
-def exchange(a):
-    held = a.inputs()
-    for bit in range(a.size.bit_length() - 1):
-        held = {rank: held[rank].add(held[rank ^ 1 << bit]) for rank in a.ranks}
 
 
 def test_a_chain_is_pipelined_where_steps_are_paced():
@@ -76,17 +59,6 @@ def test_a_chain_is_pipelined_where_steps_are_paced():
         assert schedule.rounds_per_chunk == Fraction(n - 2 + pieces, pieces)
     assert chain.schedule("line:4", steps="paced=2", pieces=4).step_count == 4
     assert chain.schedule("line:4", pieces=4).step_count == 3
-
-
-def test_steps_as_written_and_as_soon_as_possible():
-    assert doubling.schedule("hypercube:8").rounds_per_chunk == 7
-    assert doubling.schedule("hypercube:8", steps="asap").rounds_per_chunk == 4
-
-
-def test_sums_that_are_exchanged_share_a_step():
-    schedule = exchange.schedule("hypercube:8")
-    assert (schedule.step_count, schedule.rounds) == (3, 3)
-    assert exchange.schedule("hypercube:8", steps="paced").rounds == 3
 
 
 def test_chunks_let_no_step_waste_a_part_of_a_round():
@@ -396,42 +368,6 @@ def test_a_limit_of_the_runtime_names_the_program(monkeypatch, capsys):
     error = capsys.readouterr().err
     assert "examples/language/my.py:4: msccl-executor has at most" in error
     assert "1 instance would fit" in error
-
-
-@algorithm("allgather")
-def bruck(a):
-    have = {rank: [a.input(rank)] for rank in a.ranks}  # of the rank, of the next one, ...
-    while len(have[0]) < a.size:
-        count = min(len(have[0]), a.size - len(have[0]))
-        now = dict(have)
-        with a.step():
-            for rank in a.ranks:
-                ahead = now[(rank + len(now[rank])) % a.size][:count]
-                have[rank] = now[rank] + [data.to(rank) for data in ahead]
-
-
-@algorithm("alltoall")
-def two_step(a):
-    boxes = [box.ranks for box in a.boxes]
-    size = len(boxes[0])
-    for src in a.ranks:
-        for dst, part in enumerate(a.input(src).split(a.size)):
-            part.to(boxes[src // size][dst % size], dst)  # a copy to the rank where it is makes none
-
-
-@pytest.mark.parametrize(
-    ("program", "machine", "steps", "rounds"),
-    [
-        (bruck, "fully-connected:6", 3, 5),
-        (bruck, "switch:5:units=4", 3, 4),
-        (bruck, "dgx-a100", 3, 7),
-        (two_step, "rail:2x3", 2, 3),
-        (two_step, "dgx-a100*2", 2, Fraction(49, 6)),
-    ],
-)
-def test_programs_as_written_from_the_page_alone(program, machine, steps, rounds):
-    schedule = program.compile(machine).schedule
-    assert (schedule.step_count, schedule.rounds_per_chunk) == (steps, rounds)
 
 
 def test_copies_are_added_as_they_come():
