@@ -313,13 +313,6 @@ def test_a_document_that_claims_nothing_is_refused(gathered):
     )
 
 
-def test_a_field_that_is_given_twice_is_refused(gathered, tmp_path):
-    text = json.dumps(gathered["points"][0]["schedule"])
-    (tmp_path / "a.json").write_text(text.replace('"chunks": 2', '"chunks": 1, "chunks": 2'))
-    code, output = asked("verify", str(tmp_path / "a.json"))
-    assert code == 1 and "'chunks' is given twice" in output
-
-
 def test_a_certificate_that_takes_too_much_work_is_not_checked(gathered, tmp_path, monkeypatch):
     (tmp_path / "a.json").write_text(json.dumps(gathered))
     monkeypatch.setattr(instance, "MOST_WORK", 10)
