@@ -18,11 +18,9 @@ from synth.api.kept_searches import machine_digest
 from synth.cli.build import RUNTIMES
 from synth.cli.root import root
 from synth.errors import SynthError, UsageError
-from synth.export import program_reader
 from synth.export.job_files import JobShape, readme, run_script
 from synth.export.request import Machine
 from synth.model.topology import Multicast, Topology
-from synth.scale import time_bound
 from synth.topologies.topology_files import dump as document
 
 # Seconds: more than any build here takes on a busy machine. Each ends by itself, with all that its effort can find.
@@ -148,30 +146,6 @@ def test_programs_of_large_messages_are_run_with_few_bytes(tmp_path):
     result = synth.build("full:4", output=tmp_path / "a", collective="allgather", sizes=[1 << 30], time_limit=ENOUGH)
     assert result.tables[0].rows[0].files
     assert "-b 1073741824 -e 1073741824" in (tmp_path / "a" / "README.txt").read_text()
-
-
-def test_bounds_are_found_once_and_each_file_is_read_once(tmp_path, monkeypatch):
-    """The bounds of the tables are those of the report, and what is linted is run."""
-    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
-    bounded: list[str] = []
-    opened: list[str] = []
-
-    bound, load = time_bound._bound, program_reader.load
-
-    def counted(links: Any, *rest: Any) -> Any:
-        bounded.append(repr(links.routes))
-        return bound(links, *rest)
-
-    def load_file(path: Path, *rest: Any) -> Any:
-        opened.append(path.name)
-        return load(path, *rest)
-
-    time_bound._kept.cache_clear()
-    monkeypatch.setattr(time_bound, "_bound", counted)
-    monkeypatch.setattr(program_reader, "load", load_file)
-    made = synth.build("ring:4", "allgather", tmp_path / "out", sizes=["64KB"], time_limit=2)
-    assert bounded and len(set(bounded)) == len(bounded)
-    assert opened == [Path(name).name for name in made.files if name.endswith(".xml")]
 
 
 def test_a_second_build_in_the_same_folder_searches_nothing(built, searches):

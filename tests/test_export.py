@@ -257,18 +257,6 @@ def test_files_that_are_none_of_these_are_refused(tmp_path, content):
         api.load_program(tmp_path / "missing")
 
 
-@pytest.mark.parametrize("runtime", ["msccl-executor", "rccl", "msccl"])
-@pytest.mark.parametrize("instances", [1, 2])
-def test_lowered_programs_come_back(runtime, instances):
-    for schedule in (ring_schedule(4), slow_schedule()):
-        program = api.lower(schedule, runtime=runtime, instances=instances, in_place="out")
-        content = api.export_program(program, runtime=runtime).files[0][1]
-        strict_msccl.load(content, runtime)
-        back = read(content, "f.xml")
-        gpus = tuple(g._replace(blocks=tuple(b._replace(via=()) for b in g.blocks)) for g in program.gpus)
-        assert replace(back, max_bytes=None) == replace(program, gpus=gpus, max_bytes=None)
-
-
 @st.composite
 def direct_schedules(draw):
     """Any standard collective over links between all: every part goes straight, or over a third rank, to where it is
@@ -328,11 +316,3 @@ def test_the_same_input_gives_the_same_bytes_in_every_process(file):
         for seed in ("1", "2")
     ]
     assert said[0] == said[1] != b""
-
-
-def test_msccl_is_msccl_ir(tmp_path):
-    """`--to msccl` named no exporter."""
-    schedule = tmp_path / "s.json"
-    schedule.write_text(json.dumps(api.baseline("ring", "ring:3", "allgather").to_json()))
-    texts = {synth("export", schedule, "--to", name).stdout for name in ("msccl", "MSCCL", "msccl-xml")}
-    assert len(texts) == 1

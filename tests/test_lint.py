@@ -7,7 +7,6 @@ import pytest
 from synth.errors import UsageError
 from synth.model.collective import collective
 from synth.program import analysis as lint
-from synth.program import text
 from synth.program.analysis import analysis
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from tests import programs
@@ -477,25 +476,6 @@ def test_what_is_not_known_is_said():
     assert (report.verdict, rules(report, "not analysed")) == ("not analysed", {"collective-unknown"})
     said, *_, judged = report.lines()
     assert "its outputs are not compared" in said and judged.startswith("judged: unknown collective, 3 ranks, ")
-
-
-def test_the_report_as_text_and_json():
-    program = text.parse(text.dump(edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())))
-    report = lint.check(program, "msccl-executor")
-    assert next(iter(report.lines())).startswith(
-        "error: gpu 2 block 0 step 1: writes output 0 of rank 2 while block 1 step 1 writes it"
-    )
-    doc = report.to_json()
-    assert doc["ok"] is False
-    assert doc["runtime"] == "msccl-executor"
-    assert doc["findings"][0]["rule"] == "race"
-    assert doc["safe_bytes"] == 0
-    message = (
-        f"wrong: {len(report.errors)} errors; no rank waits for ever at any size (runtime msccl-executor, its default "
-        f"buffer sizes)"
-    )
-    assert list(report.lines())[-2] == message
-    assert (doc["collective"], doc["ranks"]) == ("allreduce", 4)
 
 
 def test_a_wrong_program_is_not_said_to_be_safe():

@@ -21,10 +21,8 @@ from synth.cli import root as cli
 from synth.errors import SynthError, UsageError
 from synth.export.plans import programs
 from synth.export.plans.size_ranges import Offer, drop_to_fit, shares, unserved
-from synth.model.collective import collective
-from synth.model.schedule import Schedule, Send, Step
+from synth.model.schedule import Send, Step
 from synth.model.tuning_plan import Algorithm, Plan, Range, Table
-from synth.topologies import topology
 
 SMALL, LARGE = 4096, 1 << 20
 RING_LL128 = (("algorithm", "Ring"), ("protocol", "LL128"), ("channels", "8"))
@@ -242,26 +240,6 @@ def test_an_algorithm_whose_chunks_divide_no_judged_size_is_not_chosen(monkeypat
     mixed = replace(odd, sizes=(96, 4096, 9600))
     made = api.export_plan(replace(change(1, schedule=three, divisor=24), tables=(mixed,)))
     assert [ends(text) for _, text in made.files] == [(0, 4095), (4096, 4096), (4097, 0)]
-
-
-def rooted() -> Plan:
-    star = topology("star:4").network()
-    steps = (Step(1, (Send(0, 0, 1), Send(0, 0, 2), Send(0, 0, 3))),)
-    cast = Schedule(star, collective("broadcast", 4), 1, steps)
-    return Plan(
-        (Algorithm("star", "synth", cast),),
-        (Table("broadcast", 4, (Range(0, None, (0,)),), root=0),),
-        "model",
-        "by hand",
-        star,
-    )
-
-
-def test_a_root_is_asserted_and_warned_of():
-    with pytest.raises(SynthError, match="add --assume-root 0"):
-        api.export_plan(rooted(), assume_one_node=True)
-    made = api.export_plan(rooted(), assume_root=0, assume_one_node=True)
-    assert any("no loader compares the root" in line for line in made.remarks)
 
 
 # ---------------------------------------------------------------- MSCCL++

@@ -28,7 +28,6 @@ from synth.model.schedule import SEND_KINDS, Schedule, Send, Step
 from synth.model.topology import Limit, Link, Topology
 from synth.model.tuning_plan import Algorithm, LibraryTimes, Plan, Range, Table
 from synth.view.page import animation_data, certificate_text, html, sections, time_chart
-from synth.view.page.frontier_section import Sheet
 from tests.needs import need
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&<!--\u2028'\""
@@ -185,13 +184,6 @@ def test_schedules_that_do_not_fit_are_left_out_with_a_note(dgx1):
         assert all("left out" in row["lack"] for row in rows if row["move"] is None)
 
 
-def test_large_schedules_say_why_they_are_not_drawn(dgx1, monkeypatch):
-    monkeypatch.setattr(animation_data, "MOST_SENDS", 200)
-    first, second = sections.of_frontier(dgx1, sections.EntryContext("x")).algorithms
-    assert first.move is not None and not first.lack
-    assert second.move is None and "336 sends" in second.lack
-
-
 # Certificates in words.
 
 
@@ -290,13 +282,6 @@ def test_no_time_lies_below_the_floor(dgx1):
         best = min(dgx1.seconds_at(p, size) for p in dgx1.points)
         assert best >= least * (1 - 1e-12)
         assert best == pytest.approx(least)  # this frontier is complete: there is nothing between
-
-
-def test_wins_of_predictions_are_those_of_the_frontier(dgx1):
-    seen = time_chart.of_frontier(dgx1)
-    for size in [3 << k for k in range(8, 29)]:
-        (place,) = [k for low, high, _, k in seen.wins if low <= size and (high is None or size < high)]
-        assert dgx1.points[place or 0] is dgx1.best(size)
 
 
 def test_the_envelope_is_the_least_line():
@@ -534,15 +519,6 @@ def test_the_command_writes_the_page_and_says_how_large_it_is(ring, tmp_path):
 def test_the_folder_must_exist_before_anything_is_read():
     outcome = CliRunner().invoke(root, ["report", "no-such.json", "-o", "/no/such/folder/r.html"])
     assert outcome.exit_code == 1 and "cannot write" in outcome.output
-
-
-def test_the_head_of_a_sheet_fits_its_columns(dgx1):
-    head = sections.of_frontier(dgx1, sections.EntryContext("x", measured=(measured(),))).head()
-    assert head["algorithms"] == 2 and head["measured"] == 5
-    emulated = measured() | {"modelled": True}  # no clock was read
-    assert sections.of_frontier(dgx1, sections.EntryContext("x", measured=(emulated,))).head()["measured"] == 0
-    assert head["least"] == pytest.approx(2 * 0.7e-6) and head["rate"] == pytest.approx(171.43, abs=0.01)
-    assert isinstance(Sheet("i", "t", "c", 1, "s", "good", "title").head()["rate"], type(None))
 
 
 def test_no_page_or_frontier_names_a_folder_of_its_writer(tmp_path, monkeypatch):

@@ -141,20 +141,6 @@ def test_a_program_of_another_lowering_is_known_by_its_name_alone():
     assert any(note.startswith("not measured, so never chosen: ") for note in plan.notes)
 
 
-@settings(max_examples=12, deadline=None)
-@given(st.randoms(use_true_random=False))
-def test_permuting_repeats_does_not_change_the_plan(random):
-    (doc,) = reference(FRONTIER, [1 << k for k in range(10, 21, 5)], [("Simple", 1)])
-    rows = [
-        row | {"seconds": row["seconds"] * f, "least": row["seconds"] * f}
-        for row in doc["rows"]
-        for f in (1.0, 1.1, 0.97)
-    ]
-    asked = {"frontiers": [FRONTIER], "sizes": [1 << k for k in range(10, 21)]}
-    first = api.tune(measured=[doc | {"rows": rows}], **asked)
-    assert api.tune(measured=[doc | {"rows": random.sample(rows, len(rows))}], **asked) == first
-
-
 @settings(max_examples=5, deadline=None)
 @given(
     st.lists(st.integers(1, 1 << 24), min_size=1, max_size=10),
@@ -322,13 +308,6 @@ def test_a_wrong_schedule_is_found_out(folder):
     synth("tune --from wrong.json", 5)
 
 
-def test_options_from_the_configuration_and_the_environment(folder, monkeypatch):
-    Path("synth.toml").write_text('[tune]\ncoll = "allgather"\nfrom-files = "f.json"\nsizes = "1KiB,4KiB"\n')
-    assert "4 KB" in synth("tune").stdout
-    monkeypatch.setenv("SYNTH_SIZES", "8KiB")
-    assert "8 KB" in synth("tune").stdout
-
-
 def test_sizes_double_unless_said():
     assert Sizes(2).convert("1KiB:1GiB", None, None) == SIZES
     assert len(Sizes().convert("1KiB:1GiB", None, None)) == 11
@@ -376,12 +355,6 @@ def test_a_damaged_document_is_one_line_with_its_place(folder, change, what):
     with pytest.raises(FormatError) as error:
         api.tune(frontiers=["f.json"], measured=["m.json"])
     assert str(error.value).startswith("m.json: ") and what in str(error.value)
-
-
-def test_what_is_assumed_of_the_machine_is_a_note_of_the_plan():
-    machine = replace(api.topology("ring:3"), notes=("25 GB/s a link assumed",))
-    plan = api.tune(machine, "allgather", [1024], time_limit=600)
-    assert "25 GB/s a link assumed" in plan.notes
 
 
 def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts(no_list_schedules):
