@@ -3,6 +3,7 @@ what only a GPU shows is named in docs/gpu.md."""
 
 import numpy as np
 import pytest
+from host_runs import needs_compiler
 from programs import all_send_first, direct_allgather, recursive_doubling_allreduce, ring_allgather, ring_allreduce
 from standin import Cupy, Memory
 
@@ -14,12 +15,11 @@ from synth.runtime import reference_data
 from synth.runtime.cuda import executor, graph_timing
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
 from synth.runtime.dtypes import dtype
-from synth.runtime.kernel import build_host, tables
+from synth.runtime.kernel import tables
 from synth.runtime.padding import Padding
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.runtime.slicing import Slicing
 
-needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4))
 
 

@@ -12,12 +12,10 @@ from fractions import Fraction
 import programs
 import pytest
 import strict_msccl
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import api
-from synth.cli import root as cli
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export import exported_files, rank_map
 from synth.export.msccl_xml.read import read
@@ -27,6 +25,7 @@ from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.schedule import Schedule, Send, Step
 from synth.program import text
 from synth.topologies import rank_placement, topology
+from tests.command_line import synth
 
 BOUND = LowerBound(Fraction(1), {"kind": "none"})
 
@@ -65,13 +64,6 @@ def file(tmp_path):
     path = tmp_path / "frontier.json"
     path.write_text(json.dumps(frontier().to_json()))
     return path
-
-
-def synth(*words, code=0):
-    outcome = CliRunner().invoke(cli, [str(word) for word in words])
-    assert outcome.exit_code == code, (outcome.stdout, outcome.stderr, outcome.exception)
-    assert "Traceback" not in outcome.stderr
-    return outcome
 
 
 def test_msccl_gets_a_file_for_each_kind_of_call():

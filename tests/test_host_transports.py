@@ -157,6 +157,7 @@ def test_a_deadlock_is_named_as_the_reference_names_it(way):
             with pytest.raises(DeadlockError) as error:
                 made.run(program, given, dtype="float32", op="sum", in_place=False)
             said.append(str(error.value))
+            assert error.value.closed
         assert said[0] == said[1]
 
 

@@ -1,5 +1,6 @@
 """Lint: each kind of fault is found on its own, and good programs have none."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -10,6 +11,7 @@ from synth.program import analysis as lint
 from synth.program.analysis import analysis
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from tests import programs
+from tests.programs import edit
 
 GOOD = [
     programs.ring_allgather(5),
@@ -25,22 +27,6 @@ GOOD = [
 
 def rules(report, severity="error"):
     return {f.rule for f in report.findings if f.severity == severity}
-
-
-def edit(program, rank, block, op, **changes):
-    """`program` with one op changed; `ops` replaces all ops of the block."""
-    gpu = program.gpus[rank]
-    old = gpu.blocks[block]
-    ops = changes.pop("ops", None)
-    if ops is None:
-        ops = (*old.ops[:op], old.ops[op]._replace(**changes), *old.ops[op + 1 :])
-    gpu = gpu._replace(blocks=(*gpu.blocks[:block], old._replace(ops=tuple(ops)), *gpu.blocks[block + 1 :]))
-    return replace(program, gpus=(*program.gpus[:rank], gpu, *program.gpus[rank + 1 :]))
-
-
-def replace(program, **changes):
-    fields = ("name", "collective", "chunks", "gpus", "protocol", "in_place", "min_bytes", "max_bytes")
-    return Program(**{name: changes.get(name, getattr(program, name)) for name in fields})
 
 
 @pytest.mark.parametrize("program", GOOD, ids=lambda p: p.name)
@@ -287,30 +273,8 @@ def test_chunks_of_a_split_message_are_ordered_one_by_one():
 
 
 def test_an_op_that_overlaps_itself():
-    program = Program(
-        "shift",
-        None,
-        1,
-        (
-            Gpu(
-                0,
-                4,
-                4,
-                0,
-                (
-                    Block(
-                        None,
-                        None,
-                        0,
-                        (
-                            Op("cpy", (Span("i", 0),), (Span("o", 0),), 4),
-                            Op("cpy", (Span("o", 0),), (Span("o", 1),), 3),
-                        ),
-                    ),
-                ),
-            ),
-        ),
-    )
+    ops = Op("cpy", (Span("i", 0),), (Span("o", 0),), 4), Op("cpy", (Span("o", 0),), (Span("o", 1),), 3)
+    program = Program("shift", None, 1, (Gpu(0, 4, 4, 0, (Block(None, None, 0, ops),)),))
     assert rules(lint.check(program)) == {"overlap"}
 
 

@@ -112,7 +112,7 @@ def test_in_place_what_lies_in_a_larger_buffer_is_reached_where_the_kernel_count
     assert analysis.check(program, "mscclpp").ok
     assert api.run(program, size=program.loop_chunks * 64, in_place=True)
     out = onesided(schedule, LoweringOptions(nodes=boxes))
-    misplaced = {f.rule for f in analysis.check(Program(**{**vars_of(out), "in_place": "in"}), "mscclpp").errors}
+    misplaced = {f.rule for f in analysis.check(replace(out, in_place="in"), "mscclpp").errors}
     assert ("buffer-start" in misplaced) == ((name, root) != ("scatter", 0))
 
 
@@ -330,7 +330,7 @@ def test_every_second_launch_wants_equal_scratch():
     plan["gpus"][0]["scratch_chunks"] = 0
     with pytest.raises(AssertionError, match="own half"):
         strict_mscclpp.check(json.dumps(plan))
-    far = Program(**{**vars_of(program), "gpus": (program.gpus[0]._replace(scratch=2), program.gpus[1])})
+    far = replace(program, gpus=(program.gpus[0]._replace(scratch=2), program.gpus[1]))
     with pytest.raises(SynthError, match="is sought 1 farther, as rank 0 has 2"):
         api.run(far, size=64)
     with pytest.raises(Wrong, match="outside a scratch"):
@@ -352,15 +352,13 @@ def test_every_offset_fits_at_the_largest_size(name, protocol):
     above = program.max_bytes + 16 * program.loop_chunks
     for top, severity in ((above, "error"), (None, "warning")):
         (found,) = [
-            f
-            for f in analysis.check(Program(**{**vars_of(program), "max_bytes": top}), "mscclpp").findings
-            if f.rule == "offsets"
+            f for f in analysis.check(replace(program, max_bytes=top), "mscclpp").findings if f.rule == "offsets"
         ]
         assert found.severity == severity
-    safe = analysis.check(Program(**{**vars_of(program), "max_bytes": None}), "mscclpp").safe
+    safe = analysis.check(replace(program, max_bytes=None), "mscclpp").safe
     assert safe is not None and program.max_bytes <= safe < above  # "safe at any size" stood beside the warning
     with pytest.raises(SynthError, match="32 bit"):
-        emit(Program(**{**vars_of(program), "max_bytes": above}))
+        emit(replace(program, max_bytes=above))
 
 
 # ---------------------------------------------------------------- limits
@@ -405,11 +403,6 @@ def test_more_blocks_than_multiprocessors_are_refused():
         onesided(solved("dgx-a100*2", "allreduce"), LoweringOptions(instances=6))
 
 
-def vars_of(program: Program) -> dict:
-    names = ("name", "collective", "chunks", "gpus", "protocol", "in_place", "min_bytes", "max_bytes")
-    return {name: getattr(program, name) for name in names}
-
-
 def test_sizes_are_those_that_the_loader_compares():
     """MSCCL++ compares the input's bytes, for allgather the output's; nccl-tests' size is the larger buffer."""
     for name, share in (("allgather", 1), ("alltoall", 1), ("reduce-scatter", 1), ("broadcast", 1), ("gather", 8)):
@@ -419,11 +412,7 @@ def test_sizes_are_those_that_the_loader_compares():
 
 
 @pytest.mark.parametrize(
-    ("program", "message"),
-    [
-        (ring_allgather(3), "sends through FIFOs"),
-        (put_allgather(3), "not both"),
-    ],
+    ("program", "message"), [(ring_allgather(3), "sends through FIFOs"), (put_allgather(3), "not both")]
 )
 def test_what_a_plan_cannot_say(program, message):
     with pytest.raises(SynthError, match=message):

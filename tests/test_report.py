@@ -28,6 +28,7 @@ from synth.model.schedule import SEND_KINDS, Schedule, Send, Step
 from synth.model.topology import Limit, Link, Topology
 from synth.model.tuning_plan import Algorithm, LibraryTimes, Plan, Range, Table
 from synth.view.page import animation_data, certificate_text, html, sections, time_chart
+from synth.view.page.frontier_section import Sheet
 from tests.needs import need
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&<!--\u2028'\""
@@ -175,6 +176,9 @@ def test_machines_are_written_once(dgx1):
     assert found["entry-0"]["machine"] == found["entry-1"]["machine"] == 0  # type: ignore[index]
 
 
+# Certificates in words.
+
+
 def test_schedules_that_do_not_fit_are_left_out_with_a_note(dgx1):
     sheet = sections.of_frontier(dgx1, sections.EntryContext("x"))
     short, long = sorted(len(a.move.data) for a in sheet.algorithms if a.move)
@@ -182,9 +186,6 @@ def test_schedules_that_do_not_fit_are_left_out_with_a_note(dgx1):
         rows = blocks(html.page([sheet], room=room))["entry-0"]["algorithms"]  # type: ignore[index]
         assert [row["move"] is not None for row in rows].count(True) == kept
         assert all("left out" in row["lack"] for row in rows if row["move"] is None)
-
-
-# Certificates in words.
 
 
 @pytest.mark.parametrize("kind", [*KEYS, "throughput-cut", "throughput-cuts", "alltoall-lengths", "allreduce-parts"])
@@ -519,6 +520,15 @@ def test_the_command_writes_the_page_and_says_how_large_it_is(ring, tmp_path):
 def test_the_folder_must_exist_before_anything_is_read():
     outcome = CliRunner().invoke(root, ["report", "no-such.json", "-o", "/no/such/folder/r.html"])
     assert outcome.exit_code == 1 and "cannot write" in outcome.output
+
+
+def test_the_head_of_a_sheet_fits_its_columns(dgx1):
+    head = sections.of_frontier(dgx1, sections.EntryContext("x", measured=(measured(),))).head()
+    assert head["algorithms"] == 2 and head["measured"] == 5
+    emulated = measured() | {"modelled": True}  # no clock was read
+    assert sections.of_frontier(dgx1, sections.EntryContext("x", measured=(emulated,))).head()["measured"] == 0
+    assert head["least"] == pytest.approx(2 * 0.7e-6) and head["rate"] == pytest.approx(171.43, abs=0.01)
+    assert isinstance(Sheet("i", "t", "c", 1, "s", "good", "title").head()["rate"], type(None))
 
 
 def test_no_page_or_frontier_names_a_folder_of_its_writer(tmp_path, monkeypatch):

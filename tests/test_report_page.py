@@ -16,6 +16,7 @@ from synth.checker.schedule.replay import schedule as replayed
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Limit, Link, Topology
 from synth.view.page import html
 from synth.view.page.sections import EntryContext, of_schedule
 from tests.needs import need
@@ -301,6 +302,14 @@ def test_play_goes_through_all_steps_and_stops(at):
     assert message(page).startswith("step 2")
 
 
+def test_the_slider_goes_to_a_step(at):
+    page = at(1)
+    page.run("document.getElementById('step').focus()")
+    page.press("ArrowRight")
+    assert message(page).startswith("step 2")
+    assert page.run("document.getElementById('step').getAttribute('aria-valuetext')") == message(page)
+
+
 def test_pointing_tells_which_chunk_goes_where(at, gather):
     page = at(1)
     schedule = gather.points[0].schedule
@@ -365,6 +374,21 @@ def test_loads_are_coloured_by_step_and_in_total(at):
     assert cell == "0 → 1: step 2, 1 send of 2, 50%"
     press(page, '[data-cell="0 1"]')
     assert message(page).startswith("step 2") and page.run("document.getElementById('loads').value") == "step"
+
+
+def test_limits_are_shown_beside_their_links(browser, tmp_path):
+    links = [Link(a, b, Fraction(1)) for a, b in ((0, 1), (1, 0), (0, 2), (2, 0))]
+    machine = Topology("hub", 3, tuple(links), (Limit("out", (0, 2), Fraction(1)),))
+    made = api.frontier(machine, "broadcast", max_steps=1, jobs=1, engine="exact", log=tmp_path / "log")
+    (tmp_path / "r.html").write_text(api.report(made).html)
+    browser.window(1200, 900)
+    browser.open(tmp_path / "r.html")
+    browser.wait("!!document.querySelector('#sends button')")
+    browser.run("document.querySelector('#sends button').focus()")
+    said = browser.run("document.getElementById('info').textContent")
+    assert said.startswith("0 → 1 (1 GB/s), step 1: ") and '(limit "all out of 0": 100%)' in said
+    names = browser.run("[...document.querySelectorAll('.heat text')].map(t => t.textContent)")
+    assert names[2].startswith("all ")  # after the heads: limits come before links
 
 
 def test_sends_through_a_switch_follow_each_other(browser, tmp_path):
