@@ -10,7 +10,6 @@ import synth
 from synth import api
 from synth.algorithms import LIBRARY, one_shot, recursive_doubling, ring, two_shot
 from synth.cli import root
-from synth.cli.lists import listed
 from synth.errors import UsageError
 
 MACHINES = (
@@ -137,7 +136,3 @@ def test_traces_are_the_same_bytes():
     folder = api.chakra(ring.allreduce.schedule("ring:4"), size=4096)
     golden = Path(__file__).parent / "golden" / "chakra-ring4-allreduce.et"
     assert dict(folder.files)["collective.0.et"] == golden.read_bytes()
-
-
-def test_the_list_of_exporters_has_chakra():
-    assert "chakra" in [row[0] for row in listed("exporters")]

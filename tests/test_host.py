@@ -16,11 +16,9 @@ from programs import (
     ring_allreduce,
 )
 
-import synth
 from synth import api
 from synth.errors import MissingDependencyError, SynthError, UsageError, VerificationError
 from synth.model.collective import collective
-from synth.model.outcome import Sat
 from synth.program.buffer_layout import Layout
 from synth.program.lowering.lower import lower
 from synth.program.lowering_options import LoweringOptions
@@ -171,15 +169,6 @@ def test_a_compiler_that_fails_is_one_line(monkeypatch, tmp_path):
     with pytest.raises(SynthError) as error:
         build_host.build('#include "host.cpp"\nSYNTH_KERNEL(x, nonsense, Sum, 0)\n', tmp_path / "a")
     assert "cannot compile" in str(error.value) and "\n" not in str(error.value)
-
-
-def test_programs_of_a_frontier():
-    """A subset; bench/host.py runs all programs of the dgx1's frontiers."""
-    for name, chunks, steps, rounds in (("allgather", 1, 2, 2), ("reduce-scatter", 1, 2, 2)):
-        found = synth.solve("dgx1", name, chunks=chunks, steps=steps, rounds=rounds)
-        assert isinstance(found, Sat), (name, found)
-        for threads in (1, 4):
-            assert api.run(found.schedule, executor="host", threads=threads, size=8 * 8 * 4 * 13).checked.elements > 0
 
 
 def test_groups_cover_every_instance():

@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nccl_tests_output import Run, text
@@ -16,7 +15,6 @@ from nccl_tests_output import Run, text
 from synth import api
 from synth.api import tuning
 from synth.catalog.tuner.request import SIZES
-from synth.cli import root
 from synth.cli.framework.sizes import Sizes
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.plans import read
@@ -25,6 +23,7 @@ from synth.model.topology import MULTICAST_NOTE
 from synth.model.tuning_plan import Plan
 from synth.scale.time_bound import time_bound
 from synth.view import plans
+from tests.command_line import synth
 
 KIB = 1 << 10
 PCIE = """
@@ -51,12 +50,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
     Path("f.json").write_text(json.dumps(FRONTIER.to_json()))
     return tmp_path
-
-
-def synth(words, code=0):
-    outcome = CliRunner().invoke(root, words.split())
-    assert outcome.exit_code == code, (outcome.exit_code, outcome.stdout, outcome.stderr, outcome.exception)
-    return outcome
 
 
 def sound(plan):
@@ -305,7 +298,7 @@ def test_a_wrong_schedule_is_found_out(folder):
     doc = FRONTIER.to_json()
     doc["points"][0]["schedule"]["steps"][0]["sends"].pop()
     Path("wrong.json").write_text(json.dumps(doc))
-    synth("tune --from wrong.json", 5)
+    synth("tune --from wrong.json", code=5)
 
 
 def test_sizes_double_unless_said():
@@ -332,7 +325,7 @@ def test_sizes_double_unless_said():
     ],
 )
 def test_what_makes_no_sense_is_one_line(folder, words, code, what):
-    said = synth(words, code).stderr
+    said = synth(words, code=code).stderr
     assert what in said and len(said.splitlines()) == 1
 
 
