@@ -15,10 +15,10 @@ from pathlib import Path
 
 TOPS = ("synth", "tests", "bench")
 BUDGET = {
-    "synth nodes": 676_000,  # 876,855 before the cut; it and the issue after it lead to 560,000
-    "tests lines": 42_400,
-    "bench lines": 7_700,
-    "docs words": 56_000,
+    "synth nodes": 635_000,  # 876,855 before the cut; the issue after it leads to 560,000
+    "tests lines": 40_300,
+    "bench lines": 6_150,
+    "docs words": 54_500,
     "bench/results KB": 260,
     "CHANGELOG KB": 8,
 }
