@@ -94,19 +94,15 @@ class LinkNetwork:
     def __init__(self, network: Network) -> None:
         self.links = LinkSchedule(network)
 
-    def path(self, src: int, dst: int, tag: int, via: tuple[str, ...] = ()) -> list[Any]:
+    def route(self, src: int, dst: int, tag: int, via: tuple[str, ...] = ()) -> Any:
         """Return the route of a message."""
-        return [self.links.route(src, dst, tag, via)]
+        return self.links.route(src, dst, tag, via)
 
     def begin(self, link: Any, now: Any) -> Any:
         """Return the time at which a message may ask for a route."""
         return self.links.free(link, now)
 
-    def waits(self, link: Any, now: Any) -> bool:
-        """Return False: chains are counted for the other network alone."""
-        return False
-
-    def hop(self, link: Any, size: int, now: Any) -> Any:
+    def arrival(self, link: Any, size: int, now: Any) -> Any:
         """Return the time at which a message that wants a route at `now` arrives."""
         return self.links.send(link, size, now)[2]
 
@@ -121,8 +117,8 @@ class Job:
     joins: bool = False
 
 
-def run(jobs: dict[Any, Job], network: Any, sum_time: int) -> tuple[Any, int]:
-    """Return the time at which all jobs have ended, and the most hops and sums of a chain, waits for links included.
+def run(jobs: dict[Any, Job], network: LinkNetwork, sum_time: int) -> Any:
+    """Return the time at which all jobs have ended.
 
     Of messages that ask for a link at the same time the one with the lesser (tag, src, dst) is first; what ends at that
     time is seen before.
@@ -132,47 +128,41 @@ def run(jobs: dict[Any, Job], network: Any, sum_time: int) -> tuple[Any, int]:
     for key, job in jobs.items():
         for dep in job.deps:
             after.setdefault(dep, []).append(key)
-    ended: dict[Any, tuple[Any, int]] = {}
+    ended: dict[Any, Any] = {}
     events: list[tuple] = []
 
     def start(key: Any) -> None:
         job = jobs[key]
-        now = max((ended[dep][0] for dep in job.deps), default=0)
-        hops = max((ended[dep][1] for dep in job.deps), default=0)
+        now = max((ended[dep] for dep in job.deps), default=0)
         if job.message is None:
-            extra = 0 if job.joins else 1
-            heapq.heappush(events, (now + sum_time * extra, 0, (0, 0, 0, 0), len(events), key, [], hops + extra))
+            heapq.heappush(events, (now + (0 if job.joins else sum_time), 0, (0, 0, 0), len(events), key, None))
         else:
             tag, src, dst, _ = job.message
-            path = network.path(src, dst, tag, job.via)
-            heapq.heappush(events, (now, 1, (tag, src, dst, 0), len(events), key, path, hops))
+            route = network.route(src, dst, tag, job.via)
+            heapq.heappush(events, (now, 1, (tag, src, dst), len(events), key, route))
 
     for key in jobs:
         if not left[key]:
             start(key)
     count = len(jobs)
-    chain: dict[Any, int] = {}  # by link: the hops of the chain that ends with the last message there
     while events:
-        now, phase, order, _, key, path, hops = heapq.heappop(events)
-        if phase:
+        now, asks, order, _, key, route = heapq.heappop(events)
+        if asks:
             count += 1
-            begin = network.begin(path[0], now)
+            begin = network.begin(route, now)
             if begin > now:
-                heapq.heappush(events, (begin, 1, order, count, key, path, hops))
-                continue
-            queued = chain.get(path[0], 0) if network.waits(path[0], now) else 0
-            chain[path[0]] = hops = max(hops, queued) + 1
-            at = network.hop(path[0], jobs[key].message[3], now)
-            heapq.heappush(events, (at, len(path) > 1, order, count, key, path[1:], hops))
+                heapq.heappush(events, (begin, 1, order, count, key, route))
+            else:
+                at = network.arrival(route, jobs[key].message[3], now)
+                heapq.heappush(events, (at, 0, order, count, key, None))
             continue
-        ended[key] = now, hops
+        ended[key] = now
         for follower in after.get(key, ()):
             left[follower] -= 1
             if not left[follower]:
                 start(follower)
     assert len(ended) == len(jobs), "nodes wait for ever"
-    times, hops = zip(*ended.values(), strict=True)
-    return max(times), max(hops)
+    return max(ended.values())
 
 
 def jobs_of(traces: list[list[TraceNode]]) -> dict[Any, Job]:

@@ -4,6 +4,9 @@ place.
 `chunks` is the number of chunks per unit of data; an op then moves that many at once, unless said otherwise.
 """
 
+from dataclasses import replace
+from typing import Any
+
 from synth.model.collective import collective
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 
@@ -126,3 +129,14 @@ def racing_broadcast() -> Program:
     send = Block(1, None, 0, (Op("s", (Span("s", 0),)),))
     gpus = (Gpu(0, 1, 1, 1, (fill, send)), Gpu(1, 0, 1, 0, (Block(None, 0, 0, (Op("r", (), _o(0)),)),)))
     return Program("racing-broadcast", collective("broadcast", 2), 1, gpus, in_place="both")
+
+
+def edit(program: Program, rank: int, block: int, op: int, **changes: Any) -> Program:
+    """Return `program` with one op changed; `ops` replaces all ops of the block."""
+    gpu = program.gpus[rank]
+    old = gpu.blocks[block]
+    ops = changes.pop("ops", None)
+    if ops is None:
+        ops = (*old.ops[:op], old.ops[op]._replace(**changes), *old.ops[op + 1 :])
+    gpu = gpu._replace(blocks=(*gpu.blocks[:block], old._replace(ops=tuple(ops)), *gpu.blocks[block + 1 :]))
+    return replace(program, gpus=(*program.gpus[:rank], gpu, *program.gpus[rank + 1 :]))

@@ -3,26 +3,23 @@ what only a GPU shows is named in docs/gpu.md."""
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from host_runs import needs_compiler
 from programs import all_send_first, direct_allgather, recursive_doubling_allreduce, ring_allgather, ring_allreduce
 from standin import Cupy, Memory
 
 from synth import api
-from synth.cli.root import root
 from synth.errors import SynthError, UsageError
-from synth.program import text
 from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime import reference_data
 from synth.runtime.cuda import executor, graph_timing
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
 from synth.runtime.dtypes import dtype
-from synth.runtime.kernel import build_host, tables
+from synth.runtime.kernel import tables
 from synth.runtime.padding import Padding
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.runtime.slicing import Slicing
 
-needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4))
 
 
@@ -367,34 +364,3 @@ def test_bench_names_the_device_and_times_a_copy_beside(monkeypatch):
     with pytest.raises(UsageError, match="a copy can stand beside programs on an executor with a clock"):
         api.bench(program, (4096,), baselines=("copy",), topology="full:4")
     assert api.bench(program, (4096,), "host", baselines=("copy",)).beside[0].bytes == 4 * 4096
-
-
-def test_bad_input_at_the_command_line_is_one_line_each(tmp_path, monkeypatch):
-    path = tmp_path / "ring.txt"
-    path.write_text(text.dump(ring_allgather(4)))
-    stuck = tmp_path / "stuck.txt"
-    stuck.write_text(text.dump(all_send_first(3, 9)))
-    small = Cupy(units=1, each=0, gpus=1)
-    whole = Cupy(gpus=2, apart={(0, 1), (1, 0)})
-
-    def said(words, cupy=None, code=1):
-        if cupy:
-            for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
-                monkeypatch.setattr(executor, name, value)
-        done = CliRunner().invoke(root, f"run {words} --executor cuda".split())
-        assert done.exit_code == code, (done.exit_code, done.stdout, done.stderr, done.exception)
-        assert len(done.stderr.splitlines()) == 1, done.stderr
-        return done.stderr
-
-    monkeypatch.setattr(executor, "installed_wheels", list)
-    monkeypatch.setattr(executor, "installed", lambda module: False)
-    assert "needs CuPy: pip install" in said(path)
-    monkeypatch.setattr(executor, "installed_wheels", lambda: list(executor.WHEELS))
-    assert "both installed and exclude each other: pip uninstall" in said(path)
-    if build_host.compiler() is None:
-        return
-    assert "4 thread blocks; at most 0 are resident" in said(path, small)
-    assert "--ranks-on names GPU 3, and here are GPUs 0 to 1" in said(f"{path} --ranks-on 0,1,2,3", whole, 2)
-    assert "no peer access" in said(f"{path} --ranks-on 0,1,0,1", whole)
-    assert "names 2 devices, and must name one for each rank" in said(f"{path} --ranks-on 0,1", whole, 2)
-    assert "deadlock: rank 0 block 0 op" in said(f"{stuck} --coll sendrecv --size 36 --timeout 0.3", whole)

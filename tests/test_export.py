@@ -12,12 +12,10 @@ from fractions import Fraction
 import programs
 import pytest
 import strict_msccl
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import api
-from synth.cli import root as cli
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export import exported_files, rank_map
 from synth.export.msccl_xml.read import read
@@ -27,6 +25,7 @@ from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.schedule import Schedule, Send, Step
 from synth.program import text
 from synth.topologies import rank_placement, topology
+from tests.command_line import synth
 
 BOUND = LowerBound(Fraction(1), {"kind": "none"})
 
@@ -65,13 +64,6 @@ def file(tmp_path):
     path = tmp_path / "frontier.json"
     path.write_text(json.dumps(frontier().to_json()))
     return path
-
-
-def synth(*words, code=0):
-    outcome = CliRunner().invoke(cli, [str(word) for word in words])
-    assert outcome.exit_code == code, (outcome.stdout, outcome.stderr, outcome.exception)
-    assert "Traceback" not in outcome.stderr
-    return outcome
 
 
 def test_msccl_gets_a_file_for_each_kind_of_call():
@@ -257,18 +249,6 @@ def test_files_that_are_none_of_these_are_refused(tmp_path, content):
         api.load_program(tmp_path / "missing")
 
 
-@pytest.mark.parametrize("runtime", ["msccl-executor", "rccl", "msccl"])
-@pytest.mark.parametrize("instances", [1, 2])
-def test_lowered_programs_come_back(runtime, instances):
-    for schedule in (ring_schedule(4), slow_schedule()):
-        program = api.lower(schedule, runtime=runtime, instances=instances, in_place="out")
-        content = api.export_program(program, runtime=runtime).files[0][1]
-        strict_msccl.load(content, runtime)
-        back = read(content, "f.xml")
-        gpus = tuple(g._replace(blocks=tuple(b._replace(via=()) for b in g.blocks)) for g in program.gpus)
-        assert replace(back, max_bytes=None) == replace(program, gpus=gpus, max_bytes=None)
-
-
 @st.composite
 def direct_schedules(draw):
     """Any standard collective over links between all: every part goes straight, or over a third rank, to where it is
@@ -328,11 +308,3 @@ def test_the_same_input_gives_the_same_bytes_in_every_process(file):
         for seed in ("1", "2")
     ]
     assert said[0] == said[1] != b""
-
-
-def test_msccl_is_msccl_ir(tmp_path):
-    """`--to msccl` named no exporter."""
-    schedule = tmp_path / "s.json"
-    schedule.write_text(json.dumps(api.baseline("ring", "ring:3", "allgather").to_json()))
-    texts = {synth("export", schedule, "--to", name).stdout for name in ("msccl", "MSCCL", "msccl-xml")}
-    assert len(texts) == 1

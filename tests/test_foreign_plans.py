@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +12,7 @@ from synth.errors import FormatError, SynthError, VerificationError
 from synth.export.mscclpp.read import read
 from synth.program import analysis, text
 from synth.program.program import Dep, Loop, Part, Program
-from synth.program.straight_line import share, straight_line
+from synth.program.straight_line import straight_line
 
 
 def buffers(*places: tuple) -> list[dict]:
@@ -206,17 +205,6 @@ def test_a_group_of_blocks_shares_an_operation():
     found = analysis.check(program(twice)).errors
     assert {f.rule for f in found} == {"race"}
     assert "output 0 of rank 1" in found[0].message
-
-
-@pytest.mark.parametrize("units", range(1, 12))
-def test_shares_are_dealt_out_as_the_kernel_does(units):
-    shares = [share(units, Part(k, 4)) for k in range(4)]
-    assert shares[0][0] == 0
-    assert shares[-1][1] == units
-    assert all(end == start for (_, end), (start, _) in pairwise(shares))
-    sizes = [end - first for first, end in shares]
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] - sizes[-1] <= 1
 
 
 def test_shares_with_unlike_ends_are_not_proved():
@@ -563,16 +551,6 @@ def test_malformed_loops_and_parts_of_programs_are_refused(loops):
     block["ops"][1]["part"] = [3, 3]
     with pytest.raises(ValueError, match="share 3 of 3"):
         Program.from_json(doc)
-
-
-def test_a_scratch_smaller_than_a_unit():
-    """Chunks that fit are moved in one turn; larger ones have no place."""
-    doc = pipelined(unit=1 << 26, reuse_resources=True)
-    report = analysis.check(program(doc))
-    assert (report.ok, report.safe) == (True, 64 << 20)
-    assert runs(doc)
-    with pytest.raises(SynthError, match="its scratch has 33554432 for each"):
-        api.run(program(doc), size=160 << 20, in_place=True, data=False)
 
 
 def two_boxes(per_box: int, group: int) -> dict:

@@ -11,29 +11,21 @@ import random_programs
 from host_runs import needs_compiler
 from host_runs import same_outputs as both
 from programs import (
-    all_send_first,
-    broadcast_chain,
-    direct_allgather,
     put_allgather,
-    recursive_doubling_allreduce,
     ring_allgather,
     ring_allreduce,
 )
 
-import synth
 from synth import api
 from synth.errors import MissingDependencyError, SynthError, UsageError, VerificationError
 from synth.model.collective import collective
-from synth.model.outcome import Sat
 from synth.program.buffer_layout import Layout
 from synth.program.lowering.lower import lower
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Block, Gpu, Op, Program, Span
-from synth.runtime import reference_data
 from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
 from synth.runtime.host.executor import Host
 from synth.runtime.kernel import build_host, logical_clock, sources, tables
-from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.runtime.reference.executor import Reference
 
 pytestmark = needs_compiler
@@ -53,15 +45,6 @@ QUICK = (
 def test_every_type_and_operator_equals_the_reference_to_the_bit(kind):
     for op in OPERATORS:
         both(ring_allreduce(3), kind=kind, op=op, threads=2)
-
-
-@pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("in_place", [False, True])
-def test_known_algorithms(threads, in_place):
-    for program in (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4, 3)):
-        for elements in (0, 1, 7, 1000):
-            both(program, elements, in_place=in_place, threads=threads)
-    both(broadcast_chain(4, 5), 11, threads=threads)
 
 
 @pytest.mark.parametrize(
@@ -89,14 +72,6 @@ def test_local_reductions_and_copies():
         both(program, 5, "int32", op, threads=3)
 
 
-def test_slices_and_parts():
-    """LL's operations are of 32 KiB: a chunk of 70 001 bytes goes in three slices; parts of one chunk, one in
-    flight."""
-    both(ring_allreduce(3), 70_001, "uint8", protocol="LL", threads=2)
-    both(ring_allgather(3, 4), 9, "float64", part=2, depth=4, threads=2)
-    both(direct_allgather(3, 4), 9, "float64", part=3, threads=2)
-
-
 def test_float16_is_rounded_as_numpy_does():
     """All 65 536 values and 200 000 random sums: infinities, subnormals and ties among them."""
     program, layout = ring_allreduce(2), Layout(collective("allreduce", 2), 2)
@@ -114,63 +89,6 @@ def test_float16_is_rounded_as_numpy_does():
                 a, b = mine.astype(np.float32), right.astype(np.float32)
                 assert np.array_equal(a, b, equal_nan=True)
     assert layout.inputs[0] == (0, 1)
-
-
-def test_a_thousand_launches_back_to_back():
-    program = ring_allreduce(3)
-    layout, kind = Layout(program.collective, program.chunks), dtype("int32")
-    machine, arena = Host(threads=2).load(program, 5, kind, in_place=False)
-    function = build_host.library("i32").synth_i32_sum
-    inputs = [reference_data.random_inputs(layout, 5, kind, "sum", seed) for seed in range(10)]
-    for launch in range(1000):
-        given = inputs[launch // 100]
-        arena.fill(given, layout, 1)
-        arena.view(0, "o", 3)[:] = -1
-        machine.launch(function, 2)
-        if launch % 50 in (0, 1):
-            reference_data.check(layout, kind, "sum", given, [arena.view(r, "o", 3) for r in range(3)])
-    assert set(machine.run) == {1000}
-
-
-def waiting_ring(n):
-    """All receive before they send: a deadlock."""
-    ops = (Op("r", (), (Span("o", 1),)), Op("s", (Span("i", 0),)))
-    gpus = tuple(Gpu(r, 1, n, 0, (Block((r + 1) % n, (r - 1) % n, 0, ops),)) for r in range(n))
-    return Program("waiting", collective("allgather", n), 1, gpus)
-
-
-def test_a_deadlock_is_named_as_the_reference_names_it_and_the_process_lives_on():
-    for program, options in ((waiting_ring(3), {}), (all_send_first(2, 4), {"depth": 2})):
-        layout = Layout(program.collective, program.chunks)
-        given = reference_data.random_inputs(layout, 3, dtype("float32"), "sum", 0)
-        said = []
-        for made in (Host(threads=2, timeout=0.3, **options), Reference(**options)):
-            with pytest.raises(DeadlockError) as error:
-                made.run(program, given, dtype="float32", op="sum", in_place=False)
-            said.append(str(error.value))
-            assert error.value.closed
-        assert said[0] == said[1]
-    both(ring_allgather(3))
-
-
-def test_launches_after_a_launch_that_was_cut_short():
-    """One machine: a block's sender never comes, then it does; no counter of the aborted launch is left."""
-    program = ring_allreduce(3)
-    layout, kind = Layout(program.collective, program.chunks), dtype("int32")
-    machine, arena = Host(threads=2, timeout=0.2).load(program, 5, kind, in_place=False)
-    function = build_host.library("i32").synth_i32_sum
-    given = reference_data.random_inputs(layout, 5, kind, "sum", 7)
-    arena.fill(given, layout, 1)
-    machine.launch(function, 2)
-    ops = machine.tables.blocks["nops"].copy()
-    machine.tables.blocks["nops"][1] = 2  # rank 1 stops in the middle
-    with pytest.raises(DeadlockError, match=r"rank 0 block 0 op 3 .* waits for room to rank 1"):
-        machine.launch(function, 2)
-    machine.tables.blocks["nops"][:] = ops
-    for _ in range(3):
-        arena.view(0, "o", 3)[:] = -1
-        machine.launch(function, 2)
-        reference_data.check(layout, kind, "sum", given, [arena.view(r, "o", 3) for r in range(3)])
 
 
 def test_messages_left_behind_do_not_reach_the_next_launch():
@@ -251,15 +169,6 @@ def test_a_compiler_that_fails_is_one_line(monkeypatch, tmp_path):
     with pytest.raises(SynthError) as error:
         build_host.build('#include "host.cpp"\nSYNTH_KERNEL(x, nonsense, Sum, 0)\n', tmp_path / "a")
     assert "cannot compile" in str(error.value) and "\n" not in str(error.value)
-
-
-def test_programs_of_a_frontier():
-    """A subset; bench/host.py runs all programs of the dgx1's frontiers."""
-    for name, chunks, steps, rounds in (("allgather", 1, 2, 2), ("reduce-scatter", 1, 2, 2)):
-        found = synth.solve("dgx1", name, chunks=chunks, steps=steps, rounds=rounds)
-        assert isinstance(found, Sat), (name, found)
-        for threads in (1, 4):
-            assert api.run(found.schedule, executor="host", threads=threads, size=8 * 8 * 4 * 13).checked.elements > 0
 
 
 def test_groups_cover_every_instance():

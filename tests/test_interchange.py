@@ -6,15 +6,14 @@ from pathlib import Path
 
 import foreign_schedules
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synth
 from synth import api
 from synth.algorithms import LIBRARY
-from synth.cli import root
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
+from tests import command_line
 
 RING = synth.topology("ring:4")
 
@@ -330,15 +329,9 @@ def test_trees_are_read_as_nothing_else(name):
 # ---------------------------------------------------------------- the commands
 
 
-def command(*words: str, code: int = 0):
-    outcome = CliRunner().invoke(root, list(words))
-    assert outcome.exit_code == code, (outcome.stdout, outcome.stderr, outcome.exception)
-    return outcome
-
-
 def test_an_imported_schedule_is_verified():
     path = written(foreign_schedules.teccl(api.baseline("ring", "ring:4", "allgather")))
-    out = command("import", str(path), "--topo", "ring:4", "-o", "ours.json").stdout
+    out = command_line.synth("import", str(path), "--topo", "ring:4", "-o", "ours.json").stdout
     assert out.startswith("TE-CCL's schedule: allgather on ring:4: C=")
-    assert "verified" in command("verify", "ours.json").stdout
-    assert json.loads(command("import", str(path), "-o", "-").stdout)["schema"] == "synth.schedule/1"
+    assert "verified" in command_line.synth("verify", "ours.json").stdout
+    assert json.loads(command_line.synth("import", str(path), "-o", "-").stdout)["schema"] == "synth.schedule/1"

@@ -1,5 +1,6 @@
 """Lint: each kind of fault is found on its own, and good programs have none."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -7,10 +8,10 @@ import pytest
 from synth.errors import UsageError
 from synth.model.collective import collective
 from synth.program import analysis as lint
-from synth.program import text
 from synth.program.analysis import analysis
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from tests import programs
+from tests.programs import edit
 
 GOOD = [
     programs.ring_allgather(5),
@@ -26,22 +27,6 @@ GOOD = [
 
 def rules(report, severity="error"):
     return {f.rule for f in report.findings if f.severity == severity}
-
-
-def edit(program, rank, block, op, **changes):
-    """`program` with one op changed; `ops` replaces all ops of the block."""
-    gpu = program.gpus[rank]
-    old = gpu.blocks[block]
-    ops = changes.pop("ops", None)
-    if ops is None:
-        ops = (*old.ops[:op], old.ops[op]._replace(**changes), *old.ops[op + 1 :])
-    gpu = gpu._replace(blocks=(*gpu.blocks[:block], old._replace(ops=tuple(ops)), *gpu.blocks[block + 1 :]))
-    return replace(program, gpus=(*program.gpus[:rank], gpu, *program.gpus[rank + 1 :]))
-
-
-def replace(program, **changes):
-    fields = ("name", "collective", "chunks", "gpus", "protocol", "in_place", "min_bytes", "max_bytes")
-    return Program(**{name: changes.get(name, getattr(program, name)) for name in fields})
 
 
 @pytest.mark.parametrize("program", GOOD, ids=lambda p: p.name)
@@ -288,30 +273,8 @@ def test_chunks_of_a_split_message_are_ordered_one_by_one():
 
 
 def test_an_op_that_overlaps_itself():
-    program = Program(
-        "shift",
-        None,
-        1,
-        (
-            Gpu(
-                0,
-                4,
-                4,
-                0,
-                (
-                    Block(
-                        None,
-                        None,
-                        0,
-                        (
-                            Op("cpy", (Span("i", 0),), (Span("o", 0),), 4),
-                            Op("cpy", (Span("o", 0),), (Span("o", 1),), 3),
-                        ),
-                    ),
-                ),
-            ),
-        ),
-    )
+    ops = Op("cpy", (Span("i", 0),), (Span("o", 0),), 4), Op("cpy", (Span("o", 0),), (Span("o", 1),), 3)
+    program = Program("shift", None, 1, (Gpu(0, 4, 4, 0, (Block(None, None, 0, ops),)),))
     assert rules(lint.check(program)) == {"overlap"}
 
 
@@ -477,25 +440,6 @@ def test_what_is_not_known_is_said():
     assert (report.verdict, rules(report, "not analysed")) == ("not analysed", {"collective-unknown"})
     said, *_, judged = report.lines()
     assert "its outputs are not compared" in said and judged.startswith("judged: unknown collective, 3 ranks, ")
-
-
-def test_the_report_as_text_and_json():
-    program = text.parse(text.dump(edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())))
-    report = lint.check(program, "msccl-executor")
-    assert next(iter(report.lines())).startswith(
-        "error: gpu 2 block 0 step 1: writes output 0 of rank 2 while block 1 step 1 writes it"
-    )
-    doc = report.to_json()
-    assert doc["ok"] is False
-    assert doc["runtime"] == "msccl-executor"
-    assert doc["findings"][0]["rule"] == "race"
-    assert doc["safe_bytes"] == 0
-    message = (
-        f"wrong: {len(report.errors)} errors; no rank waits for ever at any size (runtime msccl-executor, its default "
-        f"buffer sizes)"
-    )
-    assert list(report.lines())[-2] == message
-    assert (doc["collective"], doc["ranks"]) == ("allreduce", 4)
 
 
 def test_a_wrong_program_is_not_said_to_be_safe():

@@ -5,24 +5,17 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from synth import api
-from synth.cli import root
 from synth.program import analysis, text
 from tests import programs
-from tests.test_lint import edit
+from tests.command_line import synth
+from tests.programs import edit
 
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def synth(*words, code=0):
-    outcome = CliRunner().invoke(root, list(words))
-    assert outcome.exit_code == code, (outcome.exit_code, outcome.stdout, outcome.stderr, outcome.exception)
-    return outcome
 
 
 def saved(path, program):

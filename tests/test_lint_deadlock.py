@@ -8,9 +8,8 @@ from synth.model.collective import collective
 from synth.program.analysis import deadlock
 from synth.program.analysis.connection_tables import build_connection_tables
 from synth.program.analysis.deadlock import OpSplit, largest_safe_size, run_with_fifos, splits
-from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
+from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from synth.program.runtimes import FIFO_DEPTH, MIB, RUNTIMES
-from synth.program.straight_line import StraightLine
 from tests import programs
 
 I0, O0 = (Span("i", 0),), (Span("o", 0),)
@@ -49,15 +48,6 @@ def test_sends_before_receives_are_safe_while_a_message_fits_the_fifo():
     assert largest_safe_size(exchange(8, "LL"), "msccl-executor") is None
     assert largest_safe_size(exchange(24, "LL"), "msccl-executor") == 32 * 1024 * 24 // 3
     assert largest_safe_size(exchange(24, "LL"), "rccl") == 16 * 1024 * 24 // 3
-
-
-def test_more_messages_than_the_fifo_holds_are_safe_at_no_size():
-    assert largest_safe_size(programs.all_send_first(2, 2), "synth") is None
-    assert largest_safe_size(programs.all_send_first(2, 3), "synth") == 0
-
-
-def test_a_recursive_doubling_of_large_messages_is_bounded():
-    assert largest_safe_size(programs.recursive_doubling_allreduce(4, 8), "synth") == 2 * MIB * 8 // 4
 
 
 def test_a_ring_of_fused_ops_needs_a_free_place():
@@ -159,15 +149,6 @@ def test_what_does_not_fit_together_is_safe_at_no_size(change):
     assert largest_safe_size(Program("x", None, 2, (gpu, program.gpus[1])), "synth") == 0
 
 
-def test_a_dependency_on_a_step_without_flag_is_safe_at_no_size():
-    program = programs.recursive_doubling_allreduce(4)
-    assert largest_safe_size(program, "synth") is None
-    gpu = program.gpus[0]
-    ops = gpu.blocks[0].ops
-    gpu = gpu._replace(blocks=(gpu.blocks[0]._replace(ops=(ops[0], ops[1]._replace(flag=False))), gpu.blocks[1]))
-    assert largest_safe_size(Program("x", program.collective, 1, (gpu, *program.gpus[1:])), "synth") == 0
-
-
 def test_one_sided_programs_wait_at_any_size_or_at_none():
     program = programs.put_allgather(3)
     assert largest_safe_size(program, "mscclpp") is None
@@ -180,24 +161,3 @@ def test_one_sided_programs_wait_at_any_size_or_at_none():
         )
         == 0
     )
-
-
-def test_barriers_and_packets_of_one_sided_programs():
-    port = (Port("memory", 1, 0),)
-    packet = (Span("s", 0, None, True),)
-    meet = Op("barrier", group=(0, 1))
-    twice = Block(None, None, 0, (meet, Op("nop"), meet), (), port)
-
-    def stands(*blocks, other=()):
-        return bool(
-            deadlock.onesided_order.execution_order(
-                StraightLine(Program("p", None, 1, (Gpu(0, 1, 1, 1, blocks), Gpu(1, 1, 1, 1, tuple(other)))))
-            )[1]
-        )
-
-    assert not stands(twice, Block(None, None, 0, (meet, meet)))
-    assert stands(twice, Block(None, None, 0, (meet,)))
-    reads = Block(None, None, 0, (Op("cpy", packet, O0),), (), port)
-    put = Op("put", I0, (Span("s", 0, 0, True),), ports=(0,))
-    assert stands(reads)
-    assert not stands(reads, other=[Block(None, None, 0, (put,), (), (Port("memory", 0, 0),))])

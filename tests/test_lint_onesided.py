@@ -1,5 +1,7 @@
 """Lint of one-sided programs: signals, barriers, packets and port channels as order; MSCCL++'s limits."""
 
+from dataclasses import replace
+
 import pytest
 
 from synth.model.collective import collective
@@ -7,8 +9,8 @@ from synth.program import analysis
 from synth.program.analysis.symbolic_execution_onesided import OneSidedExecution
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 from synth.program.straight_line import StraightLine
-from tests.programs import put_allgather
-from tests.test_lint import edit, replace, rules
+from tests.programs import edit, put_allgather
+from tests.test_lint import rules
 
 MEMORY, PORT = Port("memory", 1, 0), Port("port", 1, 0)
 BACK = {"memory": Port("memory", 0, 0), "port": Port("port", 0, 0)}
@@ -34,11 +36,6 @@ def test_entry_put_signal_wait_is_proved():
     assert not [f for f in report.findings if f.severity != "remark"]
     assert report.outputs == 1
     assert report.safe is None
-
-
-def test_a_plan_without_a_collective_is_not_analysed_as_its_outputs_are_not_compared():
-    report = analysis.check(replace(pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT]), collective=None))
-    assert (report.verdict, rules(report, "not analysed")) == ("not analysed", {"collective-unknown"})
 
 
 def test_who_is_not_in_the_call_yet_keeps_its_memory():
@@ -98,26 +95,11 @@ def test_get_and_reduce_read_what_lies_elsewhere():
     get = Op("get", (Span("i", 0, 0),), O0, ports=(0,))
     assert analysis.check(pair([SIGNAL, WAIT], [WAIT, get, SIGNAL])).ok
     assert rules(analysis.check(pair([SIGNAL], [WAIT, get]))) == {"unfinished"}
-    both = tuple(
-        Gpu(
-            r,
-            1,
-            1,
-            0,
-            (
-                Block(
-                    None,
-                    None,
-                    0,
-                    (SIGNAL, WAIT, Op("reduce", (Span("i", 0), Span("i", 0, 1 - r)), O0), SIGNAL, WAIT),
-                    (),
-                    (Port("memory", 1 - r, 0),),
-                ),
-            ),
-        )
-        for r in (0, 1)
-    )
-    program = Program("sum", collective("allreduce", 2), 1, both)
+    gpus = []
+    for r in (0, 1):
+        ops = SIGNAL, WAIT, Op("reduce", (Span("i", 0), Span("i", 0, 1 - r)), O0), SIGNAL, WAIT
+        gpus.append(Gpu(r, 1, 1, 0, (Block(None, None, 0, ops, (), (Port("memory", 1 - r, 0),)),)))
+    program = Program("sum", collective("allreduce", 2), 1, tuple(gpus))
     assert not [f for f in analysis.check(program).findings if f.severity != "remark"]
     assert rules(analysis.check(edit(program, 0, 0, 2, src=(Span("i", 0), Span("i", 0))))) == {"wrong-output"}
     assert "race" in rules(analysis.check(replace(program, in_place="in")))

@@ -1,6 +1,5 @@
 """nccl-tests' output as measurements: the same times whatever stands before its lines, or the fault and its line."""
 
-from pathlib import Path
 from random import Random
 
 import nccl_tests_output as tool
@@ -235,11 +234,6 @@ def test_a_damaged_log_gives_the_same_times_or_is_refused(tmp_path):
 def test_backends_have_names(name):
     with pytest.raises(UsageError):
         logs.backend(name)
-
-
-def test_a_missing_file_is_one_line(tmp_path):
-    with pytest.raises(FormatError, match="does not exist"):
-        logs.load(Path(tmp_path / "none.txt"), "nccl", "allgather", 8)
 
 
 def test_repeats_are_pooled_by_the_median_whatever_their_order():

@@ -17,24 +17,13 @@ from synth.model.collective import collective
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from synth.program.runtimes import RUNTIMES
 from synth.topologies import topology
+from tests.programs import edit
 
 PROFILES = ("msccl-executor", "msccl", "rccl")
 
 
 def emit(program, runtime="msccl-executor", machine=None, **request):
     return MscclXml().emit(program, Target(ExportRequest(runtime=runtime, **request), machine=machine))
-
-
-def edited(program, rank, block, step, **changes):
-    """`program` with one op changed."""
-    gpu = program.gpus[rank]
-    ops = list(gpu.blocks[block].ops)
-    ops[step] = ops[step]._replace(**changes)
-    blocks = list(gpu.blocks)
-    blocks[block] = blocks[block]._replace(ops=tuple(ops))
-    gpus = list(program.gpus)
-    gpus[rank] = gpu._replace(blocks=tuple(blocks))
-    return replace(program, gpus=tuple(gpus))
 
 
 def gathering(n, wanted_by):
@@ -70,11 +59,11 @@ def waiting():
 
     def gpu(r):
         peer = 1 - r
-        sums = tuple(Op("re", (Span("s", c),), (Span("o", c),), 1, (Dep(1, c),), c == 2) for c in range(2))
+        sums = tuple(Op("re", (Span("s", c),), (Span("o", c),), 1, (Dep(1, 2 * c + 1),), c == 2) for c in range(2))
         many = (
-            Op("nop", deps=(Dep(1, 0),)),
             Op("nop", deps=(Dep(1, 1),)),
-            Op("re", (Span("s", 2),), (Span("o", 2),), 1, (Dep(1, 2),), True),
+            Op("nop", deps=(Dep(1, 3),)),
+            Op("re", (Span("s", 2),), (Span("o", 2),), 1, (Dep(1, 5),), True),
         )
         return Gpu(r, 3, 3, 3, (
             Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("o", 0),), 3), *many, *sums)),
@@ -83,13 +72,7 @@ def waiting():
         ))  # fmt: skip
 
     gpus = tuple(gpu(r) for r in range(2))
-    fixed = tuple(g._replace(blocks=(_renumbered(g.blocks[0]), g.blocks[1])) for g in gpus)
-    return Program("waiting", collective("allreduce", 2), 3, fixed, max_bytes=1 << 20)
-
-
-def _renumbered(block):
-    """The receives of block 1 are its odd steps."""
-    return block._replace(ops=tuple(op._replace(deps=tuple(Dep(1, 2 * d.op + 1) for d in op.deps)) for op in block.ops))
+    return Program("waiting", collective("allreduce", 2), 3, gpus, max_bytes=1 << 20)
 
 
 GOOD = {
@@ -190,13 +173,13 @@ REFUSED = [
     (programs.direct_allgather(3, 72), "rccl", {}, "moves 72 chunks, rccl takes at most 71"),
     (programs.direct_allgather(70), "rccl", {}, "has 70 blocks, rccl takes 64"),
     (programs.direct_allgather(34), "msccl-executor", {}, "33 blocks send on channel 0, msccl-executor takes 32"),
-    (edited(RING, 1, 0, 2, deps=(Dep(0, 0), Dep(0, 1))), "msccl-executor", {}, "has 2 dependencies"),
-    (edited(RING, 1, 0, 2, deps=(Dep(0, 1),)), "msccl-executor", {}, "has no flag"),
-    (edited(RING, 1, 0, 2, deps=(Dep(4, 1),)), "msccl-executor", {}, "waits for block 4"),
-    (edited(RING, 1, 0, 1, src=()), "msccl-executor", {}, "cpy has 0 source operands"),
-    (edited(RING, 1, 0, 2, dst=(Span("o", 4),)), "msccl-executor", {}, "output chunks 4..4 of rank 1, which has 4"),
-    (edited(RING, 1, 0, 2, code="nop", dst=()), "msccl-executor", {}, "a nop without a dependency"),
-    (edited(RING, 1, 0, 4, code="nop", dst=(), deps=(Dep(0, 1),)), "msccl-executor", {}, "a nop is the block"),
+    (edit(RING, 1, 0, 2, deps=(Dep(0, 0), Dep(0, 1))), "msccl-executor", {}, "has 2 dependencies"),
+    (edit(RING, 1, 0, 2, deps=(Dep(0, 1),)), "msccl-executor", {}, "has no flag"),
+    (edit(RING, 1, 0, 2, deps=(Dep(4, 1),)), "msccl-executor", {}, "waits for block 4"),
+    (edit(RING, 1, 0, 1, src=()), "msccl-executor", {}, "cpy has 0 source operands"),
+    (edit(RING, 1, 0, 2, dst=(Span("o", 4),)), "msccl-executor", {}, "output chunks 4..4 of rank 1, which has 4"),
+    (edit(RING, 1, 0, 2, code="nop", dst=()), "msccl-executor", {}, "a nop without a dependency"),
+    (edit(RING, 1, 0, 4, code="nop", dst=(), deps=(Dep(0, 1),)), "msccl-executor", {}, "a nop is the block"),
 ]  # fmt: skip
 
 
@@ -271,13 +254,8 @@ THEIRS = """<!-- Licensed under a licence. -->
 
 def test_others_files_are_read_as_their_loaders_do():
     program = read(THEIRS, "pairs.xml")
-    assert (program.name, program.protocol, program.in_place, program.chunks, program.max_bytes) == (
-        "pairs",
-        "LL",
-        "in",
-        4,
-        None,
-    )
+    assert (program.name, program.protocol, program.in_place) == ("pairs", "LL", "in")
+    assert (program.chunks, program.max_bytes) == (4, None)
     assert program.gpus[0][:4] == (0, 4, 4, 1)  # in place: the one buffer is both
     assert [block.send for block in program.gpus[0].blocks] == [1, None]
     assert program.gpus[0].blocks[1].ops == (
@@ -286,11 +264,8 @@ def test_others_files_are_read_as_their_loaders_do():
     old = THEIRS.replace(' outofplace="0"', "").replace(' minBytes="0" maxBytes="0"', "").replace(' ngpus="2"', "")
     assert (read(old, "p.xml").in_place, read(old, "p.xml").max_bytes) == ("in", (1 << 27) - 1)
     oldest = old.replace(' coll="allreduce" inplace="1"', "").replace(' chan="0"', ' chan="-1"')
-    assert (read(oldest, "p.xml").collective, read(oldest, "p.xml").in_place, read(oldest, "p.xml").loop_chunks) == (
-        None,
-        "out",
-        4,
-    )
+    found = read(oldest, "p.xml")
+    assert (found.collective, found.in_place, found.loop_chunks) == (None, "out", 4)
     assert read(oldest, "p.xml", collective("allreduce", 2)).chunks == 4
 
 

@@ -21,7 +21,6 @@ from synth.cli.root import root
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.mscclpp.emit import Mscclpp, document, message_sizes, port_channels
 from synth.export.mscclpp.read import read
-from synth.export.plans import registration_code
 from synth.export.request import ExportRequest, Target
 from synth.model.collective import collective
 from synth.model.schedule import Schedule, Send, Step
@@ -87,13 +86,6 @@ def test_plans_of_real_machines(topo, name, protocol):
         assert kinds == ({"memory"} if topo == "dgx1" else {"memory", "port"})
 
 
-@pytest.mark.parametrize(("name", "protocol"), [("allgather", "Simple"), ("allreduce", "LL"), ("reduce", "Simple")])
-def test_the_reference_executor_agrees(name, protocol):
-    for topo in ("dgx1", "dgx-a100*2"):
-        program = onesided(solved(topo, name), LoweringOptions(protocol=protocol, nodes=nodes(topo)))
-        assert api.run(program, topology=topo, size=program.loop_chunks * 64, dtype="int32")
-
-
 def scattered(name: str, root: int) -> Schedule:
     """Around a ring of three: what must end on one rank alone passes another, so that its last send is a copy."""
     chain = [r for r in range(3) if r != root]
@@ -120,7 +112,7 @@ def test_in_place_what_lies_in_a_larger_buffer_is_reached_where_the_kernel_count
     assert analysis.check(program, "mscclpp").ok
     assert api.run(program, size=program.loop_chunks * 64, in_place=True)
     out = onesided(schedule, LoweringOptions(nodes=boxes))
-    misplaced = {f.rule for f in analysis.check(Program(**{**vars_of(out), "in_place": "in"}), "mscclpp").errors}
+    misplaced = {f.rule for f in analysis.check(replace(out, in_place="in"), "mscclpp").errors}
     assert ("buffer-start" in misplaced) == ((name, root) != ("scatter", 0))
 
 
@@ -307,13 +299,6 @@ def test_golden(golden):
         )
 
 
-def test_scratch_is_double_only_with_packets():
-    simple, packets = (
-        json.loads(emit(onesided(exchange(), LoweringOptions(protocol=protocol)))) for protocol in ("Simple", "LL")
-    )
-    assert (simple["use_double_scratch_buffer"], packets["use_double_scratch_buffer"]) == (False, True)
-
-
 def uneven_scratch() -> Program:
     """Rank 0, without scratch of its own, puts a packet into the scratch of rank 1."""
     put = Op("put", (Span("i", 0),), (Span("s", 0, 1, True),), ports=(0,))
@@ -345,7 +330,7 @@ def test_every_second_launch_wants_equal_scratch():
     plan["gpus"][0]["scratch_chunks"] = 0
     with pytest.raises(AssertionError, match="own half"):
         strict_mscclpp.check(json.dumps(plan))
-    far = Program(**{**vars_of(program), "gpus": (program.gpus[0]._replace(scratch=2), program.gpus[1])})
+    far = replace(program, gpus=(program.gpus[0]._replace(scratch=2), program.gpus[1]))
     with pytest.raises(SynthError, match="is sought 1 farther, as rank 0 has 2"):
         api.run(far, size=64)
     with pytest.raises(Wrong, match="outside a scratch"):
@@ -367,15 +352,13 @@ def test_every_offset_fits_at_the_largest_size(name, protocol):
     above = program.max_bytes + 16 * program.loop_chunks
     for top, severity in ((above, "error"), (None, "warning")):
         (found,) = [
-            f
-            for f in analysis.check(Program(**{**vars_of(program), "max_bytes": top}), "mscclpp").findings
-            if f.rule == "offsets"
+            f for f in analysis.check(replace(program, max_bytes=top), "mscclpp").findings if f.rule == "offsets"
         ]
         assert found.severity == severity
-    safe = analysis.check(Program(**{**vars_of(program), "max_bytes": None}), "mscclpp").safe
+    safe = analysis.check(replace(program, max_bytes=None), "mscclpp").safe
     assert safe is not None and program.max_bytes <= safe < above  # "safe at any size" stood beside the warning
     with pytest.raises(SynthError, match="32 bit"):
-        emit(Program(**{**vars_of(program), "max_bytes": above}))
+        emit(replace(program, max_bytes=above))
 
 
 # ---------------------------------------------------------------- limits
@@ -420,26 +403,6 @@ def test_more_blocks_than_multiprocessors_are_refused():
         onesided(solved("dgx-a100*2", "allreduce"), LoweringOptions(instances=6))
 
 
-def test_offsets_of_32_bits_bound_the_size():
-    program = onesided(exchange())
-    assert program.max_bytes == limits.OFFSET_BYTES // 16 * 16 // max(gpu.scratch for gpu in program.gpus) // 16 * 16
-    with pytest.raises(SynthError, match="32 bit"):
-        emit(Program(**{**vars_of(program), "max_bytes": 1 << 40}))
-
-
-def test_a_report_writes_sizes_in_one_way():
-    """The safe size and the size of the offsets' warning are the same number."""
-    lines = list(analysis.check(replace(onesided(exchange()), max_bytes=None), "mscclpp").lines())
-    (warning,) = [line for line in lines if "[offsets]" in line]
-    size = warning.partition("32 bits above ")[2].partition(":")[0]
-    assert any(line.startswith(f"safe up to {size} (") for line in lines)
-
-
-def vars_of(program: Program) -> dict:
-    names = ("name", "collective", "chunks", "gpus", "protocol", "in_place", "min_bytes", "max_bytes")
-    return {name: getattr(program, name) for name in names}
-
-
 def test_sizes_are_those_that_the_loader_compares():
     """MSCCL++ compares the input's bytes, for allgather the output's; nccl-tests' size is the larger buffer."""
     for name, share in (("allgather", 1), ("alltoall", 1), ("reduce-scatter", 1), ("broadcast", 1), ("gather", 8)):
@@ -449,11 +412,7 @@ def test_sizes_are_those_that_the_loader_compares():
 
 
 @pytest.mark.parametrize(
-    ("program", "message"),
-    [
-        (ring_allgather(3), "sends through FIFOs"),
-        (put_allgather(3), "not both"),
-    ],
+    ("program", "message"), [(ring_allgather(3), "sends through FIFOs"), (put_allgather(3), "not both")]
 )
 def test_what_a_plan_cannot_say(program, message):
     with pytest.raises(SynthError, match=message):
@@ -476,35 +435,6 @@ def test_plans_are_written_from_schedules():
     program = Program("p", collective("allreduce", 1), 1, (Gpu(0, 1, 1, 1, (first, second)),))
     with pytest.raises(SynthError, match=r"p has blocks that wait for each other.*its file is a plan already"):
         emit(program)
-
-
-@pytest.mark.parametrize("name", ["allgather", "reduce-scatter", "allreduce"])
-@pytest.mark.parametrize("in_place", ["in", "out"])
-def test_the_registered_selector_takes_what_the_plan_serves(name, in_place, monkeypatch):
-    """As MSCCL++ asks it: allgather by one rank's bytes, the others by the input's."""
-    from types import ModuleType, SimpleNamespace
-
-    program = onesided(solved("dgx1", name), LoweringOptions(in_place=in_place))
-    monkeypatch.setitem(__import__("sys").modules, "mscclpp", ModuleType("mscclpp"))
-    scope: dict = {"__file__": "register.py"}
-    exec(registration_code.python([registration_code.registration(program, None)], "0.10"), scope)
-    theirs = {"reduce-scatter": "reducescatter"}.get(name, name)
-    plan = object()
-
-    def chosen(size: int, placed: bool) -> object:
-        share, start, rank = size // 8, 1 << 20, 3
-        near = {"allgather": -rank * share, "reduce-scatter": rank * share}.get(name, 0)
-        request = SimpleNamespace(
-            collective=theirs, message_size=share if name == "allgather" else size, rank=rank, input_buffer=start,
-            output_buffer=start + near if placed else 1 << 30, world_size=8,
-        )  # fmt: skip
-        return scope["select"]({theirs: {program.name: plan}}, request)
-
-    step = program.loop_chunks * 16
-    assert chosen(step * 4, in_place == "in") is plan
-    assert chosen(step * 4, in_place == "out") is None
-    assert chosen(step * 4 + step // 2, in_place == "in") is None
-    assert chosen((program.max_bytes // step + 1) * step, in_place == "in") is None
 
 
 # ---------------------------------------------------------------- reading

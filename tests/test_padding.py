@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from host_runs import needs_compiler
 from programs import put_allgather, recursive_doubling_allreduce, ring_allgather, ring_allreduce
 from standin import Cupy
 from test_arrays import Tensor
@@ -20,10 +21,8 @@ from synth.program.program import Span
 from synth.runtime import reference_data
 from synth.runtime.cuda import executor
 from synth.runtime.dtypes import dtype
-from synth.runtime.kernel import build_host
 from synth.runtime.padding import Padding
 
-needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 CANARY = 77.0
 RANKS = 4
 SIZES = {

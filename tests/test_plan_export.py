@@ -11,20 +11,16 @@ from itertools import pairwise
 import pytest
 import strict_msccl
 import strict_mscclpp
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_export import ring_schedule, slow_schedule
 
 from synth import api
-from synth.cli import root as cli
 from synth.errors import SynthError, UsageError
-from synth.export.plans import programs
 from synth.export.plans.size_ranges import Offer, drop_to_fit, shares, unserved
-from synth.model.collective import collective
-from synth.model.schedule import Schedule, Send, Step
+from synth.model.schedule import Send, Step
 from synth.model.tuning_plan import Algorithm, Plan, Range, Table
-from synth.topologies import topology
+from tests.command_line import synth
 
 SMALL, LARGE = 4096, 1 << 20
 RING_LL128 = (("algorithm", "Ring"), ("protocol", "LL128"), ("channels", "8"))
@@ -54,13 +50,6 @@ def change(number: int, **changes: object) -> Plan:
     return replace(
         old, algorithms=tuple(replace(a, **changes) if i == number else a for i, a in enumerate(old.algorithms))
     )
-
-
-def synth(*words: object, code: int = 0):
-    outcome = CliRunner().invoke(cli, [str(word) for word in words])
-    assert outcome.exit_code == code, (outcome.stdout, outcome.stderr, outcome.exception)
-    assert "Traceback" not in outcome.stderr
-    return outcome
 
 
 @pytest.fixture
@@ -207,7 +196,7 @@ def test_what_the_runtime_lacks_is_listed_and_the_next_takes_its_place():
             )
 
 
-def test_an_algorithm_whose_chunks_divide_no_judged_size_is_not_chosen(monkeypatch):
+def test_an_algorithm_whose_chunks_divide_no_judged_size_is_not_chosen():
     odd = replace(plan().tables[0], sizes=(1 << 12, 1 << 13, 1 << 20), ranges=(Range(0, None, (1, 0)),))
     three = replace(
         ring_schedule(4),
@@ -224,44 +213,14 @@ def test_an_algorithm_whose_chunks_divide_no_judged_size_is_not_chosen(monkeypat
             for step in ring_schedule(4).steps
         ),
     )
-    lowered, programs_of = [], programs._programs
-    record = lambda *given: lowered.append(given[0].label) or programs_of(*given)  # noqa: E731
-    monkeypatch.setattr(programs, "_programs", record)
     made = api.export_plan(replace(change(1, schedule=three, divisor=24), tables=(odd,)))
     assert [name for name, _ in made.files] == ["01-allgather-S2-R2-C1-LL.xml"]
-    assert lowered == ["S2 C1 LL"]  # what serves no size is not lowered
-    between = replace(odd, sizes=(4096,), ranges=(Range(0, 4096, (0,)), Range(4097, 8000, (0, 1))))
-    api.export_plan(replace(plan(), tables=(between,)))
-    assert lowered == ["S2 C1 LL"] * 2  # nor what comes after one that serves the whole range
-    judged = replace(odd, sizes=(4096, 8192), ranges=(Range(0, 8192, (0, 1)),))
-    api.export_plan(replace(plan(), tables=(judged,)))
-    assert lowered == ["S2 C1 LL"] * 3  # nor what comes after one that serves all judged sizes, too
     alone = replace(odd, ranges=(Range(0, None, (1,)),))
     with pytest.raises(SynthError, match="4096, 8192, 1048576 bytes are not served"):
         api.export_plan(replace(change(1, schedule=three, divisor=24), tables=(alone,)))
     mixed = replace(odd, sizes=(96, 4096, 9600))
     made = api.export_plan(replace(change(1, schedule=three, divisor=24), tables=(mixed,)))
     assert [ends(text) for _, text in made.files] == [(0, 4095), (4096, 4096), (4097, 0)]
-
-
-def rooted() -> Plan:
-    star = topology("star:4").network()
-    steps = (Step(1, (Send(0, 0, 1), Send(0, 0, 2), Send(0, 0, 3))),)
-    cast = Schedule(star, collective("broadcast", 4), 1, steps)
-    return Plan(
-        (Algorithm("star", "synth", cast),),
-        (Table("broadcast", 4, (Range(0, None, (0,)),), root=0),),
-        "model",
-        "by hand",
-        star,
-    )
-
-
-def test_a_root_is_asserted_and_warned_of():
-    with pytest.raises(SynthError, match="add --assume-root 0"):
-        api.export_plan(rooted(), assume_one_node=True)
-    made = api.export_plan(rooted(), assume_root=0, assume_one_node=True)
-    assert any("no loader compares the root" in line for line in made.remarks)
 
 
 # ---------------------------------------------------------------- MSCCL++

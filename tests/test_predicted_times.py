@@ -4,13 +4,11 @@ import json
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
 
 from synth import api
 from synth.api import point_times, tuning
 from synth.catalog.tuner import clock
 from synth.catalog.tuner.clock import Clock, Variant
-from synth.cli import root
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.tuning_plan import Plan
 from synth.program.checked_lowering import lower
@@ -21,6 +19,7 @@ from synth.runtime.reference.executor import Reference
 from synth.scale.time_bound import time_bound
 from synth.solvers.processes.deadline import Deadline, time_limited
 from synth.view import plans as view
+from tests.command_line import synth
 
 KB = 1 << 10
 OVER = Deadline(-1.0)
@@ -126,19 +125,13 @@ def test_only_what_may_be_the_fastest_is_run():
     assert 2 <= len(plan_times) <= 8  # of a dozen algorithms
 
 
-def invoke(words, code=0):
-    done = CliRunner().invoke(root, words.split())
-    assert done.exit_code == code, (done.stdout, done.stderr, done.exception)
-    return done
-
-
 def test_pareto_at_a_size_prints_runs_of_points_and_baselines_beside_synchronous_steps():
     words = "pareto --topo ring:4 --coll allgather --size 1KB --max-steps 3"
-    done = invoke(words)
+    done = synth(words)
     assert "`best for`: predicted, synchronous steps" in done.stdout
     assert "predicted, event-driven, LL, launch 3.6 µs included" in done.stdout
-    free = json.loads(invoke(f"{words} --format json").stdout)
-    paid = json.loads(invoke(f"{words} --per-send LL=5us --format json").stdout)
+    free = json.loads(synth(f"{words} --format json").stdout)
+    paid = json.loads(synth(f"{words} --per-send LL=5us --format json").stdout)
     times = [{row["label"]: row["seconds"] for row in doc["candidates"] if row["protocol"] == "LL"}
              for doc in (free, paid)]  # fmt: skip
     assert times[0].keys() & times[1].keys()
@@ -154,7 +147,7 @@ def test_programs_far_behind_are_left_out_and_none_is_run_without_time():
 
 
 def test_a_cost_per_message_without_a_size_is_refused():
-    assert "add --size" in invoke("pareto --topo ring:4 --coll allgather --per-send 1us", 2).stderr
+    assert "add --size" in synth("pareto --topo ring:4 --coll allgather --per-send 1us", code=2).stderr
 
 
 def test_a_step_costs_the_latency_of_its_own_links():

@@ -176,6 +176,9 @@ def test_machines_are_written_once(dgx1):
     assert found["entry-0"]["machine"] == found["entry-1"]["machine"] == 0  # type: ignore[index]
 
 
+# Certificates in words.
+
+
 def test_schedules_that_do_not_fit_are_left_out_with_a_note(dgx1):
     sheet = sections.of_frontier(dgx1, sections.EntryContext("x"))
     short, long = sorted(len(a.move.data) for a in sheet.algorithms if a.move)
@@ -183,16 +186,6 @@ def test_schedules_that_do_not_fit_are_left_out_with_a_note(dgx1):
         rows = blocks(html.page([sheet], room=room))["entry-0"]["algorithms"]  # type: ignore[index]
         assert [row["move"] is not None for row in rows].count(True) == kept
         assert all("left out" in row["lack"] for row in rows if row["move"] is None)
-
-
-def test_large_schedules_say_why_they_are_not_drawn(dgx1, monkeypatch):
-    monkeypatch.setattr(animation_data, "MOST_SENDS", 200)
-    first, second = sections.of_frontier(dgx1, sections.EntryContext("x")).algorithms
-    assert first.move is not None and not first.lack
-    assert second.move is None and "336 sends" in second.lack
-
-
-# Certificates in words.
 
 
 @pytest.mark.parametrize("kind", [*KEYS, "throughput-cut", "throughput-cuts", "alltoall-lengths", "allreduce-parts"])
@@ -290,13 +283,6 @@ def test_no_time_lies_below_the_floor(dgx1):
         best = min(dgx1.seconds_at(p, size) for p in dgx1.points)
         assert best >= least * (1 - 1e-12)
         assert best == pytest.approx(least)  # this frontier is complete: there is nothing between
-
-
-def test_wins_of_predictions_are_those_of_the_frontier(dgx1):
-    seen = time_chart.of_frontier(dgx1)
-    for size in [3 << k for k in range(8, 29)]:
-        (place,) = [k for low, high, _, k in seen.wins if low <= size and (high is None or size < high)]
-        assert dgx1.points[place or 0] is dgx1.best(size)
 
 
 def test_the_envelope_is_the_least_line():

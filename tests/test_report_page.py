@@ -302,19 +302,6 @@ def test_play_goes_through_all_steps_and_stops(at):
     assert message(page).startswith("step 2")
 
 
-def test_less_motion_where_that_is_preferred(at):
-    page = at(1)
-    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
-    press(page, "#first")
-    press(page, "#play")
-    page.wait("document.getElementById('step-text').textContent.startsWith('step 1')")
-    where = "document.querySelector('.token').getAttribute('transform')"
-    before = page.run(where)
-    time.sleep(0.1)
-    assert page.run(where) == before
-    press(page, "#play")
-
-
 def test_the_slider_goes_to_a_step(at):
     page = at(1)
     page.run("document.getElementById('step').focus()")
@@ -373,15 +360,6 @@ def test_the_list_of_sends_tells_the_same_by_keyboard(at):
     assert message(page).startswith("step 2")  # arrows still step
 
 
-def test_ranks_say_how_much_they_hold(at, gather):
-    page = at(1)
-    press(page, '[data-rank="3"]')
-    said = page.run("document.getElementById('info').textContent")
-    schedule = gather.points[0].schedule
-    got = {s.chunk for s in schedule.steps[0].sends if s.dst == 3}
-    assert said == f"rank 3 after step 1: has {2 + len(got)} of the 16 chunks that it must end with"
-
-
 def test_loads_are_coloured_by_step_and_in_total(at):
     page = at(2)
     heat = "[...document.querySelectorAll('.wire')].map(w => w.getAttribute('class'))"
@@ -430,14 +408,6 @@ def test_sends_through_a_switch_follow_each_other(browser, tmp_path):
         "0 → 1 through switch (300 GB/s), step 1"
     )
     assert browser.complaints() == []
-
-
-def test_numbers_of_chunks_that_follow_each_other_are_a_span(at):
-    page = at(4)
-    text = page.run("document.querySelectorAll('script').item(document.scripts.length - 1).textContent")
-    source = text[text.index("function spans") : text.index("/** Chunks grouped by")]
-    shown = page.run(f"(() => {{ {source} return [[1, 2, 3, 4, 6, 7, 9], [5], [1, 2]].map(spans); }})()")
-    assert shown == ["1–4, 6, 7, 9", "5", "1, 2"]
 
 
 def test_one_rank_s_data_can_be_followed(at):
@@ -591,14 +561,6 @@ def test_the_chart_shows_bandwidth(at):
         assert "GB/s" in texts and "0" in texts and "time" not in texts
     heights = page.run("document.querySelector('.plot .series.chosen').getBBox().height")
     assert heights > 50  # from almost nothing at 1 KB to near the rate of the links at 1 GB
-
-
-def test_certificates_and_assumptions_are_in_words(at):
-    page = at(1)
-    text = page.run("document.querySelector('[aria-label=\"What is proved\"]').textContent")
-    assert "No schedule of 3 steps, with any number of chunks, takes fewer than 7/6 rounds per chunk." in text
-    assert "deadline-cuts" in text and "checked without a solver" in text
-    assert "no coding" in page.run("document.querySelector('[aria-label=\"Under these assumptions\"]').textContent")
 
 
 def test_large_frontiers_have_rates_but_no_player(at):

@@ -25,17 +25,12 @@ from synth.model.schedule import Schedule, Send, Step
 from synth.program import text
 from synth.program.overheads import NCCL
 from synth.program.program import Op, Program, Span
+from tests.command_line import synth
 
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def synth(*words, code=0):
-    outcome = CliRunner().invoke(root, [*" ".join(words).split()])
-    assert outcome.exit_code == code, (outcome.exit_code, outcome.stdout, outcome.stderr, outcome.exception)
-    return outcome
 
 
 def ring_schedule(n, steps=None):
@@ -218,15 +213,6 @@ def test_a_size_that_no_call_has_runs_the_nearest_below_and_says_so(tmp_path):
     assert "3 to 4 bytes" in synth("run p.txt --size 3").stderr
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"schema": "synth.program/1"}', "program p\nnonsense\n", '{"schema": "synth.plan/1"}']
-)
-def test_files_that_are_no_programs_are_one_line(tmp_path, content):
-    save(tmp_path, "f", content)
-    assert synth("run f", code=1).stderr.startswith("synth: error: f")
-    assert synth("run missing", code=1).stderr.startswith("synth: error: missing")
-
-
 def test_the_timeline_of_a_run(tmp_path):
     save(tmp_path, "p.txt", text.dump(ring_allgather(4)))
     assert "wrote t.json" in synth("run p.txt --topo ring:4 --size 16KB --trace t.json").stderr
@@ -281,25 +267,6 @@ def test_a_program_that_does_not_say_what_it_computes():
 
 
 # ---------------------------------------------------------------- the bound
-
-
-@pytest.mark.parametrize(
-    ("topology", "task", "size", "picoseconds"),
-    [
-        # unit 1 GB/s and 1 µs in generic families: R/C · unit bytes and one latency, or the latencies of a path
-        ("ring:4", "allgather", 4000, Fraction(3, 2) * 10**6 + 10**6),
-        ("line:4", "broadcast", 8, 3 * 10**6),
-        ("line:3", "broadcast", 10**6, 10**9 + 10**6),
-        ("fully-connected:4", "alltoall", 4000, 2 * 10**6),
-        ("ring:4", "allreduce", 0, 0),
-    ],
-)
-def test_the_certified_bound(topology, task, size, picoseconds):
-    network = api.topology(topology).network()
-    assert network.unit == 1
-    assert network.latency == 1
-    done = api.run(api.baseline("direct", network, task), size=size, data=False, overheads=False)
-    assert done.bound == picoseconds
 
 
 def test_direct_and_put_meet_the_bound_exactly():

@@ -26,7 +26,7 @@ from synth.runtime import reference_data
 from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.runtime.reference.executor import Reference
-from synth.runtime.slicing import FifoOptions, cut, padding
+from synth.runtime.slicing import FifoOptions, cut
 
 I0, O0, S0 = Span("i", 0), Span("o", 0), Span("s", 0)
 
@@ -129,14 +129,8 @@ def test_a_shared_limit_lets_transfers_through_at_its_own_bandwidth():
     done, _ = run(made, 1000, network=machine(3, links, [((0, 1), 2)]), part=1, trace=True)
     sent = sorted((e.sent, e.rank, e.block) for e in done.events if e.link)
     assert done.picoseconds == 12 * 10**6
-    assert [block for _, _, block in sent] == [
-        0,
-        1,
-        0,
-        1,
-        0,
-        1,
-    ]  # in the order of asking: nobody goes twice while another waits
+    # in the order of asking: nobody goes twice while another waits
+    assert [block for _, _, block in sent] == [0, 1] * 3
 
 
 # ---------------------------------------------------------------- results
@@ -427,19 +421,6 @@ def test_barrier_orders_the_blocks_of_a_rank():
 
 
 # ---------------------------------------------------------------- sizes, refusals, events
-
-
-def test_sizes_that_no_call_has():
-    made = ring_allgather(4, 3)
-    assert padding(made, 96, dtype("f16")) == (12, 3) and not padding(made, 96, dtype("f16")).padded
-    assert padding(made, 8, dtype("f16")) == (1, 3) and padding(made, 8, dtype("f16")).elements == 1
-    assert padding(made, 0, dtype("f16")).elements == 0
-    with pytest.raises(
-        SynthError, match="4 parts of whole elements; sizes are multiples of 8 bytes, 1000 and 1008 fit"
-    ):
-        padding(made, 1001, dtype("f16"))
-    with pytest.raises(SynthError, match="multiples of 32 bytes, the least is 32"):
-        padding(made, 31, dtype("f64"))
 
 
 def test_chunks_beyond_an_operation_fall_into_slices():

@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nccl_tests_output import Run, text
@@ -16,7 +15,6 @@ from nccl_tests_output import Run, text
 from synth import api
 from synth.api import tuning
 from synth.catalog.tuner.request import SIZES
-from synth.cli import root
 from synth.cli.framework.sizes import Sizes
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.plans import read
@@ -25,6 +23,7 @@ from synth.model.topology import MULTICAST_NOTE
 from synth.model.tuning_plan import Plan
 from synth.scale.time_bound import time_bound
 from synth.view import plans
+from tests.command_line import synth
 
 KIB = 1 << 10
 PCIE = """
@@ -51,12 +50,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
     Path("f.json").write_text(json.dumps(FRONTIER.to_json()))
     return tmp_path
-
-
-def synth(words, code=0):
-    outcome = CliRunner().invoke(root, words.split())
-    assert outcome.exit_code == code, (outcome.exit_code, outcome.stdout, outcome.stderr, outcome.exception)
-    return outcome
 
 
 def sound(plan):
@@ -139,20 +132,6 @@ def test_a_program_of_another_lowering_is_known_by_its_name_alone():
     plan = sound(api.tune(frontiers=[FRONTIER], measured=[doc], sizes=[4 * KIB]))
     assert all(one.schedule is None for one in plan.algorithms)
     assert any(note.startswith("not measured, so never chosen: ") for note in plan.notes)
-
-
-@settings(max_examples=12, deadline=None)
-@given(st.randoms(use_true_random=False))
-def test_permuting_repeats_does_not_change_the_plan(random):
-    (doc,) = reference(FRONTIER, [1 << k for k in range(10, 21, 5)], [("Simple", 1)])
-    rows = [
-        row | {"seconds": row["seconds"] * f, "least": row["seconds"] * f}
-        for row in doc["rows"]
-        for f in (1.0, 1.1, 0.97)
-    ]
-    asked = {"frontiers": [FRONTIER], "sizes": [1 << k for k in range(10, 21)]}
-    first = api.tune(measured=[doc | {"rows": rows}], **asked)
-    assert api.tune(measured=[doc | {"rows": random.sample(rows, len(rows))}], **asked) == first
 
 
 @settings(max_examples=5, deadline=None)
@@ -319,14 +298,7 @@ def test_a_wrong_schedule_is_found_out(folder):
     doc = FRONTIER.to_json()
     doc["points"][0]["schedule"]["steps"][0]["sends"].pop()
     Path("wrong.json").write_text(json.dumps(doc))
-    synth("tune --from wrong.json", 5)
-
-
-def test_options_from_the_configuration_and_the_environment(folder, monkeypatch):
-    Path("synth.toml").write_text('[tune]\ncoll = "allgather"\nfrom-files = "f.json"\nsizes = "1KiB,4KiB"\n')
-    assert "4 KB" in synth("tune").stdout
-    monkeypatch.setenv("SYNTH_SIZES", "8KiB")
-    assert "8 KB" in synth("tune").stdout
+    synth("tune --from wrong.json", code=5)
 
 
 def test_sizes_double_unless_said():
@@ -353,7 +325,7 @@ def test_sizes_double_unless_said():
     ],
 )
 def test_what_makes_no_sense_is_one_line(folder, words, code, what):
-    said = synth(words, code).stderr
+    said = synth(words, code=code).stderr
     assert what in said and len(said.splitlines()) == 1
 
 
@@ -376,12 +348,6 @@ def test_a_damaged_document_is_one_line_with_its_place(folder, change, what):
     with pytest.raises(FormatError) as error:
         api.tune(frontiers=["f.json"], measured=["m.json"])
     assert str(error.value).startswith("m.json: ") and what in str(error.value)
-
-
-def test_what_is_assumed_of_the_machine_is_a_note_of_the_plan():
-    machine = replace(api.topology("ring:3"), notes=("25 GB/s a link assumed",))
-    plan = api.tune(machine, "allgather", [1024], time_limit=600)
-    assert "25 GB/s a link assumed" in plan.notes
 
 
 def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts(no_list_schedules):
