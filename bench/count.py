@@ -15,10 +15,10 @@ from pathlib import Path
 
 TOPS = ("synth", "tests", "bench")
 BUDGET = {
-    "synth nodes": 635_000,  # 876,855 before the cut; the issue after it leads to 560,000
-    "tests lines": 40_300,
-    "bench lines": 6_150,
-    "docs words": 54_500,
+    "synth nodes": 633_500,  # 876,855 before the cut; the issue after it leads to 560,000
+    "tests lines": 38_700,
+    "bench lines": 5_950,
+    "docs words": 54_300,
     "bench/results KB": 260,
     "CHANGELOG KB": 8,
 }

@@ -80,7 +80,7 @@ def test_a_time_limit_is_a_number_of_seconds(limit, tmp_path):
         lambda: synth.build("ring:4", "allgather", tmp_path, time_limit=limit),
     )
     for call in calls:
-        with pytest.raises(synth.UsageError, match="is not a number of seconds, such as 20"):
+        with pytest.raises(UsageError, match="is not a number of seconds, such as 20"):
             call()
 
 
