@@ -436,11 +436,6 @@ def drop_column(text: str, rng: Random) -> str:
     return "\n".join(shorter)
 
 
-def prefix(text: str, rng: Random) -> str:
-    tag = rng.choice(["> ", "[1,0]<stdout>:", " 0: ", "{i}: ", "Nov 27 10:00:{i:02} host1 app[77]: "])
-    return "\n".join(tag.format(i=i % 60) + line for i, line in enumerate(text.split("\n")))
-
-
 def spaces(text: str, rng: Random) -> str:
     how = rng.choice(["\xa0", "one", "expand", "strip", "&nbsp;", "\u200b"])
     if how == "one":
@@ -452,13 +447,7 @@ def spaces(text: str, rng: Random) -> str:
     return text.replace("  ", f"{how} ")
 
 
-def blank_lines(text: str, rng: Random) -> str:
-    if rng.random() < 0.5:
-        return text.replace("\n", "\n\n")
-    return "\n".join(line for line in text.split("\n") if line.strip())
-
-
-DAMAGE = (cut_end, cut_lines, cut_width, wrap, drop_column, prefix, spaces, blank_lines)
+DAMAGE = (cut_end, cut_lines, cut_width, wrap, drop_column, spaces)
 
 
 def outcome(path: Path, text: str, expected: tuple, before: tuple[str, ...] = ()) -> tuple[str, str]:

@@ -20,7 +20,6 @@ import json
 import os
 import re
 import resource
-import secrets
 import shutil
 import subprocess
 import sys
@@ -156,8 +155,6 @@ VALUES: dict[str, Value] = {
     "svg": _one("out.svg"),
     "trace": _one("out.json"),
     "to": _one("msccl-xml", "mscclpp", "msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "mcrdl-csv", "timeline"),
-    "runtime": _one("msccl-executor", "msccl", "rccl"),
-    "protocol": _one("Simple", "LL", "LL128"),
     "dtype": _one("float32", "float16", "int8", "bfloat16"),
     "op": _one("sum", "max", "prod", "avg"),
     "executor": _one("reference", "host", "mpi", "cuda"),
@@ -169,7 +166,6 @@ VALUES: dict[str, Value] = {
     "ranks_on": _one("0,0,0,0", "0"),
     "baselines": _one("ring", "tree", "direct"),
     "logs": _one("nccl=notes.txt", "mscclpp=measured.json"),
-    "protocols": _one("Simple", "LL", "LL128"),
     "title": _one("A title", ""),
     "gbps_per_link": _one("25", "20.5"),
     "pcie_gbps": _one("12"),
@@ -373,12 +369,8 @@ def run(asked: Case, folder: Path) -> Ended:
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
             )
         except subprocess.TimeoutExpired as late:
-            return Ended(
-                None,
-                f"still running after {SECONDS:g} s",
-                (late.stderr or b"").decode(errors="replace")[-2000:],
-                SECONDS,
-            )
+            said = (late.stderr or b"").decode(errors="replace")[-2000:]
+            return Ended(None, f"still running after {SECONDS:g} s", said, SECONDS)
     said = done.stderr.decode(errors="replace")
     wrong = fault(done.returncode, said or done.stdout.decode(errors="replace"))
     return Ended(done.returncode, wrong, said[-2000:], time.monotonic() - began)
@@ -446,8 +438,6 @@ def explore(seed: int, cases: int, jobs: int, folder: Path, saved: Path) -> int:
                     path = saved / f"{seed}-{number}.json"
                     path.write_text(json.dumps({"case": asdict(asked), "ended": asdict(ended)}, indent=1) + "\n")
                     print(f"\n{path}: {ended.fault}: synth {' '.join(asked.arguments)}", flush=True)
-            if sys.stderr.isatty():
-                print(f"\r{index} cases, {failed} failed", end="", file=sys.stderr, flush=True)
     ends = ", ".join(f"{count} with exit code {code}" for code, count in sorted(codes.items()))
     print(f"seed {seed}: {index} commands, {failed} failed ({ends})")
     return failed
@@ -456,7 +446,7 @@ def explore(seed: int, cases: int, jobs: int, folder: Path, saved: Path) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """The command line; 1 where a case failed."""
     parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seed", type=int, help="of the cases; a random one unless given")
+    parser.add_argument("--seed", type=int, default=1, help="of the cases")
     parser.add_argument("--cases", type=int, default=100, help="how many")
     parser.add_argument("--jobs", type=int, default=2, help="commands at a time")
     parser.add_argument("--saved", type=Path, default=Path("fuzz-cases"), help="folder for the cases that fail")
@@ -472,9 +462,7 @@ def main(arguments: list[str] | None = None) -> int:
                 f"{ended.fault or 'as documented'}\n{ended.said}"
             )
             return 1 if ended.fault else 0
-        seed = secrets.randbelow(1 << 32) if given.seed is None else given.seed
-        print(f"seed {seed}", flush=True)
-        return 1 if explore(seed, given.cases, given.jobs, Path(place), given.saved) else 0
+        return 1 if explore(given.seed, given.cases, given.jobs, Path(place), given.saved) else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Answers of the command line, their times, and a comparison with the known answers.
 
 python -m bench.goals [--only TEXT] [--timeout 600] [-o results.json]
-python -m bench.goals --table
 
 Every row is a real command in a process of its own; wall and CPU seconds are from its start to its exit, with the
 helper processes it waited for. A frontier's answer is checked against the values of the row and by ``synth verify``.
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from bench.measure import RESULTS, Run, command, keep, markdown, median, seconds, setting, synth, where
+from bench.measure import RESULTS, Run, keep, markdown, median, seconds, setting, synth, where
 
 Check = Callable[[dict], str]  # what is wrong with the document; empty when nothing is
 
@@ -125,18 +124,14 @@ GOALS = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures, or prints the table of what was measured. Returns 1 when an answer was wrong."""
+    """Measures, and prints the table of what was measured. Returns 1 when an answer was wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.goals", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains TEXT; 'a|b' for a or b")
     parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="wall time of one command")
-    parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS / "goals.json", metavar="FILE.json")
     given = parser.parse_args(arguments)
-    if given.table:
-        print(table(json.loads(given.output.read_text(encoding="utf-8"))))
-        return 0
     start = median(synth("--version").wall for _ in range(5))
     document: dict = {"setting": where(), "start": round(start, 3), "help": _help(), "rows": []}
     with tempfile.TemporaryDirectory(prefix="synth-bench-") as folder:
@@ -155,7 +150,7 @@ def _help() -> dict:
 
 
 def measure(goal: Goal, file: Path, timeout: float) -> dict:
-    """Runs the command, checks its answer, and verifies it in another process that must load no solver."""
+    """Runs the command, checks its answer, and verifies it in another process."""
     runs = []
     for _ in range(goal.runs):
         file.unlink(missing_ok=True)
@@ -169,23 +164,12 @@ def measure(goal: Goal, file: Path, timeout: float) -> dict:
     if not file.exists():
         return row | {"error": _last_line(runs[-1]), "answer": "", "verify_wall": None, "certificate": None}
     doc = json.loads(file.read_text(encoding="utf-8"))
-    checked = _verified(file)
+    checked = synth("verify", str(file))
     row["answer"] = answer(doc)
     row["verify_wall"] = round(checked.wall, 3)
     row["certificate"] = max((len(json.dumps(c, separators=(",", ":"))) for c in certificates(doc)), default=None)
     row["error"] = goal.check(doc) or (_last_line(checked) if checked.code else "")
     return row
-
-
-def _verified(file: Path) -> Run:
-    solvers = "{'z3', 'pysat', 'ortools', 'scipy', 'numpy', 'networkx'}"
-    code = (
-        "import sys; from synth.cli import main; sys.argv = ['synth', 'verify', sys.argv[1]]\n"
-        "try: main()\n"
-        f"finally: loaded = sorted({solvers} & set(sys.modules)); loaded and sys.exit('verify loaded ' + ', "
-        f"'.join(loaded))"
-    )
-    return command([sys.executable, "-c", code, str(file)])
 
 
 def _last_line(run: Run) -> str:
@@ -225,20 +209,11 @@ def table(document: dict) -> str:
         rows.append(
             (row["name"], row["answer"], goal, seconds(row["wall"]), seconds(row["cpu"]), verified, size, remark)
         )
-    head = (
-        "what",
-        "steps: rounds per chunk",
-        "goal s>",
-        "wall s>",
-        "CPU s>",
-        "verify s>",
-        "largest certificate, bytes>",
-        "",
-    )
+    head = ["what", "steps: rounds per chunk", "goal s>", "wall s>", "CPU s>", "verify s>", "certificate, bytes>", ""]
     lines = [
         "# What the command line does\n",
         "Each row is a command from start to exit; `verify` is the wall time of `synth verify` on its output beyond"
-        f" start-up ({document['start']:.2f} s), with no solver loaded. (≥ b): not proved optimal, b is the bound.\n",
+        f" start-up ({document['start']:.2f} s). (≥ b): not proved optimal, b is the bound.\n",
         f"{setting(document['setting'])}\n",
         markdown(head, rows),
     ]

@@ -18,11 +18,9 @@ from functools import partial
 from math import lcm
 from typing import Any
 
-from bench.gpu_common import Suite, build, frontier, group, known, options, ready
+from bench.gpu_common import Suite, build, frontier, group, known, start
 from synth import api
 from synth.model.schedule import Schedule
-from synth.program.checked_lowering import onesided
-from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime.benchmark.document import Measured
 from synth.runtime.kernel import sources
@@ -165,54 +163,22 @@ def points(suite: Suite, name: str) -> None:
             suite.row(f"DGX-1 {name} {size} B, us", said, all(row["right"] is not False for row in here))
 
 
-def plans(suite: Suite, name: str) -> None:
-    """Every point of a DGX-1's frontier as a two-sided program and as MSCCL++ plans, in Simple and in LL."""
-    for k, point in enumerate(frontier(name).points, 1):
-        schedule = point.schedule
-        programs = {f"two-sided {way}": api.lower(schedule, protocol=way) for way in ("Simple", "LL")}
-        for way in ("Simple", "LL"):
-            options = LoweringOptions(protocol=way, nodes=[0] * schedule.collective.ranks)
-            programs[f"plan {way}"] = onesided(schedule, options)
-        each = 4 * lcm(*(program.loop_chunks for program in programs.values()))
-        sizes = [max(each, size // each * each) for size in _sizes(suite)[:8]]
-        times = {label: _bench(suite, program, sizes)[0].rows for label, program in programs.items()}
-        for size in sizes:
-            medians = {
-                label: 1e6 * row.median
-                for label, rows in times.items()
-                for row in rows
-                if row.size == size and not row.in_place
-            }
-            said = ", ".join(f"{label} {median:.1f}" for label, median in medians.items())
-            suite.row(
-                f"DGX-1 {name} point {k}, {size} B, us", said, len(medians) == len(programs), microseconds=medians
-            )
-
-
 def _median(seconds: Sequence[float]) -> float:
     return sorted(seconds)[len(seconds) // 2]
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = options(__doc__, "gpu", arguments)
-    ready(given.executor)
-    suite = Suite(given.executor, given.small)
+    suite, given = start(__doc__, "gpu", arguments)
     wanted = [group(name, feature) for name in ("copy", "f32") for feature in sources.FEATURES]
     sections: dict[str, Callable[[], None]] = {
         "kernels": partial(build, suite, wanted),
         "copy allgather": partial(against_copy, suite, "direct", "allgather"),
         "copy allreduce": partial(against_copy, suite, "ring", "allreduce"),
         "hops": partial(hops, suite),
-        "plans allgather": partial(plans, suite, "allgather"),
-        "plans allreduce": partial(plans, suite, "allreduce"),
         "points allgather": partial(points, suite, "allgather"),
         "points allreduce": partial(points, suite, "allreduce"),
     }
-    for name, work in sections.items():
-        if given.only is None or given.only in name:
-            suite.section(name, work)
-            suite.keep(given.output)
-    return suite.end(given.output)
+    return suite.run(sections, given.only, given.output)
 
 
 if __name__ == "__main__":

@@ -3,25 +3,20 @@
 python -m bench.gpu_checks [--executor cuda|host] [--small] [--only WORD] [-o FILE.json]      (make test-gpu)
 
 8 virtual ranks on one GPU, also as 4 launches side by side; 1000 launches back to back; after an aborted launch; in a
-CUDA graph; beyond 4 GiB; logical time against the reference executor;
-MSCCL++ plans of the frontiers of a DGX-1 and through switches; and, where compute-sanitizer is, memcheck and
-synccheck on small cases. Ends with 1 if anything is wrong. `--executor host` rehearses it all on CPU threads, at small
-sizes.
+CUDA graph; beyond 4 GiB; logical time against the reference executor; MSCCL++ plans of the frontiers of a DGX-1 and
+through switches. Ends with 1 if anything is wrong. `--executor host` rehearses it all on CPU threads, at small sizes.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 from bench import gpu_arrays
 from bench.gpu_arrays import HOW
-from bench.gpu_common import ROOT, Suite, build, frontier, group, options, ready
+from bench.gpu_common import Suite, build, frontier, group, start
 from synth import api
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import SynthError
@@ -42,7 +37,6 @@ COLLECTIVES = (
 ODD = 61  # elements of a chunk: divisible by nothing
 ELEMENTS = 9  # of a chunk of a plan
 MOST = 10_000_000  # elements of a rank's buffer
-SANITIZERS = ("memcheck", "synccheck")
 
 
 def _right(suite: Suite, name: str, cases: Sequence[tuple[str, Program, dict]]) -> None:
@@ -217,48 +211,8 @@ def deadlock(suite: Suite) -> None:
         )
 
 
-def sanitizers(suite: Suite) -> None:
-    """compute-sanitizer on small cases, in a process of its own."""
-    tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
-    if suite.executor != "cuda" or tool is None:
-        suite.row(
-            "compute-sanitizer",
-            "not run: " + ("the host executor" if suite.executor != "cuda" else "the tool is not here"),
-            None,
-        )
-        return
-    for name in SANITIZERS:
-        words = ["--tool", name, "--error-exitcode", "9", sys.executable, "-m", "bench.gpu_checks", "--sanitized"]
-        place = {"cwd": ROOT, "env": os.environ | {"PYTHONPATH": str(ROOT)}}
-        done = subprocess.run([tool, *words], capture_output=True, text=True, check=False, timeout=240, **place)
-        said = [
-            line for line in done.stdout.splitlines() if "ERROR SUMMARY" in line or "Error" in line
-        ] or done.stderr.splitlines()[-1:]
-        suite.row(
-            f"compute-sanitizer {name}",
-            (said or ["it said nothing"])[-1].strip("= "),
-            done.returncode == 0,
-            output=done.stdout[-4000:],
-        )
-
-
-def sanitized() -> int:
-    """Programs for the sanitizer: each protocol once, little data; in one launch, for the tool makes launches in
-    turn."""
-    suite = Suite("cuda", True)
-    for how in HOW.values():
-        for program in (suite.program("ring", "allreduce"), suite.program("direct", "allgather")):
-            for elements in (1, ODD):
-                api.run(program, executor="cuda", size=_bytes(program, elements), timeout=60, **how)
-    return 0
-
-
 def main(arguments: Sequence[str]) -> int:
-    if list(arguments) == ["--sanitized"]:
-        return sanitized()
-    given = options(__doc__, "gpu_checks", arguments)
-    ready(given.executor)
-    suite = Suite(given.executor, given.small)
+    suite, given = start(__doc__, "gpu_checks", arguments)
     names = ["copy", *(kind.short for kind in DTYPES)]
     features = (sources.PLAIN, sources.DIRECT, sources.LL)
     wanted = [group(name, feature) for name, feature in itertools.product(names, features)]
@@ -275,13 +229,8 @@ def main(arguments: Sequence[str]) -> int:
         "graphs": partial(gpu_arrays.graphs, suite),
         "deadlock": partial(deadlock, suite),
         "large": partial(gpu_arrays.large, suite),
-        "sanitizers": partial(sanitizers, suite),
     }
-    for name, work in sections.items():
-        if given.only is None or given.only in name:
-            suite.section(name, work)
-            suite.keep(given.output)
-    return suite.end(given.output)
+    return suite.run(sections, given.only, given.output)
 
 
 if __name__ == "__main__":

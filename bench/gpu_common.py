@@ -12,7 +12,7 @@ import argparse
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -108,11 +108,14 @@ class Suite:
         }
         measure.keep(doc, table(doc), path)
 
-    def end(self, path: Path) -> int:
-        """Write the document and the last line. The exit code: 1 where a row is wrong, or there is none."""
-        self.keep(path)
-        seconds = round(time.monotonic() - self.started, 1)
-        print(f"{len(self.rows)} rows, {self.wrong} wrong, {seconds} s; written to {path}")
+    def run(self, sections: Mapping[str, Callable[[], None]], only: str | None, path: Path) -> int:
+        """Do the sections with the word `only` in their names, and keep the document after each. The exit code: 1 where
+        a row is wrong, or there is none."""
+        for name, work in sections.items():
+            if only is None or only in name:
+                self.section(name, work)
+                self.keep(path)
+        print(f"{len(self.rows)} rows, {self.wrong} wrong, {time.monotonic() - self.started:.1f} s; written to {path}")
         return int(self.wrong > 0 or not self.rows)
 
 
@@ -121,10 +124,9 @@ def table(doc: dict) -> str:
     gpus = doc["device"].get("gpus", ())
     names = ", ".join(gpu["name"] for gpu in gpus) or "CPU threads"
     versions = ", ".join(f"{name} {version}" for name, version in doc["versions"].items())
-    remark = f" {doc['remark']}." if doc.get("remark") else ""
     marks = {True: "right", False: "**not as it should be**", None: ""}
     return (
-        f"# {names}\n\n{len(doc['rows'])} rows, {doc['wrong']} not as they should be, {doc['seconds']} s.{remark}\n\n"
+        f"# {names}\n\n{len(doc['rows'])} rows, {doc['wrong']} not as they should be, {doc['seconds']} s.\n\n"
         + measure.markdown(
             ("what", "found", ""), [(row["name"], row["found"], marks[row["good"]]) for row in doc["rows"]]
         )
@@ -132,28 +134,21 @@ def table(doc: dict) -> str:
     )
 
 
-def options(description: str | None, name: str, arguments: Sequence[str]) -> argparse.Namespace:
-    """--executor, --small, --only and -o, which both commands take."""
+def start(description: str | None, name: str, arguments: Sequence[str]) -> tuple[Suite, argparse.Namespace]:
+    """Read the options of both commands; end with one line where the executor cannot run here."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--executor", choices=("cuda", "host"), default="cuda")
-    parser.add_argument(
-        "--small", action="store_true", help="few cases and small sizes; as --executor host takes them anyway"
-    )
+    parser.add_argument("--small", action="store_true", help="few cases and small sizes; so with --executor host, too")
     parser.add_argument(
         "-o", type=Path, dest="output", help=f"bench/results/{name}.json, or {name}_host.json, unless given"
     )
     parser.add_argument("--only", metavar="WORD", help="only sections with this word in their name")
     given = parser.parse_args(arguments)
-    given.small = given.small or given.executor == "host"
     given.output = given.output or RESULTS / f"{name}{'' if given.executor == 'cuda' else '_host'}.json"
-    return given
-
-
-def ready(executor: str) -> None:
-    """Ends the program with one line where the executor cannot run here."""
-    missing = (Cuda() if executor == "cuda" else Host()).available()
+    missing = (Cuda() if given.executor == "cuda" else Host()).available()
     if missing:
-        sys.exit(f"the {executor} executor cannot run here: {missing}")
+        sys.exit(f"the {given.executor} executor cannot run here: {missing}")
+    return Suite(given.executor, given.small or given.executor == "host"), given
 
 
 def build(suite: Suite, groups: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """Every instantiation of the kernel compiled by NVRTC, without a driver: registers, stack and spills, by architecture.
 
-python -m bench.kernels [--arch 75 80 90 100] [--major 13] [--jobs 2] [-o FILE.md]
+python -m bench.kernels [--arch 75 80 90 100] [--major 13] [--jobs 2]
 
 Needs the extra test-cuda (or nvidia-cuda-nvrtc-cu12, for sm_70). Prints a line a kernel; ends with 1 where one does not
 compile, spills, or takes so many registers that two blocks of 256 threads do not fit a multiprocessor.
@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 from synth.errors import SynthError
 from synth.runtime.kernel import nvrtc, sources
@@ -36,34 +35,11 @@ def compiled(case: tuple[str, int, int | None]) -> tuple[list[Row], str | None, 
         return [], f"{group} for sm_{arch}: {error}", time.process_time() - start
 
 
-def table(rows: Sequence[Row], version: tuple[int, int]) -> str:
-    """The most registers of each group, by architecture."""
-    archs = sorted({arch for _, arch, _ in rows})
-    spilled = sum(used.stores + used.loads > 0 for _, _, used in rows)
-    lines = [
-        f"# Kernels\n\n{len(rows)} instantiations compiled by NVRTC {version[0]}.{version[1]}, "
-        f"`__launch_bounds__(256, 2)`; {spilled}"
-        " spill.\nRegisters a thread, the most over the operators of a type.\n",
-        "| type | feature | " + " | ".join(f"sm_{arch}" for arch in archs) + " |",
-        "|---|---|" + "--:|" * len(archs),
-    ]
-    for group in sources.GROUPS:
-        names = {symbol.removeprefix("synth_") for symbol in sources.symbols(group)}
-        most = [
-            max((used.registers for name, own, used in rows if own == arch and name in names), default=0)
-            for arch in archs
-        ]
-        kind, _, feature = group.partition("-")
-        lines.append(f"| {kind} | {feature or 'FIFO'} | " + " | ".join(map(str, most)) + " |")
-    return "\n".join(lines) + "\n"
-
-
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", type=int, nargs="+", default=list(ARCHITECTURES))
     parser.add_argument("--major", type=int, default=None)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("-o", type=Path, dest="output")
     given = parser.parse_args(arguments)
     if nvrtc.library_path(given.major) is None:
         print(nvrtc.MISSING, file=sys.stderr)
@@ -83,8 +59,6 @@ def main(arguments: Sequence[str]) -> int:
                 print(said, flush=True)
                 failed += [said] if bad else []
             rows += found
-    if given.output:
-        given.output.write_text(table(rows, nvrtc.version(given.major)))
     for line in failed:
         print(f"FAILED {line}")
     print(

@@ -93,11 +93,6 @@ def test_allreduce_bounds_are_the_known_optima(name: str, steps: int | None, val
     assert len(json.dumps(bound.certificate)) < 20_000
 
 
-def test_alltoall_needs_a_flow_for_each_destination() -> None:
-    network = net("dgx1")
-    assert bounds.flow(network, collective("alltoall", 8), None).value > Fraction(5, 3)
-
-
 def test_rounds_at_one_chunk_count_are_more_than_rounding_up() -> None:
     network, task = net("dgx1"), collective("broadcast", 8)
     least, bound = bounds.rounds(network, task, 3, 8)
@@ -151,12 +146,6 @@ def test_what_cannot_be_reached_is_proved() -> None:
         assert check(certificate, network.to_json(), task.to_json(1)) == 0
         with pytest.raises(InfeasibleError):
             bounds.flow(network, task, None)
-
-
-def test_nothing_to_do_costs_nothing() -> None:
-    network, task = Network("one", 1, ()), collective("allgather", 1)
-    assert bounds.steps(network, task).value == 0
-    assert bounds.flow(network, task, None).value == bounds.flow(network, task, 1).value == 0
 
 
 def test_parallel_routes_and_limits() -> None:
@@ -353,3 +342,12 @@ def test_the_units_of_a_single_cut_share_the_work_of_its_check(monkeypatch, name
         monkeypatch.setattr(instance, "MOST_WORK", work)
         bound = single_cut.single_cut_bound(network, kind)  # whose certificate has been checked
         assert bound.value == whole.value if complete else 0 < bound.value <= whole.value
+
+
+@pytest.mark.parametrize("name", ["broadcast", "allgather", "alltoall"])
+def test_a_search_that_ends_with_unsolved_cuts_still_gives_a_bound(monkeypatch, name):
+    network, task = net("dgx1"), collective(name, 8)
+    whole = bounds.flow(network, task, 3).value
+    monkeypatch.setattr(cut_lp, "SETTINGS", replace(cut_lp.SETTINGS, max_cycles=1))
+    early = bounds.flow(network, task, 3).value
+    assert 0 < early <= whole

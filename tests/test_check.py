@@ -350,15 +350,6 @@ def test_rows_that_limits_share_are_checked_as_rows_of_their_own():
             check(bound.certificate, {**read, "limits": limits}, task.document)
 
 
-def test_a_network_keeps_the_fingerprint_of_each_problem():
-    network = topology("ring:4").network()
-    tasks = [collective(name, 4) for name in ("allgather", "scatter", "gather")]
-    once = [problem_fingerprint(network, task) for task in tasks]
-    assert len(set(once)) == 3
-    assert once == [problem_fingerprint(topology("ring:4").network(), task) for task in tasks]
-    assert once == [problem_fingerprint(network, task) for task in tasks]
-
-
 def test_a_network_is_read_once_for_replays_and_certificates():
     """Each of many reads of a machine of 100,000 routes would take a large part of a second."""
     network, task = topology("fat-tree:8").network(), collective("scatter", 8)

@@ -76,51 +76,24 @@ def line(ranks: int = 3) -> Frontier:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_every_command_has_help_with_a_runnable_example(command, flag):
-    text = synth(*command.split(), flag).stdout
-    assert "Example" in text
-    assert f"synth {command.split()[0]}" in text
-
-
-def test_the_examples_in_the_help_parse():
-    for command in COMMANDS:
-        for row in synth(*command.split(), "-h").stdout.splitlines():
-            words = row.split("#")[0].split("&&")[0].split("|")[-1].split()
-            if words[:1] != ["synth"] or not row.startswith("    synth"):
-                continue
-            found, args = root, words[1:]
-            context = root.make_context("synth", args)
-            while hasattr(found, "get_command"):
-                _, found, args = found.resolve_command(context, args)
-            found.make_context("example", list(args), resilient_parsing=False)
-
-
-def test_help_imports_nothing_heavy():
-    heavy = ["z3", "networkx", "scipy", "numpy", "pysat", "ortools", "matplotlib", "rich", "yaml", "synth.api"]
-    show = "import sys\nfrom synth.cli import root\ntry:\n root(['--help'])\nexcept SystemExit:\n pass\n"
-    code = show + f"print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+def test_every_command_has_help_with_examples_that_parse(command):
+    text = synth(command, "-h").stdout
+    assert text == synth(command, "--help").stdout and "Example" in text and f"synth {command.split()[0]}" in text
+    for row in text.splitlines():
+        words = row.split("#")[0].split("&&")[0].split("|")[-1].split()
+        if words[:1] != ["synth"] or not row.startswith("    synth"):
+            continue
+        found, args = root, words[1:]
+        context = root.make_context("synth", args)
+        while hasattr(found, "get_command"):
+            _, found, args = found.resolve_command(context, args)
+        found.make_context("example", list(args), resilient_parsing=False)
 
 
 def test_the_programming_interface_is_there_after_importing_the_package():
     code = "import synth\nassert 'api' in dir(synth)\nprint(synth.api.library.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "library\n"
-
-
-def test_importing_the_package_imports_nothing_heavy():
-    code = (
-        "import sys, synth\nprint([m for m in ('z3', 'networkx', 'scipy', 'numpy', 'pysat', 'ortools', 'click') "
-        "if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_version():
-    assert synth("--version").stdout.startswith("synth ")
 
 
 # ---------------------------------------------------------------- pareto
@@ -134,10 +107,6 @@ def test_pareto_prints_the_known_frontier_and_that_it_is_complete():
     assert "complete: no schedule in this model, with any number of chunks, is better" in text
     assert "at 128 MB take the 3-step point" in text
     assert "1 unit = 25 GB/s" in text
-
-
-def test_names_are_taken_in_any_case():
-    assert "complete" in synth("PARETO --topo Ring:4 --coll AllGather --format TABLE").stdout
 
 
 def test_pareto_json_to_a_file_and_the_table_to_stdout(tmp_path):
@@ -176,13 +145,6 @@ def test_json_on_stdout_is_nothing_but_json(words):
 def test_a_table_can_be_written_to_a_file(tmp_path):
     text = synth("pareto --topo ring:4 --coll allgather -o t.txt --format table").stdout
     assert (tmp_path / "t.txt").read_text() == text
-
-
-def test_an_output_file_that_cannot_be_written_is_named():
-    outcome = synth("pareto --topo ring:4 --coll allgather -o no/such/folder/f.json", code=1)
-    assert (
-        outcome.stderr == "synth: error: cannot write no/such/folder/f.json: the folder no/such/folder does not exist\n"
-    )
 
 
 @pytest.mark.parametrize("command", ["pareto", "bound", "pareto --size 1MB"])
@@ -287,15 +249,6 @@ def test_a_real_ctrl_c_keeps_the_points_found(tmp_path):
     assert '"point"' in log.read_text()
 
 
-def test_ctrl_c_elsewhere_is_one_line(monkeypatch):
-    def stop(*args, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(api, "bound", stop)
-    outcome = synth("bound --topo line:3 --coll broadcast", code=130)
-    assert outcome.stderr.split() == ["synth:", "interrupted"]
-
-
 def test_options_reach_the_api(monkeypatch):
     seen = {}
 
@@ -350,28 +303,10 @@ def test_solve_exits_3_when_proved_infeasible():
     )
 
 
-def test_refusals_name_the_remedy():
-    assert "name what to list: topologies, collectives, encodings" in refused("list", code=2)
-    outcome = synth("pareto --topo dgx1 --coll allgather --ranks 3")
-    assert "note: rank 0 stands for the machine's 3" in outcome.stdout
-
-
 def test_solve_exits_4_when_undecided(monkeypatch):
     monkeypatch.setattr(api, "solve", lambda *args, **options: Unknown("time"))
     says = refused("solve", "--topo ring:4 --coll allgather --chunks 1 --steps 2 --rounds 2", code=4)
     assert "undecided, the time ran out" in says
-
-
-def test_a_topology_file_that_is_not_there_is_no_unknown_name():
-    assert refused("pareto --topo my_cluster.yaml --coll allgather", code=1).endswith("my_cluster.yaml: does not exist")
-
-
-def test_a_disconnected_topology_is_proved_infeasible():
-    Path("apart.json").write_text(
-        json.dumps({"name": "apart", "ranks": 3, "links": [{"src": 0, "dst": 1, "bandwidth": 1, "both": True}]})
-    )
-    says = refused("pareto --topo apart.json --coll allgather", code=3)
-    assert "2" in says
 
 
 def test_bound_prints_every_bound_and_json_its_certificate():
@@ -386,30 +321,12 @@ def test_bound_prints_every_bound_and_json_its_certificate():
 # ---------------------------------------------------------------- verify: exit 5, and files that are none: exit 1
 
 
-def test_an_altered_schedule_fails_with_its_place():
-    synth("solve", "--topo ring:4 --coll allgather --chunks 1 --steps 2 --rounds 3 -o s.json")
-    doc = json.loads(Path("s.json").read_text())
-    doc["steps"][0]["sends"][0][1] = (doc["steps"][0]["sends"][0][1] + 1) % 4
-    Path("s.json").write_text(json.dumps(doc))
-    assert "steps[0].sends[0]" in refused("verify s.json", code=5)
-
-
 def test_verification_errors_exit_5(monkeypatch):
     def fail(*args):
         raise VerificationError("the sum is 7, not 8", "points[0].bound")
 
     monkeypatch.setattr("synth.checker.documents.dispatch.check_document", fail)
     assert refused("verify f.json", code=5) == "synth: error: f.json: points[0].bound: the sum is 7, not 8"
-
-
-@pytest.mark.parametrize("content", ["", "{", '{"schema": "other"}', "[1, 2]", '{"schema": NaN}', "\x00\xff"])
-def test_what_is_no_frontier_exits_1(content):
-    Path("f.json").write_bytes(content.encode("latin-1"))
-    assert refused("verify f.json", code=1).startswith("synth: error: f.json:")
-
-
-def test_a_missing_file_exits_1():
-    assert "nowhere.json" in refused("verify nowhere.json", code=1)
 
 
 # ---------------------------------------------------------------- topo, list
@@ -451,17 +368,6 @@ def test_topo_import_prints_and_writes_a_topology_file():
     assert "topo.txt" in refused("topo import topo.txt --gbps-per-link x", code=2)
 
 
-def test_topo_draw_is_well_formed_xml(tmp_path):
-    from xml.etree import ElementTree
-
-    for name in ("dgx1", "dgx1*2:cross=0+2", "fat-tree:8", "line:2"):
-        drawn = ElementTree.fromstring(synth("topo", "draw", name).stdout)
-        circles = [e for e in drawn.iter() if e.tag.endswith("circle")]
-        assert len(circles) == api.topology(name).ranks
-    synth("topo draw dgx1 -o d.svg")
-    assert (tmp_path / "d.svg").read_text() == synth("topo draw dgx1").stdout
-
-
 @pytest.mark.parametrize(
     ("kind", "has"),
     [("topologies", "dgx1-v100"), ("collectives", "alltonext"), ("encodings", "quotient"), ("solvers", "z3")],
@@ -497,11 +403,3 @@ def test_debug_shows_the_traceback(monkeypatch):
     outcome = synth("pareto --topo dgx11 --coll allgather", code=2)
     assert "Traceback" in outcome.stderr
     assert "UsageError" in outcome.stderr
-
-
-def test_a_reader_that_goes_away_is_no_error():
-    command = [sys.executable, "-c", "from synth.cli import main; main()", "list", "topologies"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout and process.stderr
-        process.stdout.close()
-        assert process.stderr.read() == b""

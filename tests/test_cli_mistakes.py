@@ -1,4 +1,5 @@
-"""Mistakes of an engineer with a deadline: one line that helps, and the exit code of its kind."""
+"""Mistakes of an engineer with a deadline, odd values, odd files: one line that helps and the exit code of its
+kind, never an internal error, and no file is touched."""
 
 from __future__ import annotations
 
@@ -13,6 +14,11 @@ from click.testing import CliRunner
 
 import synth
 from synth.cli import root
+from synth.errors import SynthError, UsageError
+from synth.program.lowering.lower import lower
+from synth.program.lowering_options import LoweringOptions
+from synth.program.onesided.lower import onesided
+from synth.program.text import parse
 
 SMI = """\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity
 GPU0\t X \tNV2\tNV2\tNV2\t0-15
@@ -47,6 +53,26 @@ FILES: dict[str, bytes] = {
     "notes.txt": b"hello\n",
     "program.py": b"from synth.language import algorithm\n",
     "bytes.json": bytes(range(256)),
+    "deep.json": b'{"a": ' * 100_000,
+    "torn.json": b'{"a": 1,\n "b"',
+    "twice.json": b'{"a": 1, "a": 2}',
+    "nines.json": b"9" * 5000,
+    "nan.json": b'{"schema": NaN}',
+    "theirs.json": b'{"theirs": "%s"}' % (b"x" * 100),
+    "zeros.json": b"\0\0\0",
+    "deep.yaml": b"[" * 5000,
+    "keys.yaml": b"1: 2\nfoo: 3\npre: [[0, 0]]\npost: [[0, 1]]\n",
+    "unit.yaml": b"pre: [[%s, 0]]\npost: [[0, 1]]\n" % (b"a" * 3000),
+    "rank.yaml": b"pre: [[0, %s]]\npost: [[0, 1]]\n" % (b"b" * 3000),
+    "ranks.yaml": b"pre: [[0, 0]]\npost: [[0, 1]]\nranks: %s\n" % (b"x" * 3000),
+}
+HUGE = "999999999999999999999"
+# Documents that no command can read, and what each says of them.
+UNREADABLE = {
+    "deep.json": "deep.json: is nested too deeply",
+    "torn.json": "torn.json:2:5: is not JSON: Expecting ':' delimiter",
+    "twice.json": "twice.json: is not JSON: the field 'a' is given twice",
+    "empty.json": "empty.json: is empty",
 }
 
 
@@ -58,6 +84,7 @@ def folder(tmp_path_factory) -> Path:
     for name, content in FILES.items():
         (made / name).write_bytes(content)
     (made / "dir").mkdir()
+    (made / "dgx1").mkdir()
     for words in (
         f"solve --topo ring:3 --coll allgather --chunks 1 --steps 1 --rounds 1 -o {made}/s.json",
         f"pareto --topo fully-connected:4 --coll broadcast --max-steps 2 -o {made}/f.json",
@@ -197,6 +224,53 @@ MISTAKES = [
     (f"bound {ASKED} -o dir", 1, "it is a folder; name a file in it"),
     (f"bound {ASKED} -o no/such/a.json", 1, "cannot write no/such/a.json: the folder no/such does not exist"),
     ("export s.json -o dir", 1, "it is a folder"),
+    # odd values
+    ("list", 2, "name what to list: topologies, collectives, encodings"),
+    ("bound --topo= --coll allgather", 2, "no topology given"),
+    ("bound --topo . --coll allgather", 1, ".: is a folder; name a file in it"),
+    (f"solve {ASKED} --chunks 2 --steps 2 --rounds {HUGE}", 2, "can be asked for"),
+    (f"solve {ASKED} --chunks {HUGE} --steps 2 --rounds {HUGE}", 2, "can be asked for"),
+    (f"solve {ASKED} --chunks 2 --steps {HUGE} --rounds {HUGE}", 2, "can be asked for"),
+    ("run s.json --seed -1", 2, "--seed"),
+    ("pareto --topo ring:4 --coll broadcast --root 7", 2, "root 7 is not a rank of 0..3"),
+    ("pareto --topo ring:4 --coll multi-broadcast --root 7,9", 2, "root 7 is not a rank of 0..3"),
+    ("pareto --topo ring:4 --coll multi-broadcast --root 0,8", 2, "root 8 is not a rank of 0..3"),
+    ("pareto --topo ring:3 --coll allgatherv --sizes 1,2,3", 2, "--sizes"),
+    ("bench f.json --links none.csv", 2, "--links changes a machine, and none is named"),
+    ("run s.json --without 0-1", 2, "--without changes a machine, and none is named"),
+    ("run s.json --degrade 0-1:1/2", 2, "--degrade changes a machine, and none is named"),
+    ("run s.json --ranks 0-1", 2, "--ranks changes a machine, and none is named"),
+    ("export f.json --to chakkra", 2, "unknown exporter 'chakkra'; did you mean chakra"),
+    (
+        "run --topo ring:6 --coll allreduce --baseline halving-doubling",
+        2,
+        "error: halving-doubling: ring:6 has no link 2 -> 0",
+    ),
+    *((f"{name} s.json --instances {HUGE}", 2, "at most 256") for name in ("show", "run", "export", "bench")),
+    ("explain --topo ring:1025 --coll allgather", 2, "1024"),
+    ("allocations --topo switch:24", 2, "65536"),
+    # odd files
+    *(
+        (f"pareto {ASKED} --log {name} --fresh", 1, "no log of a sweep")
+        for name in ("notes.txt", "f.json", "zeros.json")
+    ),
+    (f"pareto {ASKED} --log /dev/full", 1, "is not a file"),
+    (f"pareto {ASKED} --log /dev/null", 1, "is not a file"),
+    ("bound --topo ring:3 --coll deep.yaml", 1, "is nested too deeply"),
+    ("bound --topo ring:3 --coll keys.yaml", 1, "unknown key '1'"),
+    ("bound --topo ring:3 --coll unit.yaml", 1, "expected a whole number"),
+    ("bound --topo ring:3 --coll rank.yaml", 1, "from 0 to 2"),
+    ("bound --topo ring:3 --coll ranks.yaml", 1, "ranks: expected a whole number"),
+    ("tune --from f.json --measured deep.json", 1, "is nested too deeply"),
+    ("tune --from f.json --measured nines.json", 1, "is not JSON: "),
+    ("verify other.json", 1, "other.json: has no schema"),
+    ("verify nan.json", 1, "nan.json: "),
+    ("verify nothere.json", 1, "nothere.json: does not exist"),
+    *(
+        (f"{command} {name}", 1, says)
+        for command in ("lint", "run", "verify", "import", "export", "explain")
+        for name, says in UNREADABLE.items()
+    ),
 ]
 
 
@@ -253,15 +327,21 @@ export frontier.json --step 2 --to chakra -o traces --runtime msccl
 """.strip().splitlines()
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 @pytest.mark.parametrize(("words", "code", "says"), [*MISTAKES, *((line, 2, "") for line in WITHOUT_EFFECT)])
 def test_a_mistake_gets_one_line_that_helps(words, code, says, folder, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PATH", "")  # no nvidia-smi
+    before = contents(folder)
     found = CliRunner().invoke(root, words.split())
     assert found.exit_code == code, found.output
     assert found.stdout == ""
     (line,) = found.stderr.splitlines()
     assert says in line and line.startswith("synth: error: ") and len(line) < 300, line
+    assert "internal" not in line and contents(folder) == before
 
 
 @pytest.mark.parametrize("name", ["topo", "crlf", "utf16", "bom", "prompt", "colour", "spaces"])
@@ -274,12 +354,14 @@ def test_a_dump_is_read_as_it_was_copied(name, folder, monkeypatch):
 @pytest.mark.parametrize(
     "words",
     [
-        "bound --topo RING:3 --coll All-Gather",
+        "BOUND --topo RING:3 --coll All-Gather --format TABLE",
         "bound --topo dgx-1 --coll allgather",
         "run s.json --protocol ll --size 3kb",
         "run s.json --dtype fp16 --size 3k",
         "run s.json --size 0",
+        "topo show dgx1",  # a folder of this name is no machine
         "-V",
+        "--version",
     ],
 )
 def test_what_is_meant_is_done(words, folder, monkeypatch):
@@ -328,3 +410,55 @@ def test_ctrl_c_midway_is_one_line_and_130():
     words = [sys.executable, "-c", code, "bound", *ASKED.split()]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "synth: interrupted")
+
+
+@pytest.mark.parametrize("torn", ["", '{"kind":"he', '{"kind":"head","version":1,"key":"another"}\n{"kind":"po'])
+def test_a_log_of_another_question_or_a_torn_one_is_begun_anew(torn, tmp_path):
+    path = tmp_path / "log"
+    path.write_text(torn)
+    assert CliRunner().invoke(root, ["pareto", *ASKED.split(), "--log", str(path)]).exit_code == 0
+    assert not path.exists()  # a finished sweep needs it no more
+
+
+def test_a_change_in_the_environment_waits_for_a_machine(folder, monkeypatch):
+    monkeypatch.setenv("SYNTH_WITHOUT", "0-1")
+    assert CliRunner().invoke(root, ["run", str(folder / "s.json"), "--size", "1KB"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("closed", "words", "code"), [(">&-", "list topologies", 0), (">&-", "-h", 0), ("2>&-", "list topologees", 2)]
+)
+def test_a_stream_that_is_closed_is_done_without(closed, words, code):
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "synth", *words.split()]
+    result = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (code, "", "")
+
+
+def test_an_audit_names_what_is_no_document(folder):
+    for name, says in UNREADABLE.items():
+        outcome = CliRunner().invoke(root, ["audit", str(folder / name), "--format", "json"])
+        assert json.loads(outcome.stdout)["files"][0]["reason"].startswith(says.removeprefix(f"{name}:").lstrip())
+
+
+def test_a_document_of_others_that_is_too_large_is_refused_alike_by_all_commands(folder, monkeypatch):
+    monkeypatch.setattr("synth.export.program_reader.MAX_TEXT", 100)
+    monkeypatch.setattr("synth.interchange.read.MAX_BYTES", 100)
+    for command in ("lint", "run", "import"):
+        line = CliRunner().invoke(root, [command, str(folder / "theirs.json")]).stderr
+        assert line.endswith("theirs.json: has 114 bytes; at most 100 are read\n"), command
+
+
+def test_numbers_of_copies_and_units_are_limited_before_they_are_made():
+    schedule = synth.solve("ring:3", "allgather", 1, 1, 1, jobs=1).schedule
+    for lowering in (lower, onesided):
+        assert lowering(schedule, LoweringOptions(instances=2))
+        with pytest.raises(UsageError, match="at most 256"):
+            lowering(schedule, LoweringOptions(instances=257))
+    with pytest.raises(UsageError, match="parts are supported"):
+        synth.collective("alltoall", 100_000)
+
+
+def test_a_program_whose_collective_is_nested_too_deeply():
+    deep = '{"a": ' + "[" * 5000
+    with pytest.raises(SynthError, match="recursion"):
+        parse(f"program p\ncollective {deep}\nchunks 1 protocol Simple in-place both bytes 0..\n", "p.txt")

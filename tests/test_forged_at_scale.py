@@ -18,6 +18,7 @@ from synth.cli import root
 from synth.errors import VerificationError
 from synth.model.documents import link_columns
 from synth.model.topology import Limit, Link, Topology
+from synth.scale.search import bound, frontier
 
 
 def verified(doc: dict, tmp_path) -> tuple[int, str]:
@@ -91,8 +92,6 @@ def test_one_rank_and_links_of_nothing_prove_no_alltoall():
 @cache
 def ring() -> str:
     """The frontier of an alltoall on a ring of four, with its links in the document."""
-    from synth.scale.search import frontier
-
     return json.dumps(frontier(api.topology("ring:4"), "alltoall").to_json())
 
 
@@ -121,12 +120,7 @@ def test_a_bound_of_nothing_is_none(value, tmp_path):
 def test_an_altered_frontier_is_refused(path, value, tmp_path):
     doc = json.loads(ring())
     assert verified(doc, tmp_path)[0] == 4  # its points have no files
-    *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
-    inner = doc
-    for key in way:
-        inner = inner[key]
-    inner[last] = value
-    assert verified(doc, tmp_path)[0] == 5
+    assert verified(changed(doc, path, value), tmp_path)[0] == 5
 
 
 def test_each_point_that_is_not_replayed_is_named(tmp_path):
@@ -276,6 +270,7 @@ def test_what_cannot_be_reached_is_for_one_root(key, value, tmp_path):
 )
 def test_an_altered_proof_is_refused(change, tmp_path):
     assert verified(apart() | change, tmp_path)[0] == 5
+    assert verified(changed(apart(), "topology.extra", 1), tmp_path)[0] == 5
     doc = apart()
     doc["topology"]["unit_gbps"] = "25"
     code, said = verified(doc, tmp_path)
@@ -304,3 +299,113 @@ def test_all_files_are_checked_where_one_is_wrong(tmp_path, monkeypatch):
     assert outcome.exit_code == 5
     assert "right.json: verified" in outcome.stdout
     assert "no.json" in outcome.stderr and "says 99" in outcome.stderr
+
+
+# every field is read strictly
+
+
+def gathered() -> dict:
+    return json.loads(json.dumps(frontier(api.topology("ring:4"), "allgather").to_json()))
+
+
+def changed(doc: dict, path: str, value: object) -> dict:
+    """Return `doc` with another value at `path`."""
+    *way, last = (int(key) if key.isdigit() else key for key in path.split("."))
+    inner = doc
+    for key in way:
+        inner = inner[key]
+    inner[last] = value  # type: ignore[index]
+    return doc
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place"),
+    [
+        ("extra", 1, "$: 'extra' is not a known field"),
+        ("topology.extra", 1, "topology: 'extra' is not a known field"),
+        ("points.0.extra", 1, "points[0]: 'extra' is not a known field"),
+        ("bound.extra", 1, "bound: 'extra' is not a known field"),
+        ("root", 2, "root: allgather has no root"),
+        ("root", "x", "root: allgather has no root"),
+        ("seconds", "soon", "seconds: "),
+        ("seconds", -1, "seconds: "),
+        ("seconds", None, "seconds: "),
+        ("seconds", True, "seconds: "),
+        ("points.0.engine", 7, "points[0].engine: "),
+        ("points.0.engine", None, "points[0].engine: "),
+        ("points.0.engine", "a\u001b[2J", "points[0].engine: "),
+        ("notes", "x", "notes: "),
+        ("notes", [3], "notes[0]: "),
+        ("open", {}, "open: "),
+        ("open", [None], "open[0]: "),
+        ("points.0.steps", 0, "points[0].steps: "),
+        ("points.0.steps", 2.0, "points[0].steps: "),
+        ("points.0.file", 3, "points[0].file: "),
+        ("points", {}, "points: "),
+        ("points.0.gap", 0.5, "points[0].gap: "),
+        ("bound.value", 3, "bound.value: "),
+        ("least_steps", True, "least_steps: "),
+        ("topology.name", 5, "topology.name: "),
+        ("topology.ranks", "4", "topology.ranks: "),
+        ("collective", ["allgather"], "collective: "),
+        ("collective", "scan", "collective: "),
+    ],
+)
+def test_anything_else_is_refused_with_its_place(path, value, place, tmp_path):
+    code, said = verified(changed(gathered(), path, value), tmp_path)
+    assert code == 5 and f"f.json: {place}" in said
+
+
+@pytest.mark.parametrize("value", [None, 4, -1, 1.0, True, "1"])
+def test_a_broadcast_has_a_rank_as_its_root(value, tmp_path):
+    rooted = json.loads(json.dumps(frontier(api.topology("ring:4"), "broadcast", 1).to_json()))
+    assert verified(rooted, tmp_path)[0] == 4
+    code, said = verified(changed(rooted, "root", value), tmp_path)
+    assert code == 5 and "f.json: root: " in said
+
+
+def test_seconds_are_finite(tmp_path):
+    text = json.dumps(gathered() | {"seconds": 123, "open": ["a line"]})
+    assert verified(json.loads(text), tmp_path)[0] == 4  # its points have no files
+    (tmp_path / "a.json").write_text(text.replace('"seconds": 123', '"seconds": 1e999'))
+    found = CliRunner().invoke(root, ["verify", str(tmp_path / "a.json")])
+    assert found.exit_code == 5 and "seconds: expected seconds" in found.stderr
+
+
+def test_a_report_refuses_it_too(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(changed(gathered(), "points.0.engine", 7)))
+    found = CliRunner().invoke(root, ["report", str(tmp_path / "a.json"), "-o", str(tmp_path / "a.html")])
+    assert found.exit_code == 1 and "points[0].engine: expected a line of text" in found.stderr, found.output
+
+
+# a certificate is about the document's own collective and root
+
+MESH = api.topology("mesh:3x3")
+
+
+@pytest.fixture(scope="module")
+def mesh_bounds():
+    names = ("allgather", "broadcast", "allreduce", "alltoall")
+    return {name: bound(MESH, name) for name in names} | {"from 4": bound(MESH, "broadcast", 4)}
+
+
+def checked(claim, proof) -> list[str]:
+    doc = api.frontier_document(claim)
+    doc["bound"] = {"value": str(proof.bound), "certificate": proof.certificate}
+    return scale_frontier.document(doc, Path(), lambda: MESH)
+
+
+@pytest.mark.parametrize("claim", ["allgather", "broadcast", "allreduce", "alltoall"])
+@pytest.mark.parametrize("proof", ["allgather", "broadcast", "allreduce", "alltoall"])
+def test_of_its_own_collective(mesh_bounds, claim, proof):
+    if claim == proof:
+        assert f"no {claim} on" in checked(mesh_bounds[claim], mesh_bounds[proof])[0]
+    else:
+        with pytest.raises(VerificationError, match="another collective"):
+            checked(mesh_bounds[claim], mesh_bounds[proof])
+
+
+def test_of_its_own_root(mesh_bounds):
+    assert checked(mesh_bounds["from 4"], mesh_bounds["from 4"])
+    with pytest.raises(VerificationError, match="another root"):
+        checked(mesh_bounds["from 4"], mesh_bounds["broadcast"])

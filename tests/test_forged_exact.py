@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from test_forged_at_scale import changed
 
 from synth import api
 from synth.checker.certificates import cuts as check
@@ -312,13 +313,6 @@ def test_a_document_that_claims_nothing_is_refused(gathered):
     )
 
 
-def test_a_field_that_is_given_twice_is_refused(gathered, tmp_path):
-    text = json.dumps(gathered["points"][0]["schedule"])
-    (tmp_path / "a.json").write_text(text.replace('"chunks": 2', '"chunks": 1, "chunks": 2'))
-    code, output = asked("verify", str(tmp_path / "a.json"))
-    assert code == 1 and "'chunks' is given twice" in output
-
-
 def test_a_certificate_that_takes_too_much_work_is_not_checked(gathered, tmp_path, monkeypatch):
     (tmp_path / "a.json").write_text(json.dumps(gathered))
     monkeypatch.setattr(instance, "MOST_WORK", 10)
@@ -357,3 +351,27 @@ def test_limits_that_ports_list_count_as_work(monkeypatch):
     cuts = {str(unit): [[unit, -1, 1]] for unit in range(10)}
     prices = [["link", 0, 1, 10], ["limit", 0, 10]]
     assert "too large" in kept_busy(machine, messages, 1, kind="deadline-cuts", scale=100, prices=prices, cuts=cuts)
+
+
+# every field is read strictly
+
+OPEN = {"steps": 1, "lower": "3/2", "upper": None, "reason": "effort"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place"),
+    [
+        ("points.0.extra", 1, r"points\[0\]: 'extra' is not a known field"),
+        ("points.0.construction", 7, r"points\[0\].construction: "),
+        ("points.0.bound.extra", 1, r"points\[0\].bound: 'extra'"),
+        ("bounds.0.extra", 1, r"bounds\[0\]: 'extra'"),
+        ("notes", "x", "notes: "),
+        ("notes", [1], r"notes\[0\]: "),
+        ("labels", 5, "labels: "),
+        ("open", [OPEN | {"extra": 1}], r"open\[0\]: 'extra'"),
+        ("open", [OPEN | {"reason": 3}], r"open\[0\].reason: "),
+        ("open", [OPEN | {"steps": "1"}], r"open\[0\].steps: "),
+    ],
+)
+def test_anything_else_is_refused_with_its_place(path, value, place, gathered):
+    refused(changed(copy.deepcopy(gathered), path, value), r"^\$\." + place)

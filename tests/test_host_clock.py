@@ -61,7 +61,7 @@ def test_known_algorithms(program):
 ])  # fmt: skip
 def test_machines_whose_links_share_limits_and_connections_that_share_links(machine, name, task):
     made = api.baseline(name, machine, task, roots=(0,) if task == "broadcast" else ())
-    for program in (api.lower(made), api.lower(made, instances=2, protocol="LL")):
+    for program in (api.lower(made, lanes=1), api.lower(made, lanes=1, instances=2, protocol="LL")):
         assert both(program, made.network, 11).picoseconds > 0
 
 

@@ -52,14 +52,6 @@ def test_the_extension_does_not_matter(tmp_path):
         assert load(other).ranks == ranks
 
 
-def test_windows_line_ends_and_byte_order_mark(tmp_path):
-    path = tmp_path / "topo.txt"
-    path.write_bytes(
-        b"\xef\xbb\xbf" + (FIXTURES / "nvidia-smi-hybrid-cube-mesh.txt").read_bytes().replace(b"\n", b"\r\n")
-    )
-    assert load(path).links == load(FIXTURES / "nvidia-smi-hybrid-cube-mesh.txt").links
-
-
 def test_assumptions_are_notes():
     assert any("25 GB/s a link assumed" in n for n in load(FIXTURES / "nvidia-smi-hybrid-cube-mesh.txt").notes)
     words = "add up to 84, more than the 18 that it can have: taken for an NVSwitch, 12 links a GPU"
@@ -107,25 +99,6 @@ def matrix(cells, tail=()):
 
 def uniform(n, link):
     return matrix([["X" if i == j else link for j in range(n)] for i in range(n)])
-
-
-@pytest.mark.parametrize(
-    ("n", "link", "gbps", "limits"),
-    [
-        (2, "NV4", 100, 0),  # a bridge
-        (4, "NV4", 100, 0),  # four A100 joined directly: 12 links each
-        (4, "NV6", 150, 0),  # four H100 joined directly: 18 links each
-        (4, "NV12", 300, 8),  # four of the GPUs of an NVSwitch machine
-        (8, "NV12", 300, 16),
-        (16, "NV6", 150, 32),
-    ],
-)
-def test_switch_or_mesh(tmp_path, n, link, gbps, limits):
-    path = tmp_path / "topo.txt"
-    path.write_text(uniform(n, link))
-    made = load(path)
-    assert {k.bandwidth for k in made.links} == {gbps}
-    assert len(made.limits) == limits
 
 
 def test_numbers_of_gpus_are_kept(tmp_path):
@@ -178,7 +151,7 @@ def refusal(path, text):
     with pytest.raises(FormatError) as caught:
         load(path)
     line = str(caught.value)
-    assert str(path) in line and "\n" not in line
+    assert str(path) in line and "\n" not in line and len(line) < len(str(path)) + 400
     return line
 
 
@@ -225,11 +198,6 @@ def test_switches_of_another_size_a_gpu(tmp_path):
     made = load(path)
     assert {(k.src, k.dst): k.bandwidth for k in made.links if k.src < k.dst} == {(0, 1): 150, (0, 2): 300, (1, 2): 150}
     assert {m.name: m.bandwidth for m in made.limits}["switch port 1 in"] == 150
-
-
-def test_files_without_links_say_what_they_lack():
-    with pytest.raises(FormatError, match="no <gpu>"):
-        load(FIXTURES / "nccl-bare.xml")
 
 
 def devices(ids, order=range(8), extra=""):
@@ -311,12 +279,6 @@ def test_pci_devices_of_unknown_boards_are_refused(tmp_path, text, what):
 def test_a_dump_has_the_latency_of_the_machine_that_it_is():
     made = load(FIXTURES / "nvidia-smi-hybrid-cube-mesh.txt")
     assert {k.latency for k in made.links} == {k.latency for k in named(match(made).machine).links}
-
-
-def test_a_topology_file_is_read_as_one(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text("ranks: 2\nlinks: [{src: 0, dst: 1, bandwidth: 1, both: true}]\n")
-    assert load(path).ranks == 2
 
 
 def test_huge_files_are_not_read(tmp_path):
@@ -517,12 +479,6 @@ def test_gpus_that_are_not_known_are_named(tmp_path):
         assert any(words in note and ("--gbps-per-link" in note) == ("not known" in words) for note in made.notes)
 
 
-def test_more_xgmi_links_than_a_gpu_has_are_refused(tmp_path):
-    others = [[(other, 1, "0x03") for other in "abcd" if other != one] for one in "abcd"]
-    text = f"<system>{xml('abcd', attributes='gcn=' + chr(34) + '906' + chr(34), links=others)}</system>"
-    assert "3 xGMI links here and at most 2" in refusal(tmp_path / "rccl.xml", text)
-
-
 SWITCH = ("fffffff:ffff:ff", 18, "0x068000")
 
 
@@ -535,7 +491,6 @@ def test_bus_ids_are_unique_within_a_host_only(tmp_path, sm, limits, switches):
     assert len(made.multicast) == switches
     assert {m.bandwidth for m in made.limits} == limits
     assert any("2 hosts in one file" in note for note in made.notes) == (switches == 1)
-    assert "bus id a" in refusal(tmp_path / "twice.xml", f"<system>{xml('aab')}</system>")
 
 
 def test_gpus_without_their_links_are_named(tmp_path):
@@ -547,21 +502,27 @@ def test_gpus_without_their_links_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("n", "link", "names", "gbps", "most"),
+    ("n", "link", "names", "gbps", "limits"),
     [
-        (3, "NV8", "", 200, 200),  # A800, H800: three GPUs of a machine with switches
-        (3, "NV6", "", 150, None),
-        (4, "NV6", "Tesla V100-SXM3-32GB", 150, 150),
-        (3, "NV4", "NVIDIA H800", 100, 100),
-        (8, "NV18", "NVIDIA B200", 900, 900),
-        (8, "NV18", "NVIDIA Q100", 450, 450),
+        (2, "NV4", "", 100, 0),  # a bridge
+        (4, "NV4", "", 100, 0),  # four A100 joined directly: 12 links each
+        (4, "NV6", "", 150, 0),  # four H100 joined directly: 18 links each
+        (4, "NV12", "", 300, 8),  # four of the GPUs of an NVSwitch machine
+        (8, "NV12", "", 300, 16),
+        (16, "NV6", "", 150, 32),
+        (3, "NV8", "", 200, 6),  # A800, H800: three GPUs of a machine with switches
+        (3, "NV6", "", 150, 0),
+        (4, "NV6", "Tesla V100-SXM3-32GB", 150, 8),
+        (3, "NV4", "NVIDIA H800", 100, 6),
+        (8, "NV18", "NVIDIA B200", 900, 16),
+        (8, "NV18", "NVIDIA Q100", 450, 16),
     ],
 )
-def test_links_of_the_gpu_that_the_text_names(tmp_path, n, link, names, gbps, most):
+def test_switch_or_mesh_by_the_links_of_the_gpu_that_the_text_names(tmp_path, n, link, names, gbps, limits):
     lines = "".join(f"GPU {i}: {names} (UUID: GPU-{i})\n" for i in range(n if names else 0))
     made = read(tmp_path, f"{lines}{uniform(n, link)}\n")
     assert {k.bandwidth for k in made.links} == {gbps}
-    assert {m.bandwidth for m in made.limits} == ({most} if most else set())
+    assert [limit.bandwidth for limit in made.limits] == [gbps] * limits
     assert any(names in note for note in made.notes)
     if names == "NVIDIA Q100":
         assert any("Q100, whose NVLink is not known: 25 GB/s" in note for note in made.notes)
@@ -626,6 +587,9 @@ def test_tables_are_found_in_what_people_paste(tmp_path, how):
     assert len(left) == (how in ("second table", "the same twice", "two ranks"))
 
 
+XML = (FIXTURES / "nccl-ring.xml").read_text()
+GFX906 = 'gcn="906"'
+THREE_LINKS = [[(other, 1, "0x03") for other in "abcd" if other != one] for one in "abcd"]
 TORN = [
     (LAID.replace("GPU3    CPU", "CPU"), "has rows for GPU3 and no columns"),
     ("\n".join(line[:30] for line in LAID.split("\n")), "has rows for GPU3"),
@@ -646,6 +610,18 @@ TORN = [
     (rocm_json(RING).replace("Weight between DRM devices 0 and 3", "W", 1), "weight of GPU0 to GPU3 is missing"),
     ("Hi, this is\nno: dump of mine\n", "begins with 'Hi, this is'"),
     ('{"msccl_type": "algorithm"}', "msccl-tools"),
+    (rocm_text(RING).replace("XGMI", "a" * 5000, 1), "is not one of"),
+    # the line of GPUs above the weights was cut off, and each pair was taken for a link
+    (
+        rocm_text(RING).replace(" " * 7 + "GPU0         GPU1         GPU2         GPU3         \n", "", 1),
+        "no line that names its GPUs",
+    ),
+    *((matrix(PIX4, ["0-15", "0"]).rpartition("\t0-15")[0] + rest, "it is cut off") for rest in ("\t0-15", "\t0-", "")),
+    ((FIXTURES / "nccl-bare.xml").read_text(), "no <gpu>"),
+    (XML + XML, "two <system>"),
+    (XML.replace('busid="0000', 'busid="0\n000', 1), "end of a line"),
+    (f"<system>{xml('aab')}</system>", "bus id a"),
+    (f"<system>{xml('abcd', attributes=GFX906, links=THREE_LINKS)}</system>", "3 xGMI links here and at most 2"),
 ]
 
 
@@ -653,9 +629,6 @@ TORN = [
 def test_torn_tables_are_refused_with_the_missing_names(tmp_path, text, what):
     line = refusal(tmp_path / "dump.txt", text)
     assert what in line and "YAML" not in line
-
-
-XML = (FIXTURES / "nccl-ring.xml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -671,12 +644,6 @@ XML = (FIXTURES / "nccl-ring.xml").read_text()
 def test_xml_is_found_in_what_people_paste(tmp_path, text):
     plain, made = read(tmp_path, XML), read(tmp_path, text)
     assert (made.links, made.limits, made.notes) == (plain.links, plain.limits, plain.notes)
-
-
-def test_xml_that_is_given_twice_or_wrapped_in_values_is_refused(tmp_path):
-    assert "two <system>" in refusal(tmp_path / "twice.xml", XML + XML)
-    torn = XML.replace('busid="0000', 'busid="0\n000', 1)
-    assert "end of a line" in refusal(tmp_path / "torn.xml", torn)
 
 
 def test_bandwidths_that_would_change_nothing_are_refused(tmp_path):
@@ -701,23 +668,6 @@ def test_gpus_in_the_device_of_something_else_are_refused(tmp_path):
         read(tmp_path, system.format(device.format(1, "0x060400", own[0] + gpus[1])))
     with pytest.raises(FormatError, match="in the <pci> of another GPU"):
         read(tmp_path, system.format(device.format(16, "0x030200", gpus[0] + own[1])))
-
-
-def test_a_title_of_amd_without_its_table_is_refused(tmp_path):
-    """The line of GPUs above the weights was cut off, and each pair was taken for a link."""
-    text = rocm_text(RING)
-    header = text.partition("Weight between two GPUs")[2].split("\n")[1]
-    with pytest.raises(FormatError, match="no line that names its GPUs"):
-        read(tmp_path, text.replace(header + "\n", "", 1))
-
-
-def test_a_last_row_that_is_cut_off_in_its_affinity_is_refused(tmp_path):
-    text = matrix(PIX4, ["0-15", "0"])
-    assert read(tmp_path, text).ranks == 4
-    for rest in ("0-15", "0-", ""):
-        cut = text.rpartition("0-15")[0].rstrip("\t") + (f"\t{rest}" if rest else "")
-        with pytest.raises(FormatError, match="it is cut off"):
-            read(tmp_path, cut)
 
 
 def test_gpus_in_no_cpu_are_a_note(tmp_path):

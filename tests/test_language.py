@@ -44,29 +44,12 @@ def chain(a, pieces=1):
         part.to(*a.others(a.root))
 
 
-@algorithm("allgather")
-def doubling(a):
-    held = a.inputs()
-    for bit in range(a.size.bit_length() - 1):
-        with a.step():
-            now = dict(held)
-            for low, high in (pair.ranks for pair in a.cube(bit)):
-                held[low], held[high] = now[low].join(now[high].to(low)), now[high].join(now[low].to(high))
-
-
 @algorithm("allreduce")
 def two_shot(a):
     for owner in a.ranks:
         total = a.sum(owner, [a.input(rank).part(owner, a.size) for rank in a.ranks])
         for rank in a.others(owner):
             total.to(rank)
-
-
-@algorithm("allreduce")
-def exchange(a):
-    held = a.inputs()
-    for bit in range(a.size.bit_length() - 1):
-        held = {rank: held[rank].add(held[rank ^ 1 << bit]) for rank in a.ranks}
 
 
 def test_a_chain_is_pipelined_where_steps_are_paced():
@@ -76,17 +59,6 @@ def test_a_chain_is_pipelined_where_steps_are_paced():
         assert schedule.rounds_per_chunk == Fraction(n - 2 + pieces, pieces)
     assert chain.schedule("line:4", steps="paced=2", pieces=4).step_count == 4
     assert chain.schedule("line:4", pieces=4).step_count == 3
-
-
-def test_steps_as_written_and_as_soon_as_possible():
-    assert doubling.schedule("hypercube:8").rounds_per_chunk == 7
-    assert doubling.schedule("hypercube:8", steps="asap").rounds_per_chunk == 4
-
-
-def test_sums_that_are_exchanged_share_a_step():
-    schedule = exchange.schedule("hypercube:8")
-    assert (schedule.step_count, schedule.rounds) == (3, 3)
-    assert exchange.schedule("hypercube:8", steps="paced").rounds == 3
 
 
 def test_chunks_let_no_step_waste_a_part_of_a_round():
@@ -117,18 +89,6 @@ def test_inputs_come_back_in_the_place_of_sums():
     assert chain_of_sums.schedule("line:5").step_count == 4
     schedule = total_passes_first.schedule("fully-connected:4")
     assert "copy-input" in {send.kind for step in schedule.steps for send in step.sends}
-
-
-def test_what_nobody_needs_is_left_out():
-    @algorithm("broadcast")
-    def twice(a):
-        a.input(0).to(1)
-        a.input(0).to(2, 1)
-
-    compiled = twice.compile("fully-connected:3")
-    assert compiled.schedule.sends == 2
-    (unused,) = compiled.unused
-    assert unused[1] == 1
 
 
 def test_paths_through_other_ranks():
@@ -410,42 +370,6 @@ def test_a_limit_of_the_runtime_names_the_program(monkeypatch, capsys):
     assert "1 instance would fit" in error
 
 
-@algorithm("allgather")
-def bruck(a):
-    have = {rank: [a.input(rank)] for rank in a.ranks}  # of the rank, of the next one, ...
-    while len(have[0]) < a.size:
-        count = min(len(have[0]), a.size - len(have[0]))
-        now = dict(have)
-        with a.step():
-            for rank in a.ranks:
-                ahead = now[(rank + len(now[rank])) % a.size][:count]
-                have[rank] = now[rank] + [data.to(rank) for data in ahead]
-
-
-@algorithm("alltoall")
-def two_step(a):
-    boxes = [box.ranks for box in a.boxes]
-    size = len(boxes[0])
-    for src in a.ranks:
-        for dst, part in enumerate(a.input(src).split(a.size)):
-            part.to(boxes[src // size][dst % size], dst)  # a copy to the rank where it is makes none
-
-
-@pytest.mark.parametrize(
-    ("program", "machine", "steps", "rounds"),
-    [
-        (bruck, "fully-connected:6", 3, 5),
-        (bruck, "switch:5:units=4", 3, 4),
-        (bruck, "dgx-a100", 3, 7),
-        (two_step, "rail:2x3", 2, 3),
-        (two_step, "dgx-a100*2", 2, Fraction(49, 6)),
-    ],
-)
-def test_programs_as_written_from_the_page_alone(program, machine, steps, rounds):
-    schedule = program.compile(machine).schedule
-    assert (schedule.step_count, schedule.rounds_per_chunk) == (steps, rounds)
-
-
 def test_copies_are_added_as_they_come():
     @algorithm("allreduce")
     def by_copies(a):
@@ -513,37 +437,3 @@ def test_lines_that_nobody_uses_are_named(tmp_path, monkeypatch, capsys):
         "synth: my.py:7 used by nobody (2 chunk sends): left out",
         "synth: my.py:8 used by nobody (2 chunk sends): left out",
     ]
-
-
-@algorithm("allgather")
-def bruck_of_the_page(a):
-    """Written from docs/language.md alone."""
-    held = a.inputs()
-    distance = 1
-    while distance < a.size:
-        count = min(distance, a.size - distance)
-        with a.step():
-            before = dict(held)
-            for i, rank in enumerate(a.ranks):
-                src = a.ranks[(i + distance) % a.size]
-                held[rank] = before[rank].join(before[src][0 : count / distance].to(rank))
-        distance *= 2
-
-
-@algorithm("alltoall")
-def two_step_of_the_page(a):
-    """Written from docs/language.md alone."""
-    for box in a.boxes:
-        for src in box.ranks:
-            for relay, rail in zip(box.ranks, a.rails, strict=True):
-                for dst in rail.ranks:
-                    a.input(src).part(dst, a.size).to(relay).to(dst)
-
-
-def test_programs_that_were_written_from_the_page_alone():
-    for n, steps in ((5, 3), (7, 3), (8, 3)):
-        schedule = bruck_of_the_page.schedule(f"fully-connected:{n}")
-        assert (schedule.step_count, schedule.rounds_per_chunk) == (steps, n - 1)
-    schedule = two_step_of_the_page.schedule("dgx-a100*2")
-    assert (schedule.step_count, schedule.rounds_per_chunk) == (2, Fraction(49, 6))
-    assert check(api.lower(bruck_of_the_page.schedule("fully-connected:5"))).ok

@@ -33,13 +33,6 @@ def synth(*arguments):
     return CliRunner().invoke(root, [str(a) for a in arguments])
 
 
-@pytest.mark.parametrize(
-    "values", [[], [3], [0, 0, 0, 0, 0], [0, 1, 2, 3, 9, 7, 5, 3, 3, 4], list(range(9, 0, -1)), [5, 1, 5, 1]]
-)
-def test_lists_of_numbers_come_back(values):
-    assert linkread._numbers(link_columns.packed(values), 10, "x", [100]).tolist() == values
-
-
 @pytest.mark.parametrize("name", ["dgx1", "dgx-a100*2", "fat-tree:4", "torus:3x4", "dgx2", "ndv2*2"])
 def test_machines_come_back(name):
     made = (

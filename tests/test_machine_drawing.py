@@ -164,9 +164,3 @@ def test_lines_bend_alike_in_both_directions_around_what_lies_between():
     assert bends[0, 3] == -bends[3, 0] > 0 == bends[0, 1]  # above the first row
     places = layout(16, [(a, b, 1) for a, b in bends], 16)
     assert control(places, (0, 3), bends[0, 3])[1] < places.spots[0][1]
-
-
-def test_known_boxes_are_kept_together():
-    found = layout(4, [(0, 2, 1), (2, 0, 1), (1, 3, 1), (3, 1, 1)], 4, (0, 0, 1, 1))
-    assert len(found.frames) == 2
-    assert found.spots[0][0] < found.spots[2][0] and found.spots[1][0] < found.spots[3][0]

@@ -83,7 +83,7 @@ def test_a_run_that_starts_its_own_processes_and_one_under_mpirun(world, tmp_pat
     path = tmp_path / "ring.txt"
     path.write_text(text.dump(ring_allreduce(3)))
     words = ["run", str(path), "--executor", "mpi", "--size", "12KB", "--dtype", "bf16", "--format", "json"]
-    alone = subprocess.run([str(SYNTH), *words, "-n", "3"], capture_output=True, text=True, check=False)
+    alone = subprocess.run([str(SYNTH), *words], capture_output=True, text=True, check=False)
     assert alone.returncode == 0, alone.stderr
     under = started(3, *words, program=SYNTH)
     assert under.returncode == 0, under.stderr

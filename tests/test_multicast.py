@@ -35,7 +35,7 @@ from synth.model.topology import (
 )
 from synth.topologies import topology
 from synth.topologies.modify import with_ranks
-from synth.topologies.topology_files import dump, from_document, load
+from synth.topologies.topology_files import load
 from tests.finer_units import finer
 
 EVERYONE = (0, 1, 2, 3)
@@ -235,20 +235,6 @@ def test_boxes_of_a_cluster_have_switches_of_their_own() -> None:
     assert units == {9}
 
 
-def test_files_keep_switches_that_multicast(tmp_path) -> None:
-    made = topology("dgx-h100")
-    assert from_document(load_json(dump(made)), "file").multicast == made.multicast
-    assert from_document(load_json(dump(made)), "file").multicast_network().multicast == (
-        made.multicast_network().multicast
-    )
-
-
-def load_json(doc: dict) -> dict:
-    from synth.model.documents.file_reader import parse_json
-
-    return parse_json(json.dumps(doc), "file")
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -298,14 +284,6 @@ def test_bounds_in_one_box_are_the_known_answers(ranks: int, units: int, own: st
         task = collective(name, ranks)
         bound = multicast_bound(made, task)
         assert bound.value == value == check(bound.certificate, made.document, task.document)
-
-
-@pytest.mark.parametrize(("name", "gbps"), [("gb200-nvl72", 887.671), ("dgx-h100", 400), ("dgx-h200", 400)])
-def test_allreduce_through_nvswitches_has_the_known_bound(name: str, gbps: float) -> None:
-    found = api.multicast_bounds(name, "allreduce")
-    assert found is not None
-    assert float(found.network.unit / found.bounds[-1][1].value) == pytest.approx(gbps, rel=1e-5)
-    assert api.multicast_bounds("dgx-a100", "allreduce") is None
 
 
 def operations(ranks: int = 4) -> tuple[Network, dict]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -123,42 +123,31 @@ def test_points_through_switches_are_marked_and_verified(tmp_path) -> None:
     assert all(point.status == "optimal" for point in frontier.points if point.steps <= 8)
 
 
-def forged(change: str) -> dict:
-    doc = api.frontier("switch:4:multicast=through", "allreduce", max_steps=6).to_json()
-    api.verify(doc)
-    steps = doc["points"][-1]["schedule"]["steps"]
-    if change == "a dropped send":
-        steps[1]["switch_sends"].pop()
-    elif change == "a doubled send":
-        steps[1]["switch_sends"].append(steps[1]["switch_sends"][0])
-    elif change == "fewer rounds":
-        steps[1]["rounds"] -= 1
-    elif change == "another bound":
-        doc["bounds"][-1]["value"] = "3/2"
-    elif change == "another status":
-        doc["points"][-1]["status"] = "best-known"
-    elif change == "local":
-        for row in (doc, *(point["schedule"] for point in doc["points"])):
-            row["topology"]["multicast"][0]["own"] = "local"
-    elif change == "another collective":
-        doc["collective"] |= {"post": doc["collective"]["post"][:-1]}
-    elif change == "another machine":
-        doc["topology"]["limits"][0]["units"] += 1
-    else:
-        del doc["topology"]["multicast"]
-    return doc
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "a dropped send", "a doubled send", "fewer rounds", "another bound", "another status", "local",
-        "another collective",
-        "another machine", "no switches",
+FALSE: dict[str, Callable[[dict], object]] = {
+    "a dropped send": lambda doc: doc["points"][-1]["schedule"]["steps"][1]["switch_sends"].pop(),
+    "a doubled send": lambda doc: doc["points"][-1]["schedule"]["steps"][1].update(
+        switch_sends=2 * doc["points"][-1]["schedule"]["steps"][1]["switch_sends"]
+    ),
+    "fewer rounds": lambda doc: doc["points"][-1]["schedule"]["steps"][1].update(rounds=1),
+    "another bound": lambda doc: doc["bounds"][-1].update(value="3/2"),
+    "another status": lambda doc: doc["points"][-1].update(status="best-known"),
+    "local": lambda doc: [
+        row["topology"]["multicast"][0].update(own="local")
+        for row in (doc, *(point["schedule"] for point in doc["points"]))
     ],
-)  # fmt: skip
+    "another collective": lambda doc: doc["collective"]["post"].pop(),
+    "another machine": lambda doc: doc["topology"]["limits"][0].update(units=9),
+    "no switches": lambda doc: doc["topology"].pop("multicast"),
+}
+
+
+@pytest.mark.parametrize("change", FALSE)
 def test_a_false_frontier_with_multicast_is_refused(change: str) -> None:
-    doc = copy.deepcopy(forged(change))
+    found = api.frontier("switch:4:multicast=through", "allreduce", max_steps=6).to_json()
+    api.verify(found)
+    doc = json.loads(json.dumps(found))
+    FALSE[change](doc)
+    assert doc != found
     with pytest.raises((VerificationError, FormatError)):
         api.verify(doc)
 
@@ -204,14 +193,6 @@ def emulated(name: str, steps: int, own: str = "through") -> Schedule:
     schedule = MulticastPipelining(network(4, 1, own), collective(name, 4)).schedule(steps)
     assert schedule is not None
     return schedule
-
-
-@pytest.mark.parametrize(("name", "steps"), [("allreduce", 1), ("allreduce", 3), ("broadcast", 1), ("reduce", 1)])
-def test_unicasts_have_the_effect_of_switch_sends(name: str, steps: int) -> None:
-    schedule = emulated(name, steps)
-    plain = unicast(schedule)
-    assert not plain.uses_multicast and not plain.network.multicast
-    assert replay.schedule(plain).steps == steps
 
 
 def test_unicasts_take_the_routes_through_their_switch() -> None:

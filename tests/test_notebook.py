@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
@@ -64,7 +65,8 @@ def test_a_schedule_is_a_page_with_the_player(found):
 
 def test_machines_and_programs_are_drawn(program):
     machine = replace(synth.topology("dgx1"), name=EVIL)
-    assert machine._repr_svg_().startswith("<svg") and machine._repr_svg_().count("<circle") == 8
+    drawn = ElementTree.fromstring(machine._repr_svg_())
+    assert sum(element.tag.endswith("circle") for element in drawn.iter()) == 8
     assert synth.topology("dgx-h100*128")._repr_svg_() is None
     assert program._repr_html_().count("<g><title>") == program.ops
     many = replace(program, gpus=program.gpus * 100)

@@ -17,7 +17,6 @@ from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.collective import collective
 from synth.scale import search
 from synth.scale.alltoall import concurrent_flow
-from synth.scale.alltoall.flow_decomposition import _Detours
 from synth.scale.alltoall.multiplicative_weights import by_weights
 from synth.scale.alltoall.step_assignment import AlltoallPaths, with_more_chunks
 from synth.scale.fabric.fabric import fabric
@@ -184,13 +183,3 @@ def test_pairs_that_no_link_joins_are_reached_by_detours(machine):
         schedule = point.schedule
         scale_frontier.schedule(schedule)
         assert schedule.rounds_per_chunk == point.rounds_per_chunk >= found.bound
-
-
-def test_detours_of_one_pair_take_turns():
-    machine = modify.apply(topology("fully-connected:4*2:nics=1"), without=["0-5"])
-    detours = _Detours(fabric(machine))
-    ends = [
-        [(machine.links[hop[0]].src, machine.links[hop[-1]].dst) for hop in detours.between(0, 5)] for _ in range(6)
-    ]
-    assert len({str(way) for way in ends}) == 6
-    assert all(way[0][0] == 0 and way[-1][1] == 5 and way[0][1] == way[1][0] and len(way) == 2 for way in ends)

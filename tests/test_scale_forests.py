@@ -38,6 +38,9 @@ DEEPEST = {
     "mi100": 2,
     "fat-tree:16": 1,
     "torus:16x16": 16,
+    "torus:5x7": 5,
+    "torus:3x3x2": 3,
+    "circulant:9:offsets=1+3": 2,
 }
 # Groups that leave several kinds of ranks: optimal, of any depth.
 MIXED = ["dgx1", "dgx1*4", "mi250*8", "dgx1*2:cross=0+2", "dragonfly:9x4"]
@@ -109,3 +112,20 @@ def test_generators_must_keep_limits() -> None:
     turn = np.array([r - r % 16 + (r % 16 + 1) % 16 for r in range(64)])
     with pytest.raises(AssertionError, match="does not keep limits"):
         verify(replace(forest, generators=(turn,)))
+
+
+@pytest.mark.parametrize("name", ["dgx-a100*3", "mi250*2", "dgx-h100*2:net=rail", "fat-tree:8", "torus:3x4"])
+def test_ways_looked_up_together_are_those_looked_up_one_by_one(name):
+    made = fabric(topology(name))
+    for graph in (made, made.reversed()):
+        out = [np.flatnonzero(graph.src == n).tolist() for n in range(graph.nodes)]
+        ways, queue = [], [(r, ()) for r in range(graph.ranks)]
+        for node, way in queue:
+            for e in out[node]:
+                end = int(graph.dst[e])
+                if end < graph.ranks:
+                    ways.append((*way, e))
+                elif len(way) < 3:
+                    queue.append((end, (*way, e)))
+        assert len(ways) > 20
+        assert graph.links_of_all(ways) == [graph.links_of(way) for way in ways]

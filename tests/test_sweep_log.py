@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 import synth
-from synth.errors import SynthError, UsageError
+from synth.errors import SynthError
 from synth.frontiers import engine_choice
 from synth.model.rational import size_bytes
 from synth.pareto.log import Log, LogError
@@ -59,14 +59,6 @@ def test_a_log_that_cannot_be_written_is_reported_before_any_search(tmp_path, mo
             synth.frontier("ring:4", "allgather", log=log)
     with Log(tmp_path / "log", "key"), pytest.raises(LogError, match="another run"):
         synth.frontier("ring:4", "allgather", log=tmp_path / "log")
-
-
-def test_a_frontier_is_short_and_takes_sizes_in_words(tmp_path) -> None:
-    found = synth.frontier("ring:4", "allgather", log=tmp_path / "log")
-    assert repr(found) == "<Frontier of allgather on ring:4: 2: 3/2; complete>"
-    assert found.best("1MB") == found.best(1 << 20)
-    with pytest.raises(UsageError, match="is not a size"):
-        found.best("much")
 
 
 def test_sizes_in_words() -> None:

@@ -251,11 +251,6 @@ def test_random_regular_graphs_are_regular_connected_and_repeatable(n, degree, s
     assert topology(name) == topology(name)
 
 
-def test_seeds_differ():
-    graphs = {frozenset((k.src, k.dst) for k in topology(f"random-regular:16:seed={s}").links) for s in range(5)}
-    assert len(graphs) == 5
-
-
 def test_random_regular_is_the_same_on_every_platform():
     edges = sorted((k.src, k.dst) for k in topology("random-regular:6:degree=3,seed=1").links if k.src < k.dst)
     assert edges == [(0, 1), (0, 2), (0, 5), (1, 3), (1, 5), (2, 3), (2, 4), (3, 4), (4, 5)]
@@ -335,29 +330,6 @@ def test_cross_wires_join_boxes_in_a_ring():
     assert topology("dgx1*2:cross=0+2+5+7").nodes == (0,) * 8 + (1,) * 8
 
 
-def test_allgather_bounds_of_published_cuts():
-    """ForestColl's reference bandwidths, from the cut around all but one rank (or one box) of these models."""
-
-    def gbps(name: str, outside: int) -> Fraction:
-        network = topology(name).network()
-        rest = set(range(outside, network.ranks))
-        crossing = {i for i, r in enumerate(network.routes) if r.src in rest and r.dst not in rest}
-        width = 0
-        for cap in sorted(network.caps, key=lambda c: len(set(c.routes) & crossing), reverse=True):
-            if set(cap.routes) & crossing and all(network.routes[i].dst < outside for i in cap.routes):
-                width += cap.units
-                crossing -= set(cap.routes)
-        width += sum(network.routes[i].units for i in crossing)
-        return network.ranks * width * network.unit / len(rest)
-
-    assert round(float(gbps("dgx1", 1)), 2) == 171.43
-    assert round(float(gbps("dgx-a100", 1)), 2) == 342.86
-    assert round(float(gbps("dgx-a100*2:net=odd-even", 1)), 2) == 346.67
-    assert round(float(gbps("dgx-a100*4:net=odd-even", 8)), 2) == 266.67
-    assert round(float(gbps("mi250", 2)), 2) == 342.86
-    assert round(float(gbps("mi250*2", 2)), 2) == 354.13
-
-
 SAME = [
     ("DGX1", "dgx1-v100"),
     ("ndv2", "dgx1-v100"),
@@ -373,6 +345,7 @@ SAME = [
     ("pcie-4x2x3", "pcie-4x2*3"),
     ("pcie-8x2", "pcie-8*2"),
     ("mi300xX2", "mi300x*2"),
+    (" ring:4 * 2:nic=25 ", "ring:4*2:nic=25"),
 ]
 
 
@@ -447,10 +420,6 @@ def test_a_bad_name_gets_one_line_that_says_what_is_wrong(name, words):
         topology(name)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_blanks_around_the_number_of_boxes_mean_nothing():
-    assert topology(" ring:4 * 2:nic=25 ") == topology("ring:4*2:nic=25")
 
 
 def test_a_plug_in_adds_a_name(monkeypatch):

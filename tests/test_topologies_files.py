@@ -11,10 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synth.errors import FormatError
-from synth.model.documents import text_file
 from synth.model.topology import Topology
 from synth.topologies import topology, topology_files
-from synth.topologies.graph_files import from_graph
 
 PAIR = '{"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": %s}]}'
 
@@ -289,23 +287,3 @@ def test_damage_is_read_or_refused_but_never_crashes(tmp_path, at, noise):
             load(tmp_path, text[:at] + noise + text[at + len(noise) :], name)
         except FormatError as error:
             assert "\n" not in str(error)
-
-
-def test_directed_multigraph_with_a_switch_and_names():
-    nx = pytest.importorskip("networkx")
-    graph = nx.MultiDiGraph()
-    graph.add_node("gpu-b")
-    graph.add_node("gpu-a")
-    graph.add_node("hub", switch=True)
-    for width in (1, 2):
-        graph.add_edge("gpu-b", "hub", bandwidth=width)
-    graph.add_edge("hub", "gpu-a")
-    machine = topology_files.from_document(from_graph(graph, "graph"), "graph")
-    assert machine.switches == ("hub",)
-    assert [(k.src, k.dst, k.bandwidth) for k in machine.links] == [(0, 2, 3), (2, 1, 1)]
-    assert "ranks in the order of the graph: 0 is gpu-b, 1 is gpu-a" in machine.notes
-    assert "edges without a bandwidth count 1 GB/s" in machine.notes
-
-
-def test_the_cap_on_bytes_is_the_documented_one():
-    assert text_file.MAX_BYTES == 8 * 1024 * 1024

@@ -13,8 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from synth import api
-from synth.api.interchange import AuditRow
-from synth.errors import MissingDependencyError, UsageError
+from synth.errors import UsageError
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.number_text import bytes_text, number, size_text
@@ -186,12 +185,6 @@ def test_an_unknown_kind_of_picture_is_refused():
         plot.image(None, ".gif")
 
 
-def test_without_matplotlib_the_error_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr("synth.model.registry.installed", lambda module: False)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'ccl-synth\[plot\]'"):
-        made((2, 3, 2)).plot()
-
-
 WIDTH_ROWS = (
     ("2", "3", "2", "3/2", "optimal", "trees in and out x 4", "12.5"),
     ("10", "1048576", "65536", "123456/7890123", "best known (bound 7/6)", "direct", "171.43"),
@@ -217,28 +210,6 @@ def test_tables_are_as_the_golden_files_at_each_width(width, monkeypatch, capsys
     assert out == golden.read_text()
     assert all(len(line) <= width for line in out.splitlines())
     assert "123456/7890123" in out
-
-
-def test_tables_of_algorithms_and_audits_fit_80_columns(monkeypatch, capsys, tmp_path):
-    """A heading such as ``µs at 1 KB`` ended a line between the number and its unit."""
-    from synth.cli import algorithms, audit
-
-    api.export_program(api.baseline("ring", "ring:4", "allgather"), "msccl-xml").write(tmp_path / "a-ring-of-4.xml")
-    rows = api.library_on("full:4", "allreduce", bounds=False)
-    rows = [row for row in rows if row.algorithm.name in ("ring", "two-shot", "one-shot", "recursive-doubling")]
-    found = api.import_schedule(tmp_path / "a-ring-of-4.xml", "ring:4")
-    audited = [AuditRow("a-ring-of-4.xml", found.kind, "right", "", found.schedule)]
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
-    found = algorithms._report("allreduce on full:4: 4 ranks", rows, sorted(algorithms.SIZES))
-    tables.print_reports([found, audit._report(audited)])
-    out = capsys.readouterr().out
-    golden = Path(__file__).parent / "golden" / "tables-of-commands-80.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
-        golden.write_text(out)
-    assert out == golden.read_text()
-    assert all(len(line) <= 80 for line in out.splitlines())
-    assert " 1 KB" in out and "at 1\n" not in out
 
 
 def test_tables_break_no_word_and_have_no_rule_without_a_header(monkeypatch, capsys):

@@ -7,5 +7,4 @@ settle     what an attacker does afterwards: digests and derived fields are comp
 oracle     whether an accepted document is true: replay by sets, linear programs, searches for schedules
 check      the verifier as `synth verify` calls it, with a limit on its time
 campaign   mutants by the thousand, the table, and what was found
-takeback   each mend taken back alone: the adversary has to find the fault
 """

@@ -249,9 +249,6 @@ def steps_at_least(machine: Machine, given: Task, least: Fraction | int) -> None
     _say(found >= least, f"S ≥ {least}: {found} are enough")
 
 
-STEPS = ("distance", "too-few-steps")
-
-
 def _fraction(value: Any) -> Fraction:
     _say(type(value) is str, f"{value!r} is no fraction")
     return Fraction(value)

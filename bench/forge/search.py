@@ -37,6 +37,10 @@ class Machine:
     routes: tuple[tuple[int, int, tuple[str, ...]], ...]
     carries: tuple[tuple[Fraction, tuple[tuple[int, int], ...]], ...]
 
+    def at(self, rank: int) -> list[tuple[int, float]]:
+        """The routes that end at a rank, with 1, and that begin there, with -1."""
+        return [(r, 1.0 if b == rank else -1.0) for r, (a, b, _) in enumerate(self.routes) if rank in (a, b)]
+
     def reversed(self) -> Machine:
         """Every route turned round."""
         return Machine(self.ranks, tuple((v, u, way[::-1]) for u, v, way in self.routes), self.carries)
@@ -109,7 +113,7 @@ def below(machine: Machine, task: Task, steps: int | None, value: Fraction, chun
     far = max((distances(machine, have)[rank] for _, have, rank in demands(task)), default=0)
     if steps is not None and (steps < far or (chunks is not None and value * chunks <= steps)):
         return False
-    if value <= flow(machine, task, steps):
+    if value <= flow(machine, task):
         return False
     if chunks is not None and chunks > CHUNKS + 2:
         raise TimeoutError
@@ -270,6 +274,13 @@ class _Program:
         self.columns += count
         return self.columns - count
 
+    def shared(self, load: int, machine: Machine) -> int:
+        """The first variable of a flow over each route, none of which is more than the route's variable from `load`
+        on."""
+        used = self.fresh(len(machine.routes))
+        self.below += [({used + r: 1.0, load + r: -1.0}, 0.0) for r in range(len(machine.routes))]
+        return used
+
     def at_most(self, load: Mapping[int, float], rounds: int, cap: Fraction) -> None:
         """Limit the load to `cap` in each of `rounds`; divided by a large `cap`, since the solver refuses
         huge numbers."""
@@ -301,43 +312,20 @@ class _Program:
 
 
 @lru_cache(maxsize=4096)
-def flow(machine: Machine, task: Task, steps: int | None) -> Fraction:
-    """R/C of every schedule is at least this, for any C: each demand is a flow of its own, those of a unit share
+def flow(machine: Machine, task: Task) -> Fraction:
+    """R/C of every schedule is at least this, for any C and S: each demand is a flow of its own, those of a unit share
     loads."""
     program = _Program()
-    count = 1 if steps is None else min(steps, STEPS)
-    if steps is not None and steps > STEPS:
-        return flow(machine, task, None)
-    routes = machine.routes
-    loads = {u: program.fresh(count * len(routes)) for u in {u for u, _, _ in demands(task)}}
-    rounds = program.fresh(count)
+    loads = {u: program.fresh(len(machine.routes)) for u in {u for u, _, _ in demands(task)}}
+    rounds = program.fresh()
     for u, have, rank in demands(task):
-        used, wait = program.fresh(count * len(routes)), None if steps is None else program.fresh(count * task.ranks)
-        for k in range(count * len(routes)):
-            program.below.append(({used + k: 1.0, loads[u] + k: -1.0}, 0.0))
-        if wait is None:
-            for n in set(range(task.ranks)) - have:
-                row = {used + r: (b == n) - (a == n) for r, (a, b, _) in enumerate(routes) if n in (a, b)}
-                program.equal.append((row, float(n == rank)))
-            continue
-        for t in range(count + 1):  # what is at n after t steps goes on: by a link or by waiting
-            for n in range(task.ranks):
-                if t == 0 and n in have:
-                    continue
-                row: dict[int, float] = {}
-                if t:
-                    row |= {used + (t - 1) * len(routes) + r: 1.0 for r, (_, b, _) in enumerate(routes) if b == n}
-                    row[wait + (t - 1) * task.ranks + n] = 1.0
-                if t < count:
-                    row |= {used + t * len(routes) + r: -1.0 for r, (a, _, _) in enumerate(routes) if a == n}
-                    row[wait + t * task.ranks + n] = -1.0
-                if t < count or n == rank:
-                    program.equal.append((row, float(t == count)))
+        used = program.shared(loads[u], machine)
+        for n in set(range(task.ranks)) - have:
+            program.equal.append(({used + r: sign for r, sign in machine.at(n)}, float(n == rank)))
     for cap, members in machine.carries:
-        for t in range(count):
-            row = {first + t * len(routes) + r: times for first in loads.values() for r, times in members}
-            program.at_most(row, rounds + t, cap)
-    return program.minimum({rounds + t: 1.0 for t in range(count)}) or Fraction(0)
+        row = {first + r: times for first in loads.values() for r, times in members}
+        program.at_most(row, rounds, cap)
+    return program.minimum({rounds: 1.0}) or Fraction(0)
 
 
 def rate(machine: Machine, parts: list[Part]) -> Fraction | None:
@@ -360,12 +348,9 @@ def _rate(machine: Machine, parts: tuple[Part, ...]) -> Fraction | None:
         first = program.fresh(len(routes))
         loads.append(first)
         for rank in want - have:
-            used = program.fresh(len(routes))
-            for r in range(len(routes)):
-                program.below.append(({used + r: 1.0, first + r: -1.0}, 0.0))
+            used = program.shared(first, machine)
             for n in set(range(machine.ranks)) - have:
-                sign = -1.0 if backwards else 1.0
-                row = {used + r: sign * ((b == n) - (a == n)) for r, (a, b, _) in enumerate(routes) if n in (a, b)}
+                row = {used + r: -sign if backwards else sign for r, sign in machine.at(n)}
                 if amount is not None and n == rank:
                     row[amount] = -1.0
                 program.equal.append((row, size if amount is None and n == rank else 0.0))

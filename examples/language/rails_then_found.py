@@ -2,7 +2,7 @@ import synth
 from synth.algorithms import ring
 from synth.language import algorithm
 
-boxes = synth.solve("dgx-a100", "allgather", chunks=1, steps=1, rounds=1).schedule
+boxes = synth.solve("dgx-a100", "allgather", chunks=1, steps=1, rounds=7).schedule
 
 
 @algorithm("allgather")

@@ -147,7 +147,7 @@ def build(
         machine, (), sizes_in_bytes(sizes), root=root, protocols=protocols, dtype=dtype, multicast=runtime == "mscclpp",
         jobs=jobs, plans=runtime == "mscclpp",
     )  # fmt: skip
-    end = time.monotonic() + time_limit
+    end = Deadline.after(time_limit).end
     plans, frontiers, rounded = [], [], []
     for place, task in enumerate(tasks):
         seconds = max(0.5, (end - time.monotonic()) / (len(tasks) - place))

@@ -21,8 +21,6 @@ from synth.model.schedule import Schedule, Send, Step
 from synth.model.symmetry import Generator
 from synth.model.topology import Network
 
-Perm = tuple[int, ...]
-
 
 @dataclass(frozen=True)
 class Load:

@@ -85,7 +85,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """Options of `synth export`, `synth.export_program` and `synth.export_plan`.
+    """Options of `synth export` and `synth.export_program`.
 
     `to`: the name of the exporter; of a plan, that of the plan's format.
     `runtime`: one of the exporter's runtimes. "": the first of them.

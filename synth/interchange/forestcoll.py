@@ -2,7 +2,7 @@
 
 Format: liangyuRain/ForestColl. ``<Algo nchunkspernode="k">`` has ``<tree root index nchunks height>``, whose
 ``<send src dst path>`` come parents first. A node is ``(box, 'kind', i)``; the ranks are the GPUs in the order of
-(box, i). A path names the switches between, and each GPU on it gets the data too. `synth.export.forestcoll` writes it.
+(box, i). A path names the switches between, and each GPU on it gets the data too.
 """
 
 from __future__ import annotations

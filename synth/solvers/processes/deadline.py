@@ -20,8 +20,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from numbers import Real
 
-from synth.errors import UndecidedError
+from synth.errors import ArgumentError, UndecidedError
 
 
 class TimeUp(UndecidedError):
@@ -55,7 +56,12 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | None, cpu: bool = False) -> Deadline:
-        """Return the deadline `seconds` from now, or none for None."""
+        """Return the deadline `seconds` from now, or none for None.
+
+        Raises ArgumentError for what is no number of seconds: users of Python give time limits as they are.
+        """
+        if seconds is not None and not (isinstance(seconds, Real) and seconds >= 0):
+            raise ArgumentError(f"time_limit: {seconds!r:.60} is not a number of seconds, such as 20 or 0.5")
         return cls(cpu=cpu).within(seconds)
 
     @property
