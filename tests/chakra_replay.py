@@ -153,7 +153,9 @@ def run(jobs: dict[Any, Job], network: LinkNetwork, sum_time: int) -> Any:
             if begin > now:
                 heapq.heappush(events, (begin, 1, order, count, key, route))
             else:
-                at = network.arrival(route, jobs[key].message[3], now)
+                message = jobs[key].message
+                assert message is not None
+                at = network.arrival(route, message[3], now)
                 heapq.heappush(events, (at, 0, order, count, key, None))
             continue
         ended[key] = now
