@@ -58,7 +58,7 @@ class Deadline:
     def after(cls, seconds: float | None, cpu: bool = False) -> Deadline:
         """Return the deadline `seconds` from now, or none for None.
 
-        Less than 0 seconds are over. Raises ArgumentError for what is no number: users of Python give limits as they are.
+        Less than 0 seconds are over. Raises ArgumentError for what is no number, which users of Python may give.
         """
         if seconds is not None and (not isinstance(seconds, Real) or seconds != seconds):
             raise ArgumentError(f"time_limit: {seconds!r:.60} is not a number of seconds, such as 20 or 0.5")
