@@ -76,8 +76,14 @@ def with_multicast(
         return found
     floor = multicast_bound(network, collective)
 
-    # replay the rows that no other one dominates, those of few sends first; what fails its replay dominates none
     rows = sorted([*_rows(found, network, collective, options), *switched], key=lambda row: row[:2])
+
+    # points at scale that are too long to be written out beside these: the side with the best rate stays
+    best = min((point.rounds_per_chunk for point in found.points), default=None)
+    if isinstance(found, ScaleFrontier) and best is not None and best < min(row.rounds_per_chunk for row in rows):
+        return found
+
+    # replay the rows that no other one dominates, those of few sends first; what fails its replay dominates none
     made: dict[int, Point[Schedule]] = {}  # by the id of the row
     notes, interrupted = [NOTE], False
     while True:
