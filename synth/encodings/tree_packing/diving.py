@@ -126,9 +126,7 @@ def dive(
     if not feasible(10 * PRICINGS):
         return None, None
     fractions = np.array(master.rounds) * rounds / sum(master.rounds)
-    heads: list[tuple[float, float, list[int]]] = [
-        (0.0, 0.0, [])
-    ]  # distance in all, and of the sum, of the first steps
+    heads: list[tuple[float, float, list[int]]] = [(0.0, 0.0, [])]  # of the first steps: distance in all, of the sum
     for fraction in fractions:
         longer = []
         for away, excess, head in heads:

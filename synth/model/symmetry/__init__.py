@@ -36,7 +36,7 @@ REDUCED = 1 << 16
 
 
 def route_permutation(network: Network, pi: Sequence[int]) -> Permutation | None:
-    """Where the rank permutation `pi` sends each route; None if it is no automorphism of `network`.
+    """Return where the rank permutation `pi` sends each route, or None if it is no automorphism of `network`.
 
     Units are preserved, caps go onto caps, switches go wherever they fit. Linear in routes and members of caps (the
     images of switches are searched for, within a budget).
