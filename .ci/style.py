@@ -5,7 +5,7 @@ Without paths it looks at the package, the tests and the benches; in the latter 
 - A comprehension or a ternary inside another one, or two of them on one line: write a loop, or name the inner one.
 - The first line of a docstring begins with What, Whether, How, That or Those: name the object, or begin with a verb.
 - A name, docstring or comment uses a private picture for a thing that the literature has a word for.
-- More functions than `LONG_FUNCTIONS` have more than six parameters (`synth/api`, click callbacks and the
+- More functions than `LONG_FUNCTIONS` have more than six parameters (`synth/commands/api`, click callbacks and the
   constructors of dataclasses aside: these have a parameter for each field, written out or not).
 """
 

@@ -36,7 +36,7 @@ from random import Random
 import click
 
 from bench.measure import ROOT
-from synth.cli import root
+from synth.commands import root
 
 DOCUMENTED = (0, 1, 2, 3, 4, 5, 130)  # exit codes of docs/cli.md
 SECONDS = 300.0  # of a case, all of which have short time limits; what takes longer counts as a hang

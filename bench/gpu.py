@@ -19,7 +19,7 @@ from math import lcm
 from typing import Any
 
 from bench.gpu_common import Suite, build, frontier, group, known, start
-from synth import api
+from synth.commands import api
 from synth.model.schedule import Schedule
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime.benchmark.document import Measured

@@ -12,7 +12,7 @@ import numpy as np
 
 import synth
 from bench.gpu_common import Suite
-from synth import api
+from synth.commands import api
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import reference_data

@@ -17,7 +17,7 @@ from functools import partial
 from bench import gpu_arrays
 from bench.gpu_arrays import HOW
 from bench.gpu_common import Suite, build, frontier, group, start
-from synth import api
+from synth.commands import api
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import SynthError
 from synth.program.checked_lowering import onesided

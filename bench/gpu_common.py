@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import measure
-from synth import api
-from synth.api.programs import read
+from synth.commands import api
+from synth.commands.api.programs import read
 from synth.errors import SynthError
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule

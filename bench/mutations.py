@@ -18,7 +18,7 @@ from functools import cache
 from random import Random
 
 from bench import measure, mutants
-from synth import api
+from synth.commands import api
 from synth.errors import SynthError, VerificationError
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule

@@ -10,7 +10,7 @@ from pathlib import Path
 import synth
 from bench import chromium
 from bench.measure import ROOT
-from synth import api
+from synth.commands import api
 from synth.view.plot import image
 from synth.view.topology_svg import topology_svg
 

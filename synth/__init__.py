@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 from synth.version import __version__ as __version__
 
 _HOME = {
-    "bound": "synth.api",
-    "build": "synth.api",
-    "build_boxes": "synth.api",
-    "collective": "synth.api",
-    "export_program": "synth.api",
-    "frontier": "synth.api",
-    "load_program": "synth.api",
-    "prepare": "synth.api",
-    "run": "synth.api",
-    "solve": "synth.api",
-    "time_bound": "synth.api",
-    "topology": "synth.api",
-    "tune": "synth.api",
-    "verify": "synth.api",
+    "bound": "synth.commands.api",
+    "build": "synth.commands.api",
+    "build_boxes": "synth.commands.api",
+    "collective": "synth.commands.api",
+    "export_program": "synth.commands.api",
+    "frontier": "synth.commands.api",
+    "load_program": "synth.commands.api",
+    "prepare": "synth.commands.api",
+    "run": "synth.commands.api",
+    "solve": "synth.commands.api",
+    "time_bound": "synth.commands.api",
+    "topology": "synth.commands.api",
+    "tune": "synth.commands.api",
+    "verify": "synth.commands.api",
     "Topology": "synth.model.topology",
     "Link": "synth.model.topology",
     "Limit": "synth.model.topology",
@@ -42,8 +42,8 @@ _HOME = {
 }
 
 if TYPE_CHECKING:
-    from synth import api as api
-    from synth.api import (
+    from synth.commands import api as api
+    from synth.commands.api import (
         bound,
         build,
         build_boxes,
@@ -97,7 +97,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "api":
-        return import_module("synth.api")
+        return import_module("synth.commands.api")
     if name not in _HOME:
         raise AttributeError(f"module 'synth' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

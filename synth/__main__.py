@@ -11,7 +11,7 @@ from pathlib import Path
 if sys.path and sys.path[0] in ("", os.getcwd()) and Path(__file__).parents[1] != Path.cwd():
     del sys.path[0]
 
-from synth.cli import main
+from synth.commands import main
 
 if __name__ == "__main__":
     main()

@@ -2,7 +2,7 @@
 
 from click.testing import CliRunner, Result
 
-from synth.cli import root
+from synth.commands import root
 
 
 def synth(*words: object, code: int = 0) -> Result:

@@ -15,7 +15,7 @@ from programs import (
     ring_allreduce,
 )
 
-from synth import api
+from synth.commands import api
 from synth.errors import SynthError
 from synth.model.collective import COLLECTIVES, Collective
 from synth.program.program import Block, Gpu, Op, Program, Span

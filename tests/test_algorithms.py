@@ -8,10 +8,10 @@ from math import ceil, floor, log2
 import pytest
 
 import synth
-from synth.algorithms import FAMILIES, LIBRARY, direct, ring
-from synth.cli.root import root
+from synth.commands.root import root
 from synth.errors import UsageError
 from synth.language import algorithm
+from synth.language.library import FAMILIES, LIBRARY, direct, ring
 from synth.model import registry
 
 ALGORITHMS = {(one.collective, one.name): one for one in LIBRARY}

@@ -12,10 +12,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth import api, bounds
 from synth.checker.schedule import replay
-from synth.cli import root
-from synth.encodings import spanning_tree_packing
+from synth.commands import api, root
+from synth.encodings import bounds, spanning_tree_packing
 from synth.model.collective import collective
 from synth.model.topology import Network, Route
 from synth.scale.baselines import allocations

@@ -7,9 +7,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from synth import api
-from synth.api.scale import FewerAllocations
-from synth.cli import root
+from synth.commands import api, root
+from synth.commands.api.scale import FewerAllocations
 from synth.scale.baselines import allocations
 from synth.solvers.processes import deadline
 

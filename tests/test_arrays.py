@@ -11,7 +11,7 @@ from programs import all_send_first, broadcast_chain, direct_allgather, ring_all
 from standin import Cupy, Memory
 
 import synth
-from synth import api
+from synth.commands import api
 from synth.errors import UsageError
 from synth.model.collective import collective
 from synth.program.buffer_layout import Layout

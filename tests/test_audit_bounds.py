@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from synth.checker.documents import exact_frontier
-from synth.cli.root import root
+from synth.commands.root import root
 from synth.errors import VerificationError
 from synth.model.documents.json_reader import MACHINE
 

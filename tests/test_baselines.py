@@ -5,8 +5,7 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth import api
-from synth.cli import root
+from synth.commands import api, root
 from synth.errors import UsageError
 from synth.model.collective import COLLECTIVES
 from synth.scale.baselines import algorithms

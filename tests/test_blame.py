@@ -7,12 +7,12 @@ import pytest
 from test_language import disagreement, play, random_plan
 
 import synth
-from synth import api
-from synth.algorithms import direct, hierarchical, ring
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.root import root
 from synth.errors import VerificationError
 from synth.language import ChunkAlgorithm, algorithm
 from synth.language.algorithm import CompileOptions
+from synth.language.library import direct, hierarchical, ring
 from synth.model.blame import Blame, RoundParts
 
 

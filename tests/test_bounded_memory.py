@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from synth import api
+from synth.commands import api
 from synth.encodings import contributions
 from synth.encodings.hubs import reduce_broadcast
 from synth.model.collective import collective

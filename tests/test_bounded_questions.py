@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from synth import api, bounds
+from synth.commands import api
+from synth.encodings import bounds
 from synth.model.collective import collective
 from synth.model.outcome import Sat, Unsat
 from synth.model.schedule import Problem

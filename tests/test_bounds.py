@@ -9,10 +9,10 @@ from fractions import Fraction
 
 import pytest
 
-from synth import bounds
-from synth.bounds import cut_lp, single_cut
 from synth.checker.certificates import instance
 from synth.checker.certificates.cuts import check
+from synth.encodings import bounds
+from synth.encodings.bounds import cut_lp, single_cut
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
 from synth.model.topology import Cap, Network, Route

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import synth
-from synth.api import builds
-from synth.api.kept_searches import machine_digest
-from synth.cli.build import RUNTIMES
-from synth.cli.root import root
+from synth.commands.api import builds
+from synth.commands.api.kept_searches import machine_digest
+from synth.commands.build import RUNTIMES
+from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.export.job_files import JobShape, readme, run_script
 from synth.export.request import Machine
@@ -56,7 +56,7 @@ def built(first, monkeypatch):
 @pytest.fixture
 def searches(monkeypatch):
     """The arguments of each search of the test, which stops as Ctrl-C stops it."""
-    from synth.api import synthesis
+    from synth.commands.api import synthesis
 
     begun = []
 
@@ -150,7 +150,7 @@ def test_a_second_build_in_the_same_folder_searches_nothing(built, searches):
 
 def test_the_same_dump_under_another_name_gives_the_same_files(tmp_path, monkeypatch):
     """A search that its time limit ended found other schedules, and so other files, each time (8 GPUs on PCIe)."""
-    from synth.api import synthesis
+    from synth.commands.api import synthesis
 
     search, made = synthesis.frontier, []
 
@@ -236,7 +236,7 @@ def test_searches_that_the_time_limit_ended_are_named(built, tmp_path, monkeypat
 
 def test_a_search_that_found_nothing_in_time_says_so(tmp_path, monkeypatch):
     """As where a time limit ends all searches: neither a frontier nor the tuner has anything to choose from."""
-    from synth.api import synthesis, tuning
+    from synth.commands.api import synthesis, tuning
 
     def nothing_to_choose(*_):
         raise SynthError("nothing says how long alltoall takes")
@@ -259,7 +259,7 @@ def test_the_frontier_in_the_folder_is_that_of_the_last_root(tmp_path):
 
 
 def test_another_version_of_synth_searches_anew(built, searches, monkeypatch, tmp_path):
-    from synth.api import kept_searches
+    from synth.commands.api import kept_searches
 
     monkeypatch.setattr(kept_searches, "program_digest", lambda: "another")
     with pytest.raises(KeyboardInterrupt):
@@ -332,7 +332,7 @@ def test_commands_without_files_do_not_say_that_they_were_run(tmp_path, capsys):
 
 
 def test_the_command_prints_one_table_and_continues_after_ctrl_c(tmp_path, monkeypatch, capsys):
-    from synth.api import synthesis
+    from synth.commands.api import synthesis
 
     line = ["build", "ring:3", "--coll", "allgather", "--sizes", "1KB,1MB", "--time-limit", f"{ENOUGH}s",
             "-o", str(tmp_path / "a")]  # fmt: skip

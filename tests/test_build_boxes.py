@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import synth
-from synth.cli.root import root
+from synth.commands.root import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import SynthError, UsageError
 from synth.export.plans import registration_code
@@ -139,7 +139,7 @@ def test_version_0_9_has_no_gstore():
 def test_collectives_of_more_sends_than_plans_have_are_refused_before_a_search(tmp_path, monkeypatch):
     """Every schedule of an allgather, a reduce-scatter or an alltoall on n ranks has n(n-1) sends."""
     monkeypatch.setattr(plan_limits, "PLAN_SENDS", 11)
-    monkeypatch.setattr("synth.api.builds._planned", lambda *_: pytest.fail("searched"))
+    monkeypatch.setattr("synth.commands.api.builds._planned", lambda *_: pytest.fail("searched"))
     for name in ("allgather", "reduce-scatter", "alltoall"):
         assert too_many_ranks_for_plan(collective(name, 3)) is None
         with pytest.raises(SynthError, match=f"no MSCCL.. plan can hold {name} on 4 ranks: it has at least 12 sends"):

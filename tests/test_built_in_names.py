@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 import synth
-from synth import api
-from synth.api.frontier_files import save_schedules
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.api.frontier_files import save_schedules
+from synth.commands.root import root
 from synth.errors import InfeasibleError
 from synth.export import program_reader
 from synth.model.topology import Topology

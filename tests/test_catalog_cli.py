@@ -11,9 +11,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from synth import api
 from synth.catalog.jobs import runners
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.root import root
 
 FLEET = "topologies: ['ring:4']\ncollectives: [allgather, {name: broadcast, roots: all}]\noptions: {max-steps: 2}\n"
 
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_one_line(folder, case):
 INTERRUPTED = """
 import os, signal
 from synth.catalog.jobs.runners import Processes
-from synth.cli import main
+from synth.commands import main
 
 submit, calls = Processes.submit, []
 

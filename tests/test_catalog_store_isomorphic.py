@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import synth
-from synth.bounds.partition import partition_bound
 from synth.catalog import relabelling as relabel
 from synth.catalog.isomorphism import invariant
 from synth.catalog.store import Store
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
+from synth.encodings.bounds.partition import partition_bound
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Frontier
@@ -205,7 +205,7 @@ def _partition() -> tuple:
 
 def _shared() -> list[tuple]:
     """Bounds where limits are priced, and where two routes have the same ends."""
-    from synth import bounds
+    from synth.encodings import bounds
 
     found = []
     network, task = topology("switch:4").network(), collective("allgather", 4)

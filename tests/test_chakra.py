@@ -7,10 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 import synth
-from synth import api
-from synth.algorithms import LIBRARY, one_shot, recursive_doubling, ring, two_shot
-from synth.cli import root
+from synth.commands import api, root
 from synth.errors import UsageError
+from synth.language.library import LIBRARY, one_shot, recursive_doubling, ring, two_shot
 
 MACHINES = (
     "ring:7", "switch:8", "fully-connected:8", "dgx1", "line:5", "torus:2x4", "hypercube:8", "star:5", "mi300x",

@@ -12,18 +12,18 @@ from unittest import mock
 
 import pytest
 
-from synth import bounds
-from synth.bounds import dual_rounding, too_few_steps
-from synth.bounds.single_cut import single_cut_bound
 from synth.checker.certificates import instance
 from synth.checker.certificates.cuts import check
 from synth.checker.schedule import machine, replay
+from synth.encodings import bounds
+from synth.encodings.bounds import dual_rounding, too_few_steps
+from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.errors import InfeasibleError, VerificationError
-from synth.frontiers.direct_sends import direct_schedule
 from synth.model.canonical_json import canonical
 from synth.model.collective import Collective, collective
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Cap, Network, Route
+from synth.pareto.direct_sends import direct_schedule
 from synth.topologies import topology
 
 RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))

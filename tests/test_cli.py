@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from synth import api
-from synth.cli import root
+from synth.commands import api, root
 from synth.errors import VerificationError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.outcome import Unknown
@@ -156,7 +155,7 @@ def test_a_folder_without_permission_to_write_is_named_before_the_search(tmp_pat
     def refused(path: Path, mode: int) -> bool:
         return Path(path).name != "locked" and access(path, mode)
 
-    monkeypatch.setattr("synth.cli.framework.output.os.access", refused)
+    monkeypatch.setattr("synth.commands.framework.output.os.access", refused)
     monkeypatch.setattr(api, "frontier", lambda *_, **__: pytest.fail("searched"))
     monkeypatch.setattr(api, "bound", lambda *_, **__: pytest.fail("searched"))
     said = synth(f"{command} --topo ring:4 --coll allgather -o locked/f.json", code=1).stderr
@@ -221,7 +220,7 @@ def test_interruption_prints_what_is_kept_and_exits_130(monkeypatch):
 # The command, interrupted as a terminal does it, the whole group, as soon as a point is in the log.
 INTERRUPTED = """
 import os, signal
-from synth.cli import main
+from synth.commands import main
 from synth.pareto.log import Log
 
 append = Log.append
@@ -378,7 +377,7 @@ def test_list_shows_what_there_is(kind, has):
 
 
 def test_list_says_what_is_missing_and_how_to_install_it(monkeypatch):
-    import synth.cli.lists as lists
+    import synth.commands.lists as lists
 
     monkeypatch.setattr(lists, "installed", lambda module: not module.startswith("pysat"))
     row = next(row for row in json.loads(synth("list solvers --format json").stdout) if row["name"] == "cadical")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.shell_completion import BashComplete
 
-from synth.cli import root
+from synth.commands import root
 
 
 def completed(words: str) -> list[str]:

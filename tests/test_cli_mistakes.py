@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import synth
-from synth.cli import root
+from synth.commands import root
 from synth.errors import SynthError, UsageError
 from synth.program.lowering.lower import lower
 from synth.program.lowering_options import LoweringOptions
@@ -404,8 +404,8 @@ def test_no_refusal_is_long(words, folder, monkeypatch):
 
 def test_ctrl_c_midway_is_one_line_and_130():
     code = (
-        "import os, signal, synth.api\nfrom synth.cli import main\n"
-        f"synth.api.bound = lambda *a, **k: os.kill(os.getpid(), {int(signal.SIGINT)})\nmain()"
+        "import os, signal\nfrom synth.commands import main\n"
+        f"synth.commands.api.bound = lambda *a, **k: os.kill(os.getpid(), {int(signal.SIGINT)})\nmain()"
     )
     words = [sys.executable, "-c", code, "bound", *ASKED.split()]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -442,7 +442,7 @@ def test_an_audit_names_what_is_no_document(folder):
 
 def test_a_document_of_others_that_is_too_large_is_refused_alike_by_all_commands(folder, monkeypatch):
     monkeypatch.setattr("synth.export.program_reader.MAX_TEXT", 100)
-    monkeypatch.setattr("synth.interchange.read.MAX_BYTES", 100)
+    monkeypatch.setattr("synth.export.foreign.read.MAX_BYTES", 100)
     for command in ("lint", "run", "import"):
         line = CliRunner().invoke(root, [command, str(folder / "theirs.json")]).stderr
         assert line.endswith("theirs.json: has 114 bytes; at most 100 are read\n"), command

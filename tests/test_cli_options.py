@@ -10,9 +10,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth import api
-from synth.cli import root
-from synth.cli.framework.types import Counts, Duration, Positive, Ranks, Size
+from synth.commands import api, root
+from synth.commands.framework.types import Counts, Duration, Positive, Ranks, Size
 from synth.model.frontier import Frontier
 
 

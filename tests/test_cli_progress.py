@@ -9,12 +9,11 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth import api
-from synth.cli import root
-from synth.cli.framework import plain_progress
-from synth.cli.framework.output import QUIET
-from synth.cli.framework.plain_progress import EVERY, PlainProgress, clock
-from synth.cli.framework.progress import job_progress, progress, waiting
+from synth.commands import api, root
+from synth.commands.framework import plain_progress
+from synth.commands.framework.output import QUIET
+from synth.commands.framework.plain_progress import EVERY, PlainProgress, clock
+from synth.commands.framework.progress import job_progress, progress, waiting
 from synth.pareto.events import Event
 
 

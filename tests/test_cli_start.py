@@ -6,7 +6,7 @@ import sys
 import click
 import pytest
 
-from synth.cli.root import COMMANDS, root
+from synth.commands.root import COMMANDS, root
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -18,12 +18,18 @@ def test_the_line_of_a_command_is_its_own(name: str) -> None:
 
 
 def test_help_loads_no_command() -> None:
-    code = "import sys\nfrom synth.cli import root\ntry: root(['--help'])\nexcept SystemExit: print(*sys.modules)"
+    code = "import sys\nfrom synth.commands import root\ntry: root(['--help'])\nexcept SystemExit: print(*sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "pareto       Find the frontier" in printed
     loaded = set(printed.splitlines()[-1].split())
-    assert "synth.cli.root" in loaded
-    assert not loaded & {"synth.cli.pareto", "synth.api", "synth.model.topology", "synth.model.collective", "json"}
+    assert "synth.commands.root" in loaded
+    assert not loaded & {
+        "synth.commands.pareto",
+        "synth.commands.api",
+        "synth.model.topology",
+        "synth.model.collective",
+        "json",
+    }
     assert not loaded & {"z3", "networkx", "scipy", "numpy", "pysat", "ortools", "matplotlib", "rich", "yaml"}
 
 
@@ -43,7 +49,7 @@ def test_verify_loads_no_engine_no_solver_and_no_numerical_library(tmp_path) -> 
     )
     assert made.returncode == 0, made.stderr
     code = (
-        "import sys\nfrom synth.cli import main\nsys.argv = ['synth', 'verify', sys.argv[1]]\n"
+        "import sys\nfrom synth.commands import main\nsys.argv = ['synth', 'verify', sys.argv[1]]\n"
         "try: main()\nfinally: print(*sys.modules)"
     )
     printed = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True).stdout
@@ -63,13 +69,13 @@ def test_verify_loads_no_engine_no_solver_and_no_numerical_library(tmp_path) -> 
 
 
 def test_synthesis_loads_no_part_of_the_interface_that_it_does_not_need() -> None:
-    code = "import sys, synth.cli.pareto\nfrom synth import api\napi.frontier\nprint(*sys.modules)"
+    code = "import sys, synth.commands.pareto\nfrom synth.commands import api\napi.frontier\nprint(*sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     loaded = set(printed.split())
-    assert "synth.api.synthesis" in loaded
+    assert "synth.commands.api.synthesis" in loaded
     assert not loaded & {
-        "synth.api.builds",
-        "synth.api.tuning",
+        "synth.commands.api.builds",
+        "synth.commands.api.tuning",
         "synth.export.request",
         "synth.runtime.call",
         "numpy",

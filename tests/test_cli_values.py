@@ -10,9 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from synth import api
-from synth.cli import root
-from synth.cli.framework.sizes import Sizes
+from synth.commands import api, root
+from synth.commands.framework.sizes import Sizes
 from synth.errors import InfeasibleError, unknown
 from synth.model.rational import counted
 
@@ -88,7 +87,7 @@ def test_a_root_on_part_of_a_machine_is_named_as_the_machine_does(command):
 
 def test_the_file_is_written_where_nobody_reads_the_table(tmp_path):
     words = f"bound --topo dgx1 --coll allgather -o {tmp_path}/a.json".split()
-    words = [sys.executable, "-c", "from synth.cli import main; main()", *words]
+    words = [sys.executable, "-c", "from synth.commands import main; main()", *words]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout and process.stderr
     process.stdout.close()

@@ -7,10 +7,9 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth import api
-from synth.api import synthesis
-from synth.api.point_times import times_at
-from synth.cli import root
+from synth.commands import api, root
+from synth.commands.api import synthesis
+from synth.commands.api.point_times import times_at
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import UsageError
 from synth.model.collective import collective

@@ -10,9 +10,9 @@ import multicast_schedules
 import pytest
 import randoms
 
-from synth.algorithms import ring
 from synth.checker.schedule import column_replay, machine, replay
 from synth.errors import VerificationError
+from synth.language.library import ring
 from synth.model.schedule import Send, Step
 from synth.topologies import topology
 

@@ -8,8 +8,9 @@ import time
 import pytest
 from dozing import doze, doze_until
 
-from synth import api, bounds
-from synth.bounds.single_cut import single_cut_bound
+from synth.commands import api
+from synth.encodings import bounds
+from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.errors import UsageError
 from synth.model.collective import collective
 from synth.model.outcome import Unknown

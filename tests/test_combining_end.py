@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from synth import api
 from synth.checker.documents import exact_frontier
+from synth.commands import api
 
 
 def test_every_number_of_steps_has_a_point(tmp_path):

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import api
-from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay
-from synth.frontiers import engine_choice
-from synth.frontiers.incumbents import find_incumbents
+from synth.commands import api
+from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.model.collective import collective, pattern
+from synth.pareto import engine_choice
 from synth.pareto.events import Options
+from synth.pareto.incumbents import find_incumbents
 from synth.program import analysis, checked_lowering
 from synth.scale.composition.compose import composed_messages
 from synth.topologies import topology

@@ -12,11 +12,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import api
-from synth.bounds.trees.cheapest_trees import SteinerTreeDP
 from synth.checker.schedule import compressed_replay
 from synth.checker.schedule import replay as ordinary
-from synth.cli import root
+from synth.commands import api, root
+from synth.encodings.bounds.trees.cheapest_trees import SteinerTreeDP
 from synth.errors import VerificationError
 from synth.model.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 import synth
 from synth.checker.documents import schedule_archive
-from synth.cli.root import root
+from synth.commands.root import root
 from synth.errors import FormatError, UsageError
 from synth.program import checked_lowering
 from synth.scale.search import frontier

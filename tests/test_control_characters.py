@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from synth import api
+from synth.commands import api
 from synth.model.frontier import Frontier
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import synth
 from synth.checker.documents import exact_frontier
-from synth.cli import root
+from synth.commands import root
 from synth.errors import VerificationError
 from synth.model.frontier import Frontier
 from synth.model.outcome import Sat, Unknown, Unsat

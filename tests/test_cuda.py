@@ -7,7 +7,7 @@ from host_runs import needs_compiler
 from programs import all_send_first, direct_allgather, recursive_doubling_allreduce, ring_allgather, ring_allreduce
 from standin import Cupy, Memory
 
-from synth import api
+from synth.commands import api
 from synth.errors import SynthError, UsageError
 from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Gpu, Op, Program, Span

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from synth import api
 from synth.checker.schedule import replay
+from synth.commands import api
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.dead_sends import prune

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from click.testing import CliRunner
 
-from synth.cli.root import root
+from synth.commands.root import root
 from synth.model.collective import Collective
 from synth.model.topology import Network
 

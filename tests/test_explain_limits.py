@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from synth import api
+from synth.commands import api
 from synth.scale import search
 from synth.scale.baselines import comparison
 

@@ -15,7 +15,7 @@ import strict_msccl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import api
+from synth.commands import api
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export import exported_files, rank_map
 from synth.export.msccl_xml.read import read
@@ -298,7 +298,7 @@ def test_schedules_lowered_with_any_options_are_written_and_come_back(
 
 def test_the_same_input_gives_the_same_bytes_in_every_process(file):
     code = (
-        f"from synth import api; made = api.export_program({str(file)!r}, point=2, instances=2); "
+        f"from synth.commands import api; made = api.export_program({str(file)!r}, point=2, instances=2); "
         f"print(made.files, made.remarks)"
     )
     said = [

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from synth import api
-from synth.cli import root
+from synth.commands import api, root
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.export.mscclpp.read import read
 from synth.program import analysis, text

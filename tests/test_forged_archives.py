@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from synth.checker import exact_sums
 from synth.checker.documents import schedule_archive
 from synth.checker.schedule import compressed_replay
-from synth.cli import root
+from synth.commands import root
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.compressed_schedule import CompressedSchedule, over_links
 from synth.model.topology import Limit, Link, Topology

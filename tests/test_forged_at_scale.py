@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from synth import api
 from synth.checker.certificates import partition, path_lengths, throughput_cuts, unreachable
 from synth.checker.documents import link_columns as linkread
 from synth.checker.documents import scale_frontier
-from synth.cli import root
+from synth.commands import api, root
 from synth.errors import VerificationError
 from synth.model.documents import link_columns
 from synth.model.topology import Limit, Link, Topology

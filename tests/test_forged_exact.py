@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 from test_forged_at_scale import changed
 
-from synth import api
 from synth.checker.certificates import cuts as check
 from synth.checker.certificates import instance, single_chunk
 from synth.checker.documents import exact_frontier
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.root import root
 from synth.errors import UncheckedError, VerificationError
 from synth.model.collective import COLLECTIVES, Collective, collective
 from synth.model.documents.json_reader import MACHINE
@@ -169,7 +169,12 @@ def test_a_unit_that_nobody_wants_costs_nothing_reversed():
     cuts = {"0": [[1, -1, 1]], "1": [[1, -1, 1]]}
     entry = bound(TWO, SUM, "static-cuts", None, "2", cuts=cuts, **packing)
     entry["certificate"]["steps"] = None
-    doc = {"schema": "synth.bounds/1", "topology": TWO.to_json(), "collective": SUM.to_json(1), "bounds": [entry]}
+    doc = {
+        "schema": "synth.bounds/1",
+        "topology": TWO.to_json(),
+        "collective": SUM.to_json(1),
+        "bounds": [entry],
+    }
     refused(doc, "does not part a source from a destination")
     entry["certificate"]["cuts"].pop("1")
     entry["value"] = "1"

@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 import synth
-from synth import api
-from synth.api import programs, tuning
 from synth.checker.documents import schedule_archive
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.api import programs, tuning
+from synth.commands.root import root
 from synth.errors import FormatError, TooManySendsError, VerificationError
 from synth.model.frontier import ParetoFrontier
 from synth.program import checked_lowering

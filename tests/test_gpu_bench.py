@@ -9,7 +9,7 @@ import pytest
 from standin import Cupy
 
 from bench import gpu, gpu_arrays, gpu_checks, gpu_common
-from synth import api
+from synth.commands import api
 from synth.errors import VerificationError
 from synth.runtime import reference_data
 from synth.runtime.cuda import executor
@@ -93,7 +93,8 @@ def test_no_solver_is_needed():
     """The frontiers are in the repository: a machine with a GPU needs no solver."""
     code = (
         "import sys; sys.modules.update(dict.fromkeys(('z3', 'ortools', 'pysat')))\n"
-        "from bench.gpu_common import Suite, frontier\nfrom bench import gpu, gpu_checks\nfrom synth import api\n"
+        "from bench.gpu_common import Suite, frontier\nfrom bench import gpu, gpu_checks\n"
+        "from synth.commands import api\n"
         "print([len(frontier(name).points) for name in ('allgather', 'allreduce')])\n"
         "[api.lower(point.schedule) for name in ('allgather', 'allreduce') for point in frontier(name).points]\n"
         "[Suite('cuda', True).program(*names) for names in gpu_checks.COLLECTIVES]"

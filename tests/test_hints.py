@@ -9,12 +9,12 @@ from click.testing import CliRunner
 from test_lower import TWO_SIDED, plays
 
 import synth
-from synth import api
-from synth.algorithms import hierarchical, two_shot
-from synth.api.algorithms import load_algorithm
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.api.algorithms import load_algorithm
+from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.language import algorithm
+from synth.language.library import hierarchical, two_shot
 from synth.program.checked_lowering import lower, onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.send_hints import SendHint

@@ -16,7 +16,7 @@ from programs import (
     ring_allreduce,
 )
 
-from synth import api
+from synth.commands import api
 from synth.errors import MissingDependencyError, SynthError, UsageError, VerificationError
 from synth.model.collective import collective
 from synth.program.buffer_layout import Layout

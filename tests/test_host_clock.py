@@ -13,8 +13,8 @@ from programs import (
     ring_allreduce,
 )
 
-from synth import api
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.program.buffer_layout import Layout
 from synth.runtime import reference_data

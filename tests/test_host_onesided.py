@@ -13,8 +13,8 @@ from host_runs import needs_compiler, same_outputs
 from multicast_schedules import random_schedule
 from programs import put_allgather
 
-from synth.algorithms import hierarchical, two_shot
 from synth.errors import SynthError, UsageError
+from synth.language.library import hierarchical, two_shot
 from synth.model.collective import collective
 from synth.program.checked_lowering import onesided
 from synth.program.lowering_options import LoweringOptions

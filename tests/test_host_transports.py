@@ -15,7 +15,7 @@ from programs import (
     ring_allreduce,
 )
 
-from synth import api
+from synth.commands import api
 from synth.model.collective import collective
 from synth.program.buffer_layout import Layout
 from synth.program.direct_writes import direct_sends, ordered_without_messages

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import synth
-from synth import bounds
 from synth.checker.schedule import replay
+from synth.encodings import bounds
 from synth.encodings.hubs.column_generation import HubTreeResult, search_hub_trees
 from synth.encodings.hubs.exchanges import HubPathPricer, exchanges
 from synth.model.bitwise_equality import same_bits

@@ -9,8 +9,9 @@ from fractions import Fraction
 
 import pytest
 
-from synth import api, bounds
 from synth.checker.schedule import replay
+from synth.commands import api
+from synth.encodings import bounds
 from synth.errors import VerificationError
 from synth.model.collective import collective
 from synth.model.frontier import Frontier

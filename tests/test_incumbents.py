@@ -8,19 +8,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from synth import api
-from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import replay as verify
+from synth.commands import api
+from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.errors import UncheckedError
-from synth.frontiers import engine_choice, incumbents
-from synth.frontiers.direct_sends import direct_schedule
 from synth.model import scale_collectives
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
 from synth.model.outcome import Unknown
 from synth.model.schedule import Schedule
 from synth.model.topology import Link, Topology
-from synth.pareto import close_step_count
+from synth.pareto import close_step_count, engine_choice, incumbents
+from synth.pareto.direct_sends import direct_schedule
 from synth.pareto.events import Options, SweepInterrupted
 from synth.pareto.log import Log
 from synth.pareto.portfolio import portfolio
@@ -235,7 +234,7 @@ def sweep(*schedules, **options):
 
 
 def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
-    from synth import bounds
+    from synth.encodings import bounds
 
     short = next(
         s

@@ -7,10 +7,9 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth import api
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier
-from synth.cli import root
+from synth.commands import api, root
 from synth.errors import VerificationError
 from synth.model.collective import collective
 from synth.model.documents.json_reader import MACHINE

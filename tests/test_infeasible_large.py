@@ -5,10 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from synth import api
 from synth.checker.certificates import unreachable
 from synth.checker.documents import scale_frontier
-from synth.cli import root
+from synth.commands import api, root
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.topologies import modify, topology
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synth
-from synth import api
-from synth.algorithms import LIBRARY
+from synth.commands import api
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
+from synth.language.library import LIBRARY
 from tests import command_line
 
 RING = synth.topology("ring:4")

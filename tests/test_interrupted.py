@@ -4,9 +4,9 @@
 import pytest
 from click.testing import CliRunner
 
-from synth import bounds
-from synth.api import synthesis
-from synth.cli import root
+from synth.commands import root
+from synth.commands.api import synthesis
+from synth.encodings import bounds
 from synth.scale.baselines import comparison
 from synth.solvers.processes import pool
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from synth import api
+from synth.commands import api
 from synth.errors import VerificationError
 from synth.model.documents import json_diff
 from synth.scale.search import bound, frontier

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import synth
-from synth import api
+from synth.commands import api
 from synth.errors import InfeasibleError
 
 

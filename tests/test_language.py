@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synth
-from synth import api
-from synth.algorithms import double_tree, halving_doubling, hierarchical, one_shot, ring
-from synth.api.algorithms import load_algorithm
 from synth.checker.schedule import replay
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.api.algorithms import load_algorithm
+from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.language import ChunkAlgorithm, Data, RankGroup, algorithm
 from synth.language.algorithm import CompileOptions
+from synth.language.library import double_tree, halving_doubling, hierarchical, one_shot, ring
 from synth.program.analysis import check
 from tests.finer_units import finer
 from tests.random_programs import OUTPUTS, fault, play, random_plan

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from synth import api
 from synth.checker.certificates import path_lengths
 from synth.checker.documents import link_columns as linkread
 from synth.checker.documents import scale_frontier
-from synth.cli import root
+from synth.commands import api, root
 from synth.errors import FormatError, VerificationError
 from synth.model.documents import link_columns
 from synth.model.link_table import LinkTable

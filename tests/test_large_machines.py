@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import synth
 from synth.checker.documents import scale_frontier
 from synth.checker.schedule import compressed_replay, replay
-from synth.cli import root
+from synth.commands import root
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.scale_frontier import ScaleFrontier
 from synth.scale import search

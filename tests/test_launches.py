@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 from programs import all_send_first, direct_allgather, recursive_doubling_allreduce, ring_allgather, ring_allreduce
 
-from synth import api
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.program import text
 from synth.program.buffer_layout import Layout

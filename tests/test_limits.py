@@ -10,13 +10,14 @@ from random import Random
 
 import pytest
 
-from synth import api, bounds
-from synth.bounds.single_cut import single_cut_bound
 from synth.catalog import relabelling as relabel
 from synth.catalog.isomorphism import invariant
 from synth.checker.certificates.cuts import check
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
+from synth.commands import api
+from synth.encodings import bounds
+from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.encodings.step import StepEncoding
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model import symmetry

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from synth import api
+from synth.commands import api
 from synth.program import analysis, text
 from tests import programs
 from tests.command_line import synth

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import api
 from synth.checker.schedule import replay
+from synth.commands import api
 from synth.errors import UsageError, VerificationError
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Point

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from synth import api
-from synth.cli.framework import progress
+from synth.commands import api
+from synth.commands.framework import progress
 from synth.errors import UsageError
 from synth.program import checked_lowering
 

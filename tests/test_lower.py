@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from randoms import schedule as random_schedule
 from symbolic import play
 
-from synth import api
 from synth.checker.schedule.replay import schedule as replay
+from synth.commands import api
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.schedule import Schedule, Send, Step

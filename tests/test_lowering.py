@@ -8,10 +8,10 @@ import test_export
 import test_plan_export
 from click.testing import CliRunner
 
-from synth import api
 from synth.catalog.tuner.candidates import NamedSchedule, measured_candidates
 from synth.catalog.tuner.measurements import Measurement, Sample
-from synth.cli import root as cli
+from synth.commands import api
+from synth.commands import root as cli
 from synth.errors import VerificationError
 from synth.program import checked_lowering
 

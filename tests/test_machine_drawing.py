@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth import api
+from synth.commands import api
 from synth.model.topology import Limit, Link, Network, Topology
 from synth.view.machine_layout import control, layout
 from synth.view.page import animation_data

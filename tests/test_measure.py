@@ -11,9 +11,8 @@ from click.testing import CliRunner
 from needs import need
 from programs import ring_allgather
 
-from synth import api
-from synth.cli import root
-from synth.cli.framework.sizes import Sizes
+from synth.commands import api, root
+from synth.commands.framework.sizes import Sizes
 from synth.errors import UsageError, VerificationError
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.program.overheads import NCCL
@@ -123,7 +122,7 @@ def _machine():
 
 def test_the_command_line_starts_quickly_and_without_cupy():
     code = (
-        "import sys; from synth.cli import bench, run; print(sorted({'cupy', 'mpi4py', 'scipy', "
+        "import sys; from synth.commands import bench, run; print(sorted({'cupy', 'mpi4py', 'scipy', "
         "'z3'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

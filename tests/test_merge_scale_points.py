@@ -9,12 +9,12 @@ from fractions import Fraction
 
 import pytest
 
-from synth import api, bounds
-from synth.frontiers import engine_choice, incumbents, merge_scale_points, written_points
+from synth.commands import api
+from synth.encodings import bounds
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, Open, Point
-from synth.pareto import notes
+from synth.pareto import engine_choice, incumbents, merge_scale_points, notes, written_points
 from synth.pareto.events import Options
 from synth.scale import search
 from synth.scale.search import ScaleSearch

@@ -13,7 +13,7 @@ import pytest
 from needs import need
 from programs import all_send_first, put_allgather, ring_allgather, ring_allreduce
 
-from synth import api
+from synth.commands import api
 from synth.errors import SynthError, UsageError
 from synth.model.collective import COLLECTIVES
 from synth.program import text

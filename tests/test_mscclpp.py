@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from onesided_machine import Machine, Wrong, decoded, launches
 from randoms import schedule as random_schedule
 
-from synth import api, topologies
-from synth.algorithms import hierarchical, two_shot
+from synth import topologies
 from synth.checker.schedule import replay
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.root import root
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.mscclpp.emit import Mscclpp, document, message_sizes, port_channels
 from synth.export.mscclpp.read import read
 from synth.export.request import ExportRequest, Target
+from synth.language.library import hierarchical, two_shot
 from synth.model.collective import collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.program import analysis

@@ -11,11 +11,11 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth import api, bounds
-from synth.bounds.multicast import bound_at_steps, multicast_bound, operations_bound, step_cuts_bound
 from synth.checker.certificates.cuts import KEYS, check
 from synth.checker.schedule import replay
-from synth.cli import root
+from synth.commands import api, root
+from synth.encodings import bounds
+from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound, operations_bound, step_cuts_bound
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model import symmetry
 from synth.model.bitwise_equality import same_bits

@@ -10,20 +10,19 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth import api
-from synth.api.multicast import HOLDS_NOTE
-from synth.bounds.multicast import bound_at_steps, multicast_bound
 from synth.checker.schedule import replay
-from synth.cli import root
+from synth.commands import api, root
+from synth.commands.api.multicast import HOLDS_NOTE
+from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, VerificationError
-from synth.frontiers import multicast
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule, Step, SwitchSend
 from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Network, Topology
 from synth.model.unicast import unicast
+from synth.pareto import multicast
 from synth.pareto.events import Options
 from synth.topologies import topology
 from tests.finer_units import finer

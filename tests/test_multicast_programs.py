@@ -13,9 +13,9 @@ import strict_mscclpp
 from click.testing import CliRunner
 from test_switch_boxes import boxes
 
-from synth.api.running import run
 from synth.checker.schedule import replay
-from synth.cli import root
+from synth.commands import root
+from synth.commands.api.running import run
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.mscclpp.emit import document

@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 import pytest
 
 import synth
-import synth.api
 from synth.errors import MissingDependencyError, UsageError
 from synth.model import registry
 from synth.model.frontier import Frontier

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from synth import api, bounds
-from synth.bounds.single_cut import single_cut_bound
-from synth.frontiers import engine_choice, incumbents
+from synth.commands import api
+from synth.encodings import bounds
+from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Open
 from synth.model.outcome import Unknown
-from synth.pareto import prefetched_bounds
+from synth.pareto import engine_choice, incumbents, prefetched_bounds
 from synth.pareto.events import Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep

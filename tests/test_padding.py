@@ -13,7 +13,7 @@ from standin import Cupy
 from test_arrays import Tensor
 
 import synth
-from synth import api
+from synth.commands import api
 from synth.errors import UsageError, VerificationError
 from synth.model.collective import COLLECTIVES, collective
 from synth.program.buffer_layout import Layout

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from synth import api
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.root import root
 from synth.errors import VerificationError
 from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.scale_frontier import ScaleFrontier

@@ -7,11 +7,11 @@ from fractions import Fraction
 
 import pytest
 
-from synth import bounds
 from synth.checker.documents import scale_frontier
-from synth.frontiers import engine_choice, merge_scale_points
+from synth.encodings import bounds
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, Open
+from synth.pareto import engine_choice, merge_scale_points
 from synth.pareto.events import Options, SweepInterrupted
 from synth.scale import search
 from synth.scale.alltoall import concurrent_flow

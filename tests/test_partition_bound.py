@@ -7,16 +7,16 @@ from fractions import Fraction
 
 import pytest
 
-from synth import api
-from synth.bounds.partition import partition_bound
-from synth.bounds.single_cut import single_cut_bound
 from synth.checker.certificates.cuts import check
+from synth.commands import api
+from synth.encodings.bounds.partition import partition_bound
+from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.errors import VerificationError
-from synth.frontiers.incumbents import allreduce_parts_bound
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Limit, Link, Network, Route, Topology
+from synth.pareto.incumbents import allreduce_parts_bound
 from synth.topologies import topology
 
 # Two triangles joined by one link each way, and a rank that hangs on by another.

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_export import ring_schedule, slow_schedule
 
-from synth import api
+from synth.commands import api
 from synth.errors import SynthError, UsageError
 from synth.export.plans.size_ranges import Offer, drop_to_fit, shares, unserved
 from synth.model.schedule import Send, Step

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from test_plan_export import LARGE, SMALL, plan
 
-from synth import api
+from synth.commands import api
 from synth.model.tuning_plan import Algorithm, Range, Table
 
 

@@ -5,10 +5,10 @@ from fractions import Fraction
 
 import pytest
 
-from synth import api
-from synth.api import point_times, tuning
 from synth.catalog.tuner import clock
 from synth.catalog.tuner.clock import Clock, Variant
+from synth.commands import api
+from synth.commands.api import point_times, tuning
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.tuning_plan import Plan
 from synth.program.checked_lowering import lower

@@ -20,8 +20,8 @@ import strict_mscclpp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from synth import api
 from synth.checker.schedule import replay
+from synth.commands import api
 from synth.errors import SynthError, UsageError
 from synth.export.msccl_xml import read
 from synth.export.mscclpp import read as mscclpp_read

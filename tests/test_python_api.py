@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import synth
-import synth.api
 from synth.errors import ArgumentError, FormatError, SynthError, UsageError
 
 MORE = ("baseline", "bench", "lint", "lower", "report")  # of synth.api

@@ -9,13 +9,12 @@ import pytest
 
 import synth
 from synth.errors import VerificationError
-from synth.frontiers import multicast, written_points
-from synth.frontiers.scale_rows import ScaleRows
 from synth.model.frontier import LowerBound
 from synth.model.outcome import Cost, Sat
 from synth.model.schedule import Step
-from synth.pareto import close_step_count
+from synth.pareto import close_step_count, multicast, written_points
 from synth.pareto.combining.close_combining import CombiningSearch
+from synth.pareto.scale_rows import ScaleRows
 from synth.scale.candidate import Candidate
 from synth.scale.search_state import SearchState
 from synth.solvers.processes.deadline import Deadline

@@ -145,7 +145,7 @@ def test_every_extra_that_the_design_names_exists():
     assert {"cuda12", "cuda13", "cluster", "plot", "mpi", "dev", "test"} <= set(
         PROJECT["project"]["optional-dependencies"]
     )
-    assert PROJECT["project"]["scripts"] == {"synth": "synth.cli:main"}
+    assert PROJECT["project"]["scripts"] == {"synth": "synth.commands:main"}
     assert PROJECT["project"]["requires-python"] == ">=3.11"
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from synth import api
 from synth.catalog import report
 from synth.checker.certificates.cuts import KEYS
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.root import root
 from synth.errors import FormatError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.schedule import SEND_KINDS, Schedule, Send, Step

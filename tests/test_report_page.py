@@ -11,8 +11,8 @@ from fractions import Fraction
 import pytest
 
 from bench import chromium
-from synth import api
 from synth.checker.schedule.replay import schedule as replayed
+from synth.commands import api
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.schedule import Schedule, Send, Step

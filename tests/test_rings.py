@@ -8,8 +8,7 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth import api
-from synth.cli import root
+from synth.commands import api, root
 from synth.errors import UsageError
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.baselines.rings import disjoint_rings

@@ -16,8 +16,7 @@ from programs import (
     ring_allreduce,
 )
 
-from synth import api
-from synth.cli import root
+from synth.commands import api, root
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Point

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from synth import bounds
 from synth.checker.certificates import path_lengths
 from synth.checker.documents import scale_frontier
 from synth.checker.schedule import compressed_replay, replay
+from synth.encodings import bounds
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.collective import collective
 from synth.scale import search

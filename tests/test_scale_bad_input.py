@@ -6,10 +6,10 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth import api
 from synth.checker.documents import scale_frontier
 from synth.checker.schedule import compressed_replay
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.root import root
 from synth.errors import InfeasibleError, SynthError
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.search import bound, frontier

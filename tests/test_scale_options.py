@@ -7,12 +7,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from synth import api
-from synth.cli import root
+from synth.commands import api, root
 from synth.errors import InfeasibleError, UsageError
-from synth.frontiers import engine_choice
 from synth.model.bitwise_equality import same_bits
 from synth.model.scale_frontier import ScaleFrontier
+from synth.pareto import engine_choice
 from synth.pareto.events import SweepInterrupted
 from synth.scale.search import frontier
 from synth.topologies import topology

@@ -10,8 +10,8 @@ import published_rates
 import pytest
 from spanning_forest_check import verify
 
-from synth import bounds
 from synth.checker.certificates import throughput_cuts
+from synth.encodings import bounds
 from synth.errors import SynthError, UndecidedError, UsageError, VerificationError
 from synth.model.collective import collective as task
 from synth.model.spanning_forest import SpanningForest

@@ -7,9 +7,9 @@ from math import inf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import bounds
 from synth.checker.documents import scale_frontier
 from synth.checker.schedule import compressed_replay, replay
+from synth.encodings import bounds
 from synth.errors import InfeasibleError, UndecidedError
 from synth.model.collective import collective
 from synth.model.topology import Limit, Link, Topology

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import bounds
 from synth.checker.schedule import compressed_replay
-from synth.cli import root
+from synth.commands import root
+from synth.encodings import bounds
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.topology import Limit, Link, Topology

@@ -13,7 +13,7 @@ import synth
 from synth.catalog import shipped
 from synth.catalog.store import Store
 from synth.checker.documents import exact_frontier
-from synth.cli import root
+from synth.commands import root
 from synth.model.frontier import Open
 from synth.pareto.events import Options
 

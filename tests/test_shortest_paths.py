@@ -12,7 +12,7 @@ from random import Random
 import pytest
 from spanning_forest_check import verify
 
-from synth import api
+from synth.commands import api
 from synth.model.documents.file_reader import parse_json
 from synth.model.topology import Topology
 from synth.scale import search

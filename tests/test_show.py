@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 from programs import ring_allgather
 
-from synth import api
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.root import root
 from synth.errors import SynthError
 from synth.model.schedule import Schedule
 from synth.program.onesided.lower import onesided

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_graph_strength import best, leaving
 
-from synth import api, bounds
 from synth.checker.certificates import throughput_cuts
 from synth.checker.documents import scale_frontier
+from synth.commands import api
+from synth.encodings import bounds
 from synth.errors import VerificationError
 from synth.model.collective import collective
 from synth.model.topology import Limit, Link, Topology

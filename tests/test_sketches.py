@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 import synth
-from synth import api
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.root import root
 from synth.errors import FormatError, InfeasibleError, UsageError, VerificationError
 from synth.model import symmetry
 from synth.topologies import sketches

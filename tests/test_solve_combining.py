@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from synth import api
 from synth.checker.schedule import replay as verify
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.root import root
 from synth.errors import UsageError
 from synth.model.collective import collective
 from synth.model.outcome import Sat, Unknown, Unsat

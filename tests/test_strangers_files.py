@@ -16,11 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 import synth
-from synth import api
-from synth.api import synthesis
-from synth.api.frontier_files import save_schedules
-from synth.cli.framework.plain_stream import PlainStream
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.api import synthesis
+from synth.commands.api.frontier_files import save_schedules
+from synth.commands.framework.plain_stream import PlainStream
+from synth.commands.root import root
 from synth.errors import FormatError, SynthError
 from synth.model.documents import text_file
 from synth.model.documents.own_file import is_own
@@ -140,7 +140,7 @@ def test_a_log_that_is_a_link_is_left_alone(tmp_path, monkeypatch):
     """A link in a shared cache folder made the sweep truncate its target."""
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
     begun = []
-    monkeypatch.setattr("synth.frontiers.engine_choice.Log", lambda path, *more: begun.append(path) or Log(path, *more))
+    monkeypatch.setattr("synth.pareto.engine_choice.Log", lambda path, *more: begun.append(path) or Log(path, *more))
     api.frontier("ring:3", "allgather")
     victim = tmp_path / "victim"
     victim.write_text("precious")

@@ -8,8 +8,8 @@ import pytest
 
 import synth
 from synth.errors import SynthError
-from synth.frontiers import engine_choice
 from synth.model.rational import size_bytes
+from synth.pareto import engine_choice
 from synth.pareto.log import Log, LogError
 
 

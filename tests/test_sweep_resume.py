@@ -9,7 +9,8 @@ from fractions import Fraction
 
 import pytest
 
-from synth import api, bounds
+from synth.commands import api
+from synth.encodings import bounds
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.pareto import close_step_count

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 import synth
-from synth import bounds
+from synth.encodings import bounds
 from synth.encodings.tree_packing import search
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import api
-from synth.bounds.multicast import multicast_bound, parts_bound
 from synth.checker.certificates.cuts import check
 from synth.checker.schedule import replay
+from synth.commands import api
+from synth.encodings.bounds.multicast import multicast_bound, parts_bound
 from synth.errors import VerificationError
-from synth.frontiers.multicast import with_multicast
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
 from synth.model.topology import Link, Multicast, Topology
 from synth.pareto.events import Options
+from synth.pareto.multicast import with_multicast
 from synth.scale.composition.switch_boxes import SwitchBoxes, boxes_of_switches
 from synth.topologies import topology
 

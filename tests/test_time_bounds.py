@@ -12,10 +12,9 @@ import randoms
 from click.testing import CliRunner
 
 import synth
-from synth import api
-from synth.api.point_times import times_at
-from synth.api.tuning import clock_bound_at
-from synth.cli import root
+from synth.commands import api, root
+from synth.commands.api.point_times import times_at
+from synth.commands.api.tuning import clock_bound_at
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, InfeasibleError, SynthError, UsageError, VerificationError
 from synth.model.collective import collective

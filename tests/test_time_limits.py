@@ -14,15 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 import synth
-from synth import api
-from synth.api.synthesis import FewerBounds
 from synth.checker.documents import scale_frontier
-from synth.cli.root import root
+from synth.commands import api
+from synth.commands.api.synthesis import FewerBounds
+from synth.commands.root import root
 from synth.errors import InfeasibleError
-from synth.frontiers import engine_choice
 from synth.model.frontier import Frontier, Open
 from synth.model.outcome import Unknown
 from synth.model.topology import Link, Topology
+from synth.pareto import engine_choice
 from synth.pareto.events import SweepInterrupted
 from synth.scale import search
 from synth.scale.bounds.throughput_cut import throughput

@@ -10,11 +10,11 @@ import randoms
 from click.testing import CliRunner
 
 import synth
-from synth.bounds import too_few_steps
 from synth.catalog import relabelling as relabel
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier
-from synth.cli import root
+from synth.commands import root
+from synth.encodings.bounds import too_few_steps
 from synth.errors import VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Frontier

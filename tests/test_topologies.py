@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import api
+from synth.commands import api
 from synth.errors import UsageError
 from synth.model.symmetry import route_permutation
 from synth.model.symmetry.permutations import orbits

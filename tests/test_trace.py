@@ -2,7 +2,7 @@
 
 import json
 
-from synth import api
+from synth.commands import api
 from synth.errors import SynthError
 from synth.export.chrome_trace import PICOSECONDS, Trace, chrome
 from synth.export.request import Target

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import bounds
-from synth.bounds.trees.column_generation import FoldedProblem, generate
 from synth.checker.schedule import replay as verify
+from synth.encodings import bounds
+from synth.encodings.bounds.trees.column_generation import FoldedProblem, generate
 from synth.encodings.tree_packing.search import solve
 from synth.model import symmetry
 from synth.model.collective import Collective, collective

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from synth import bounds
-from synth.bounds.trees.column_generation import FoldedProblem, generate
 from synth.checker.schedule import replay
+from synth.encodings import bounds
+from synth.encodings.bounds.trees.column_generation import FoldedProblem, generate
 from synth.encodings.tree_packing import search
 from synth.model import symmetry
 from synth.model.collective import collective

@@ -8,7 +8,7 @@ import thread_sanitizer
 from programs import broadcast_chain, direct_allgather, racing_broadcast, recursive_doubling_allreduce, ring_allreduce
 from thread_sanitizer import Executable
 
-from synth import api
+from synth.commands import api
 from synth.program import direct_writes
 from synth.program.program import Op, Span
 from synth.runtime.kernel import sources, transports

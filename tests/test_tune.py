@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nccl_tests_output import Run, text
 
-from synth import api
-from synth.api import tuning
 from synth.catalog.tuner.request import SIZES
-from synth.cli.framework.sizes import Sizes
+from synth.commands import api
+from synth.commands.api import tuning
+from synth.commands.framework.sizes import Sizes
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.plans import read
 from synth.model.frontier import Frontier, LowerBound, Point
@@ -370,7 +370,7 @@ def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts(no
 
 
 def test_a_log_that_is_not_there_is_said_before_any_search(monkeypatch, tmp_path):
-    monkeypatch.setattr("synth.api.tuning.collective_inputs", lambda *given: pytest.fail("searched first"))
+    monkeypatch.setattr("synth.commands.api.tuning.collective_inputs", lambda *given: pytest.fail("searched first"))
     with pytest.raises(FormatError, match="does not exist"):
         tuning.tune("ring:4", "allgather", logs=[("nccl", tmp_path / "missing.txt")])
 

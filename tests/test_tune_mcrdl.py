@@ -8,8 +8,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth import api
-from synth.cli import root
+from synth.commands import api, root
 from synth.errors import FormatError, SynthError
 from synth.export.plans import mcrdl, read
 from synth.model.tuning_plan import Algorithm, Plan, Range, Table

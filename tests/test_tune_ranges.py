@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import api
 from synth.catalog.tuner.candidates import TunerCandidate
 from synth.catalog.tuner.choice import Question, choose_algorithms
 from synth.catalog.tuner.cost_model import MeasuredTime, fit, terms
 from synth.catalog.tuner.fewer_chunks import of_chunks
 from synth.catalog.tuner.measurements import Sample, interpolated
 from synth.checker.schedule import replay
+from synth.commands import api
 from synth.errors import SynthError
 from synth.model.tuning_plan import Algorithm
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 import synth
-from synth.api import tuning_schedules
-from synth.api.inputs import named_topology
-from synth.api.running import baseline
-from synth.api.tuning_inputs import CollectiveInputs
 from synth.catalog.tuner.candidates import NamedSchedule
 from synth.catalog.tuner.request import TuningRequest
+from synth.commands.api import tuning_schedules
+from synth.commands.api.inputs import named_topology
+from synth.commands.api.running import baseline
+from synth.commands.api.tuning_inputs import CollectiveInputs
 from synth.errors import SynthError
 from synth.export.request import Machine
 from synth.model.collective import collective

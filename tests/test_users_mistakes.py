@@ -8,7 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from synth.cli.root import root
+from synth.commands.root import root
 from synth.model import registry
 
 HEAD = "import synth\nfrom synth.language import algorithm\n"

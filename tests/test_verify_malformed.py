@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from synth import api
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
+from synth.commands import api
 from synth.errors import InfeasibleError, SynthError, UndecidedError, VerificationError
 from synth.model.schedule import Schedule
 from synth.scale.search import bound

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from synth import api
+from synth.commands import api
 from synth.errors import UsageError
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.frontier import Frontier, LowerBound, Open, Point

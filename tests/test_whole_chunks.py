@@ -10,8 +10,8 @@ from fractions import Fraction
 import dozing
 import pytest
 
-from synth import bounds
 from synth.checker.schedule import replay as verify
+from synth.encodings import bounds
 from synth.encodings.step import StepEncoding
 from synth.encodings.tree_packing.search import meet, near
 from synth.model.collective import collective

@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 
 from synth.checker.schedule import replay
-from synth.frontiers import written_points
-from synth.frontiers.written_points import PointWriter
 from synth.model.collective import collective
+from synth.pareto import written_points
+from synth.pareto.written_points import PointWriter
 from synth.scale import search
 from synth.solvers.processes.deadline import NEVER, Deadline
 from synth.topologies import topology

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.forge.seeds import Case
-from synth import api
+from synth.commands import api
 from synth.errors import SynthError
 
 SECONDS = 20.0  # beyond which a checker of documents so small is kept busy

@@ -13,8 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from synth import api, bounds
-from synth.bounds import too_few_steps
+from synth.commands import api
+from synth.encodings import bounds
+from synth.encodings.bounds import too_few_steps
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import LowerBound
@@ -139,7 +140,12 @@ def _bounds(
     name: str, kind: str, network: Network, task: Collective, found: list[tuple[int | None, LowerBound]]
 ) -> Case:
     rows = [{"steps": steps} | bound.to_json() for steps, bound in found]
-    doc = {"schema": "synth.bounds/1", "topology": network.to_json(), "collective": task.to_json(1), "bounds": rows}
+    doc = {
+        "schema": "synth.bounds/1",
+        "topology": network.to_json(),
+        "collective": task.to_json(1),
+        "bounds": rows,
+    }
     return Case(f"bounds {name}", kind, _json(doc))
 
 

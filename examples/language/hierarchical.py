@@ -1,5 +1,5 @@
-from synth.algorithms import direct, two_shot
 from synth.language import algorithm
+from synth.language.library import direct, two_shot
 
 
 @algorithm("allreduce")

@@ -1,6 +1,6 @@
 import synth
-from synth.algorithms import ring
 from synth.language import algorithm
+from synth.language.library import ring
 
 boxes = synth.solve("dgx-a100", "allgather", chunks=1, steps=1, rounds=7).schedule
 

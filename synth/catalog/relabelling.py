@@ -151,7 +151,7 @@ def certificate(source: dict, move: ProblemMap) -> dict:
             ports = [[move.caps[up], move.caps[down]] for up, down in source["ports"]]
             return moved | {"ports": move.reordered(ports)}
         case "too-few-steps":  # the clauses are numbered by ranks and links: they are refuted again
-            from synth.bounds.too_few_steps import too_few_steps
+            from synth.encodings.bounds.too_few_steps import too_few_steps
 
             proved = too_few_steps(*move.query, source["steps"])
             if proved is not None:

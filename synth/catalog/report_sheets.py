@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from synth.algorithms import double_tree
 from synth.catalog.tuner.plan_bounds import plan_bounds
 from synth.checker.documents import exact_frontier, scale_frontier
 from synth.checker.schedule import replay
 from synth.errors import FormatError, SynthError, VerificationError
+from synth.language.library import double_tree
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule

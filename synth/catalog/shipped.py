@@ -16,11 +16,11 @@ from typing import NamedTuple
 from synth.catalog.entry import Entry, EntryRow
 from synth.catalog.store import Store
 from synth.errors import SynthError
-from synth.frontiers.merge_scale_points import BESIDE, UNWRITTEN, bounded_point, merged
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.topology import Network
 from synth.pareto.events import Options
+from synth.pareto.merge_scale_points import BESIDE, UNWRITTEN, bounded_point, merged
 
 FILE = Path(__file__).with_name("shipped.sqlite")
 LABEL = "catalog: "

@@ -4,7 +4,7 @@ An allreduce of S ≥ 2 steps splits the chunks into S − 1 groups. At step t t
 its sum, and the owner of each chunk of group t − 1 multicasts it. Owners take turns. That leaves the ports downwards
 nearly idle in the first step, and those upwards in the last one. Where own data use the port (`own: through`), the
 first group is summed, and the last one copied, over links. With n equal ports of u units an allreduce then takes
-((n + 1)/n + (1 − 3/n)/(S − 1))/u rounds per chunk, which is optimal (`synth.bounds.multicast`). Where they stay on
+((n + 1)/n + (1 − 3/n)/(S − 1))/u rounds per chunk, which is optimal (`encodings.bounds.multicast`). Where they stay on
 their rank (`own: local`) it takes (1 + (1 − 2/n)/(S − 1))/u.
 
 Without links, two steps are plain: every sum is fetched, then multicast. Its few chunks can divide every size. As a

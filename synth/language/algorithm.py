@@ -92,7 +92,7 @@ class ChunkAlgorithm:
 
     Examples
     --------
-    >>> from synth.algorithms import ring
+    >>> from synth.language.library import ring
     >>> ring.allgather.schedule("ring:8")
     <Schedule of allgather on ring:8: C=2, S=7, R=7, 112 sends>
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast
 
-from synth import bounds
+from synth.encodings import bounds
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.outcome import Sat, Unknown

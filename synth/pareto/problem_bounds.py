@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from synth import bounds
-from synth.bounds import too_few_steps
+from synth.encodings import bounds
+from synth.encodings.bounds import too_few_steps
 from synth.errors import InfeasibleError
 from synth.model.outcome import Unknown
 from synth.model.rational import counted

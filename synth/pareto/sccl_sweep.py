@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from fractions import Fraction
 
-from synth import bounds
+from synth.encodings import bounds
 from synth.model.frontier import Open
 from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem

@@ -14,8 +14,8 @@ from fractions import Fraction
 from functools import cached_property, partial
 from math import inf
 
-from synth.bounds import too_few_steps
 from synth.checker.documents import exact_frontier
+from synth.encodings.bounds import too_few_steps
 from synth.model.frontier import Frontier, LowerBound, Open
 from synth.model.outcome import Unknown
 from synth.model.rational import show

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
-from synth.bounds.single_cut import single_cut_bound
 from synth.checker.schedule import column_replay
+from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.errors import VerificationError, refused
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Open, Point, QueryRecord
@@ -131,7 +131,7 @@ class SweepState:
     @cached_property
     def exact_pricing(self) -> bool:
         """True where trees are priced exactly, because there are few ranks, and the options name no engine."""
-        from synth.bounds.trees.cheapest_trees import SteinerTreeDP
+        from synth.encodings.bounds.trees.cheapest_trees import SteinerTreeDP
 
         network, collective = self.forwards()
         return self.free and all(SteinerTreeDP.fits(network, pre) for pre in collective.pre)

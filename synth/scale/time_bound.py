@@ -163,7 +163,7 @@ def _rounds_per_chunk(
     It holds for multicasts and sums in switches, too, each of which joins the ranks of one of `groups`. `ports`: the
     network with their ports, where it can be listed.
     """
-    from synth.bounds.multicast import multicast_bound
+    from synth.encodings.bounds.multicast import multicast_bound
 
     task = wanted.task
     if task is None and links.ranks <= MOST_PORTS:
@@ -188,8 +188,8 @@ def _rounds_per_chunk(
 
 def _without_switches(links: Topology, wanted: _Wanted, task: Collective | None) -> LowerBound | None:
     """Return the bound without multicasts: by flow methods, for what they do not know exactly or by single cuts."""
-    from synth import bounds
-    from synth.bounds.single_cut import single_cut_bound
+    from synth.encodings import bounds
+    from synth.encodings.bounds.single_cut import single_cut_bound
     from synth.scale.search import bound as flow_bound
 
     exact = task is not None and links.ranks <= MOST_EXACT

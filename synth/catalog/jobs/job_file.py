@@ -21,13 +21,13 @@ from typing import Any
 from synth import topologies
 from synth.catalog.jobs.task import Task
 from synth.errors import FormatError, SynthError
-from synth.frontiers.engine_choice import engine_of
 from synth.model import collective_files
 from synth.model.collective import COLLECTIVES, Collective, canonical_name, collective
 from synth.model.documents.file_reader import Fields, parse_yaml
 from synth.model.documents.text_file import text_of
 from synth.model.rational import duration, size_bytes
 from synth.model.topology import Topology
+from synth.pareto.engine_choice import engine_of
 from synth.pareto.events import Options
 from synth.topologies import importers, modify
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 from synth.catalog import isomorphism
 from synth.catalog.entry import Entry, fingerprint
 from synth.errors import InfeasibleError, SynthError
-from synth.frontiers import engine_choice
 from synth.model.collective import Collective
 from synth.model.topology import Network, Topology
+from synth.pareto import engine_choice
 from synth.pareto.events import Options
 from synth.pareto.log import LogError
 

@@ -19,8 +19,8 @@ from math import ceil, floor
 
 import numpy as np
 
-from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
-from synth.bounds.trees.time_expanded_trees import Tree
+from synth.encodings.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
+from synth.encodings.bounds.trees.time_expanded_trees import Tree
 from synth.encodings.hubs.exchanges import HubPathPricer, Sends
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.encodings.tree_packing.diving import LastChunks, dive

@@ -5,7 +5,7 @@ A chunk is summed up along a tree that ends at one rank, its hub, or at two neig
 along another tree from there: 2(N - 1) sends, the fewest possible. Column generation decides whether fractions of such
 chunks fit into the rounds. A tree down is a tree up reversed in time on the reversed network, so the cheapest trees at
 any prices come from two dynamic programs over the sets of ranks that hold the data
-(`synth.bounds.trees.cheapest_trees`).
+(`synth.encodings.bounds.trees.cheapest_trees`).
 
 Whole chunks are made of the fractions in two stages. First the fractions are rounded to trees, and a linear program
 checks that fractional chunks with the same hubs and swap steps still fit. Then simulated annealing
@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synth.bounds.trees.cheapest_trees import SteinerTreeDP
-from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
-from synth.bounds.trees.time_expanded_trees import Tree
+from synth.encodings.bounds.trees.cheapest_trees import SteinerTreeDP
+from synth.encodings.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
+from synth.encodings.bounds.trees.time_expanded_trees import Tree
 from synth.encodings.hubs.annealing import ChunkTrees, LoadLimits, anneal_loads
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.collective import Collective

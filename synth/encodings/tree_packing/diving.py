@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from synth.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
-from synth.bounds.trees.time_expanded_trees import Tree
+from synth.encodings.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
+from synth.encodings.bounds.trees.time_expanded_trees import Tree
 from synth.solvers.column_generation import generate_columns
 from synth.solvers.processes.deadline import Deadline
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import ceil, lcm
 
-from synth.bounds.trees.column_generation import Columns, FoldedProblem, generate
-from synth.bounds.trees.time_expanded_trees import Tree
+from synth.encodings.bounds.trees.column_generation import Columns, FoldedProblem, generate
+from synth.encodings.bounds.trees.time_expanded_trees import Tree
 from synth.encodings.tree_packing.diving import dive
 from synth.model import symmetry
 from synth.model.collective import Collective

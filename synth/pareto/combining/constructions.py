@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache
 from math import lcm
 
-from synth import bounds
+from synth.encodings import bounds
 from synth.model.collective import Collective
 from synth.model.collective import collective as collective_named
 from synth.model.frontier import LowerBound

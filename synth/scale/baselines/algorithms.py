@@ -2,7 +2,7 @@
 
 Each is a Schedule, so it is replayed by `verify`, lowered and executed as any other. The rounds of a step follow from
 its load. Reductions are the reversals of copies, and an allreduce is a reduce-scatter followed by an allgather.
-Trees and algorithms by boxes are programs of the library (`synth.algorithms`).
+Trees and algorithms by boxes are programs of the library (`synth.language.library`).
 """
 
 from __future__ import annotations

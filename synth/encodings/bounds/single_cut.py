@@ -1,0 +1,316 @@
+"""Cut-set bound: a quick lower bound on rounds per chunk for any number of steps, by the best single cut of a few.
+
+The certificate is of kind ``static-cuts``, with one set of ranks. Every link into the set is paid for by its own price
+or by that of a limit that it counts against. Each unit wanted inside enters at least once, and sums that differ from
+rank to rank as often as there are linearly independent ones among those wanted inside, restricted to contributions from
+outside (docs/proofs.md).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from itertools import chain
+from math import lcm
+
+import numpy as np
+
+from synth.checker.certificates.cuts import check
+from synth.checker.certificates.instance import MOST_WORK
+from synth.encodings.bounds.demands import sends_of_a_chunk
+from synth.encodings.bounds.distance import steps
+from synth.encodings.bounds.dual_rounding import price_rows
+from synth.model.collective import Collective
+from synth.model.frontier import LowerBound
+from synth.model.gc_pause import collector_off
+from synth.model.schedule import problem_fingerprint
+from synth.model.topology import Network
+from synth.solvers.processes.deadline import current_deadline
+
+Ranks = frozenset[int]
+Prices = dict[tuple[str, int], tuple[int, Fraction]]  # by link or limit: its units, and its price if a send pays 1
+TOLERANCE = 1e-9  # relative; capacities are ratios of small integers, which differ by more
+
+
+@collector_off()
+def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ranks] | None = None) -> LowerBound:
+    """Return the greatest bound on R/C by a single cut of a few, for any number of chunks and steps.
+
+    For allreduce the number of all sends gives a bound, too. `sets`: the sets of ranks to try as the inside of a cut
+    (default: blocks of ranks, and boxes). At the ambient deadline no more are tried. The bound is 0 where each rank has
+    all that it wants. Raises InfeasibleError where data cannot reach a rank.
+    """
+    least = steps(network, collective)
+    if not least.value:
+        return LowerBound(Fraction(0), least.certificate)
+    demands = _Demands(collective, _checkable_units(network, collective))
+    inside, counted = frozenset[int](), 0 if network.multicast else sends_of_a_chunk(collective)
+    prices, best, deadline = None, Fraction(0), current_deadline()
+    if counted:
+        prices = route_prices(network, set(range(len(network.routes))))
+        best = Fraction(counted) / capacity(prices)
+    least_capacity = _LeastCapacity(network)
+    for ranks in dict.fromkeys(_candidate_sets(network) if sets is None else sets):
+        sends = sum(demands.sends(unit, ranks) for unit in demands.parted(ranks))
+        if sends and sends > best * least_capacity.into(ranks):
+            prices_into = _prices_into(network, ranks)
+            value = Fraction(sends) / capacity(prices_into)
+            if value > best:
+                best, inside, prices, counted = value, ranks, prices_into, 0
+        if best and deadline.over:
+            break
+    if prices is None:  # data enter none of the sets
+        prices = route_prices(network, set(range(len(network.routes))))
+    certificate = _certificate(network, collective, demands.parted(inside), inside, prices, bool(counted))
+    return LowerBound(check(certificate, network, collective.document), certificate)
+
+
+def _entering(network: Network, inside: Ranks) -> set[int]:
+    """Return the routes into `inside` from outside, found from the side with fewer ranks."""
+    if 2 * len(inside) <= network.ranks:
+        return {i for rank in inside for i in network.into[rank] if network.routes[i].src not in inside}
+    outside = frozenset(range(network.ranks)) - inside
+    return {i for rank in outside for i in network.out[rank] if network.routes[i].dst in inside}
+
+
+def capacity(prices: Prices) -> Fraction:
+    """Return the capacity in units that the prices pay for: the sum of the units of links and limits times prices."""
+    return sum((units * price for units, price in prices.values()), Fraction(0))
+
+
+def _certificate(
+    network: Network, collective: Collective, units: Sequence[int], inside: Ranks, prices: Prices, counts: bool
+) -> dict:
+    """Return the certificate of the cut into `inside` for `units`, or of the count of all sends."""
+    weight, fields = price_fields(network, prices)
+    theta = [-1] * network.ranks
+    for rank in inside:
+        theta[rank] = 1
+    certificate = {
+        "kind": "static-cuts",
+        "problem": problem_fingerprint(network, collective),
+        "steps": None,
+        **fields,
+        "cuts": {str(unit): [[weight, *theta]] for unit in units},
+        "generators": [],
+    }
+    return certificate | ({"count": weight} if counts else {})
+
+
+def price_fields(network: Network, prices: Prices) -> tuple[int, dict]:
+    """Return the whole number that stands for the price 1, and the fields "scale" and "prices" of a certificate in it.
+
+    `prices`: for each link or limit its units, and its price as a fraction of the price of a send, which is 1.
+    """
+    weight = lcm(*(price.denominator for _, price in prices.values()))  # so that all prices are integers
+    rows: dict[str, dict[int, list[int]]] = {"link": {}, "limit": {}}
+    for (kind, i), (_, price) in prices.items():
+        rows[kind][i] = [int(price * weight)]
+    fields = {"scale": int(weight * capacity(prices)), "prices": price_rows(network, rows["link"], rows["limit"], ())}
+    return weight, fields
+
+
+def _checkable_units(network: Network, collective: Collective) -> int:
+    """Return the number of units whose cuts the checker takes in one certificate; the cuts of others are left out.
+
+    All units have the same cut. The checker adds up the sends into it once, and reads it again for each unit.
+    """
+    ranks, routes = network.ranks, len(network.routes)
+    once = routes + len(network.caps) + sum(len(cap.routes) for cap in network.caps) + ranks + 2 * routes
+    for switch in network.multicast:
+        listed = sum(len(port.up) + len(port.down) for port in switch.ports)
+        once += listed + len(switch.ports) + len(switch.ports) ** 2 // 2
+    each = ranks
+    if collective.wants is not None:
+        each += 2 * ranks**2
+    return max(1, (MOST_WORK - once) // each)
+
+
+def _candidate_sets(network: Network) -> Iterator[Ranks]:
+    """Yield sets of ranks: blocks of 1, 2, 4, ... consecutive ranks and the union of every other block; the boxes that
+    slower links join; and the complement of each."""
+    everyone = frozenset(range(network.ranks))
+    for inside in [*_consecutive_blocks(network.ranks), *_boxes(network)]:
+        if len(inside) < network.ranks:
+            yield inside
+            yield everyone - inside
+
+
+def _consecutive_blocks(ranks: int) -> Iterator[Ranks]:
+    for k in range(ranks.bit_length()):
+        size = 1 << k
+        blocks = [frozenset(range(at, min(at + size, ranks))) for at in range(0, ranks, size)]
+        yield from blocks
+        if len(blocks) > 2:
+            yield frozenset().union(*blocks[1::2])
+
+
+def _boxes(network: Network) -> Iterator[Ranks]:
+    """Yield the connected components of the links that are faster than each bandwidth in turn."""
+    for slow in sorted({route.units for route in network.routes}):
+        component = list(range(network.ranks))
+        for route in network.routes:
+            joined, lost = component[route.src], component[route.dst]
+            if route.units > slow and joined != lost:
+                for rank, label in enumerate(component):
+                    component[rank] = joined if label == lost else label
+        members: dict[int, list[int]] = {}
+        for rank, label in enumerate(component):
+            members.setdefault(label, []).append(rank)
+        yield from map(frozenset, members.values())
+
+
+def _prices_into(network: Network, ranks: Ranks) -> Prices:
+    """Return priced links and limits that pay for every send into the set `ranks`.
+
+    Sends through a switch that multicasts are paid for by the ports of its ranks inside, or of those outside.
+    """
+    into = _entering(network, ranks)
+    prices: Prices = {}
+    for switch in network.multicast:
+        sides: list[list[int]] = [[], []]
+        for port in switch.ports:
+            inside = port.rank in ranks
+            sides[inside].append(min(port.down if inside else port.up, key=lambda k: network.caps[k].units))
+        if all(sides):
+            for k in min(sides, key=lambda side: sum(network.caps[k].units for k in side)):
+                prices["limit", k] = network.caps[k].units, Fraction(1)
+                into.difference_update(network.caps[k].routes)
+    return prices | route_prices(network, into)
+
+
+def route_prices(network: Network, routes: set[int]) -> Prices:
+    """Return prices of links and limits by which a send over any of `routes` costs at least 1.
+
+    The priced capacity is kept small by a greedy weighted set cover: the limit that saves most is priced first, as long
+    as it has less capacity than the links of `routes` in it. Each link that no such limit holds has a price of its own.
+    """
+    unpaid, members = set(routes), dict[int, list[int]]()
+    for i in sorted(routes):
+        for k in dict.fromkeys(network.caps_of[i]):
+            members.setdefault(k, []).append(i)
+    saved, times = dict[int, int](), dict[int, int]()  # the ratios that are saved, times their common denominator
+    one = lcm(*(network.caps[k].units for k in members))
+    for k, inside in members.items():
+        times[k] = min([network.caps_of[i].count(k) for i in inside])  # a send counts so often against the limit
+        saved[k] = sum([network.routes[i].units for i in inside]) * times[k] * one // network.caps[k].units
+    taken: list[int] = []
+    while saved:
+        best = max(saved, key=saved.__getitem__)
+        if saved.pop(best) <= one:
+            break
+        taken.append(best)
+        for i in unpaid.intersection(members[best]):
+            unpaid.discard(i)
+            for k in dict.fromkeys(network.caps_of[i]):
+                if k in saved:
+                    saved[k] -= network.routes[i].units * times[k] * one // network.caps[k].units
+    payers = Counter(i for k in taken for i in members[k])
+    prices: Prices = {}
+    for k in taken:
+        if all(payers[i] > 1 for i in members[k]):  # later limits pay for all its links
+            payers.subtract(members[k])
+        else:
+            prices["limit", k] = network.caps[k].units, Fraction(1, times[k])
+    return prices | {("link", i): (network.routes[i].units, Fraction(1)) for i in sorted(unpaid)}
+
+
+class _LeastCapacity:
+    """Lower bounds on the capacity that `_prices_into` pays for, by which sets without a better cut are left out.
+
+    Each link gets its units times the least share of them that fits into one of its limits: a solution of the linear
+    program dual to the choice of prices, so that no choice is below its sum.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._ranks = network.ranks
+        self._sources = np.array([route.src for route in network.routes], dtype=np.intp)
+        self._ends = np.array([route.dst for route in network.routes], dtype=np.intp)
+        self._units = np.array([route.units for route in network.routes], dtype=float)
+        self._into = [np.array(routes, dtype=np.intp) for routes in network.into]
+        self._out = [np.array(routes, dtype=np.intp) for routes in network.out]
+        # Each route in a limit once, by route and then by limit, and how often a send over it counts there.
+        limits = np.repeat(np.arange(len(network.caps)), [len(cap.routes) for cap in network.caps])
+        routes = np.fromiter(chain.from_iterable(cap.routes for cap in network.caps), np.intp, len(limits))
+        pairs, times = np.unique(routes * max(1, len(network.caps)) + limits, return_counts=True)
+        owners, self._limits = np.divmod(pairs, max(1, len(network.caps)))
+        # The limits of route i are those from `first[i]` to `first[i + 1]`.
+        self._first = np.searchsorted(owners, np.arange(len(network.routes) + 1))
+        most = np.ones(len(network.caps))
+        np.maximum.at(most, self._limits, times)
+        self._room = np.array([cap.units for cap in network.caps], dtype=float) / most
+
+    def into(self, ranks: Ranks) -> Fraction:
+        """Return a lower bound, times 1 + `TOLERANCE`, on the capacity of prices that pay for each send into `ranks`.
+
+        The bound is a rounded sum. The margin leaves out cuts that are as good as the best one, which are the most.
+        """
+        entering = self._entering(ranks)
+        units, first = self._units[entering], self._first[entering]
+        counts = self._first[entering + 1] - first
+        starts = np.cumsum(counts) - counts  # of each route's limits, among those of all that enter
+        limits = self._limits[np.repeat(first - starts, counts) + np.arange(counts.sum())]
+        load = np.bincount(limits, weights=np.repeat(units, counts), minlength=len(self._room))
+        limited, share = counts > 0, np.ones(len(units))
+        if limited.any():
+            ratios = self._room[limits] / load[limits]
+            share[limited] = np.minimum(1, np.minimum.reduceat(ratios, starts[limited]))
+        return Fraction(float((units * share).sum()) * (1 + TOLERANCE))
+
+    def _entering(self, ranks: Ranks) -> np.ndarray:
+        """Return the routes into `ranks` from outside, found from the side with fewer ranks."""
+        inside = np.zeros(self._ranks, dtype=bool)
+        inside[list(ranks)] = True
+        if 2 * len(ranks) <= self._ranks:
+            routes = np.concatenate([np.empty(0, dtype=np.intp), *[self._into[rank] for rank in ranks]])
+            return routes[~inside[self._sources[routes]]]
+        outside = np.flatnonzero(~inside)
+        routes = np.concatenate([np.empty(0, dtype=np.intp), *[self._out[rank] for rank in outside]])
+        return routes[inside[self._ends[routes]]]
+
+
+class _Demands:
+    """The units that must enter a set of ranks; of many, the first `most`, which is what the checker takes."""
+
+    def __init__(self, collective: Collective, most: int) -> None:
+        self.collective, self.most = collective, most
+        self._wanted: list[list[tuple[int, int]]] = []  # by unit: bit masks (ranks that want, contributions wanted)
+        for unit in range(collective.units):
+            if collective.wants is None:
+                self._wanted.append([(_mask(collective.post[unit]), _mask(collective.pre[unit]))])
+                continue
+            rows: list[tuple[int, int]] = []
+            for rank, wanted in sorted(dict(collective.wants[unit]).items()):
+                rows.append((1 << rank, _mask(wanted)))
+            self._wanted.append(rows)
+
+    def parted(self, inside: Ranks) -> list[int]:
+        """Return the units of which a rank inside wants something that is outside alone."""
+        here, parted = _mask(inside), []
+        whole = not self.collective.combining  # one holder inside is enough
+        for unit, rows in enumerate(self._wanted):
+            if len(parted) == self.most:
+                break
+            for wanting, wanted in rows:
+                if wanting & here and wanted & ~here and not (whole and wanted & here):
+                    parted.append(unit)
+                    break
+        return parted
+
+    def sends(self, unit: int, inside: Ranks) -> int:
+        """Return the number of sends of each chunk that must enter: the rank modulo 2 of what is wanted inside."""
+        if self.collective.wants is None:
+            return 1
+        here, pivots = _mask(inside), dict[int, int]()
+        for rank, wanted in self._wanted[unit]:
+            row = wanted & ~here if rank & here else 0
+            while row and row.bit_length() in pivots:
+                row ^= pivots[row.bit_length()]
+            if row:
+                pivots[row.bit_length()] = row
+        return len(pivots)
+
+
+def _mask(ranks: Iterable[int]) -> int:
+    return sum(1 << rank for rank in ranks)

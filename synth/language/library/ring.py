@@ -1,0 +1,96 @@
+"""Rings: each rank passes on to the next one what it got from the one before."""
+
+from __future__ import annotations
+
+from synth.language import Data, RankGroup, algorithm
+from synth.language.library.trees import Held, gathered, joined
+
+PAPER = "Patarasuk and Yuan, J. Parallel Distrib. Comput. 69, 2009"
+
+
+def _around(group: RankGroup, data: Data, direction: int, hops: int) -> Held:
+    """Copy data of a rank to the next `hops` ranks of the ring in a direction; return what each has then."""
+    at = group.position(data.rank)
+    copies = {data.rank: data}
+    for k in range(1, hops + 1):
+        data = data.to(group.ranks[(at + direction * k) % group.size])
+        copies[data.rank] = data
+    return copies
+
+
+def sum_around(group: RankGroup, pieces: Held, owner: int, direction: int) -> Data:
+    """Add up the pieces of all ranks once round the ring in a direction, up to the owner."""
+    at = group.position(owner)
+    order = [group.ranks[(at + direction * k) % group.size] for k in range(1, group.size + 1)]
+    total = pieces[order[0]]
+    for rank in order[1:]:
+        total = pieces[rank].add(total)
+    return total
+
+
+@algorithm("allgather", name="ring-one-way", formula="S = n-1, R/C = n-1", paper=PAPER, home="ring:8")
+def allgather_one_way(group: RankGroup, held: Held) -> Held:
+    """Each rank's data once round the ring."""
+    return gathered(group, {rank: _around(group, held[rank], 1, group.size - 1) for rank in group.ranks})
+
+
+@algorithm("allgather", name="ring", formula="S = n-1, R/C = (n-1)/2", paper=PAPER, home="ring:8")
+def allgather(group: RankGroup, held: Held) -> Held:
+    """Half of each rank's data once round the ring, the other half the other way."""
+    copies = {}
+    for rank in group.ranks:
+        ahead = _around(group, held[rank].part(0, 2), 1, group.size - 1)
+        back = _around(group, held[rank].part(1, 2), -1, group.size - 1)
+        copies[rank] = {other: ahead[other].join(back[other]) for other in group.ranks}
+    return gathered(group, copies)
+
+
+@algorithm("allgather", name="ring-short", formula="S = floor(n/2), R/C = (n-1)/2", paper="", home="ring:8")
+def allgather_short(group: RankGroup, held: Held) -> Held:
+    """Each rank's data half way round the ring in both directions; a rank opposite gets half from each side."""
+    copies = {}
+    for rank in group.ranks:
+        near = (group.size - 1) // 2
+        ahead, back = _around(group, held[rank], 1, near), _around(group, held[rank], -1, near)
+        copies[rank] = ahead | back
+        if group.size % 2 == 0:
+            at = group.position(rank)
+            opposite = group.ranks[(at + near + 1) % group.size]
+            last = group.ranks[(at + near) % group.size], group.ranks[(at - near) % group.size]
+            first_half, second_half = (ahead[last[0]].part(0, 2), back[last[1]].part(1, 2))
+            copies[rank][opposite] = first_half.to(opposite).join(second_half.to(opposite))
+    return gathered(group, copies)
+
+
+@algorithm("reduce-scatter", name="ring", formula="S = n-1, R/C = (n-1)/2", paper=PAPER, home="ring:8")
+def reduce_scatter(group: RankGroup, held: Held) -> Held:
+    """Each rank's part is added up once round the ring, half of it in each direction."""
+    sums = {}
+    for i, owner in enumerate(group.ranks):
+        halves = []
+        for half, direction in ((0, 1), (1, -1)):
+            pieces = {rank: held[rank].part(i, group.size).part(half, 2) for rank in group.ranks}
+            halves.append(sum_around(group, pieces, owner, direction))
+        sums[owner] = halves[0].join(halves[1])
+    return sums
+
+
+@algorithm("allreduce", name="ring", formula="S = 2(n-1), R/C = (n-1)/n", paper=PAPER, home="ring:8")
+def allreduce(group: RankGroup, held: Held) -> Held:
+    """Sum each rank's part round the ring, then pass the sums on, half of the data in each direction."""
+    return allgather(group, reduce_scatter(group, held))
+
+
+@algorithm("scan", name="chain", formula="C pieces: S = n-2+C, R/C = (n-2+C)/C", steps="paced", home="line:8")
+def scan(group: RankGroup, held: Held, pieces: int = 8) -> Held:
+    """Each rank adds its data to the sum of the rank before and passes it on, piece after piece."""
+    first, *rest = group.ranks
+    sums = {rank: [] for rank in group.ranks}
+    rows = {rank: held[rank].split(pieces) for rank in group.ranks}
+    for i in range(pieces):
+        total = rows[first][i]
+        sums[first].append(total)
+        for rank in rest:
+            total = rows[rank][i].add(total)
+            sums[rank].append(total)
+    return {rank: joined(parts) for rank, parts in sums.items()}

@@ -1,0 +1,72 @@
+"""Rows at scale: candidates of the scale methods, replayed and announced as they are found."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from synth.checker.documents.scale_frontier import bound as checked_bound
+from synth.checker.schedule.compressed_replay import replay
+from synth.errors import UsageError, VerificationError, refused
+from synth.model.frontier import LowerBound, Point
+from synth.model.rational import show
+from synth.model.scale_collectives import sends_per_chunk
+from synth.model.topology import Topology
+from synth.pareto.events import Event, Listener
+from synth.pareto.settings import SETTINGS
+from synth.scale.candidate import Candidate
+
+
+class ScaleRows:
+    """The rows announced so far: the greatest checked bound, and replayed schedules."""
+
+    def __init__(self, machine: Topology, collective: str, listener: Listener) -> None:
+        self.machine, self.collective, self.listener = machine.live(), collective, listener
+        self.bound = Fraction(0)
+        self.rates: dict[int, Fraction] = {}  # R/C by number of steps
+        self._replayed: dict[object, str | None] = {}  # notes on wrong schedules by the function that makes them
+
+    def announce(self, bound: LowerBound, candidate: Candidate) -> str | None:
+        """Send the bound and the candidate's point to the listener where they improve.
+
+        Return a note where the replay of its schedule fails. Raises VerificationError for a bound that is not proved.
+        """
+        if self.machine.ranks > SETTINGS.announced_ranks:
+            return None
+        if bound.value > self.bound:
+            self.bound = checked_bound(bound.certificate, self.machine)
+            text = f"no schedule takes fewer than {show(self.bound)} rounds per chunk"
+            self.listener(Event("bound", text, None, self.bound))
+        known = [rate for steps, rate in self.rates.items() if steps <= candidate.steps]
+        if known and candidate.rounds_per_chunk > min(known) * (1 - SETTINGS.worth):
+            return None
+        point = candidate.point(bound)
+        if self.rates and not self._quickly_replayed(point):
+            return None
+        note = self._refusal(point)
+        if note is not None:
+            return note
+        self.rates[point.steps] = point.rounds_per_chunk
+        text = f"S={point.steps}: {show(point.rounds_per_chunk)} rounds per chunk, by {point.construction}"
+        self.listener(Event("point", text, point.steps, self.bound, point))
+        return None
+
+    def refusal(self, point: Point) -> str | None:
+        """Return a note where the replay of a point fails. Points that take long are left to `synth verify`."""
+        quick = self.machine.ranks <= SETTINGS.announced_ranks and self._quickly_replayed(point)
+        return self._refusal(point) if quick else None
+
+    def _refusal(self, point: Point) -> str | None:
+        if point.source not in self._replayed:
+            try:
+                replay(point.schedule)
+                self._replayed[point.source] = None
+            except VerificationError as error:
+                self._replayed[point.source] = refused(point.construction, error)
+            except UsageError:  # it has too many sends to be written out, which the frontier says
+                self._replayed[point.source] = None
+        return self._replayed[point.source]
+
+    def _quickly_replayed(self, point: Point) -> bool:
+        """Return True for a schedule of few sends, or of few chunks: with symmetries few of its sends are listed."""
+        sends = point.chunks * sends_per_chunk(self.collective, self.machine.ranks)
+        return sends <= SETTINGS.most_replayed or point.chunks * self.machine.ranks <= SETTINGS.most_received
