@@ -16,7 +16,7 @@ from synth.encodings.bounds import cut_lp, single_cut
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
 from synth.model.topology import Cap, Network, Route
-from synth.solvers.processes.deadline import Deadline, time_limited
+from synth.solvers.deadline import Deadline, time_limited
 from synth.topologies import topology
 
 

@@ -30,7 +30,7 @@ from synth.scale.composition.tree_columns import TreeColumns
 from synth.scale.composition.trees import ArrivalDescent, hops
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 from synth.topologies import modify, topology
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")

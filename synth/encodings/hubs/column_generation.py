@@ -29,7 +29,7 @@ from synth.model.schedule import Schedule
 from synth.model.symmetry import Generator
 from synth.model.symmetry.permutations import compose
 from synth.solvers.column_generation import SmoothedPrices, generate_columns
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 SURE = 1e-7  # tolerance for float comparisons, relative to R/C
 NEW = 40  # trees that join the master in one round of pricing, at most

@@ -10,9 +10,9 @@ from typing import Literal
 
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.schedule import Schedule
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Deadline
-from synth.solvers.processes.fork_server import ProcessJob
+from synth.solvers import pool
+from synth.solvers.deadline import Deadline
+from synth.solvers.pool import ProcessJob
 
 MODULES = (
     "synth.pareto.combining.attempts",

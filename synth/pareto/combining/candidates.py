@@ -14,7 +14,7 @@ from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.pareto.combining.symmetry_candidates import Group, symmetry_candidates
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 REPRESENTATIVES = 6  # of each orbit of units, at most
 EFFORT = 300_000  # greatest cost of a formula, which is about its number of clauses
@@ -95,7 +95,7 @@ class Frame:
 class Candidates:
     """All candidates of a network and a collective.
 
-    Under a time limit (`synth.solvers.processes.deadline`) every method may raise TimeUp.
+    Under a time limit (`synth.solvers.deadline`) every method may raise TimeUp.
     """
 
     def __init__(self, network: Network, collective: Collective) -> None:
