@@ -207,8 +207,13 @@ except KeyboardInterrupt:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_is_left_behind(how):
-    process = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True)
+def test_nothing_is_left_behind(how, tmp_path):
+    """Of a script without a main guard, which no process of a search runs again; nor are there files."""
+    script, files = tmp_path / "script.py", tmp_path / "files"
+    script.write_text(BUSY)
+    files.mkdir()
+    environment = {**os.environ, "TMPDIR": str(files)}
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout.readline() == "ready\n"
     until = time.monotonic() + 30
     children = []
@@ -222,7 +227,7 @@ def test_nothing_is_left_behind(how):
     until = time.monotonic() + 20
     while any(map(alive, children)) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not any(map(alive, children))
+    assert not any(map(alive, children)) and not list(files.iterdir())
 
 
 def test_from_several_threads():
