@@ -150,11 +150,12 @@ class Candidates:
     def mixture(self, steps: int, bound: Fraction) -> CombiningCandidate | None:
         """Return a mixture of hubs whose R/C is `bound`, or None where that engine does not apply, or has no use for
         want of symmetry."""
-        from synth.encodings.hubs.symmetric_column_generation import SymmetricHubPathPricer, rounds_of
+        from synth.encodings.hubs.annealing import rounds_of
+        from synth.encodings.hubs.exchanges import HubPathPricer
 
         group = self._groups[0]
         few = self.hub_steps is None or steps < self.hub_steps
-        if few or len(group) == 1 or not SymmetricHubPathPricer.fits(self.network):
+        if few or len(group) == 1 or not HubPathPricer.fits(self.network):
             return None
         each = 2 * self._chunks(group, 1)  # two representatives: one is the other read backwards
         for chunks in range(MIXED * each // 2, MIXED_CHUNKS + 1, each):
