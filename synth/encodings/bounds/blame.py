@@ -117,7 +117,12 @@ def _name(network: Network, k: int) -> str:
     if k < len(network.routes):
         return f"{network.routes[k].src} -> {network.routes[k].dst}"
     routes = [network.routes[i] for i in network.caps[k - len(network.routes)].routes]
-    ends = []
-    for ranks in ({route.src for route in routes}, {route.dst for route in routes}):
-        ends.append(",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs(sorted(ranks))))
-    return f"{ends[0]} -> {ends[1]} (shared)"
+    texts: list[str] = []
+    sources = {route.src for route in routes}
+    destinations = {route.dst for route in routes}
+    for ranks in (sources, destinations):
+        blocks = []
+        for first, last in runs(sorted(ranks)):
+            blocks.append(str(first) if first == last else f"{first}-{last}")
+        texts.append(",".join(blocks))
+    return f"{texts[0]} -> {texts[1]} (shared)"

@@ -51,7 +51,8 @@ class HubChunk:
     @classmethod
     def of(cls, sends: Sends, network: Network, steps: int) -> HubChunk:
         """Return the chunk of a path through one hub or two."""
-        chunk, ends = cls(({}, {})), {(t, network.routes[i].src, network.routes[i].dst) for t, i, _ in sends}
+        chunk = cls(({}, {}))
+        ends = {(t, network.routes[i].src, network.routes[i].dst) for t, i, _ in sends}
         for t, i, kind in sends:
             route = network.routes[i]
             if kind == "copy":
@@ -65,12 +66,14 @@ class HubChunk:
     def sends(self, steps: int) -> list[tuple[int, int, str]]:
         """Return (step, route, kind) of all sends."""
         up, down = self.trees
-        found = [(t, i, "reduce") for t, i in up.values()] + [(steps + 1 - t, i, "copy") for t, i in down.values()]
+        found = [(t, i, "reduce") for t, i in up.values()]
+        found += [(steps + 1 - t, i, "copy") for t, i in down.values()]
         return found + [(self.swap, i, "reduce") for i in self.swaps]
 
     def reversed(self, steps: int, back: Sequence[int]) -> HubChunk:
         """Return the chunk reversed in time: what went up goes down. ``back[i]``: the route opposite to route i."""
-        up, down = ({n: (t, back[i]) for n, (t, i) in tree.items()} for tree in self.trees)
+        up = {n: (t, back[i]) for n, (t, i) in self.trees[0].items()}
+        down = {n: (t, back[i]) for n, (t, i) in self.trees[1].items()}
         return HubChunk((down, up), self.swap and steps + 1 - self.swap, tuple(back[i] for i in self.swaps))
 
 
@@ -187,7 +190,8 @@ def anneal(chunks: Sequence[HubChunk], network: Network, steps: int, limits: Loa
     draw, capacity = Random(seed).random, limits.capacity
 
     # of each tree: the ends of routes, near to the hubs and far; the routes from a rank; the rows, in the tree's time
-    near = [route.dst for route in network.routes], [route.src for route in network.routes]
+    sources = [route.src for route in network.routes]
+    near = [route.dst for route in network.routes], sources
     far, ways = near[::-1], (network.out, network.into)
     rows = limits.rows, [[(), *row[:0:-1]] for row in limits.rows]
     places: list[list[Place]] = [[] for _ in capacity]
