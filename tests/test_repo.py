@@ -26,7 +26,7 @@ USES: dict[str, set[str]] = {
     "ortools": {"solvers/cp_sat.py", "solvers/max_flow.py"},
     "scipy.optimize": {"solvers/highs.py", "solvers/least_squares.py"},
     "matplotlib": set(),  # through registry.need, in view/plot.py
-    "rich": {"cli/framework/progress.py"},
+    "rich": {"commands/framework/progress.py"},
 }
 
 
@@ -65,7 +65,7 @@ def test_each_heavy_library_stays_in_its_files(library):
 
 
 def test_click_stays_in_the_command_line():
-    assert {name.partition("/")[0] for name in users("click")} == {"cli"}
+    assert {name.partition("/")[0] for name in users("click")} == {"commands"}
 
 
 def file_of(name: str) -> Path | None:
@@ -103,8 +103,8 @@ def test_the_roots_of_trust_import_values_and_the_standard_library_whichever_way
 
 # Modules named by strings: registries, whose entries are imported when asked for, and the entry points of processes.
 REGISTRIES = {
-    "__init__.py", "api/__init__.py", "cli/root.py", "cli/catalog/group.py", "encodings/__init__.py",
-    "export/__init__.py", "model/registry.py", "runtime/__init__.py",
+    "__init__.py", "commands/api/__init__.py", "commands/root.py", "commands/catalog/group.py",
+    "encodings/__init__.py", "export/__init__.py", "model/registry.py", "runtime/__init__.py",
 }  # fmt: skip
 PROCESSES = {
     "pareto/combining/attempts.py", "pareto/portfolio/members.py",
