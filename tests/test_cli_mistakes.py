@@ -404,8 +404,8 @@ def test_no_refusal_is_long(words, folder, monkeypatch):
 
 def test_ctrl_c_midway_is_one_line_and_130():
     code = (
-        "import os, signal\nfrom synth.commands import main\n"
-        f"synth.commands.api.bound = lambda *a, **k: os.kill(os.getpid(), {int(signal.SIGINT)})\nmain()"
+        "import os, signal\nfrom synth.commands import api, main\n"
+        f"api.bound = lambda *a, **k: os.kill(os.getpid(), {int(signal.SIGINT)})\nmain()"
     )
     words = [sys.executable, "-c", code, "bound", *ASKED.split()]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
