@@ -11,7 +11,7 @@ import pytest
 import strict_mscclpp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onesided_machine import Machine, Wrong, decoded, launches
+from onesided_machine import Machine, Wrong, launches
 from randoms import schedule as random_schedule
 
 from synth import api, topologies
@@ -69,6 +69,16 @@ def emit(program: Program) -> str:
     return Mscclpp().emit(program, Target(ExportRequest(assume_root=roots[0] if roots else None)))
 
 
+def written_and_run(program: Program, seed: int = 0) -> dict:
+    """Return the program's plan, which the loader takes, which is read back as it was, and which runs as it should."""
+    text = emit(program)
+    plan = strict_mscclpp.check(text)
+    again = read(text, task=program.collective)
+    assert again == program
+    launches(again, seed)
+    return plan
+
+
 @pytest.mark.parametrize("protocol", ["Simple", "LL"])
 @pytest.mark.parametrize(("topo", "name"), CASES)
 def test_plans_of_real_machines(topo, name, protocol):
@@ -78,10 +88,8 @@ def test_plans_of_real_machines(topo, name, protocol):
         program = onesided(solved(topo, name), LoweringOptions(protocol=protocol, in_place=in_place, nodes=nodes(topo)))
         report = analysis.check(program, "mscclpp")
         assert [str(finding) for finding in report.errors if finding.rule != "dispatch"] == []
-        text = emit(program)
-        plan = strict_mscclpp.check(text)
-        launches(decoded(plan, program.collective, program.chunks), seed=1)
-        assert read(text) == program
+        plan = written_and_run(program, seed=1)
+        assert read(emit(program)) == program  # its collective and root are found, too
         kinds = {channel["channel_type"] for gpu in plan["gpus"] for channel in gpu["channels"]}
         assert kinds == ({"memory"} if topo == "dgx1" else {"memory", "port"})
 
@@ -108,7 +116,7 @@ def test_in_place_what_lies_in_a_larger_buffer_is_reached_where_the_kernel_count
     schedule = scattered(name, root)
     replay.schedule(schedule)
     program = onesided(schedule, LoweringOptions(in_place="in", nodes=boxes))
-    launches(decoded(strict_mscclpp.check(emit(program)), program.collective, program.chunks))
+    written_and_run(program)
     assert analysis.check(program, "mscclpp").ok
     assert api.run(program, size=program.loop_chunks * 64, in_place=True)
     out = onesided(schedule, LoweringOptions(nodes=boxes))
@@ -136,9 +144,7 @@ def test_random_schedules(seed, data):
         launches(program, seed, called)
     assert analysis.check(program, "mscclpp").ok
     if in_place != "both":
-        text = emit(program)
-        launches(decoded(strict_mscclpp.check(text), program.collective, program.chunks), seed)
-        assert read(text, task=program.collective) == program
+        written_and_run(program, seed)
 
 
 @pytest.mark.parametrize("protocol", ["Simple", "LL"])
@@ -202,7 +208,7 @@ def test_a_sum_of_a_box_is_read_and_stored_in_one_operation(in_place):
     for options in (LoweringOptions(instances=2), LoweringOptions(reads=False)):
         assert {"put", "res"} <= names_of(onesided(schedule, options)).keys()
     for made in (program, eight):
-        launches(decoded(strict_mscclpp.check(emit(made)), made.collective, made.chunks))
+        written_and_run(made)
         assert analysis.check(made, "mscclpp").ok
 
 
@@ -218,7 +224,7 @@ def test_a_sum_of_packets_is_stored_where_it_goes_next_in_one_operation(in_place
     found = names_of(across)
     assert found["recpkt"] > 0 == found["nop"] + found["cpkt"]
     for made in (in_box, across):
-        launches(decoded(strict_mscclpp.check(emit(made)), made.collective, made.chunks), in_place=in_place == "in")
+        written_and_run(made)
         assert analysis.check(made, "mscclpp").ok
 
 
@@ -321,12 +327,10 @@ def test_every_second_launch_wants_equal_scratch():
     with pytest.raises(SynthError, match=r"second launch: stuck: .* never comes"):
         api.run(program, size=64)
     assert {finding.rule for finding in analysis.check(program).errors} == {"packet-half"}
-    text = emit(replace(program, gpus=tuple(gpu._replace(scratch=1) for gpu in program.gpus)))
-    launches(decoded(strict_mscclpp.check(text), program.collective, 1))
-    even = read(text)
+    even = read(emit(replace(program, gpus=tuple(gpu._replace(scratch=1) for gpu in program.gpus))))
+    plan = written_and_run(even)
     assert analysis.check(even, "mscclpp").ok
     assert api.run(even, size=64)
-    plan = json.loads(text)
     plan["gpus"][0]["scratch_chunks"] = 0
     with pytest.raises(AssertionError, match="own half"):
         strict_mscclpp.check(json.dumps(plan))
