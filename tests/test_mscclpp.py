@@ -4,6 +4,7 @@ back."""
 import json
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 
 import launch_judge
@@ -13,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onesided_machine import Machine, Wrong, launches
 from randoms import schedule as random_schedule
+from test_forged_at_scale import changed
+from test_lower import exchange_allreduce
 
 from synth import api, topologies
 from synth.algorithms import hierarchical, two_shot
@@ -24,6 +27,7 @@ from synth.export.mscclpp.read import read
 from synth.export.request import ExportRequest, Target
 from synth.model.collective import collective
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Link, Topology
 from synth.program import analysis
 from synth.program import plan_limits as limits
 from synth.program.lowering_options import LoweringOptions
@@ -152,7 +156,7 @@ def test_random_schedules(seed, data):
 def test_no_sync_is_idle(protocol, boxes):
     """The machine notices every op that is left out of an allreduce: none is there for nothing, and the machine can
     fail."""
-    program = onesided(exchange(), LoweringOptions(protocol=protocol, nodes=boxes))
+    program = onesided(exchange_allreduce(4), LoweringOptions(protocol=protocol, nodes=boxes))
     Machine(program).run()
     gone = 0
     for r, gpu in enumerate(program.gpus[:2]):
@@ -184,12 +188,6 @@ def test_forwarded_packets_are_flushed_where_their_writer_cannot_know_that_they_
     assert "touch one chunk at the same time" in launch_judge.judge(wrong)
     near = onesided(relayed, LoweringOptions(protocol="LL", nodes=(0, 0, 0)))
     assert not any(op.code == "flush" for gpu in near.gpus for block in gpu.blocks for op in block.ops)
-
-
-def exchange() -> Schedule:
-    from test_lower import exchange_allreduce
-
-    return exchange_allreduce(4)
 
 
 def names_of(program):
@@ -299,10 +297,8 @@ def test_blocks_and_reads_are_options_of_the_commands(tmp_path):
 
 def test_golden(golden):
     for protocol in ("Simple", "LL"):
-        golden(
-            f"allreduce-{protocol}.mscclpp.json",
-            emit(onesided(exchange(), LoweringOptions(protocol=protocol, nodes=(0, 0, 1, 1)))),
-        )
+        program = onesided(exchange_allreduce(4), LoweringOptions(protocol=protocol, nodes=(0, 0, 1, 1)))
+        golden(f"allreduce-{protocol}.mscclpp.json", emit(program))
 
 
 def uneven_scratch() -> Program:
@@ -369,10 +365,6 @@ def test_every_offset_fits_at_the_largest_size(name, protocol):
 
 
 def star(ranks: int) -> Schedule:
-    from fractions import Fraction
-
-    from synth.model.topology import Link, Topology
-
     net = Topology("star", ranks, tuple(Link(0, r, Fraction(1)) for r in range(1, ranks))).network()
     return Schedule(net, collective("broadcast", ranks), 1, (Step(1, tuple(Send(0, 0, r) for r in range(1, ranks))),))
 
@@ -445,14 +437,12 @@ def test_plans_are_written_from_schedules():
 
 
 def plan() -> dict:
-    return json.loads(emit(onesided(exchange(), LoweringOptions(nodes=(0, 0, 1, 1)))))
+    return json.loads(emit(onesided(exchange_allreduce(4), LoweringOptions(nodes=(0, 0, 1, 1)))))
 
 
-def put_at(doc: dict, path: str, value: object) -> None:
-    *way, last = path.split(".")
-    for key in way:
-        doc = doc[int(key)] if key.isdigit() else doc[key]
-    doc[int(last) if last.isdigit() else last] = value
+def switch(size: int, ranks: list[int]) -> dict:
+    """Return a switch channel of one group."""
+    return {"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": size, "ranks": ranks}]}
 
 
 FAULTS = [
@@ -469,32 +459,16 @@ FAULTS = [
     ("gpus.0.threadblocks", [], "at least one thread block"),
     ("gpus.0.channels.0.connected_to.0", 9, "whole number in 0..3"),
     ("gpus.0.channels.0.connected_to.0", 0, "to itself"),
-    (
-        "gpus.0.channels.0",
-        {"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": 2, "ranks": [0, 0]}]},
-        "is no group of two ranks or more",
-    ),
-    (
-        "gpus.0.channels.0",
-        {"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": 3, "ranks": [0, 1]}]},
-        "is 3, the group has 2 ranks",
-    ),
-    (
-        "gpus.0.channels.0",
-        {"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": 2, "ranks": [0, 1]}]},
-        "rank 1 lists the switch channel of rank 0 over ranks 0 1 later, or not at all",
-    ),
+    ("gpus.0.channels.0", switch(2, [0, 0]), "is no group of two ranks or more"),
+    ("gpus.0.channels.0", switch(3, [0, 1]), "is 3, the group has 2 ranks"),
+    ("gpus.0.channels.0", switch(2, [0, 1]), "rank 1 lists the switch channel of rank 0 over ranks 0 1 later, or not"),
     ("gpus.0.threadblocks.0.ops.0.name", "pipeline", "a pipeline needs 'iter_context' and 'ops'"),
     ("gpus.0.threadblocks.0.ops.0.name", "gstorepkt", "expected one of switch"),
     ("gpus.0.threadblocks.0.ops.0.name", "glres", "expected one of switch"),
     ("gpus.0.threadblocks.0.ops.0.name", "send", "unknown operation"),
     ("gpus.0.threadblocks.0.ops.0.channel_ids", [5], "whole number in 0..0"),
     ("gpus.0.threadblocks.0.ops", [{"name": "nop"}] * 65, "at most 64"),
-    (
-        "gpus.0.threadblocks.0.ops",
-        [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "nop"}],
-        "semaphore 0 does not exist",
-    ),
+    ("gpus.0.threadblocks.0.ops", [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "nop"}], "semaphore 0 does"),
     ("gpus.0.threadblocks.0.ops", [{"name": "pws", "src_buff": [], "dst_buff": []}], "never signals"),
     ("gpus.0.threadblocks.0.ops.0.extra", 1, "'extra' is not a field"),
     ("gpus.0.scratch_chunks", -1, "whole number in 0.."),
@@ -515,8 +489,7 @@ def test_a_collective_of_ones_own_is_named_by_who_reads_the_plan():
     ("path", "value", "message"), FAULTS, ids=[f"{path}={str(value)[:20]}" for path, value, _ in FAULTS]
 )
 def test_malformed_plans_are_refused_with_their_place(path, value, message):
-    doc = plan()
-    put_at(doc, path, value)
+    doc = changed(plan(), path, value)
     with pytest.raises(FormatError) as caught:
         read(json.dumps(doc), "p.json")
     assert message in str(caught.value)
@@ -565,13 +538,8 @@ def test_what_others_write():
     buffers = [{"rank": r, "type": "o", "access_channel_types": ["port"]} for r in (1, 2)]
     gpu = {"id": 0, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 0, "threadblocks": [first],
            "channels": [{"channel_type": "port", "connected_to": [1, 2]}], "remote_buffers": buffers}  # fmt: skip
-    doc = {
-        "name": "theirs",
-        "collective": "custom",
-        "protocol": "Simple",
-        "inplace": False,
-        "gpus": [gpu, other(1), other(2)],
-    }
+    doc = {"name": "theirs", "collective": "custom", "protocol": "Simple", "inplace": False}
+    doc["gpus"] = [gpu, other(1), other(2)]
     program = read(json.dumps(doc))
     assert [op.code for op in program.gpus[0].blocks[0].ops] == ["wait", "nop", "put", "signal"]
     both = Op("put", (Span("i", 0), Span("i", 1)), (Span("o", 0, 1), Span("o", 1, 2)), ports=(0, 1))
