@@ -10,7 +10,6 @@ import pytest
 from test_plan_export_code import call, fake_mscclpp
 
 import synth
-from synth.cli.root import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import SynthError, UsageError
 from synth.export.plans import registration_code
@@ -19,6 +18,7 @@ from synth.model.collective import collective
 from synth.model.plan_registration import PlanRegistration
 from synth.program import plan_limits
 from synth.program.checked_lowering import too_many_ranks_for_plan
+from tests import command_line
 
 SIZES = (1 << 10, 1 << 16)
 ENOUGH = 600.0  # seconds: more than any search here takes
@@ -149,18 +149,14 @@ def test_wrong_input_is_one_line(tmp_path):
     [("--boxes 2", "takes the NAME of one box"), ("dgx1 --boxes 2 --ranks 0,1", "and no changes of it"),
      ("dgx1 --boxes 2,2", "twice")],
 )  # fmt: skip
-def test_the_command_refuses_what_makes_no_sense(tmp_path, capsys, words, says):
-    with pytest.raises(SystemExit) as end:
-        root.main(["build", *words.split(), "-o", str(tmp_path / "new")])
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert (end.value.code, len(lines)) == (2, 1) and says in lines[0]
+def test_the_command_refuses_what_makes_no_sense(tmp_path, words, says):
+    (line,) = command_line.synth("build", words, "-o", tmp_path / "new", code=2).stderr.strip().splitlines()
+    assert says in line
 
 
-def test_the_command_builds_for_each_number_of_boxes(tmp_path, capsys):
+def test_the_command_builds_for_each_number_of_boxes(tmp_path):
     line = f"build switch:2 --boxes 1-2 --coll allgather --sizes 64KB --for nccl-tuner --time-limit 600s -o {tmp_path}"
-    with pytest.raises(SystemExit) as end:
-        root.main(line.split())
-    shown = capsys.readouterr()
-    assert end.value.code == 0 and "4 ranks, for nccl-tuner" in shown.out
+    shown = command_line.synth(line)
+    assert "4 ranks, for nccl-tuner" in shown.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["boxes-1", "boxes-2"]
-    assert f"1 file of nccl-tuner to {tmp_path}/boxes-2: see {tmp_path}/boxes-2/README.txt" in shown.err
+    assert f"1 file of nccl-tuner to {tmp_path}/boxes-2: see {tmp_path}/boxes-2/README.txt" in shown.stderr

@@ -4,15 +4,14 @@ import json
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
 
 from synth import api
-from synth.cli import root
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.export.mscclpp.read import read
 from synth.program import analysis, text
 from synth.program.program import Dep, Loop, Part, Program
 from synth.program.straight_line import straight_line
+from tests.command_line import synth
 
 
 def buffers(*places: tuple) -> list[dict]:
@@ -602,14 +601,12 @@ def test_what_is_not_analysed_is_not_called_wrong(tmp_path):
     assert report.to_json()["verdict"] == "not analysed"
     for size in (6 * 2048, 6 * 2048 + 6 * 16):
         assert api.run(program(doc), size=size, in_place=True).checked is not None
-    (tmp_path / "plan.json").write_text(json.dumps(doc))
-    lint = CliRunner().invoke(root, ["lint", str(tmp_path / "plan.json")])
-    assert lint.exit_code == 4 and "not analysed: gpu 0 block 1 step 4: cuts scratch" in lint.stdout
-    audit = CliRunner().invoke(root, ["audit", str(tmp_path / "plan.json")])
-    assert audit.exit_code == 4 and "not analysed" in audit.stdout
-    export = ["export", str(tmp_path / "plan.json"), "--to", "mscclpp", "-o", str(tmp_path / "again.json")]
-    exported = CliRunner().invoke(root, export)
-    assert exported.exit_code == 4 and "is not analysed: gpu 0 block 1 step 4: cuts scratch" in exported.stderr
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(doc))
+    assert "not analysed: gpu 0 block 1 step 4: cuts scratch" in synth("lint", path, code=4).stdout
+    assert "not analysed" in synth("audit", path, code=4).stdout
+    exported = synth("export", path, "--to mscclpp -o", tmp_path / "again.json", code=4)
+    assert "is not analysed: gpu 0 block 1 step 4: cuts scratch" in exported.stderr
 
 
 def test_outputs_that_a_call_in_place_may_fill_are_not_called_wrong():

@@ -19,6 +19,7 @@ from synth.errors import VerificationError
 from synth.model.documents import link_columns
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.search import bound, frontier
+from tests.command_line import synth
 
 
 def verified(doc: dict, tmp_path) -> tuple[int, str]:
@@ -274,16 +275,12 @@ def test_a_proof_for_no_root_names_none():
 
 def test_all_files_are_checked_where_one_is_wrong(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert (
-        CliRunner().invoke(root, ["bound", "--topo", "ring:4", "--coll", "allgather", "-o", "right.json"]).exit_code
-        == 0
-    )
+    synth("bound --topo ring:4 --coll allgather -o right.json")
     lie = json.loads(Path("right.json").read_text())
     lie["bounds"][-1]["value"] = "99"
     Path("lie.json").write_text(json.dumps(lie))
     Path("no.json").write_text("{")
-    outcome = CliRunner().invoke(root, ["verify", "no.json", "lie.json", "right.json"])
-    assert outcome.exit_code == 5
+    outcome = synth("verify no.json lie.json right.json", code=5)
     assert "right.json: verified" in outcome.stdout
     assert "no.json" in outcome.stderr and "says 99" in outcome.stderr
 
@@ -357,14 +354,13 @@ def test_seconds_are_finite(tmp_path):
     text = json.dumps(json.loads(ring()) | {"seconds": 123, "open": ["a line"]})
     assert verified(json.loads(text), tmp_path)[0] == 4  # its points have no files
     (tmp_path / "a.json").write_text(text.replace('"seconds": 123', '"seconds": 1e999'))
-    found = CliRunner().invoke(root, ["verify", str(tmp_path / "a.json")])
-    assert found.exit_code == 5 and "seconds: expected seconds" in found.stderr
+    assert "seconds: expected seconds" in synth("verify", tmp_path / "a.json", code=5).stderr
 
 
 def test_a_report_refuses_it_too(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(changed(json.loads(ring()), "points.0.engine", 7)))
-    found = CliRunner().invoke(root, ["report", str(tmp_path / "a.json"), "-o", str(tmp_path / "a.html")])
-    assert found.exit_code == 1 and "points[0].engine: expected a line of text" in found.stderr, found.output
+    found = synth("report", tmp_path / "a.json", "-o", tmp_path / "a.html", code=1)
+    assert "points[0].engine: expected a line of text" in found.stderr
 
 
 # a certificate is about the document's own collective and root

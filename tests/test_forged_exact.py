@@ -9,20 +9,19 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from test_forged_at_scale import changed
 
 from synth import api
 from synth.checker.certificates import cuts as check
 from synth.checker.certificates import instance, single_chunk
 from synth.checker.documents import exact_frontier
-from synth.cli.root import root
 from synth.errors import UncheckedError, VerificationError
 from synth.model.collective import COLLECTIVES, Collective, collective
 from synth.model.documents.json_reader import MACHINE
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Cap, MulticastSwitch, Network, Route, SwitchPort
 from synth.topologies import topology
+from tests.command_line import synth
 
 RING = topology("ring:4").network()
 TWO = Network("two", 2, (Route(0, 1, 1), Route(1, 0, 1)))
@@ -237,25 +236,14 @@ def test_an_open_interval_is_none_where_the_bound_is_above_what_is_found(gathere
     assert ring["ranks"] == 4
 
 
-# proofs that the product writes
-
-
-def asked(*words: str) -> tuple[int, str]:
-    """The exit code of a command line and all that it said."""
-    outcome = CliRunner().invoke(root, [*words])
-    assert outcome.exception is None or isinstance(outcome.exception, SystemExit), outcome.exception
-    return outcome.exit_code, outcome.output
-
-
 # one rank
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_one_rank_has_all_there_is(name, tmp_path):
     (tmp_path / "one.json").write_text('{"ranks": 1, "links": []}')
-    machine = ["--topo", str(tmp_path / "one.json"), "--coll", name]
-    machine += ["--counts", "2"] if name in ("allgatherv", "reduce-scatterv", "alltoallv") else []
-    file = str(tmp_path / "f.json")
+    counts = "--counts 2" if name in ("allgatherv", "reduce-scatterv", "alltoallv") else ""
+    file = tmp_path / "f.json"
     verbs = {
         "bound": "S ≥ 0, certificate checked",
         "pareto": "complete: nothing is to be done, every rank has what it must have",
@@ -263,10 +251,8 @@ def test_one_rank_has_all_there_is(name, tmp_path):
     if name in ("allgather", "allreduce", "alltonext"):
         verbs["solve --chunks 1 --steps 1 --rounds 1 --jobs 1"] = "0 sends replayed, postcondition holds"
     for verb, said in verbs.items():
-        code, output = asked(*verb.split(), *machine, "-o", file)
-        assert code == 0, output
-        code, output = asked("verify", file)
-        assert code == 0 and said in output, output
+        synth(verb, "--topo", tmp_path / "one.json", "--coll", name, counts, "-o", file)
+        assert said in synth("verify", file).output
 
 
 # what is said
@@ -316,8 +302,8 @@ def test_a_document_that_claims_nothing_is_refused(gathered):
 def test_a_certificate_that_takes_too_much_work_is_not_checked(gathered, tmp_path, monkeypatch):
     (tmp_path / "a.json").write_text(json.dumps(gathered))
     monkeypatch.setattr(instance, "MOST_WORK", 10)
-    code, output = asked("verify", str(tmp_path / "a.json"))
-    assert code == 4 and "points[0].bound.certificate" in output and "too large to check" in output
+    output = synth("verify", tmp_path / "a.json", code=4).output
+    assert "points[0].bound.certificate" in output and "too large to check" in output
 
 
 def kept_busy(network: Network, task: Collective, steps: int, **fields: Any) -> str:

@@ -10,12 +10,10 @@ import onesided_machine
 import pytest
 import randoms
 import strict_mscclpp
-from click.testing import CliRunner
 from test_switch_boxes import boxes
 
 from synth.api.running import run
 from synth.checker.schedule import replay
-from synth.cli import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.mscclpp.emit import document
@@ -30,6 +28,7 @@ from synth.program.text import dump, parse
 from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale.composition.switch_boxes import SwitchBoxes
 from synth.topologies import topology
+from tests.command_line import synth
 
 
 def one_box(name: str, steps: int, ranks: int = 3, own: str = "local") -> Schedule:
@@ -169,15 +168,12 @@ def test_what_no_operation_of_a_plan_does_is_refused() -> None:
 def test_plans_are_exported_linted_and_run(tmp_path: Path, steps: int, own: str) -> None:
     source, plan = tmp_path / "schedule.json", tmp_path / "plan.json"
     source.write_text(json.dumps(one_box("allreduce", steps, own=own).to_json()))
-    runner = CliRunner()
-    result = runner.invoke(root, ["export", str(source), "--to", "mscclpp", "-o", str(plan)])
-    assert result.exit_code == 0 and "switch channels (NVLS)" in result.output, result.output
+    assert "switch channels (NVLS)" in synth("export", source, "--to mscclpp -o", plan).output
     channels = json.loads(plan.read_text())["gpus"][2]["channels"]
     group = {"size": 3, "ranks": [0, 1, 2]}
     assert {"channel_type": "switch", "buffer_type": "i", "rank_groups": [group]} in channels
-    assert runner.invoke(root, ["lint", str(plan), "--runtime", "mscclpp"]).exit_code == 0
-    result = runner.invoke(root, ["run", str(plan), "--size", "3KB", "--executor", "reference"])
-    assert result.exit_code == 0 and "right" in result.output, result.output
+    synth("lint", plan, "--runtime mscclpp")
+    assert "right" in synth("run", plan, "--size 3KB --executor reference").output
 
 
 def foreign(rank: int) -> dict:
