@@ -10,10 +10,7 @@ from functools import cache
 import launch_judge
 import pytest
 import strict_mscclpp
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from onesided_machine import Machine, Wrong, launches
-from randoms import schedule as random_schedule
 from test_forged_at_scale import changed
 from test_lower import exchange_allreduce
 
@@ -126,29 +123,6 @@ def test_in_place_what_lies_in_a_larger_buffer_is_reached_where_the_kernel_count
     out = onesided(schedule, LoweringOptions(nodes=boxes))
     misplaced = {f.rule for f in analysis.check(replace(out, in_place="in"), "mscclpp").errors}
     assert ("buffer-start" in misplaced) == ((name, root) != ("scatter", 0))
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.integers(0, 1 << 30), st.data())
-def test_random_schedules(seed, data):
-    schedule = random_schedule(seed)
-    ranks = schedule.collective.ranks
-    boxes = data.draw(st.lists(st.integers(0, 1), min_size=ranks, max_size=ranks))
-    protocol, in_place = data.draw(st.sampled_from(["Simple", "LL"])), data.draw(st.sampled_from(["out", "in", "both"]))
-    instances, blocks = data.draw(st.integers(1, 2)), data.draw(st.sampled_from([None, 1, 2]))
-    try:
-        program = onesided(
-            schedule,
-            LoweringOptions(protocol=protocol, in_place=in_place, nodes=boxes, instances=instances, blocks=blocks),
-        )
-    except UsageError as error:
-        assert "in place" in str(error)
-        return
-    for called in {"out": [False], "in": [True], "both": [False, True]}[in_place]:
-        launches(program, seed, called)
-    assert analysis.check(program, "mscclpp").ok
-    if in_place != "both":
-        written_and_run(program, seed)
 
 
 @pytest.mark.parametrize("protocol", ["Simple", "LL"])
@@ -407,6 +381,11 @@ def test_sizes_are_those_that_the_loader_compares():
 def test_what_a_plan_cannot_say(program, message):
     with pytest.raises(SynthError, match=message):
         emit(program)
+
+
+def test_what_shares_no_data_is_not_called_in_place():
+    with pytest.raises(UsageError, match="alltoall cannot be called in place"):
+        onesided(solved("dgx1", "alltoall"), LoweringOptions(in_place="in"))
 
 
 def test_a_root_must_be_asserted():
