@@ -126,11 +126,8 @@ def test_each_point_that_is_not_replayed_is_named(tmp_path):
 def test_points_have_growing_steps(tmp_path):
     doc = json.loads(ring())
     row = doc["points"][0]
-    slower = row | {
-        "bandwidth": "8",
-        "rounds": 8 * row["chunks"],
-        "gap": str(Fraction(8) / Fraction(doc["bound"]["value"]) - 1),
-    }
+    gap = str(Fraction(8) / Fraction(doc["bound"]["value"]) - 1)
+    slower = row | {"bandwidth": "8", "rounds": 8 * row["chunks"], "gap": gap}
     code, said = verified(doc | {"points": [slower, row]}, tmp_path)
     assert code == 5 and "points[1].steps: " in said
 
@@ -143,11 +140,8 @@ def test_the_least_number_of_steps_is_checked_or_named(tmp_path, monkeypatch):
     assert verified(doc | {"least_steps": 3}, tmp_path)[0] == 4
     monkeypatch.setattr(scale_frontier, "MOST_LOOKED_AT", 7)
     code, said = verified(doc, tmp_path)
-    assert (
-        code == 4
-        and "not checked: that no alltoall on " in said
-        and "takes fewer than 2 steps: the machine is large" in said
-    )
+    assert code == 4 and "not checked: that no alltoall on " in said
+    assert "takes fewer than 2 steps: the machine is large" in said
 
 
 def test_the_root_is_part_of_what_is_said(tmp_path):
@@ -156,32 +150,27 @@ def test_the_root_is_part_of_what_is_said(tmp_path):
     assert code == 0 and "no broadcast on ring:5 with root 3 takes fewer" in said
 
 
+def certificate(machine: Topology, kind: str, **fields: object) -> dict:
+    """A certificate of the rate of an allgather, or of an allreduce."""
+    about = {} if kind == "allreduce-parts" else {"collective": "allgather", "root": None}
+    return {"kind": kind, "topology": throughput_cuts.digest(machine)} | about | fields
+
+
 @pytest.mark.parametrize("width", [Fraction(0), Fraction(-1)])
 @pytest.mark.parametrize("where", ["link", "limit"])
 def test_bandwidths_that_are_none_prove_nothing(where, width):
     """A bandwidth of -1 beside one of 2 made a cut that is left by 1."""
     links = [Link(0, 1, Fraction(2)), Link(0, 1, width if where == "link" else Fraction(1)), Link(1, 0, Fraction(2))]
     machine = Topology("odd", 2, tuple(links), (Limit("l", (1,), width if where == "limit" else Fraction(1)),))
-    cut = {
-        "kind": "throughput-cut",
-        "topology": throughput_cuts.digest(machine),
-        "collective": "allgather",
-        "root": None,
-        "inside": [[0, 0]],
-    }
-    parts = {
-        "kind": "allreduce-parts",
-        "topology": throughput_cuts.digest(machine),
-        "regions": [[0], [1]],
-        "limits": [[0], []],
-    }
-    checks = ((throughput_cuts.check, cut | {"limits": [0] if where == "limit" else []}), (partition.check, parts))
-    for check, certificate in checks:
+    cut = certificate(machine, "throughput-cut", inside=[[0, 0]], limits=[0] if where == "limit" else [])
+    halves = certificate(machine, "allreduce-parts", regions=[[0], [1]], limits=[[0], []])
+    checks = ((throughput_cuts.check, cut), (partition.check, halves))
+    for check, proof in checks:
         if width < 0:
             with pytest.raises(VerificationError, match="negative bandwidth"):
-                check(certificate, machine)
+                check(proof, machine)
         else:
-            assert check(certificate, machine) <= Fraction(1, 2)
+            assert check(proof, machine) <= Fraction(1, 2)
 
 
 @pytest.mark.parametrize(
@@ -194,12 +183,7 @@ def test_bandwidths_that_are_none_prove_nothing(where, width):
 def test_parts_are_sets_that_hold_every_rank_once(change):
     links = (Link(0, 1, Fraction(2)), Link(1, 0, Fraction(2)))
     machine = Topology("two", 2, links, (Limit("a", (0,), Fraction(1)), Limit("b", (1,), Fraction(1))))
-    good = {
-        "kind": "allreduce-parts",
-        "topology": throughput_cuts.digest(machine),
-        "regions": [[0], [1]],
-        "limits": [[0], [1]],
-    }
+    good = certificate(machine, "allreduce-parts", regions=[[0], [1]], limits=[[0], [1]])
     assert partition.check(good, machine) == 1
     with pytest.raises(VerificationError):
         partition.check(good | change, machine)
@@ -216,10 +200,8 @@ def test_parts_are_sets_that_hold_every_rank_once(change):
 def test_several_cuts_need_weights(change):
     links = (Link(0, 2, Fraction(2)), Link(2, 1, Fraction(2)), Link(1, 0, Fraction(1)))
     machine = Topology("hub", 2, links, (Limit("a", (0,), Fraction(1)),), ("s",))
-    good = {
-        "kind": "throughput-cuts", "topology": throughput_cuts.digest(machine), "collective": "allgather", "root": None,
-        "cuts": [["1", [[0, 0]]]], "limits": [[0, "1"]], "potentials": [],
-    }  # fmt: skip
+    fields = {"cuts": [["1", [[0, 0]]]], "limits": [[0, "1"]], "potentials": []}
+    good = certificate(machine, "throughput-cuts", **fields)
     assert throughput_cuts.check(good, machine) == 1
     with pytest.raises(VerificationError):
         throughput_cuts.check(good | change, machine)
@@ -228,13 +210,10 @@ def test_several_cuts_need_weights(change):
 def apart() -> dict:
     """Nothing leads from ranks 0 and 1 to rank 2."""
     machine = Topology("apart", 3, tuple(Link(a, b, Fraction(1)) for a, b in ((0, 1), (1, 0), (2, 0))))
-    certificate = {
-        "kind": "unreachable", "topology": throughput_cuts.digest(machine), "collective": "broadcast", "root": 0,
-        "pair": [0, 2], "closed": [[0, 1]],
-    }  # fmt: skip
+    proof = certificate(machine, "unreachable", pair=[0, 2], closed=[[0, 1]], collective="broadcast", root=0)
     topology = {"name": "apart", "ranks": 3, "unit_gbps": "1"} | link_columns.columns(machine)
     head = {"schema": "synth.infeasible/1", "topology": topology, "collective": "broadcast", "max_steps": None}
-    return head | {"certificate": certificate}
+    return head | {"certificate": proof}
 
 
 @pytest.mark.parametrize(
@@ -267,10 +246,10 @@ def test_an_altered_proof_is_refused(change, tmp_path):
 
 def test_a_proof_for_no_root_names_none():
     machine = linkread.read(apart()["topology"])
-    certificate = apart()["certificate"] | {"collective": "alltoall"}
+    proof = apart()["certificate"] | {"collective": "alltoall"}
     with pytest.raises(VerificationError, match="rooted"):
-        unreachable.check(certificate, machine)
-    assert unreachable.check(certificate | {"root": None}, machine) == (0, 2)
+        unreachable.check(proof, machine)
+    assert unreachable.check(proof | {"root": None}, machine) == (0, 2)
 
 
 def test_all_files_are_checked_where_one_is_wrong(tmp_path, monkeypatch):
