@@ -23,9 +23,10 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from random import Random
+from statistics import median
 from typing import NamedTuple
 
-from bench.measure import commit, markdown, median, synth
+from bench.measure import commit, markdown, synth
 
 BUILT_IN = (
     "dgx1-v100", "dgx1-p100", "dgx2", "dgx-a100", "p4d", "dgx-h100", "dgx-h200", "dgx-b200", "mi50-z52", "mi100-4p3l",
