@@ -76,7 +76,7 @@ def canonical(topology) -> tuple:
     """Return what two readings must agree in: ranks, boxes, links, limits."""
     ends = [(link.src, link.dst) for link in topology.links]
     links = {pair: (link.bandwidth, link.kind) for pair, link in zip(ends, topology.links, strict=True)}
-    limits = {(frozenset(ends[i] for i in limit.links), limit.bandwidth) for limit in topology.limits}
+    limits = {(frozenset(map(ends.__getitem__, limit.links)), limit.bandwidth) for limit in topology.limits}
     return topology.ranks, topology.nodes, links, limits
 
 
@@ -98,6 +98,7 @@ def reckoned(machine: Machine, kind: str, gbps, groups, sockets, between) -> tup
             ends = frozenset(pair for pair in links if pair[side] == u and pair[1 - side] in machine.ports)
             if len(ends) > 1:
                 limits.add((ends, gbps * count))
+    socket = {u: i for i, members in enumerate(sockets) for u in members}
     users: dict[tuple, list[Pair]] = {}
     for u, v in permutations(range(machine.ranks), 2):
         if nx.has_path(graph, u, v) or machine.place[u][0] != machine.place[v][0]:
@@ -106,9 +107,8 @@ def reckoned(machine: Machine, kind: str, gbps, groups, sockets, between) -> tup
         for i, (members, width) in enumerate(groups):
             if (u in members) != (v in members):
                 crossed["group", i, u in members] = width
-        one, other = (next(i for i, members in enumerate(sockets) if w in members) for w in (u, v))
-        if one != other:
-            crossed["bridge", one, other] = between
+        if socket[u] != socket[v]:
+            crossed["bridge", socket[u], socket[v]] = between
         links[u, v] = (min(crossed.values()), "pcie")
         for name, width in crossed.items():
             users.setdefault((*name, width), []).append((u, v))
@@ -116,7 +116,9 @@ def reckoned(machine: Machine, kind: str, gbps, groups, sockets, between) -> tup
     for (*_, width), pairs in users.items():
         ends = frozenset(pairs)
         offers[ends] = min(width, offers[ends]) if ends in offers else width
-    limits |= {(ends, width) for ends, width in offers.items() if sum(links[pair][0] for pair in ends) > width}
+    for ends, width in offers.items():
+        if sum(links[pair][0] for pair in ends) > width:
+            limits.add((ends, width))
     hosts = list(dict.fromkeys(place[0] for place in machine.place))
     return machine.ranks, tuple(hosts.index(place[0]) for place in machine.place), links, limits
 
@@ -259,7 +261,9 @@ def nvidia_smi(machine: Machine, rng: Random) -> tuple[str, tuple]:
         text = "\n".join("\t".join(row) for row in rows)
     else:
         width, inner = max(8, *(2 + len(nic) for nic in nics), 0), 1 + machine.ranks + len(nics)
-        lines = ["".join(f"{cell:{width}}" for cell in row[:inner]) + "    ".join(row[inner:]) for row in rows]
+        lines = []
+        for row in rows:
+            lines.append("".join(cell.ljust(width) for cell in row[:inner]) + "    ".join(row[inner:]))
         text = "\n".join(lines)
     if rng.random() < 0.7:
         text += f"\n{LEGEND}"

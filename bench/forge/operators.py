@@ -39,8 +39,8 @@ def certificates(value: Any) -> Iterator[dict]:
 def schedules(case: Case) -> list[dict]:
     """Every schedule in the document, itself if it is one."""
     points = case.doc.get("points")
-    inner = [row for row in points if isinstance(row, dict)] if isinstance(points, list) else []
-    rows = [case.doc, *(row.get("schedule") for row in (case.doc, *inner))]
+    holders = [case.doc, *(points if isinstance(points, list) else ())]
+    rows = [case.doc, *(row.get("schedule") for row in holders if isinstance(row, dict))]
     return [row for row in rows if isinstance(row, dict) and isinstance(row.get("steps"), list)]
 
 
@@ -202,7 +202,9 @@ def foreign(case: Case, random: Random, seeds: Sequence[Case]) -> bool:
 
 def generators(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """A permutation that may be no automorphism among the generators, in their place, or where there are none."""
-    topo, task = (given if isinstance(given, dict) else {} for given in map(case.doc.get, ("topology", "collective")))
+    # A built-in machine or collective stands there by its name.
+    parts = {key: value for key, value in case.doc.items() if isinstance(value, dict)}
+    topo, task = parts.get("topology", {}), parts.get("collective", {})
     ranks, units = topo.get("ranks", 4), task.get("chunks", 1)
     nodes = ranks + len(topo.get("switches", []))
 

@@ -337,8 +337,9 @@ class Physical:
         _say(len(src) == len(dst) == len(sort), "columns of unlike length")
         widths = [Fraction(row[0]) for row in doc["sorts"]]
         rows = list(zip(src, dst, sort, strict=True))
-        alike = Counter(rows).items() if len(rows) > MANY and not doc["limits"] else ((row, 1) for row in rows)
-        self.links = [(a, b, widths[s] * times) for (a, b, s), times in alike]
+        self.links = [(a, b, widths[s]) for a, b, s in rows]
+        if len(rows) > MANY and not doc["limits"]:
+            self.links = [(a, b, widths[s] * times) for (a, b, s), times in Counter(rows).items()]
         self.limits = [(_unpacked(row[2]), Fraction(row[1])) for row in doc["limits"]]
         for a, b, width in self.links:
             joined = a < self.nodes and b < self.nodes and a != b
@@ -371,7 +372,7 @@ class Physical:
         carries = []
         for members, width in [*(([i], width) for i, (_, _, width) in enumerate(self.links)), *self.limits]:
             times = Counter(members)
-            users = {k: sum(times[i] for i in way) for k, way in enumerate(ways)}
+            users = {k: sum(map(times.__getitem__, way)) for k, way in enumerate(ways)}
             carries.append((width / self.unit, tuple((k, n) for k, n in users.items() if n)))
         return Machine(self.ranks, routes, tuple(carries))
 
@@ -397,7 +398,7 @@ def _parts(collective: str, ranks: int, root: int | None) -> tuple[search.Part, 
     of = _defined(collective, ranks, root)
     assert of is not None
     kind = "sum" if of.combining else "copy"
-    pairs = [(have, frozenset(rank for rank, _ in row)) for have, row in zip(of.pre, of.post, strict=True)]
+    pairs = [(have, frozenset(dict(row))) for have, row in zip(of.pre, of.post, strict=True)]
     return tuple((kind, have, want, Fraction(1)) for have, want in pairs if have != want)
 
 

@@ -282,8 +282,9 @@ class _Program:
 
         a, b = matrix(self.equal)
         c, d = matrix(self.below)
-        objective = [cost.get(j, 0.0) for j in range(self.columns)]
-        found = linprog(objective, c if d else None, d or None, a if b else None, b or None, method="highs")
+        limits = {"A_ub": c, "b_ub": d} if d else {}
+        limits |= {"A_eq": a, "b_eq": b} if b else {}
+        found = linprog([cost.get(j, 0.0) for j in range(self.columns)], method="highs", **limits)
         if found.status != 0:
             return None
         near = Fraction(found.fun).limit_denominator(1000)
