@@ -24,7 +24,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -184,7 +183,6 @@ class Ended:
     code: int | None
     fault: str
     said: str
-    seconds: float
 
 
 @cache
@@ -338,7 +336,6 @@ def case(seed: int, index: int, folder: Path) -> Case:
 
 def run(asked: Case, folder: Path) -> Ended:
     """Carry out a case in a copy of `folder`."""
-    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="synth-fuzz-") as place:
         here = Path(place) / "work"
         shutil.copytree(folder, here)
@@ -353,10 +350,10 @@ def run(asked: Case, folder: Path) -> Ended:
             )  # fmt: skip
         except subprocess.TimeoutExpired as late:
             said = (late.stderr or b"").decode(errors="replace")[-2000:]
-            return Ended(None, f"still running after {SECONDS:g} s", said, SECONDS)
+            return Ended(None, f"still running after {SECONDS:g} s", said)
     said = done.stderr.decode(errors="replace")
     wrong = fault(done.returncode, said or done.stdout.decode(errors="replace"))
-    return Ended(done.returncode, wrong, said[-2000:], time.monotonic() - began)
+    return Ended(done.returncode, wrong, said[-2000:])
 
 
 def fault(code: int, said: str) -> str:
