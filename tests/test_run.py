@@ -181,30 +181,6 @@ def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
     assert codes == {0, 5}
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
-        ("--size 0", 0, ""),
-        ("--dtype f17", 2, "did you mean"),
-        ("--op mean", 2, "there are sum, prod, min, max, avg"),
-        ("--executor refrence", 2, "did you mean reference"),
-        ("--depth 9", 2, "1 to 8"),
-        ("--size 4TB", 1, "at most 4 GiB are allocated"),
-        ("--topo line:8", 1, "no such link"),
-        ("--topo ring:4", 1, "is for 8 ranks, ring:4 has 4"),
-        ("--point 1", 2, "this is none"),
-        ("--instances 2", 2, "program already"),
-        ("--runtime nccl", 2, "unknown runtime"),
-        ("--protocol LL64", 2, "LL64"),
-    ],
-)
-def test_what_makes_no_sense_is_one_line(tmp_path, words, code, says):
-    save(tmp_path, "p.txt", text.dump(ring_allreduce(8)))
-    outcome = synth("run p.txt", words, code=code)
-    assert says in outcome.stderr
-    assert outcome.stderr.count("\n") == (code != 0)
-
-
 def test_a_size_that_no_call_has_runs_the_nearest_below_and_says_so(tmp_path):
     save(tmp_path, "p.txt", text.dump(ring_allreduce(8)))
     outcome = synth("run p.txt --size 1003 --format json")

@@ -307,29 +307,6 @@ def test_sizes_double_unless_said():
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "what"),
-    [
-        ("tune", 2, "which collective"),
-        ("tune --coll allgather", 2, "nothing to choose from"),
-        ("tune --coll allgahter --topo full:4", 2, "allgather"),
-        ("tune --topo full:4 --coll allgather --log nccl", 2, "BACKEND=FILE"),
-        ("tune --topo full:4 --coll allgather --log nccl=none.txt", 1, "none.txt: does not exist"),
-        ("tune --from f.json --measured f.json", 1, "synth.measured/1"),
-        ("tune --from f.json --measured none.json", 1, "none.json: does not exist"),
-        ("tune --from f.json --protocol LL64", 2, "LL64"),
-        ("tune --from f.json --topo dgx1", 2, "a plan is for one machine"),
-        ("tune --from f.json --dtype int3", 2, "int3"),
-        ("tune --from f.json -o no/such/p.json", 1, "the folder no/such does not exist"),
-        ("tune --from f.json --import t.csv", 2, "--from"),
-        ("tune --import none.csv", 1, "does not exist"),
-    ],
-)
-def test_what_makes_no_sense_is_one_line(folder, words, code, what):
-    said = synth(words, code=code).stderr
-    assert what in said and len(said.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
     ("change", "what"),
     [
         (lambda doc: doc.pop("rows"), "'rows'"),
