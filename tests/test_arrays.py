@@ -18,7 +18,6 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime import reference_data
 from synth.runtime.array_info import array_info
-from synth.runtime.cuda import executor
 from synth.runtime.dtypes import dtype
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 
@@ -43,20 +42,6 @@ class Tensor:
 
 def inputs(program, elements, kind="float32", seed=1):
     return reference_data.random_inputs(Layout(program.collective, program.chunks), elements, dtype(kind), "sum", seed)
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    """The stand-in in the place of CuPy."""
-
-    def there(**options):
-        cupy = Cupy(**options)
-        monkeypatch.setattr(executor, "_cupy", lambda: cupy)
-        monkeypatch.setattr(executor, "missing", lambda: None)
-        monkeypatch.setattr(executor, "kernel", cupy.kernel)
-        return cupy
-
-    return there
 
 
 def test_numpy_arrays_stacked_or_one_a_rank():
