@@ -243,6 +243,7 @@ MISTAKES = [
     (f"bound {ASKED} -o dir", 1, "it is a folder; name a file in it"),
     (f"bound {ASKED} -o no/such/a.json", 1, "cannot write no/such/a.json: the folder no/such does not exist"),
     ("export s.json -o dir", 1, "it is a folder"),
+    ("report nothere.json -o no/such/r.html", 1, "cannot write no/such/r.html"),
     # odd values
     ("list", 2, "name what to list: topologies, collectives, encodings"),
     ("bound --topo= --coll allgather", 2, "no topology given"),

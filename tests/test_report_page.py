@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from test_report import measured, named
 
 from bench import chromium
 from synth import api
@@ -22,12 +22,6 @@ from synth.view.page.sections import EntryContext, of_schedule
 from tests.needs import need
 
 HOSTILE = "</script><img src=x onerror=window.hacked=1><svg onload=window.hacked=1>"
-
-
-def named(found: Frontier, name: str) -> Frontier:
-    network = replace(found.network, name=name)
-    points = tuple(replace(p, source=replace(p.schedule, network=network)) for p in found.points)
-    return replace(found, network=network, points=points, notes=(name,))
 
 
 def allreduce() -> Frontier:
@@ -45,23 +39,11 @@ def allreduce() -> Frontier:
     return Frontier(network, task, (point,))
 
 
-MEASURED = {
-    "schema": "synth.measured/1",
-    "executor": "cuda",
-    "modelled": False,
-    "says": "measured by hand",
-    "topology": "dgx1-v100",
-    "collective": "allgather",
-    "ranks": 8,
-    "root": None,
-    "programs": [
-        {"label": "point 1", "point": 1, "steps": 2, "bandwidth": "3/2", "protocol": "LL", "channels": 1, "chunks": 2}
-    ],
-    "rows": [
-        {"program": 0, "size": 1 << k, "in_place": False, "seconds": 1e-6 * k, "least": 9e-7 * k, "most": 2e-6 * k}
-        for k in (10, 20)
-    ],
-}
+# Of the first point, in µs the power of two that the size is.
+ROWS = [
+    {"program": 0, "size": 1 << k, "in_place": False, "seconds": 1e-6 * k, "least": 9e-7 * k, "most": 2e-6 * k}
+    for k in (10, 20)
+]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +63,8 @@ def path(gather, tmp_path_factory):
     """Entries: 1 an allgather with measurements, 2 an allreduce, 3 with hostile names, 4 of the flow engine, 5 with
     switches."""
     folder = tmp_path_factory.mktemp("report")
-    (folder / "measured.json").write_text(json.dumps(MEASURED))
+    few = measured()["programs"][0] | {"label": "point 1"}
+    (folder / "measured.json").write_text(json.dumps(measured(programs=[few], rows=ROWS)))
     large = api.frontier("dgx-h100*2", "allgather", engine="flow")
     switched = api.frontier(
         "fat-tree:4", "allgather", max_steps=2, jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log"
