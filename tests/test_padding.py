@@ -187,10 +187,7 @@ def test_arrays_on_gpus_are_copied_in_and_out_on_the_stream(gpu, ranks_on):
             array[:] = CANARY
         graph.launch(stream)
         ready.finish(stream)
-        reference_data.check(
-            Layout(made.collective, 1), dtype("f32"), "sum", given, [array.reshape(1, 7) for array in got]
-        )
+        reference_data.check(Layout(made.collective, 1), dtype("f32"), "sum", given, [a.reshape(1, 7) for a in got])
+    # inputs before all launches, outputs after
     last = max(k for k, what in enumerate(cupy.log) if what == "launch")
-    assert (
-        cupy.log[:last].count("copy") == 3 and cupy.log[last:].count("copy") == 3
-    )  # inputs before all launches, outputs after
+    assert cupy.log[:last].count("copy") == 3 and cupy.log[last:].count("copy") == 3
