@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 import synth
-from bench.gpu_arrays import HOW
 from bench.gpu_common import Suite, build, compared, frontier, group, start
 from synth.commands import api
 from synth.encodings.multicast_pipelining import MulticastPipelining

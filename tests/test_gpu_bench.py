@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from standin import Cupy
 
 from bench import gpu, gpu_checks, gpu_common
 from synth.commands import api
@@ -19,11 +18,8 @@ pytestmark = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ co
 
 
 @pytest.fixture
-def standin(monkeypatch):
-    cupy = Cupy()
-    for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
-        monkeypatch.setattr(executor, name, value)
-    monkeypatch.setattr(executor.nvrtc, "version", lambda: (13, 0))
+def standin(gpu, monkeypatch):
+    cupy = gpu()
     monkeypatch.setattr(gpu_common, "prebuild", lambda group: None)
     return cupy
 

@@ -118,22 +118,9 @@ def frontiers() -> Iterator[Case]:
         yield Case(f"schedule {name}", "replay", doc["points"][0]["schedule"])
 
 
-<<<<<<< HEAD
-def _bounds(
-    name: str, kind: str, network: Network, task: Collective, found: list[tuple[int | None, LowerBound]]
-) -> Case:
-    rows = [{"steps": steps} | bound.to_json() for steps, bound in found]
-    doc = {
-        "schema": "synth.bounds/1",
-        "topology": network.to_json(),
-        "collective": task.to_json(1),
-        "bounds": rows,
-    }
-=======
 def _bounds(name: str, kind: str, network: Network, task: Collective, found: dict[int | None, LowerBound]) -> Case:
     rows = [{"steps": steps} | bound.to_json() for steps, bound in found.items()]
     doc = {"schema": "synth.bounds/1", "topology": network.to_json(), "collective": task.to_json(1), "bounds": rows}
->>>>>>> b41
     return Case(f"bounds {name}", kind, _json(doc))
 
 
