@@ -8,6 +8,7 @@ all images under the group.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from synth.errors import UsageError
 from synth.model.compressed_schedule import COPY, CompressedSchedule
 from synth.scale.alltoall.concurrent_flow import ConcurrentFlow
 from synth.scale.alltoall.flow_decomposition import chunk_count, chunk_paths
-from synth.scale.forests.pipelining import link_orbits
+from synth.scale.fabric.link_loads import link_loads
 from synth.solvers.processes.deadline import check_deadline
 
 # Limit on the hops of all paths.
@@ -35,7 +36,6 @@ class AlltoallPaths:
         ranks = self.topology.ranks
         ends = ranks + len(self.topology.switches)
         self.generators = tuple(tuple(pi[:ends].tolist()) for pi in made.group)
-        self.copies = ranks // len(made.sources)
         self.items: list[tuple[int, tuple[tuple[int, ...], ...]]] = []
         for source, routes in zip(made.sources.tolist(), chunk_paths(made, self.chunks), strict=True):
             names = [
@@ -45,42 +45,22 @@ class AlltoallPaths:
         if sum(len(path) for _, path in self.items) > MOST_HOPS:
             raise UsageError(f"more than {MOST_HOPS} hops; ask for fewer chunks")
         self.longest = max((len(path) for _, path in self.items), default=0)
-        self._resources()
 
-    def _resources(self) -> None:
-        """Compute the resources of each link, orbits of links and limits, and their capacities in one round."""
-        topology = self.topology
-        label = link_orbits(topology, [np.array(pi, np.int64) for pi in self.generators])
-        size = np.bincount(label, minlength=len(label))
-        unit = topology.unit_bandwidth()
-        used = sorted({i for _, path in self.items for hop in path for i in hop})
-        orbits = np.unique(label[used])
-        number = {int(o): r for r, o in enumerate(orbits)}
-        # The load of an orbit of links counts all images, and its capacity is that of all its links.
-        self.capacity = [int(topology.links[o].bandwidth / unit) * int(size[o]) for o in orbits]
-        self.uses: dict[int, list[tuple[int, int]]] = {i: [(number[int(label[i])], self.copies)] for i in used}
-        wanted = set(map(int, orbits))
-        rows: dict[tuple, int] = {}
-        for limit in topology.limits:
-            members, times = np.unique(label[np.array(limit.links, np.int64)], return_counts=True)
-            relevant = [(int(m), int(n)) for m, n in zip(members, times, strict=True) if int(m) in wanted]
-            key = (limit.bandwidth, tuple(relevant))
-            if not relevant or key in rows:
-                continue
-            rows[key] = len(self.capacity)
-            # a hop over a link of orbit o puts copies * n / size[o] on this limit: counted in common parts
-            scale = int(np.lcm.reduce([int(size[m]) for m, _ in relevant]))
-            self.capacity.append(int(limit.bandwidth / unit) * scale)
-            for m, n in relevant:
-                for i in used:
-                    if label[i] == m:
-                        self.uses[i].append((rows[key], self.copies * n * (scale // int(size[m]))))
+        # What a chunk takes of each orbit of links and limit on each link, with all its images.
+        usage, capacity = link_loads(self.topology, [np.array(pi, np.int64) for pi in self.generators])
+        used = sorted({link for _, path in self.items for hop in path for link in hop})
+        rows = usage[used]
+        busy = np.unique(rows.indices)
+        rows, self.capacity = rows[:, busy], capacity[busy].astype(float)
+        self.uses: dict[int, list[tuple[int, int]]] = {}
+        for link, (start, end) in zip(used, pairwise(rows.indptr.tolist()), strict=True):
+            self.uses[link] = list(zip(rows.indices[start:end].tolist(), rows.data[start:end].tolist(), strict=True))
 
     def schedule(self, steps: int) -> CompressedSchedule:
         """Return the schedule with `steps` steps. Raises UsageError where the longest path has more hops."""
         if steps < self.longest:
             raise UsageError(f"{steps} steps; the longest path has {self.longest} hops")
-        capacity = np.array(self.capacity, float)
+        capacity = self.capacity
         total = np.zeros(len(capacity))
         for _, way in self.items:
             for hop in way:

@@ -7,10 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from synth.model.link_table import ends, members, widths
+from synth.model.link_table import ends, widths
 from synth.model.topology import Topology
 from synth.scale.composition.phases import Phase
-from synth.scale.forests.pipelining import group_order, link_orbits
+from synth.scale.fabric.link_loads import group_order, link_loads, path_links
 
 
 class PathIndex:
@@ -99,40 +99,14 @@ class PathIndex:
 
 
 class Resources:
-    """Orbits of links, and limits: what one send on each path takes of each, and the chunks that each carries a round.
-
-    ``usage[path, resource]`` counts a send with all its images. Equal resources are counted once, and links that a
-    limit dominates are left out.
+    """What one send on each path, with all its images, takes of each orbit of links and limit: ``usage[path, resource]``.
+    `capacity`: the chunks that each carries in a round.
     """
 
     def __init__(self, index: PathIndex) -> None:
-        from scipy.sparse import csr_matrix, hstack
-
         self.index = index
-        topology, orbit = index.topology, link_orbits(index.topology, index.generators)
-        names, column = np.unique(orbit, return_inverse=True)
-        images = index.images // np.bincount(column)
-        unit = topology.unit_bandwidth()
-        capacity = index.link_units[names]
-        lengths = np.array([len(path) for path in index.paths], np.int64)
-        flat = np.array([link for path in index.paths for link in path], np.int64)
-        row = np.repeat(np.arange(len(lengths)), lengths)
-        size = (len(lengths), len(names))
-        by_link = csr_matrix((images[column[flat]], (row, column[flat])), shape=size, dtype=np.int64)
-        columns: dict[tuple, int] = {}
-        for limit, held in zip(topology.limits, members(topology.limits), strict=True):
-            inside, count = np.unique(column[held], return_counts=True)
-            key, units = (tuple(inside.tolist()), tuple(count.tolist())), int(limit.bandwidth / unit)
-            columns[key] = min(units, columns.get(key, units))
-        entries = [(i, k, n) for k, (inside, count) in enumerate(columns) for i, n in zip(inside, count, strict=True)]
-        place, limit_of, times = np.array(entries, np.int64).reshape(-1, 3).T
-        limit_capacity = np.array(list(columns.values()), np.int64)
-        # a link is dominated where a limit takes at least as much of it, for its capacity
-        dominated = np.zeros(len(names), bool)
-        dominated[place[times * capacity[place] >= limit_capacity[limit_of]]] = True
-        of_limits = csr_matrix((times, (place, limit_of)), shape=(len(names), len(columns)), dtype=np.int64)
-        self.usage = csr_matrix(hstack([by_link[:, ~dominated], by_link @ of_limits]))
-        self.capacity = np.concatenate([capacity[~dominated], limit_capacity])
+        of_links, self.capacity = link_loads(index.topology, index.generators)
+        self.usage = path_links(index.paths, len(index.topology.links)) @ of_links
 
     def loads(self, phases: Sequence[Phase]) -> np.ndarray:
         """Return ``loads[phase, resource]``, the chunks that one chunk of each block takes of each resource."""
