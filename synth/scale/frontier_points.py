@@ -66,22 +66,14 @@ def _pipelined(lines: Sequence[Pipeline], depths: Sequence[int]) -> CompressedSc
 
 
 def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None]) -> Iterator[Candidate]:
-    """Yield breadth-first broadcasts, on machines without switches.
-
-    A reduce-scatter is the allgather reversed in time, which needs equal links in both directions.
-    """
-    is_reversed = collective == "reduce-scatter"
-    if is_reversed and not has_equal_reverse_links(graph.topology):
-        return
+    """Yield breadth-first broadcasts, on machines without switches; a reduce-scatter is one backwards."""
     if bfs_broadcast.applies(graph):
         progress("breadth-first broadcast")
-        broadcast = bfs_broadcast.BreadthFirstBroadcast(graph)
+        broadcast = bfs_broadcast.BreadthFirstBroadcast(graph.reversed() if collective == "reduce-scatter" else graph)
         for chunks in sorted({1, 2, 4, broadcast.chunks}):
             check_deadline()
             if chunks * graph.ranks * len(broadcast.copies.representatives) <= MOST_SENDS and chunks <= 64:
-                schedule = broadcast.schedule(chunks)
-                made = pipelining.reversed_in_time(schedule) if is_reversed else schedule
-                yield Candidate.of(made, "breadth-first broadcast")
+                yield Candidate.of(broadcast.schedule(chunks), "breadth-first broadcast")
 
 
 def has_equal_reverse_links(topology: Topology) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from synth.model.link_table import ends, widths
 from synth.model.topology import Topology
 from synth.scale.composition.phases import Phase
+from synth.scale.fabric.graphs import hops_from
 from synth.scale.fabric.link_loads import group_order, link_loads, path_links
 
 
@@ -41,29 +42,23 @@ class PathIndex:
         return src[link], dst[link], [(i,) for i in link.tolist()]
 
     def _through_switches(self) -> tuple[np.ndarray, np.ndarray, list[tuple[int, ...]]]:
-        """Return the ends and the links of the paths: breadth-first searches from each rank over switches."""
-        topology = self.topology
-        src, dst = (array.tolist() for array in ends(topology.links))
-        outgoing: dict[int, list[int]] = {}
+        """Return the ends and the links of the paths: the widest of the shortest from each rank over switches."""
+        ranks = self.topology.ranks
+        leaving: list[list[tuple[int, int]]] = [[] for _ in range(ranks + len(self.topology.switches))]
+        src, dst = (array.tolist() for array in ends(self.topology.links))
         for link in sorted(range(len(src)), key=lambda i: -int(self.link_units[i])):
-            outgoing.setdefault(src[link], []).append(link)
+            leaving[src[link]].append((link, dst[link]))
         pairs: list[tuple[int, int]] = []
         paths: list[tuple[int, ...]] = []
-        for rank in range(topology.ranks):
-            reached: dict[int, tuple[int, ...]] = {rank: ()}
-            level = [rank]
-            while level:
-                following: dict[int, tuple[int, ...]] = {}
-                for link in (link for node in level for link in outgoing.get(node, ())):
-                    path = (*reached[src[link]], link)
-                    known = following.get(dst[link], ())
-                    if dst[link] not in reached and self._units(path) > self._units(known):
-                        following[dst[link]] = path
-                reached.update(following)
-                level = [node for node in following if node >= topology.ranks]
-            joined = sorted(node for node in reached if node < topology.ranks and node != rank)
-            pairs += [(rank, node) for node in joined]
-            paths += [reached[node] for node in joined]
+        for rank in range(ranks):
+            best: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+            for node, path in hops_from(rank, ranks, leaving.__getitem__):
+                row = len(path), -self._units(path), path
+                if node != rank and (node not in best or row[:2] < best[node][:2]):
+                    best[node] = row
+            for node, (_, _, path) in sorted(best.items()):
+                pairs.append((rank, node))
+                paths.append(path)
         first, last = np.array(pairs, np.int64).reshape(-1, 2).T
         return first, last, paths
 
@@ -99,7 +94,8 @@ class PathIndex:
 
 
 class Resources:
-    """What one send on each path, with all its images, takes of each orbit of links and limit: ``usage[path, resource]``.
+    """Orbits of links, and limits: a send on a path, with all its images, takes `usage[path, resource]` of each.
+
     `capacity`: the chunks that each carries in a round.
     """
 

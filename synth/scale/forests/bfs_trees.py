@@ -13,6 +13,7 @@ from synth.model.link_table import ends as ends_of
 from synth.model.spanning_forest import ROOTED, TURNED, SpanningForest
 from synth.model.topology import Topology
 from synth.scale.fabric.automorphisms import orbits
+from synth.scale.fabric.graphs import hops_from
 from synth.solvers.processes.deadline import check_deadline
 
 
@@ -102,7 +103,7 @@ class BreadthFirstTrees:
         while missing:
             options: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
             for u in level:
-                for v, path in self._hops(u):
+                for v, path in hops_from(u, self.topology.ranks, self._out):
                     if distance[v] == distance[u] + 1:
                         options.setdefault(v, []).append((u, path))
             for v, paths in sorted(options.items(), key=lambda item: (len(item[1]), item[0])):
@@ -163,22 +164,3 @@ class BreadthFirstTrees:
             lost = next(r for r in range(ranks) if distance[r] < 0)
             raise InfeasibleError(f"{self.topology.name}: no path between rank {start} and rank {lost}")
         return distance[:ranks]
-
-    def _hops(self, rank: int) -> list[tuple[int, tuple[int, ...]]]:
-        """Return (rank, links) of the hops from a rank: links to ranks, and shortest paths through switches.
-
-        Each switch is reached by a single path.
-        """
-        hops, ranks = [], self.topology.ranks
-        queue: deque[tuple[int, tuple[int, ...]]] = deque([(rank, ())])
-        seen, shortest = {rank}, {}
-        while queue:
-            u, path = queue.popleft()
-            for i, v in self._out(u):
-                if v >= ranks:
-                    if v not in seen:
-                        seen.add(v)
-                        queue.append((v, (*path, i)))
-                elif not path or shortest.setdefault(v, len(path)) == len(path):
-                    hops.append((v, (*path, i)))
-        return hops

@@ -162,39 +162,3 @@ def scatter_then_gather(scatter: CompressedSchedule, gather: CompressedSchedule)
         np.concatenate([scatter.path, gather.path + len(scatter.paths)]), np.concatenate([scatter.kind, gather.kind]),
         scatter.paths + gather.paths, scatter.generators,
     )  # fmt: skip
-
-
-def reversed_in_time(allgather: CompressedSchedule) -> CompressedSchedule:
-    """Return the reduce-scatter that runs an allgather backwards in time.
-
-    Raises UsageError for another collective, and where a link that it uses lacks a reverse link of equal bandwidth.
-    """
-    if allgather.collective != "allgather":
-        raise UsageError(f"{allgather.collective} is not reversed: only an allgather is")
-    links = allgather.topology.links
-    reverse = {(k.src, k.dst): i for i, k in enumerate(links)}
-    paths: list[tuple[int, ...]] = []
-    try:
-        for path in allgather.paths:
-            paths.append(tuple(reverse[links[i].dst, links[i].src] for i in reversed(path)))
-    except KeyError as error:
-        raise UsageError(f"{allgather.topology.name} has no link {error.args[0][0]} -> {error.args[0][1]}") from None
-    if any(
-        links[a].bandwidth != links[b].bandwidth
-        for p, q in zip(allgather.paths, paths, strict=True)
-        for a, b in zip(p, reversed(q), strict=True)
-    ):
-        raise UsageError(f"{allgather.topology.name} is not equally fast in both directions")
-    return CompressedSchedule(
-        allgather.topology,
-        "reduce-scatter",
-        None,
-        allgather.chunks,
-        allgather.step_rounds[::-1].copy(),
-        allgather.step_count - 1 - allgather.step,
-        allgather.chunk,
-        allgather.path,
-        np.full(len(allgather.step), REDUCE),
-        tuple(paths),
-        allgather.generators,
-    )
