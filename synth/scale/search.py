@@ -221,7 +221,7 @@ def _least_steps(graph: Fabric, collective: str, root: int, group: Group, hurry:
     """
     name = "allgather" if collective in ("allreduce", "alltoall") else collective
     most = max(1, DISTANCE_WORK // max(1, len(graph.tail))) if hurry else None
-    return BreadthFirstTrees(graph.topology, name, (graph.tail, graph.head)).height(root, group, most)
+    return BreadthFirstTrees(graph.topology, name).height(root, group, most)
 
 
 def _part() -> AbstractContextManager[None]:
@@ -271,7 +271,7 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Searc
         limit = _cut(graph, collective, root, state)
 
     def shallow() -> None:
-        line = Pipeline(BreadthFirstTrees(graph.topology, collective, (graph.tail, graph.head)).forest(root, group))
+        line = Pipeline(BreadthFirstTrees(graph.topology, collective).forest(root, group))
         state.add_points(pipelined_points([line], "breadth-first trees", limit.time), 2)
 
     def set_bound(better: Throughput) -> None:
@@ -329,7 +329,7 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: S
         state.add_points(pipelined_points(list(map(Pipeline, forests)), name, state.bound[0]))
 
     def shallow() -> None:
-        trees = [BreadthFirstTrees(graph.topology, name, (graph.tail, graph.head)) for name in halves]
+        trees = [BreadthFirstTrees(graph.topology, name) for name in halves]
         add([tree.forest(0, group) for tree in trees])
 
     def forests() -> None:

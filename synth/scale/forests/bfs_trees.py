@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from synth.errors import InfeasibleError
-from synth.model.link_table import ends as ends_of
+from synth.model.link_table import ends
 from synth.model.spanning_forest import ROOTED, TURNED, SpanningForest
 from synth.model.topology import Topology
 from synth.scale.fabric.automorphisms import orbits
@@ -24,19 +24,16 @@ class BreadthFirstTrees:
     far.
     """
 
-    def __init__(self, topology: Topology, collective: str, ends: tuple[np.ndarray, np.ndarray] | None = None) -> None:
-        """`ends`: arrays of the source and destination of each link, if the caller has them."""
+    def __init__(self, topology: Topology, collective: str) -> None:
         self.topology, self.collective = topology, collective
-        links = topology.links
-        if ends is None:
-            ends = ends_of(links)
-        leaves, self.enters = ends[::-1] if collective in TURNED else ends
+        src, dst = ends(topology.links)
+        leaves, self.enters = (dst, src) if collective in TURNED else (src, dst)
         self.reversed = collective in TURNED
         nodes = topology.ranks + len(topology.switches)
         self.order = np.argsort(leaves, kind="stable")
         self.starts = np.searchsorted(leaves[self.order], np.arange(nodes + 1))
         self.known: dict[int, list[tuple[int, int]]] = {}
-        self.load = np.zeros(len(links), np.int64)
+        self.load = np.zeros(len(src), np.int64)
 
     def _out(self, node: int) -> list[tuple[int, int]]:
         """Return (link, node at its end) for the links over which data leaves a node."""
@@ -72,7 +69,7 @@ class BreadthFirstTrees:
             for rank, (parent, links) in self._tree(start).items():
                 parents[k, rank] = parent
                 via[k, rank] = paths.setdefault(links, len(paths))
-        ends = ranks + len(topology.switches)
+        nodes = ranks + len(topology.switches)
         return SpanningForest(
             topology,
             self.collective,
@@ -84,7 +81,7 @@ class BreadthFirstTrees:
             parents,
             via,
             tuple(paths),
-            tuple(pi[:ends] for pi in group),
+            tuple(pi[:nodes] for pi in group),
             "breadth-first trees",
         )
 
