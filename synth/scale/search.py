@@ -198,30 +198,14 @@ def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: flo
 def _large(
     graph: Fabric, collective: str, root: int, group: Group, state: SearchState, spent: float, limited: bool
 ) -> ScaleFrontier:
-    least = _least_steps(graph, collective, root, group, state.interrupted or limited)
-    at = root if collective in ROOTED else None
-    return ScaleFrontier(
-        graph.topology,
-        collective,
-        at,
-        *state.bound,
-        least,
-        state.points(),
-        spent,
-        tuple(state.notes),
-        tuple(state.open),
-        state.interrupted,
-    )
-
-
-def _least_steps(graph: Fabric, collective: str, root: int, group: Group, hurry: bool) -> int:
-    """Return the greatest distance between ranks that the collective joins, counted in ranks entered.
-
-    In a `hurry` distances from fewer ranks are computed. Their choice does not depend on the clock.
-    """
+    # the greatest distance between ranks that the collective joins; in a hurry from fewer ranks, not by the clock
+    most = max(1, DISTANCE_WORK // max(1, len(graph.tail))) if state.interrupted or limited else None
     name = "allgather" if collective in ("allreduce", "alltoall") else collective
-    most = max(1, DISTANCE_WORK // max(1, len(graph.tail))) if hurry else None
-    return BreadthFirstTrees(graph.topology, name).height(root, group, most)
+    least = BreadthFirstTrees(graph.topology, name).height(root, group, most)
+    return ScaleFrontier(
+        graph.topology, collective, root if collective in ROOTED else None, *state.bound, least, state.points(), spent,
+        tuple(state.notes), tuple(state.open), state.interrupted,
+    )  # fmt: skip
 
 
 def _part() -> AbstractContextManager[None]:
@@ -361,8 +345,11 @@ def _congestion(graph: Fabric, group: Group, state: SearchState) -> concurrent_f
 
     Where the time is over before, the result has no flows, and the bound is that of lengths without a search.
     """
+    # the check of the certificate computes distances over all links from one rank of each orbit
+    starts = len(np.unique(orbits(graph.ranks, [pi[: graph.ranks] for pi in group])))
+    end = current_deadline().end - CHECK_SECONDS * starts * len(graph.tail)
     try:
-        with time_limited(_spared(graph, group)):
+        with time_limited(Deadline(end)):
             flows = concurrent_flow.least_congestion_flows(graph, group)
     except (TimeUp, KeyboardInterrupt) as error:
         state.interrupted = isinstance(error, KeyboardInterrupt)
@@ -386,16 +373,6 @@ def _raise_bound(flows: concurrent_flow.ConcurrentFlow, state: SearchState) -> N
     value = check_lengths(certificate, flows.fabric.topology) * flows.fabric.unit
     if value > state.bound[0] or not state.bound[1]:
         state.bound = value, certificate
-
-
-def _spared(graph: Fabric, group: Group) -> Deadline:
-    """Return the ambient deadline, less the seconds for the check of the certificate.
-
-    The check computes distances over all links from one rank of each orbit.
-    """
-    deadline = current_deadline()
-    starts = len(np.unique(orbits(graph.ranks, [pi[: graph.ranks] for pi in group])))
-    return Deadline(deadline.end - CHECK_SECONDS * starts * len(graph.tail))
 
 
 def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:

@@ -7,7 +7,6 @@ all images under the group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -46,41 +45,38 @@ class AlltoallPaths:
             raise UsageError(f"more than {MOST_HOPS} hops; ask for fewer chunks")
         self.longest = max((len(path) for _, path in self.items), default=0)
 
-        # What a chunk takes of each orbit of links and limit on each link, with all its images.
+        # What a chunk takes of a round of each orbit of links and limit on each link, with all its images.
         usage, capacity = link_loads(self.topology, [np.array(pi, np.int64) for pi in self.generators])
-        used = sorted({link for _, path in self.items for hop in path for link in hop})
+        links = np.array([link for _, path in self.items for hop in path for link in hop], np.int64)
+        used, times = np.unique(links, return_counts=True)
         rows = usage[used]
-        busy = np.unique(rows.indices)
-        rows, self.capacity = rows[:, busy], capacity[busy].astype(float)
-        self.uses: dict[int, list[tuple[int, int]]] = {}
-        for link, (start, end) in zip(used, pairwise(rows.indptr.tolist()), strict=True):
-            self.uses[link] = list(zip(rows.indices[start:end].tolist(), rows.data[start:end].tolist(), strict=True))
+        busy, place = np.unique(rows.indices, return_inverse=True)
+        shares = rows.data / capacity[rows.indices]
+        self.total = np.bincount(place, shares * np.repeat(times, np.diff(rows.indptr)), len(busy))
+        self.uses: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        for link, (start, end) in zip(used.tolist(), pairwise(rows.indptr.tolist()), strict=True):
+            self.uses[link] = place[start:end], shares[start:end]
 
     def schedule(self, steps: int) -> CompressedSchedule:
         """Return the schedule with `steps` steps. Raises UsageError where the longest path has more hops."""
         if steps < self.longest:
             raise UsageError(f"{steps} steps; the longest path has {self.longest} hops")
-        capacity = self.capacity
-        total = np.zeros(len(capacity))
-        for _, way in self.items:
-            for hop in way:
-                for i in hop:
-                    for r, n in self.uses[i]:
-                        total[r] += n
         # Rounds of the most loaded resource divided by the steps: the load up to which a step is filled first.
-        even = (total / capacity).max(initial=0.0) / max(steps, 1)
-        load = np.zeros((steps, len(capacity)))
+        even = self.total.max(initial=0.0) / max(steps, 1)
+        load = np.zeros((steps, len(self.total)))
         placed: list[tuple[int, int, tuple[int, ...]]] = []
         for at, (chunk, way) in enumerate(sorted(self.items, key=lambda item: -len(item[1]))):
             earliest = 0
             if not at % LOOK:
                 check_deadline()
             for h, hop in enumerate(way):
+                # the first step whose load stays below `even`, else the least loaded one
                 last = steps - (len(way) - h)
-                use = [pair for i in hop for pair in self.uses[i]]
-                t = self._step(load, use, capacity, range(earliest, last + 1), even)
-                for r, n in use:
-                    load[t, r] += n / capacity[r]
+                resources, shares = map(np.concatenate, zip(*(self.uses[link] for link in hop), strict=True))
+                tops = (load[earliest : last + 1, resources] + shares).max(axis=1)
+                low = np.flatnonzero(tops <= even + 1e-9)
+                t = earliest + int(low[0] if len(low) else tops.argmin())
+                np.add.at(load[t], resources, shares)
                 placed.append((t, chunk, hop))
                 earliest = t + 1
         rounds = np.maximum(1, np.ceil(load.max(axis=1, initial=0.0) - 1e-9)).astype(np.int64)
@@ -92,24 +88,6 @@ class AlltoallPaths:
         return CompressedSchedule(
             self.topology, "alltoall", None, self.chunks, rounds, step, chunk, path, kind, tuple(paths), self.generators
         )
-
-    def _step(
-        self,
-        load: np.ndarray,
-        use: Sequence[tuple[int, int]],
-        capacity: np.ndarray,
-        steps: range,
-        even: float,
-    ) -> int:
-        """Return the first step whose load stays below `even`, else the least loaded step."""
-        best, least = steps.start, float("inf")
-        for t in steps:
-            top = max(load[t, r] + n / capacity[r] for r, n in use)
-            if top <= even + 1e-9:
-                return t
-            if top < least - 1e-12:
-                best, least = t, top
-        return best
 
 
 def with_more_chunks(flows: ConcurrentFlow, way: AlltoallPaths, slack: int = 4) -> AlltoallPaths:

@@ -113,7 +113,8 @@ class _ChunkTimes:
 class _ListRun:
     """One run of the greedy.
 
-    `held[r, c]`: rank r has chunk c. `coming[r, c]`: it is under way, or there. `arrival[c, r]`: when chunk c is at rank r (inf: it is not to come). `nearest[c, r]`: the least length from a rank that is to have the chunk to rank r.
+    `held[r, c]`: rank r has chunk c. `coming[r, c]`: it is under way, or there. `arrival[c, r]`: when chunk c is at
+    rank r (inf: it is not to come). `nearest[c, r]`: the least length from a rank that is to have the chunk to rank r.
     `step[r, c]`: the step in which it comes. `holders[c]`: the ranks that are to have it. `route_free[i]`,
     `cap_free[k]`: the times from which a route and a cap are free.
     """
