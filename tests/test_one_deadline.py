@@ -21,7 +21,7 @@ from synth.pareto import engine_choice, incumbents, prefetched_bounds
 from synth.pareto.events import Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
-from synth.scale import frontier_points, search
+from synth.scale import search
 from synth.solvers import linear_program, pool
 from synth.solvers.deadline import NEVER, Deadline, TimeUp, current_deadline, time_limited
 from synth.topologies import topology
@@ -153,7 +153,7 @@ def test_engines_hand_on_what_they_have(late, monkeypatch, tmp_path):
 
     counted(search, "throughput")
     counted(search, "build")
-    counted(frontier_points, "greedy_points")
+    counted(search, "greedy_points")
     counted(engine_choice, "synthesize_exact")
     exact = engine_choice.synthesize_exact
     unproved = Open(9, Fraction(1), None, "time")
