@@ -1,4 +1,4 @@
-"""The notebooks run, and print what they show; the snippets of docs/api.md and README.md run; the pictures can be
+"""The notebooks run, and print what they show; the snippets of docs/python.md and README.md run; the pictures can be
 made."""
 
 import json
@@ -14,7 +14,7 @@ from bench import notebooks
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
-DOCUMENTS = [ROOT / "README.md", ROOT / "docs" / "api.md", ROOT / "docs" / "tutorial" / "notebook.md"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "docs" / "python.md", ROOT / "docs" / "tutorial" / "notebook.md"]
 
 
 def _printed(cell: dict) -> str:
