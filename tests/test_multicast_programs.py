@@ -111,32 +111,25 @@ def test_lint_finds_whatever_is_left_out(case: int) -> None:
                 assert not report.ok or any(finding.rule == "entry" for finding in report.findings), (g, b, i)
 
 
-def altered(change: str) -> Program:
-    """A program whose first glres or gstore is changed."""
-    program = lowered(2 if change == "another rank's source" else 0, "out")
+# Which program's first glres or gstore is changed, and how.
+GROUPS = {
+    "another place": (0, lambda op: op._replace(dst=(*op.dst[:-1], op.dst[-1]._replace(buffer="i")))),
+    "a rank twice": (0, lambda op: op._replace(dst=(*op.dst[:-1], op.dst[1]))),
+    "without its rank": (0, lambda op: op._replace(src=op.src[1:], dst=op.dst[1:])),
+    "two groups": (0, lambda op: op._replace(src=op.src[:-1])),
+    "another rank's source": (2, lambda op: op._replace(src=(op.src[0]._replace(rank=1),))),
+}
+
+
+@pytest.mark.parametrize("change", GROUPS)
+def test_lint_refuses_groups_that_no_switch_has(change: str) -> None:
+    case, altered = GROUPS[change]
+    program = lowered(case, "out")
     blocks = program.gpus[0].blocks
     i = next(i for i, op in enumerate(blocks[0].ops) if op.dst)
-    op = blocks[0].ops[i]
-    if change == "another place":
-        op = op._replace(dst=(*op.dst[:-1], op.dst[-1]._replace(buffer="i")))
-    elif change == "a rank twice":
-        op = op._replace(dst=(*op.dst[:-1], op.dst[1]))
-    elif change == "without its rank":
-        op = op._replace(src=op.src[1:], dst=op.dst[1:])
-    elif change == "two groups":
-        op = op._replace(src=op.src[:-1])
-    else:
-        op = op._replace(src=(op.src[0]._replace(rank=1),))
-    block = blocks[0]._replace(ops=(*blocks[0].ops[:i], op, *blocks[0].ops[i + 1 :]))
+    block = blocks[0]._replace(ops=(*blocks[0].ops[:i], altered(blocks[0].ops[i]), *blocks[0].ops[i + 1 :]))
     gpu = program.gpus[0]._replace(blocks=(block, *blocks[1:]))
-    return replace(program, gpus=(gpu, *program.gpus[1:]))
-
-
-@pytest.mark.parametrize(
-    "change", ["another place", "a rank twice", "without its rank", "two groups", "another rank's source"]
-)
-def test_lint_refuses_groups_that_no_switch_has(change: str) -> None:
-    rules = {finding.rule for finding in check(altered(change), "mscclpp").findings}
+    rules = {finding.rule for finding in check(replace(program, gpus=(gpu, *program.gpus[1:])), "mscclpp").findings}
     assert rules & {"group-place", "operands"}
 
 
