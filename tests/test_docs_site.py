@@ -1,5 +1,6 @@
 """The documentation site builds without a warning, and no link of its pages leads nowhere."""
 
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -7,6 +8,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
+from synth.commands.root import root
 
 ROOT = Path(__file__).parent.parent
 
@@ -60,3 +63,29 @@ def test_every_page_is_in_the_contents():
         name = path.relative_to(ROOT / "docs").with_suffix("").as_posix()
         if name != "index" and path.parent.name != "img":
             assert f"\n{name}\n" in contents or f"\n{path.stem}\n" in guides, name
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as code hosts and the site make them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda path: path.stem
+)
+def test_links_lead_to_files_and_headings(path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        page = (path.parent / name).resolve() if name else path
+        assert page.exists(), target
+        assert not anchor or anchor in anchors(page), target
+
+
+def test_every_command_is_in_the_table_of_the_command_line():
+    table = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    for name in root.lazy:
+        assert f"`synth {name}" in table, name
