@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import click
 import pytest
 
 from synth.commands.root import root
@@ -89,3 +90,27 @@ def test_every_command_is_in_the_table_of_the_command_line():
     table = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").partition("\n## ")[0]
     for name in root.lazy:
         assert f"`synth {name}" in table, name
+
+
+def options() -> set[str]:
+    """The options of all commands and of those below them."""
+    found, todo = set(), [root]
+    while todo:
+        command = todo.pop()
+        for parameter in command.params:
+            found |= {*parameter.opts, *parameter.secondary_opts}
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            todo += [command.get_command(context, name) for name in command.list_commands(context)]
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda path: path.stem
+)
+def test_options_that_a_page_names_exist(path):
+    text = path.read_text(encoding="utf-8")
+    named = set(re.findall(r"`(--[a-z][a-z-]+)", text))
+    for line in re.findall(r"^(?:\$ )?synth .*$|`synth [^`]*`", text, re.MULTILINE):
+        named |= set(re.findall(r" (--[a-z][a-z-]+)", line.partition("  #")[0]))
+    assert named <= options(), named - options()
