@@ -118,7 +118,7 @@ def _boxes(network: Network, nodes: Sequence[int]) -> list[list[int]]:
 def _cut_bound(network: Network, box: list[int]) -> tuple[int, tuple[int, ...]]:
     """Return the least units that leave or enter a rank of `box`, or the box, and these ranks."""
     src, dst, width = np.array([(r.src, r.dst, r.units) for r in network.routes], np.int64).reshape(-1, 3).T
-    sides = [(rank,) for rank in box]
+    sides: list[tuple[int, ...]] = [(rank,) for rank in box]
     if len(box) < network.ranks:
         sides.append(tuple(box))
     best: list[tuple[int, tuple[int, ...]]] = []
