@@ -15,6 +15,7 @@ than a tenth wider.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -23,9 +24,10 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from random import Random
+from statistics import median
 from typing import NamedTuple
 
-from bench.measure import commit, markdown, median, synth
+from bench.measure import commit, markdown, synth
 
 BUILT_IN = (
     "dgx1-v100", "dgx1-p100", "dgx2", "dgx-a100", "p4d", "dgx-h100", "dgx-h200", "dgx-b200", "mi50-z52", "mi100-4p3l",
@@ -49,16 +51,12 @@ class Problem(NamedTuple):
 
 def problems() -> Iterator[Problem]:
     """Yield every problem, in the order in which they are measured."""
-    for machine in BUILT_IN:
-        for collective in COLLECTIVES:
-            yield Problem("built-in", machine, collective)
-    for seed in range(RANDOM_MACHINES):
-        for collective in RANDOM_COLLECTIVES:
-            yield Problem("random", f"random-{seed}", collective)
-    for machine in BOXES:
-        for boxes in (2, 4, 8):
-            for collective in COLLECTIVES:
-                yield Problem("cluster", f"{machine}*{boxes}", collective)
+    randoms = [f"random-{seed}" for seed in range(RANDOM_MACHINES)]
+    clusters = [f"{machine}*{boxes}" for machine in BOXES for boxes in (2, 4, 8)]
+    groups = (("built-in", BUILT_IN, COLLECTIVES), ("random", randoms, RANDOM_COLLECTIVES))
+    for group, machines, collectives in (*groups, ("cluster", clusters, COLLECTIVES)):
+        for machine, collective in itertools.product(machines, collectives):
+            yield Problem(group, machine, collective)
 
 
 def random_machine(seed: int) -> dict:
@@ -83,16 +81,15 @@ def random_machine(seed: int) -> dict:
             for end in (0, 1):
                 ports = [list(link) for link in sorted(links) if link[end] == rank]
                 limits.append({"name": f"port {rank}.{end}", "links": ports, "bandwidth": rng.randint(2, 4)})
-    return {
-        "name": f"random-{seed}",
-        "ranks": ranks,
-        "links": [{"src": a, "dst": b, "bandwidth": width} for (a, b), width in sorted(links.items())],
-        "limits": limits,
-    }
+    rows = [{"src": a, "dst": b, "bandwidth": width} for (a, b), width in sorted(links.items())]
+    return {"name": f"random-{seed}", "ranks": ranks, "links": rows, "limits": limits}
 
 
 def measured(problem: Problem) -> dict:
-    """Search a problem, and return its points, its open intervals and its bound for any number of steps."""
+    """Search a problem, and return its points, its open intervals and its bound for any number of steps.
+
+    Rates are rounds per chunk over GB/s of a unit.
+    """
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="synth-bench-") as folder:
         machine, out = problem.machine, Path(folder) / "frontier.json"
@@ -111,10 +108,19 @@ def measured(problem: Problem) -> dict:
         found = json.loads(out.read_text(encoding="utf-8"))
     at_scale = isinstance(found.get("bound"), dict)
     bounds = [bound["value"] for bound in found.get("bounds", ()) if bound["steps"] is None]
-    row["points"] = [[p["steps"], p["bandwidth"], p.get("status", f"gap {p.get('gap')}")] for p in found["points"]]
-    row["bound"] = found["bound"]["value"] if at_scale else max(bounds, key=Fraction, default=None)
+    unit = Fraction(found["topology"]["unit_gbps"])  # commits may differ in it
+
+    def rate(rounds_per_chunk: str) -> str:
+        return str(Fraction(rounds_per_chunk) / unit)
+
+    row["points"] = [
+        [p["steps"], rate(p["bandwidth"]), p.get("status", f"gap {p.get('gap')}")] for p in found["points"]
+    ]
+    row["bound"] = rate(found["bound"]["value"] if at_scale else max(bounds, key=Fraction, default="0"))
     row["complete"] = bool(found.get("complete"))
-    row["open"] = [] if at_scale else [[o["steps"], o["lower"], o["upper"]] for o in found["open"]]
+    row["open"] = []
+    for interval in () if at_scale else found["open"]:
+        row["open"].append([interval["steps"], rate(interval["lower"]), interval["upper"] and rate(interval["upper"])])
     return row
 
 

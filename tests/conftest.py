@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from synth.solvers.processes import pool
+from synth.solvers import pool
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden"
@@ -81,6 +81,23 @@ def kept_helpers(monkeypatch):
     """Helper processes, which import solvers for a third of a second, go on to the next test; `pool.stop` ends them
     with this process."""
     monkeypatch.setattr(pool, "stop", lambda: None)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """`gpu(**options)`: the stand-in for CuPy, with these options, in CuPy's place."""
+    from standin import Cupy
+
+    from synth.runtime.cuda import executor
+
+    def there(**options):
+        cupy = Cupy(**options)
+        for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
+            monkeypatch.setattr(executor, name, value)
+        monkeypatch.setattr(executor.nvrtc, "version", lambda: (13, 0))
+        return cupy
+
+    return there
 
 
 @pytest.fixture

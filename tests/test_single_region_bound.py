@@ -21,7 +21,7 @@ from synth.model.topology import Limit, Link, Topology
 from synth.scale import search
 from synth.scale.bounds import allreduce_partition
 from synth.scale.fabric.fabric import fabric
-from synth.solvers.processes.deadline import Deadline, time_limited
+from synth.solvers.deadline import Deadline, time_limited
 from synth.topologies import topology
 
 

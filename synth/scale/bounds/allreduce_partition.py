@@ -21,8 +21,8 @@ from synth.scale.bounds.throughput_cut import Throughput
 from synth.scale.fabric.automorphisms import symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.graphs import components
+from synth.solvers.deadline import TimeUp, no_time_limit
 from synth.solvers.max_flow import CapacityOverflowError, MaxFlow
-from synth.solvers.processes.deadline import TimeUp, no_time_limit
 
 # Limit on the parts whose least regions are still computed after the time limit: one maximum flow each.
 FEW = 64
@@ -35,7 +35,7 @@ def bound(fabric: Fabric) -> tuple[Fraction, dict, str]:
     """Return (lower bound on R / C in the unit of the fabric, certificate, reason why the search was cut short or "").
 
     The bound is the best of all partitions of the ranks, counting the capacity out of or into the parts, and of the
-    cuts around single ranks. A time limit (see `synth.solvers.processes.deadline`) and bandwidths with very many
+    cuts around single ranks. A time limit (see `synth.solvers.deadline`) and bandwidths with very many
     digits cut the search short. Then the result is the best bound so far, at least that of the partition into boxes and
     of the one into single ranks. Raises InfeasibleError where data cannot reach a rank.
     """

@@ -14,7 +14,7 @@ from synth.model.spanning_forest import ROOTED, TURNED, SpanningForest
 from synth.model.topology import Topology
 from synth.scale.fabric.automorphisms import orbits
 from synth.scale.fabric.graphs import hops_from
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 
 class BreadthFirstTrees:

@@ -31,7 +31,7 @@ from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
 from synth.scale.baselines.algorithms import with_reversals
-from synth.solvers.processes.deadline import TimeUp, check_deadline
+from synth.solvers.deadline import TimeUp, check_deadline
 
 # Numbers of chunks of a unit that are tried at each size; the earliest schedule counts.
 CHUNKS = (1, 2, 4, 8)
