@@ -58,7 +58,7 @@ def _trace_events(program: Program, events: Sequence[OpEvent]) -> Iterator[dict]
     for (src, dst, via), i in links.items():
         switches = ["via", *via] if via else []
         yield from _named("thread", program.ranks, i, " ".join([f"{src} to {dst}", *switches]))
-    drawn: set[tuple[int, int, int, int, int]] = set()
+    drawn = set()
     for event in events:
         if event[:5] not in drawn:  # an op of several transfers has an event for each
             drawn.add(event[:5])

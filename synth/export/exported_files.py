@@ -79,7 +79,7 @@ def export_point(source: ParetoFrontier | Schedule | Program, target: Target) ->
     SynthError if the runtime cannot take the program.
     """
     exporter, target = _exporter(target)
-    remarks: list[str] = []
+    remarks = []
     if isinstance(source, ParetoFrontier):
         number = named_point(source, target.request)
         point = source.points[number - 1]

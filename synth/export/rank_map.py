@@ -85,7 +85,7 @@ def _moved(task: Collective, ranks: Sequence[int]) -> tuple[Collective, list[int
     new = task
     if task.name in COLLECTIVES and COLLECTIVES[task.name][1] != ("sizes",):
         new = collective(task.name, task.ranks, tuple(ranks[r] for r in task.roots))
-    units_of: dict[tuple, list[int]] = {}
+    units_of = {}
     for u, ends in enumerate(zip(new.pre, new.post, strict=True)):
         units_of.setdefault(ends, []).append(u)
     units = []

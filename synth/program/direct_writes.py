@@ -45,7 +45,7 @@ def direct_sends(program: Program, in_place: bool, part: int) -> dict[Place, Pla
     orders = _Orders.of(split, {receive: send for send, receive in pairs.items()})
     if orders is None:
         return {}
-    touched: dict[tuple, list[Place]] = {}
+    touched = {}
     for place, op in _ops(split):
         for cell in _cells(split, place[0], op, in_place):
             touched.setdefault(cell, []).append(place)
@@ -74,8 +74,8 @@ def ordered_without_messages(program: Program, in_place: bool) -> bool:
     orders = _Orders.of(program, {})
     if orders is None:
         return False
-    reads: dict[tuple, list[Place]] = {}
-    writes: dict[tuple, list[Place]] = {}
+    reads = {}
+    writes = {}
     for place, op in _ops(program):
         for cell in _cells(program, place[0], op, in_place, reads=True, writes=False):
             reads.setdefault(cell, []).append(place)
@@ -102,7 +102,7 @@ def _op(program: Program, place: Place) -> Op:
 
 def _pairs(program: Program) -> dict[Place, Place]:
     """Return each send with its receive, on connections whose two ends have the same counts in the same order."""
-    pairs: dict[Place, Place] = {}
+    pairs = {}
     for connection, senders in program.senders.items():
         sends = _ops_with(program, senders, SENDING)
         receives = _ops_with(program, program.receivers.get(connection, []), RECEIVING)
@@ -116,7 +116,7 @@ def _pairs(program: Program) -> dict[Place, Place]:
 
 def _ops_with(program: Program, blocks: list[BlockId], codes: frozenset[str]) -> list[Place]:
     """Return the ops of `blocks` that have one of `codes`, in order."""
-    places: list[Place] = []
+    places = []
     for rank, b in blocks:
         ops = program.gpus[rank].blocks[b].ops
         places += [(rank, b, i) for i, op in enumerate(ops) if op.code in codes]
@@ -130,15 +130,15 @@ def _cells(
 
     In place, chunks of input and output that share memory are one.
     """
-    src: list[tuple] = []
-    dst: list[tuple] = []
+    src = []
+    dst = []
     if op.code in READING and op.src:
         src = [_cell(program, rank, op.src[0], k, in_place) for k in range(op.count)]
     if op.code in WRITING and op.dst:
         dst = [_cell(program, rank, op.dst[0], k, in_place) for k in range(op.count)]
     if op.code == "cpy" and src == dst:  # a copy onto itself does nothing
         return []
-    cells: list[tuple] = []
+    cells = []
     if reads:
         cells += src
         if op.code == "re":
@@ -158,10 +158,10 @@ def _cell(program: Program, rank: int, span: Span, k: int, in_place: bool) -> tu
 
 def _split(program: Program, part: int) -> tuple[Program, dict[Place, Place]]:
     """Return `program` with one op for each message of at most `part` chunks, and the original op of each new op."""
-    origin: dict[Place, Place] = {}
+    origin = {}
     gpus = []
     for gpu in program.gpus:
-        last: list[list[int]] = []  # of each block: the last new op of each old op
+        last = []  # of each block: the last new op of each old op
         for block in gpu.blocks:
             ends, length = [], 0
             for op in block.ops:
@@ -170,7 +170,7 @@ def _split(program: Program, part: int) -> tuple[Program, dict[Place, Place]]:
             last.append(ends)
         blocks = []
         for b, block in enumerate(gpu.blocks):
-            ops: list[Op] = []
+            ops = []
             for i, op in enumerate(block.ops):
                 deps = tuple(Dep(dep.block, last[dep.block][dep.op]) for dep in op.deps)
                 step = part if op.code in SENDING | RECEIVING else op.count
@@ -214,7 +214,7 @@ class _Orders(NamedTuple):
             return None
         start = np.zeros((total, len(ids)), np.int32)
         ended = [0] * len(ids)
-        sleepers: dict[int, list[int]] = {}
+        sleepers = {}
         queue = deque(range(len(ids)))
         while queue:
             n = queue.popleft()

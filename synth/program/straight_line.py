@@ -150,7 +150,7 @@ class _Writer(NamedTuple):
 
     def numbers(self, block: Block) -> dict[tuple[int, int], int]:
         """Return the place of each (op, turn) of a block; the last turn of an op also has the turn -1."""
-        places: dict[tuple[int, int], int] = {}
+        places = {}
         for place, (i, turn) in enumerate(self.runs(block)):
             places[i, turn] = places[i, -1] = place
         return places

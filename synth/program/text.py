@@ -194,7 +194,7 @@ class _Reader:
 
     def gpu(self) -> Gpu:
         rank, inputs, outputs, scratch = map(int, self.match(_RANK, "`rank R: input N output N scratch N`").groups())
-        blocks: list[Block] = []
+        blocks = []
         while self.peek().startswith("block "):
             blocks.append(self.block(len(blocks)))
         return Gpu(rank, inputs, outputs, scratch, tuple(blocks))
@@ -205,7 +205,7 @@ class _Reader:
             self.at -= 1
             self.fail(f"block {head[1]}, expected block {number}: blocks are numbered from 0 without gaps")
         ports = tuple(map(self.port, head[6].split(","))) if head[6] else ()
-        ops: list[Op] = []
+        ops = []
         while (line := self.peek()) and line[0].isdigit():
             ops.append(self.op(line, len(ops)))
             self.at += 1
@@ -243,9 +243,9 @@ class _Reader:
             self.fail(f"op {index}, expected op {number}: ops are numbered from 0 without gaps")
         if code not in CODES:
             self.fail(f"unknown instruction {code!r}")
-        src: list[Span] = []
-        dst: list[Span] = []
-        counts: set[int] = set()
+        src = []
+        dst = []
+        counts = set()
         spans, fields, flag = src, {}, False
         words = iter(words)
         for word in words:

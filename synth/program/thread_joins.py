@@ -41,11 +41,11 @@ class UnjoinedAccesses:
         self._reset()
 
     def _reset(self) -> None:
-        self.reads: dict[Key, set[int | None]] = {}  # chunk → the elements as which it was read
-        self.writes: dict[Key, set[int | None]] = {}
+        self.reads = {}  # chunk → the elements as which it was read
+        self.writes = {}
         self.data = self.waited = False
-        self.port_ops: set[tuple[str, int]] = set()  # (wait or signal, port)
-        self.handed: dict[int, set[int]] = {}  # port → the threads that have handed puts to it
+        self.port_ops = set()  # (wait or signal, port)
+        self.handed = {}  # port → the threads that have handed puts to it
 
     def must_join(self, op: Op, accesses: Sequence[ChunkAccess]) -> bool:
         """True if a `nop` is needed before `op`, which accesses the rank's memory so."""

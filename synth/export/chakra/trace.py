@@ -23,16 +23,16 @@ class RankTraces:
     """
 
     def __init__(self, ranks: int, chunk_bytes: int) -> None:
-        self.nodes: list[list[TraceNode]] = [[] for _ in range(ranks)]
+        self.nodes = [[] for _ in range(ranks)]
         self.chunk_bytes = chunk_bytes
-        self.made: dict[tuple[int, int], int] = {}
-        self.readers: dict[tuple[int, int], list[int]] = {}
+        self.made = {}
+        self.readers = {}
         self.tags = Counter[tuple[int, int]]()
 
     def step(self, sends: list[Send]) -> None:
         """Append the nodes of a step, all of whose sends read the state before it; copies land before sums."""
-        arrivals: list[tuple[Send, int]] = []
-        read: list[tuple[int, int, int]] = []
+        arrivals = []
+        read = []
         for send in sends:
             received = 0
             if not send.local:

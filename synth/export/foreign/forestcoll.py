@@ -68,7 +68,7 @@ class _Edge(NamedTuple):
 
 def _edges(tree: Element, source: int, rank: dict[Node, int], file: str) -> list[_Edge]:
     """Return the sends of a tree from GPU to GPU. Raises VerificationError where they are no spanning tree."""
-    edges: list[_Edge] = []
+    edges = []
     reached = {source}
     for send in tree.children:
         place = SourceLine(file, send.line)
@@ -100,7 +100,7 @@ def _record(moves: RecordedMoves, chunk: int, source: int, edges: list[_Edge]) -
 
 
 def _ranks(root: Element, file: str) -> dict[Node, int]:
-    nodes: set[Node] = set()
+    nodes = set()
     for tree in root.children:
         _attributes(tree, "tree", {"root", "nchunks", "index", "height"}, file)
         nodes.add(_node(tree, "root", file))

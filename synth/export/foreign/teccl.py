@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from synth.errors import FormatError, VerificationError
-from synth.language.recorded_moves import MAX_RANKS, ChunkValue, NamedPlace, RecordedMoves
+from synth.language.recorded_moves import MAX_RANKS, NamedPlace, RecordedMoves
 from synth.model.collective import collective
 from synth.model.topology import Topology
 
@@ -94,7 +94,7 @@ def recorded(doc: dict, machine: Topology | None, file: str) -> RecordedMoves:
             if node not in rank:
                 raise FormatError(f"a demand names node {node}, which no flow reaches", file)
     name, groups = _collective(found, rank, file)
-    paths: list[list[list[Flow]]] = []
+    paths = []
     parts = 1
     if name == "alltoall":
         paths = [_paths(demand, file) for demand in found.demands]
@@ -174,7 +174,7 @@ def _collective(
     """
     everywhere = all(len(wanted | {source}) == len(rank) for (source, _), wanted in found.wanted.items())
     others = [wanted - {source} for (source, _), wanted in found.wanted.items()]
-    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    groups = {}
     if everywhere and len(rank) > 2:
         name, expected = "allgather", len(rank)
         for source, chunk in found.wanted:
@@ -235,7 +235,7 @@ def _paths(demand: _Demand, file: str) -> list[list[Flow]]:
 
 def _parts(demands: Sequence[_Demand], paths: Sequence[list[list[Flow]]], file: str) -> int:
     """Return the least number of parts of a chunk of which all volumes are whole numbers, and add up to the chunk."""
-    shares: set[tuple[Fraction, ...]] = set()
+    shares = set()
     for some in paths:
         shares.add(tuple(sorted(path[0].volume for path in some if path)))
     for parts in range(1, MAX_PARTS + 1):
@@ -269,7 +269,7 @@ def _follow_paths(
     first: dict[tuple[int, int], int],
 ) -> None:
     """Record the flows of all paths, epoch by epoch; each path has parts of its own."""
-    steps: list[tuple[int, int, Flow, list[ChunkValue]]] = []
+    steps = []
     for demand, some in zip(demands, paths, strict=True):
         start = first[demand.source, demand.chunk]
         for path in some:
@@ -285,15 +285,15 @@ def _follow_flows(
     found: _Document, rank: dict[int, int], moves: RecordedMoves, first: dict[tuple[int, int], int]
 ) -> None:
     """Record the flows of an allgather, epoch by epoch."""
-    held: dict[tuple[int, int, int], ChunkValue] = {}
+    held = {}
     for (source, chunk), start in first.items():
         held[source, chunk, source] = moves.input(start, rank[source])
 
     # In an epoch, a flow may need what another one of the same epoch brings: it waits until that is there.
     late = [flow for flow in found.flows if flow.volume < 1 - VOLUME_ERROR]  # an allgather copies whole chunks
     for _, group in groupby(found.flows if not late else (), key=lambda flow: flow.epoch):
-        ready: list[Flow] = []
-        waiting: dict[tuple[int, int, int], list[Flow]] = {}
+        ready = []
+        waiting = {}
         for flow in group:
             have = flow.source, flow.chunk, flow.src
             (ready if have in held else waiting.setdefault(have, [])).append(flow)

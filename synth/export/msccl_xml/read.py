@@ -109,9 +109,9 @@ class _Reader:
 
     def __init__(self, file: str, runtime: str | None) -> None:
         self.file, self.runtime = file, runtime
-        self.path: list[str] = []
+        self.path = []
         self.tag, self.attributes, self.line = "", {}, 1
-        self.algo: dict[str, str] = {}
+        self.algo = {}
         self.gpus: dict[int, _Gpu] = {}
         self.gpu = _Gpu(0, (0, 0, 0))
         self.number, self.block, self.ops = 0, Block(None, None, 0, ()), list[Op]()

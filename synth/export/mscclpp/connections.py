@@ -35,7 +35,7 @@ class Connections:
 
         `switches`: the switch channels of the program; the rank has those that it is a member of.
         """
-        ports: dict[str, tuple[Port, ...]] = {}
+        ports = {}
         for kind in PORT_KINDS:
             kind_ports = {port for block in gpu.blocks for port in block.ports if port.kind == kind}
             ports[kind] = tuple(sorted(kind_ports, key=lambda port: port[1:]))
@@ -46,14 +46,14 @@ class Connections:
                         f"rank {gpu.rank} uses {kind} channel {port.index} to rank {port.peer} without the one "
                         f"before it"
                     )
-        access: dict[tuple[int, str], set[str]] = {}
+        access = {}
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):
                 kind = access_kind(gpu, b, i)
                 for span in remote(op):
                     access.setdefault((span.rank or 0, span.buffer), set()).add(kind)
         buffers = tuple(sorted(access, key=lambda item: (item[0], BUFFERS.index(item[1]))))
-        kinds: dict[tuple[int, str], tuple[str, ...]] = {}
+        kinds = {}
         for key, buffer_kinds in access.items():
             kinds[key] = tuple(sorted(buffer_kinds, key=PORT_KINDS.index))
         mine = tuple(channel for channel in switches if gpu.rank in channel[0])
@@ -108,7 +108,7 @@ def switch_channel(rank: int, spans: Sequence[Span]) -> SwitchChannel:
 
 def switch_channels(program: Program) -> list[SwitchChannel]:
     """Return the switch channels of all ranks, in the order in which the ranks list them."""
-    channels: set[SwitchChannel] = set()
+    channels = set()
     for gpu in program.gpus:
         for block in gpu.blocks:
             for op in block.ops:

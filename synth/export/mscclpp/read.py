@@ -16,7 +16,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 from synth.errors import UsageError
-from synth.export.mscclpp.connections import SwitchChannel
 from synth.export.mscclpp.emit import COLLECTIVE_NAMES, message_ratios
 from synth.export.mscclpp.json_fields import Node
 from synth.export.mscclpp.read_block import BlockReader
@@ -176,7 +175,7 @@ def _chunks(task: Collective | None, gpus: tuple[Gpu, ...], node: Node) -> tuple
     if task is None:
         return max(max(gpu.input, gpu.output) for gpu in gpus), gpus
     layout = Layout(task, 1)
-    rates: set[Fraction] = set()
+    rates = set()
     for gpu, inputs, outputs in zip(gpus, layout.inputs, layout.outputs, strict=True):
         rates.update(
             Fraction(count, len(units)) for count, units in ((gpu.input, inputs), (gpu.output, outputs)) if units
@@ -203,7 +202,7 @@ class _Gpu:
 
     def __init__(self, node: Node, rank: int, ranks: int) -> None:
         self.rank = rank
-        self.switches: list[SwitchChannel] = []
+        self.switches = []
         self.fields = fields = node.fields(_GPU, ("semaphores",))
         if fields["id"].whole(0, MAX_RANKS) != rank:
             fields["id"].fail(f"is {fields['id'].value}; ids are places in the list, here {rank}")
@@ -227,8 +226,8 @@ class _Gpu:
         return Gpu(self.rank, self.sizes["i"], self.sizes["o"], self.sizes["s"], tuple(blocks))
 
     def _ports(self, ranks: int) -> dict[str, list[Port]]:
-        ports: dict[str, list[Port]] = {kind: [] for kind in PORT_KINDS}
-        seen: dict[tuple[str, int], int] = {}
+        ports = {kind: [] for kind in PORT_KINDS}
+        seen = {}
         for node in self.fields["channels"].items(MAX_CHANNELS):
             if isinstance(node.value, dict) and node.value.get("channel_type") == "switch":
                 self._switch_channels(node, ranks)
@@ -266,7 +265,7 @@ class _Gpu:
 
     def _barriers(self, readers: list[BlockReader]) -> None:
         """Set the group of each barrier to the blocks that name it, and check their number."""
-        groups: dict[int, list[int]] = {}
+        groups = {}
         for reader in readers:
             for number in reader.barriers:
                 groups.setdefault(number, []).append(reader.number)
@@ -275,9 +274,9 @@ class _Gpu:
                 if size != len(groups[number]):
                     node.fail(f"{len(groups[number])} thread blocks use barrier {number}, it waits for {size}")
             reader.groups = {number: tuple(groups[number]) for number in reader.barriers}
-        orders: dict[tuple[int, ...], list[int]] = {}
+        orders = {}
         for reader in readers:
-            own: dict[tuple[int, ...], list[int]] = {}
+            own = {}
             for op in reader.ops:
                 if op.code == "barrier":
                     own.setdefault(reader.groups[op.group[0]], []).append(op.group[0])

@@ -63,21 +63,21 @@ class BlockReader:
         fields = node.fields(("id", "ops", "channels"), ("remote_buffer_refs",))
         if fields["id"].whole(0, 1 << 20) != number:
             fields["id"].fail(f"is {fields['id'].value}; ids are places in the list, here {number}")
-        self.mine: dict[str, list[Port]] = {kind: [] for kind in PORT_KINDS}
-        self.switches: list[SwitchChannel] = []
+        self.mine = {kind: [] for kind in PORT_KINDS}
+        self.switches = []
         for entry in fields["channels"].items(len(PORT_KINDS) + 1):
             self._add_channels(entry, channels)
-        self.reached: dict[str, list[tuple[int, str]]] = {kind: [] for kind in PORT_KINDS}
+        self.reached = {kind: [] for kind in PORT_KINDS}
         if "remote_buffer_refs" in fields:
             for entry in fields["remote_buffer_refs"].items(len(PORT_KINDS)):
                 self._add_remote_buffers(entry, buffers)
         self.ports = (*self.mine["memory"], *self.mine["port"])
-        self.ops: list[Op] = []
-        self.acquires: list[tuple[int, int, Node]] = []
-        self.releases: list[tuple[int, int, Node]] = []
-        self.barriers: dict[int, tuple[int, Node]] = {}
-        self.groups: dict[int, tuple[int, ...]] = {}
-        self.loops: list[Loop] = []
+        self.ops = []
+        self.acquires = []
+        self.releases = []
+        self.barriers = {}
+        self.groups = {}
+        self.loops = []
         self.listed = 0  # operations of the plan, those of pipelines included
         self._ops(fields["ops"])
 

@@ -31,8 +31,8 @@ def with_semaphores(readers: list[BlockReader], initial: list[int]) -> list[Bloc
     """
     releases = _by_semaphore(readers, [reader.releases for reader in readers], len(initial))
     acquires = _by_semaphore(readers, [reader.acquires for reader in readers], len(initial))
-    deps: list[dict[int, list[Dep]]] = [{} for _ in readers]
-    flags: list[set[int]] = [set() for _ in readers]
+    deps = [{} for _ in readers]
+    flags = [set() for _ in readers]
     for number in sorted({*releases, *acquires}):
         pairs = _waits(number, releases.get(number, []), acquires.get(number, []), initial[number])
         for acquired, dep in pairs:
@@ -91,7 +91,7 @@ def _by_semaphore(
     readers: list[BlockReader], uses: list[list[tuple[int, int, Node]]], count: int
 ) -> dict[int, list[_Use]]:
     """Return the uses of each semaphore; ``uses[block]`` has (op, semaphore, place)."""
-    by_semaphore: dict[int, list[_Use]] = {}
+    by_semaphore = {}
     for b, block_uses in enumerate(uses):
         for op, number, node in block_uses:
             if number >= count:

@@ -7,7 +7,6 @@ from typing import NoReturn
 from synth.errors import SynthError
 from synth.export.mscclpp.connections import (
     Connections,
-    SwitchChannel,
     access_kind,
     place,
     remote,
@@ -27,16 +26,16 @@ class _Block:
         self.number, self.gpu, self.wiring = number, gpu, wiring
         self.block = gpu.blocks[number]
         self.kinds = [access_kind(gpu, number, i) for i in range(len(self.block.ops))]
-        self.channels: dict[str, list[Port]] = {}  # the block's ports by kind
-        self.buffers: dict[str, list[int]] = {}  # the remote buffers that it reaches, by kind of channel
+        self.channels = {}  # the block's ports by kind
+        self.buffers = {}  # the remote buffers that it reaches, by kind of channel
         for kind in PORT_KINDS:
             self.channels[kind] = [port for port in self.block.ports if port.kind == kind]
-            reached: set[tuple[int | None, str]] = set()
+            reached = set()
             for op, op_kind in zip(self.block.ops, self.kinds, strict=True):
                 if op_kind == kind:
                     reached.update((span.rank, span.buffer) for span in remote(op))
             self.buffers[kind] = [i for i, key in enumerate(wiring.buffers) if key in reached]
-        used: set[SwitchChannel] = set()
+        used = set()
         for op in self.block.ops:
             if op.code in SWITCHED:
                 used.update(switch_channel(gpu.rank, spans) for spans in (op.src, op.dst) if len(spans) > 1)
@@ -44,7 +43,7 @@ class _Block:
 
     def document(self) -> dict:
         where = f"rank {self.gpu.rank} block {self.number}"
-        ops: list[dict] = []
+        ops = []
         merged = self.merged()
         for i, op in enumerate(self.block.ops):
             if merged.get(i) == "":
@@ -89,7 +88,7 @@ class _Block:
     def merged(self) -> dict[int, str]:
         """Return the names of puts through port channels that signal, and flush, in the same operation: thread k does
         all that for the k-th channel. The ops that they do beside have the name ""."""
-        names: dict[int, str] = {}
+        names = {}
         ops = self.block.ops
         for i, op in enumerate(ops):
             if op.code != "put" or self.kinds[i] != "port" or op.src[0].packet or op.dst[0].packet:

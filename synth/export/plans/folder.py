@@ -71,9 +71,9 @@ def folder(plan: Plan, placed: TargetOfNetwork, runtime: str, version: str) -> P
         tables = drop_to_fit(tables, lambda share: files_of.get(share.choice or 0, 0), MSCCL_FILES, why)
 
     # The files, numbered in the order of the sizes.
-    rows: list[ServedShare] = []
-    files: list[tuple[str, str]] = []
-    entries: list[PlanRegistration] = []
+    rows = []
+    files = []
+    entries = []
     suffix = ".json" if mscclpp else ".xml"
     for one, found in zip(made, tables, strict=True):
         for share in found.shares:

@@ -43,10 +43,10 @@ def table(plan: Plan, one: Table, placed: TargetOfNetwork, few: bool = False) ->
     unless files are `few`, so that any may have to stand in for another. `placed(network)`: the target of schedules on
     that network. Raises UsageError for a wrong request, VerificationError for a wrong schedule.
     """
-    offers: dict[int, Offer] = {}
-    refused: dict[int, str] = {}
-    programs: dict[int, Sequence[tuple[str, Program]]] = {}
-    targets: dict[int, Target] = {}
+    offers = {}
+    refused = {}
+    programs = {}
+    targets = {}
 
     def consider(i: int) -> None:
         algorithm = plan.algorithms[i]

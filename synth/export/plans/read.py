@@ -53,7 +53,7 @@ def check(plan: Plan) -> None:
         raise FormatError("each rank of the topology has its box, or none has", place="$.nodes")
     for i, algorithm in enumerate(plan.algorithms):
         _algorithm(algorithm, f"$.algorithms[{i}]")
-    seen: set[tuple] = set()
+    seen = set()
     for t, table in enumerate(plan.tables):
         place = f"$.tables[{t}]"
         key = (table.collective, table.ranks, table.root)

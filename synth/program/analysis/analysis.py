@@ -80,8 +80,8 @@ def _order(wired: ConnectionTables) -> tuple[list[tuple[int, int]], list[Waiting
 
     Blocks are waiting only if no order exists, however deep the FIFOs are.
     """
-    done: list[tuple[int, int]] = []
-    waits: list[WaitingBlock] = []
+    done = []
+    waits = []
     for depth in (*sorted(set(FIFO_DEPTH.values())), ENDLESS):
         done = []
         waits = deadlock.run_with_fifos(wired, depth, ENDLESS, done)
@@ -108,7 +108,7 @@ def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
         findings.append(_deadlock(waits, "waits for ever"))
     safe = None
     if sizes.limit is not None:
-        faults: list[Finding] = []
+        faults = []
         if sizes.beyond is not None and not waits:
             larger, larger_waits = _run_lines(program, (sizes.beyond,), in_place)
             faults = [finding for outcome in larger.values() for finding in outcome.findings]
@@ -129,8 +129,8 @@ def _run_lines(
     program: Program, lines: tuple[StraightLine, ...], in_place: InPlace | None
 ) -> tuple[dict[str, ExecutionOutcome], list[WaitingBlock]]:
     """Return the outcomes by mode, of all `lines` together, and the waits of the first that waits for ever."""
-    first_waits: list[WaitingBlock] = []
-    outcomes: dict[str, ExecutionOutcome] = {}
+    first_waits = []
+    outcomes = {}
     for line in lines:
         done, waits = onesided_order.execution_order(line)
         first_waits = first_waits or waits
@@ -184,7 +184,7 @@ def _report(
     outcomes: dict[str, ExecutionOutcome],
     complete: bool,
 ) -> LintReport:
-    modes_of: dict[Finding, list[str]] = {}
+    modes_of = {}
     for mode, outcome in outcomes.items():
         for finding in outcome.findings:
             modes_of.setdefault(finding, []).append(mode)

@@ -44,7 +44,7 @@ def build_connection_tables(program: Program) -> ConnectionTables:
         for b, block in enumerate(gpu.blocks):
             wired.moves.append([(op.code in SENDING) + 2 * (op.code in RECEIVING) for op in block.ops])
             wired.counts.append([op.count for op in block.ops])
-            waits: dict[int, list[tuple[int, int]]] = {}
+            waits = {}
             for i, op in enumerate(block.ops):
                 if op.deps:
                     waits[i] = [(number[gpu.rank, dep.block], dep.op) for dep in op.deps]
@@ -62,7 +62,7 @@ def build_connection_tables(program: Program) -> ConnectionTables:
 
 def _connect(program: Program, number: dict[tuple[int, int], int], wired: ConnectionTables) -> None:
     """Number the connections and enter the block at each end: the first one with an op that uses the connection."""
-    ids: dict[tuple[int, int, int], int] = {}
+    ids = {}
     for side, owners, connection_of, verb in (
         (0, program.senders, wired.sends, "sends"),
         (1, program.receivers, wired.receives, "receives"),
@@ -132,7 +132,7 @@ def _text(name: tuple[int, int, int]) -> str:
 
 def unflagged(program: Program) -> list[Finding]:
     """Return errors for dependencies on ops without `flag`: an op that waits for one never starts."""
-    findings: list[Finding] = []
+    findings = []
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):

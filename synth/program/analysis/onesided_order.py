@@ -35,13 +35,13 @@ class _Run:
     def __init__(self, line: StraightLine) -> None:
         self.line, self.program = line, line.program
         self.at = {(gpu.rank, b): 0 for gpu in line.program.gpus for b in range(len(gpu.blocks))}
-        self.signals: Counter[tuple[int, Port]] = Counter()  # sent and not yet waited for
-        self.met: Counter[tuple] = Counter()  # arrivals at the barriers of a group
-        self.barriers: dict[tuple, int] = {}  # (block, group): its arrivals there
-        self.waiting: set[tuple[int, int]] = set()  # blocks that stand at a barrier
-        self.written: set[Cell] = set()
-        self.sleeping: dict[tuple, list[tuple[int, int]]] = {}
-        self.done: list[tuple[int, int, int]] = []
+        self.signals = Counter()  # sent and not yet waited for
+        self.met = Counter()  # arrivals at the barriers of a group
+        self.barriers = {}  # (block, group): its arrivals there
+        self.waiting = set()  # blocks that stand at a barrier
+        self.written = set()
+        self.sleeping = {}
+        self.done = []
 
     def result(self) -> tuple[list[tuple[int, int, int]], list[WaitingBlock]]:
         ready = list(self.at)[::-1]

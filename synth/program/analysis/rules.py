@@ -229,7 +229,7 @@ def _fused_sums(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
     They merge neighbouring `re` with the same destination and source buffer, no dependency, and no flag before the
     last.
     """
-    chain: list[tuple[int, Op]] = []
+    chain = []
     for i, op in enumerate((*block.ops, None)):
         if op is not None and op.code == "nop":
             continue

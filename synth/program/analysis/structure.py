@@ -69,7 +69,7 @@ def faults(program: Program) -> list[Finding]:
     if blocks > MAX_BLOCKS:
         text = f"{blocks} blocks that do something; at most {MAX_BLOCKS} are analysed"
         return [not_analysed("too-large", (None, None, None), text)]
-    found: list[Finding] = []
+    found = []
     if program.chunks < 1:
         found.append(error("chunks", (None, None, None), f"{program.chunks} chunks per unit; at least one is needed"))
     for gpu in program.gpus:
@@ -88,7 +88,7 @@ def idle_blocks(program: Program) -> set[tuple[int, int]]:
     """Return the blocks (rank, block) that only `nop`, and for which no other block waits: they order nothing."""
     idle = set()
     for gpu in program.gpus:
-        needed: set[int] = set()
+        needed = set()
         for b, block in enumerate(gpu.blocks):
             needed.update(dep.block for op in block.ops for dep in op.deps if dep.block != b)
         for b, block in enumerate(gpu.blocks):
@@ -155,7 +155,7 @@ def _unlike_parts(program: Program) -> Iterator[Finding]:
     shifts: Sequence[int | None] = [None] * program.ranks
     if program.in_place != "out" and program.collective is not None:
         shifts = Layout(program.collective, program.chunks).overlaps
-    first: dict[tuple[str, int, str, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {}
+    first = {}
     for here, op, kind, length, divisor in _divided(program):
         found = None
         for span in (*op.src, *op.dst):

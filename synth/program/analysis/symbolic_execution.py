@@ -72,8 +72,8 @@ class SymbolicExecution:
         self.memory = Memory(line, self.layout, in_place)
         self.in_place = in_place
         self.clocks = Clocks(actors, len(self.memory.values), watched)
-        self.findings: list[Finding] = []
-        self.reported_places: set[tuple] = set()
+        self.findings = []
+        self.reported_places = set()
         self.accesses = 0
 
     def add_finding(
@@ -215,12 +215,12 @@ class TwoSided(SymbolicExecution):
         self.wired = wired
         # chunks under way: (value, row of the sender, the sender, its time); ops that only send share one row
         self.fifos: list[deque[tuple[Value, Row, int, int]]] = [deque() for _ in wired.ends]
-        self.waiters: dict[tuple[int, int], int] = {}  # op → number of ops that have yet to wait for it
+        self.waiters = {}  # op → number of ops that have yet to wait for it
         for waits in wired.waits:
             for needed in waits.values():
                 for place in needed:
                     self.waiters[place] = self.waiters.get(place, 0) + 1
-        self.ended: dict[tuple[int, int], Row] = {}
+        self.ended = {}
 
     def run(self, done: list[tuple[int, int]]) -> ExecutionOutcome:
         """Execute the ops in the order `done`; the outputs are compared if all ops have run."""

@@ -59,8 +59,8 @@ def _engines(program: Program) -> dict[tuple[int, Port], int]:
 
     A channel that only signals or is waited on touches no memory, and its signals tell what their block knows.
     """
-    first: dict[tuple[int, Port], int] = {}
-    moving: set[tuple[int, Port]] = set()
+    first = {}
+    moving = set()
     for gpu in program.gpus:
         moving.update((gpu.rank, port) for _, port in _through_queues(gpu))
         for b, block in enumerate(gpu.blocks):
@@ -84,16 +84,16 @@ class OneSidedExecution(SymbolicExecution):
         self.users = len(self.places)  # the user of rank r is actor users + r
         self.carriers = set(self.engines.values())
         super().__init__(line, in_place, self.users + program.ranks, watched)
-        self.signals: dict[tuple[int, Port], deque[Row]] = {}
+        self.signals = {}
         self.surplus = _ports_with_surplus(program)
-        self.ended: dict[tuple[int, int, int], Row] = {}
+        self.ended = {}
         self.waited = {
             (g.rank, d.block, d.op) for g in program.gpus for block in g.blocks for op in block.ops for d in op.deps
         }
         # barrier → the joined clock of its members, and the members that have not left yet
-        self.meeting: dict[tuple, tuple[Row, set[int]]] = {}
-        self.packets: dict[int, Row] = {}  # cell → the row of the writer of a packet of this launch
-        self.packet_cells: set[int] = set()  # cells to which a packet was ever written
+        self.meeting = {}
+        self.packets = {}  # cell → the row of the writer of a packet of this launch
+        self.packet_cells = set()  # cells to which a packet was ever written
         self.halves = 2 if program.has_packets and not program.one_scratch else 1
         if self.halves == 2:
             self.clocks.double_cells()  # packets of every second launch lie in cells of their own
@@ -352,7 +352,7 @@ class OneSidedExecution(SymbolicExecution):
 
 def _ports_with_surplus(program: Program) -> set[tuple[int, Port]]:
     """Return the ports, as (rank, port), that get more signals in each launch than are waited for."""
-    left: Counter[tuple[int, Port]] = Counter()
+    left = Counter()
     for gpu in program.gpus:
         for block in gpu.blocks:
             for op in block.ops:
@@ -370,7 +370,7 @@ def shared_ports(program: Program) -> list[Finding]:
     findings = []
     for gpu in program.gpus:
         for code in ("signal", "wait", "put"):
-            first: dict[Port, int] = {}
+            first = {}
             for b, i, port in _port_uses(gpu, code):
                 if first.setdefault(port, b) != b:
                     name = f"{port.kind} channel {port.index} to rank {port.peer}"

@@ -23,7 +23,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.lowering import runtime_limits
 from synth.program.lowering.deadlock import deadlock
 from synth.program.lowering.dependencies import flagged, single_dependencies
-from synth.program.lowering.messages import Lane, Message, hold_back, schedule_messages, without_unneeded_sends
+from synth.program.lowering.messages import Message, hold_back, schedule_messages, without_unneeded_sends
 from synth.program.lowering.receive_fusion import fuse, lanes_of
 from synth.program.lowering.thread_blocks import BlockTarget, Ends, assemble
 from synth.program.lowering.value_placement import place_values
@@ -93,7 +93,7 @@ def _lane_counts(schedule: Schedule, lanes: int | None) -> Iterator[int]:
     """
     maximum = 1
     for step in schedule.steps:
-        load: dict[tuple, int] = {}
+        load = {}
         for send in step.sends:
             if send.local:
                 continue
@@ -125,8 +125,8 @@ def _one_instance(
         hold_back(storage.messages, schedule.network)
     target = BlockTarget(layout, in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
     can_fuse = options.fuse and "rcs" in runtime.codes
-    unfused: set[tuple[int, Lane]] = set()
-    pieces: dict[tuple, int] = {}
+    unfused = set()
+    pieces = {}
     for attempt in range(2 * ATTEMPTS):
         _spread_pieces(storage.messages, pieces)
         fusion = fuse(storage.messages, frozenset(unfused), flow.named, can_fuse and attempt < ATTEMPTS)

@@ -44,7 +44,7 @@ class Value:
         self.rank, self.chunk, self.born, self.old = rank, chunk, born, old
         self.last = INPUT
         self.final = False
-        self.readers: list[Message] = []
+        self.readers = []
         self.place: tuple[str | int, int] = ("", 0)
 
 
@@ -124,15 +124,15 @@ def schedule_messages(
         for chunk in range(unit * per_unit, (unit + 1) * per_unit)
     }
     inputs, chains = dict(now), {key: [value] for key, value in now.items()}
-    arrival_lane: dict[Value, Lane] = {}
-    messages: list[Message] = []
-    named: dict[tuple, SendHint] = {}
-    numbers: dict[SendHint, int] = {}  # of the connections that hints name, behind all others of a route
+    arrival_lane = {}
+    messages = []
+    named = {}
+    numbers = {}  # of the connections that hints name, behind all others of a route
     first_number = max(units.values(), default=0)
     run = per_unit if whole_units else None
     waiting = _limited_routes(schedule.network) if across_steps and collective.combining else frozenset()
     for t, step in enumerate(without_unneeded_sends(schedule).steps):
-        step_messages: list[Message] = []
+        step_messages = []
         for (route, hint), sends in _by_route(step.sends, t + 1, hints or {}).items():
             local = route[0] == route[1]
             if not local and route not in units:
@@ -180,8 +180,8 @@ def hold_back(messages: Iterable[Message], network: Network) -> None:
     Each waits for the last message of the step before that leaves its source over a limit that both share.
     """
     limits = {(r.src, r.dst, r.via): set(caps) for r, caps in zip(network.routes, network.caps_of, strict=True)}
-    leaving: dict[tuple[int, int], list[Message]] = {}
-    last_step: dict[Lane, int] = {}
+    leaving = {}
+    last_step = {}
     for message in messages:
         if message.local:
             continue
@@ -211,7 +211,7 @@ def without_unneeded_sends(schedule: Schedule) -> Schedule:
 
 def _inputs(collective: Collective, per_unit: int) -> set[tuple[int, int]]:
     """Return all (chunk, rank) that ranks have before the first step."""
-    inputs: set[tuple[int, int]] = set()
+    inputs = set()
     for unit, ranks in enumerate(collective.pre):
         for rank in ranks:
             inputs.update((unit * per_unit + i, rank) for i in range(per_unit))
@@ -222,7 +222,7 @@ def _by_route(
     sends: Iterable[Send], step: int, hints: SendHints
 ) -> dict[tuple[tuple[int, int, tuple[str, ...]], SendHint], list[Send]]:
     """Return the sends of a step, from 1, by route and hint; local ones have none."""
-    routes: dict[tuple[tuple[int, int, tuple[str, ...]], SendHint], list[Send]] = {}
+    routes = {}
     for send in sends:
         hint = NO_HINT if send.local else hints.get((step, send.chunk, send.src, send.dst), NO_HINT)
         routes.setdefault(((send.src, send.dst, send.via), hint), []).append(send)
@@ -272,7 +272,7 @@ def _runs(
     rows = sorted(
         (send.kind.startswith("reduce"), ready(value), send.chunk, k) for k, (value, send) in enumerate(loads)
     )
-    messages: list[Message] = []
+    messages = []
     for reduce, born, chunk, k in rows:
         last = messages[-1] if messages else None
         if (

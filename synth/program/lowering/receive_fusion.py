@@ -37,7 +37,7 @@ def lanes_of(messages: Sequence[Message], merge_pieces: bool = False) -> dict[La
 
     `merge_pieces`: the pieces of a connection count as one connection, whose piece is 0.
     """
-    lanes: dict[Lane, list[Message]] = {}
+    lanes = {}
     for message in messages:
         if message.local:
             continue
@@ -56,8 +56,8 @@ def fuse(
     pairs = _named_pairs(lanes, named)
     if not forward:
         return Fusion(pairs, {}, named)
-    partners: dict[Message, list[Message]] = {}
-    weight: Counter[tuple[int, Lane, Lane]] = Counter()
+    partners = {}
+    weight = Counter()
     for message in messages:
         if message.local:
             continue
@@ -66,8 +66,8 @@ def fuse(
             if same_values and all(_forwardable(value, message, later) for value in message.writes):
                 partners.setdefault(message, []).append(later)
                 weight[message.dst, message.lane, later.lane] += 1
-    forwards: dict[Message, Message] = {}
-    busy: set[tuple[int, Lane]] = set()
+    forwards = {}
+    busy = set()
     paths = _Paths()
     for (rank, incoming), outgoing in pairs.items():
         paths.join(incoming, outgoing)
@@ -94,7 +94,7 @@ def fuse(
 
 def _named_pairs(lanes: Mapping[Lane, list[Message]], named: NamedLanes) -> dict[tuple[int, Lane], Lane]:
     """Return the pairs of connections of a block's name. Raises SynthError where a rank has several to pair."""
-    ends: dict[tuple[int, str, int], Lane] = {}
+    ends = {}
     for lane in lanes:
         block = named.get(lane[:4], NO_HINT).block
         if block is None:
@@ -128,9 +128,9 @@ def _forwards_in_order(
     Both connections keep their order, no send of an earlier step waits for a fused op, and a fused op delays no other
     receive of its step.
     """
-    barred: set[Message] = set()
+    barred = set()
     while True:
-        forwards: dict[Message, Message] = {}
+        forwards = {}
         n = 0
         for message in received:
             while n < len(sent) and sent[n].step <= message.step:
@@ -150,8 +150,8 @@ class _Paths:
     """Union-find of connections into paths that share one channel; a path has one connection of each pair of ranks."""
 
     def __init__(self) -> None:
-        self.root: dict[Lane, Lane] = {}
-        self.uses: dict[Lane, set[tuple[int, int]]] = {}
+        self.root = {}
+        self.uses = {}
 
     def find(self, lane: Lane) -> Lane:
         root = lane
@@ -186,13 +186,13 @@ def channels(lanes: Sequence[Lane], fusion: Fusion, maximum_blocks: int | None) 
     paths = _Paths()
     for (_, incoming), outgoing in fusion.pairs.items():
         paths.join(incoming, outgoing)
-    groups: dict[Lane, list[Lane]] = {}
+    groups = {}
     asked = {lane: fusion.named.get(lane[:4], NO_HINT).channel for lane in lanes}
     for lane in sorted(lanes, key=lambda lane: (asked[lane] is None, lane[4], lane[3], lane[:3])):
         groups.setdefault(paths.find(lane), []).append(lane)
-    used: set[tuple[int, int, int]] = set()
-    load: Counter[tuple[int, int, str]] = Counter()
-    channel_of: dict[Lane, int] = {}
+    used = set()
+    load = Counter()
+    channel_of = {}
     for group in groups.values():
         wanted = asked[group[0]]
         need = Counter(end for src, dst, *_ in group for end in ((src, "send"), (dst, "recv")))

@@ -97,12 +97,12 @@ def assemble(storage: Storage, fusion: Fusion, target: BlockTarget) -> tuple[tup
     ends = _all_ends(lanes, fusion.pairs, channel, target.layout.collective.ranks)
     sends = {block_ends.send: b for row in ends for b, block_ends in enumerate(row) if block_ends.send}
     receives = {block_ends.recv: b for row in ends for b, block_ends in enumerate(row) if block_ends.recv}
-    drafts: list[list[PlannedOp]] = [[] for _ in ends]
+    drafts = [[] for _ in ends]
     groups = (value.place[0] for message in messages for value in message.writes if isinstance(value.place[0], int))
     scratch_use = _ScratchUse(storage.last, max(groups, default=0))
     added = {value.old for message in messages for value in message.writes if value.old is not None}
     forwarded = set(fusion.forwards.values())
-    writer: dict[Value, int] = {}  # the block that writes a value
+    writer = {}  # the block that writes a value
     for message in messages:
         if message.local:
             old, rank = message.writes[0].old, message.dst
@@ -132,7 +132,7 @@ def _all_ends(
     lanes: Sequence[Lane], pairs: Mapping[tuple[int, Lane], Lane], channel: Mapping[Lane, int], ranks: int
 ) -> list[list[Ends]]:
     """Return the blocks of every rank, sorted by channel."""
-    ends: list[list[Ends]] = [[] for _ in range(ranks)]
+    ends = [[] for _ in range(ranks)]
     paired = {(rank, outgoing) for (rank, _), outgoing in pairs.items()}
     for lane in lanes:
         src, dst = lane[:2]
@@ -238,7 +238,7 @@ def _gpu(
     overlap = target.layout.overlaps[rank] if target.in_place != "out" else None
     shift = input_size if overlap is None else overlap  # in place, the cells of both buffers have the same numbers
     length = [0] * len(ends)
-    accesses: list[Access] = []
+    accesses = []
     targets = {draft.after for draft in drafts if draft.after is not None}
 
     def cells(place: Place | None, count: int) -> range:
@@ -269,7 +269,7 @@ def _gpu(
             writes = (_SENT - draft.sent,)
         accesses.append(Access(draft.block, length[draft.block], both, writes))
         length[draft.block] += 1
-    ops: list[list[Op]] = [[] for _ in ends]
+    ops = [[] for _ in ends]
     for draft, deps in zip(drafts, dependencies(accesses, len(ends)), strict=True):
         ops[draft.block].append(Op(draft.code, spans(draft.src), spans(draft.dst), draft.count, deps))
     blocks = []

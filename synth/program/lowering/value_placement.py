@@ -78,10 +78,10 @@ def place_values(
     end = (flow.messages[-1].step if flow.messages else INPUT) + 1
     inputs = [_offsets(chunks) for chunks in layout.inputs]
     outputs = [_offsets(chunks) for chunks in layout.outputs]
-    cells: dict[Value, ScratchCell] = {}
-    last: dict[Value, int] = {}
-    copies: list[tuple[int, Place, Place, Message | None, int]] = []
-    late: list[tuple[Value, Place]] = []
+    cells = {}
+    last = {}
+    copies = []
+    late = []
     for (rank, chunk), chain in flow.chains.items():
         out = outputs[rank].get(chunk)
         from_input = chain[0].born == INPUT
@@ -141,8 +141,8 @@ def _split_messages(
     messages: list[Message], cells: dict[Value, ScratchCell], longest: int | None
 ) -> tuple[list[Message], dict[Value, Message]]:
     """Return messages with contiguous places at both ends, in the same order, and the message that wrote each value."""
-    parts: list[Message] = []
-    writer: dict[Value, Message] = {}
+    parts = []
+    writer = {}
     for message in messages:
         for k, value in enumerate(message.writes):
             cell = cells.get(value)
@@ -214,9 +214,9 @@ def pack_scratch(groups: Iterable[ScratchGroup]) -> ScratchLayout:
 
     A cell is used again only from the step after its last read on, so reuse causes no wait within a step.
     """
-    offsets: dict[int, int] = {}
-    sizes: dict[int, int] = {}
-    taken: dict[int, list[tuple[int, int, int]]] = {}  # rank -> (offset, size, last), by offset
+    offsets = {}
+    sizes = {}
+    taken = {}  # rank -> (offset, size, last), by offset
     for group in sorted(groups, key=lambda group: (group.rank, group.born, group.group)):
         live = [row for row in taken.get(group.rank, ()) if row[2] >= group.born]
         start = index = 0

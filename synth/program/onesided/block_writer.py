@@ -34,8 +34,8 @@ class BlockWriter:
     def __init__(self, nodes: Sequence[int], keys: Keys) -> None:
         n = len(nodes)
         self.nodes, self.keys = nodes, keys
-        self.ops: list[list[Op]] = [[] for _ in range(n)]
-        self.ports: list[dict[tuple[str, int], int]] = [{} for _ in range(n)]
+        self.ops = [[] for _ in range(n)]
+        self.ports = [{} for _ in range(n)]
         # time 1: the rank has entered the kernel, which at first it knows of itself alone
         self.clock = [[0] * n for _ in range(n)]
         for rank in range(n):
@@ -43,7 +43,7 @@ class BlockWriter:
         # the clock at the last join, which all threads of the block know
         self.joined_clock = [list(clock) for clock in self.clock]
         # the peers that a rank signals before all else, to say that it has entered the kernel
-        self.entry: list[list[int]] = [[] for _ in range(n)]
+        self.entry = [[] for _ in range(n)]
         # True once a rank has more ops than the runtime takes
         self.overfull = False
         self._threads = [UnjoinedAccesses() for _ in range(n)]

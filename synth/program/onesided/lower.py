@@ -77,7 +77,7 @@ def reason_against(schedule: Schedule, boxes: Sequence[int]) -> str | None:
     """
     if schedule.sends > limits.PLAN_SENDS:
         return f"it has {schedule.sends} sends, plans are made of at most {limits.PLAN_SENDS}"
-    peers: dict[tuple[int, int], set[int]] = {}
+    peers = {}
     for step in schedule.steps:
         for send in step.sends:
             if send.src != send.dst:
@@ -114,7 +114,7 @@ def too_many_ranks(collective: Collective) -> str | None:
 
 def _sums_at_once(work: tuple[ChunkGroup, ...]) -> int:
     """Return the most groups that one rank adds up in one step."""
-    sums: Counter[tuple[int, int]] = Counter()
+    sums = Counter()
     for group in work:
         for t, moves in enumerate(group.moves):
             sums.update({(t, move.dst) for move in moves if move.kind == "reduce"})
@@ -136,9 +136,9 @@ def _few_ports(work: tuple[ChunkGroup, ...], blocks: int, boxes: Sequence[int]) 
     tried = []
     while True:
         shares = _shares(work, blocks)
-        ports: Counter[int] = Counter()
+        ports = Counter()
         for share in shares:
-            across: set[tuple[int, int]] = set()
+            across = set()
             for moves in (moves for group in share for moves in group.moves):
                 for move in moves:
                     if boxes[move.src] != boxes[move.dst]:
@@ -157,7 +157,7 @@ def _fitting(
     shares: list[tuple[ChunkGroup, ...]], write: Callable[[tuple[ChunkGroup, ...]], WrittenBlock]
 ) -> list[WrittenBlock]:
     """Return drafts of all shares in order; a share whose draft exceeds a limit is halved."""
-    drafts: list[WrittenBlock] = []
+    drafts = []
     pending = shares[::-1]
     while pending:
         share = pending.pop()
@@ -189,7 +189,7 @@ def _packets(shares: list[tuple[ChunkGroup, ...]], memory: BufferOffsets, boxes:
     """
     n = len(boxes)
     known = {(a, a) for a in range(n)}
-    pairs: set[tuple[int, int]] = set()
+    pairs = set()
 
     by_port = False
 
@@ -245,8 +245,8 @@ def _assemble(name: str, drafts: list[WrittenBlock], layout: Layout, protocol: s
     plain = _starts([0] * n, [draft.plain for draft in drafts])
     packets = _starts(plain[-1], [draft.packets for draft in drafts])
     idle = Block(None, None, 0, (Op("nop"),))  # a kernel has at least one block, and both ends of a port list it
-    channels: Counter[tuple[str, int, int]] = Counter()  # channels so far of a kind between two ranks
-    blocks: list[list[Block]] = [[] for _ in range(n)]
+    channels = Counter()  # channels so far of a kind between two ranks
+    blocks = [[] for _ in range(n)]
     for b, draft in enumerate(drafts):
 
         def shifted(span: Span, rank: int, b: int = b) -> Span:

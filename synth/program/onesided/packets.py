@@ -41,22 +41,20 @@ class PacketWriter:
         n = len(nodes)
         self.plain, self.slots = [0] * n, [0] * n
         inputs, outputs = memory.offsets()
-        self.value: list[dict[int, Span]] = []  # group → rank → span of its current value: plain, or packets
-        self.home: list[dict[int, Span]] = []  # group → rank → span of the output, or of scratch for partial sums
+        self.value = []  # group → rank → span of its current value: plain, or packets
+        self.home = []  # group → rank → span of the output, or of scratch for partial sums
         for group in groups:
             self.value.append({r: Span("i", at[group.first]) for r, at in enumerate(inputs) if group.first in at})
             self.home.append({r: Span("o", at[group.first]) for r, at in enumerate(outputs) if group.first in at})
         self.contribution = [dict(value) for value in self.value]
-        self.packets: dict[tuple[int, int, Span], Span] = {}  # (rank, group, plain span) → packets in its own scratch
+        self.packets = {}  # (rank, group, plain span) → packets in its own scratch
         # (step, group, transfer of a sum) → the packets in which the op that added it up has stored it
-        self.stored: dict[tuple[int, int, GroupTransfer], Span] = {}
-        self.writer_clock: dict[
-            tuple[int, Span], tuple[int, ...]
-        ] = {}  # (rank, span) → clock of the threads that wrote
+        self.stored = {}
+        self.writer_clock = {}  # (rank, span) → clock of the threads that wrote
         # (rank, its packets, peer, packets of the peer) of each put through a port channel
-        self.handed_over: list[tuple[int, Span, int, Span]] = []
-        self.written_by: dict[tuple[int, Span], int] = {}  # (rank, packets) → the rank that writes them
-        self.read_at: dict[tuple[int, Span], int] = {}  # (rank, packets) → when it first reads them
+        self.handed_over = []
+        self.written_by = {}  # (rank, packets) → the rank that writes them
+        self.read_at = {}  # (rank, packets) → when it first reads them
         self.steps = max((len(group.moves) for group in groups), default=0)
         self.pairs = {
             (move.src, move.dst) for group in groups for moves in group.moves for move in moves if not move.local
@@ -97,7 +95,7 @@ class PacketWriter:
         known = {rank: set(others) for rank, others in at_end.items()}
         for rank, other in self.pairs & self.signal_first:
             known[rank] |= at_end[other]
-        unsure: dict[int, set[int]] = {}
+        unsure = {}
         for rank, src, peer, packets in self.handed_over:
             ranks, read = known[self.written_by[rank, src]], self.read_at.get((peer, packets))
             if read is None or not any(b == peer or self.block.clock[b][peer] >= read for b in ranks):
@@ -116,7 +114,7 @@ class PacketWriter:
         if not self.memory.aliased:
             return
         for g, group in enumerate(self.groups):
-            reduced: set[int] = set()
+            reduced = set()
             for moves in group.moves:
                 for move in moves:
                     overwritten = move.src in reduced and move.src in self.home[g]
@@ -126,8 +124,8 @@ class PacketWriter:
 
     def _send(self, t: int) -> dict[tuple[int, int], list[tuple[GroupTransfer, Span]]]:
         """Put the sends of step `t`; return (rank, group) → the moves that arrive there, each with its packets."""
-        targets: dict[tuple[int, int, Span, str], list[tuple[int, Span]]] = {}
-        arrivals: dict[tuple[int, int], list[tuple[GroupTransfer, Span]]] = {}
+        targets = {}
+        arrivals = {}
         for g, group in enumerate(self.groups):
             holders = set(self.value[g])
             for move in sorted(group.moves[t]):

@@ -72,22 +72,22 @@ class SimpleWriter:
         self.groups, self.memory, self.reads = groups, memory, reads
         self.block = BlockWriter(nodes, memory.keys)
         n = len(nodes)
-        self.last_use: list[dict[Key, int]] = [{} for _ in range(n)]  # time of the rank's own last use of the memory
-        self.port_reads: list[dict[Key, list[_Read]]] = [{} for _ in range(n)]
-        self.pulls: list[dict[Key, list[_Read]]] = [{} for _ in range(n)]  # reads by sums of other ranks
-        self.stored: set[tuple[int, int, int, int]] = set()  # sends of sums by (step, group, src, dst) that are done
+        self.last_use = [{} for _ in range(n)]  # time of the rank's own last use of the memory
+        self.port_reads = [{} for _ in range(n)]
+        self.pulls = [{} for _ in range(n)]  # reads by sums of other ranks
+        self.stored = set()  # sends of sums by (step, group, src, dst) that are done
         self.scratch = [0] * n  # chunks
-        self.free: list[dict[int, list[int]]] = [{} for _ in range(n)]  # count → offsets of free slots
+        self.free = [{} for _ in range(n)]  # count → offsets of free slots
         inputs, outputs = memory.offsets()
-        self.contribution: list[dict[int, Span]] = []  # group → rank → the rank's contribution
-        self.home: list[dict[int, Span]] = []  # group → rank → the span where the chunk belongs
+        self.contribution = []  # group → rank → the rank's contribution
+        self.home = []  # group → rank → the span where the chunk belongs
         for group in groups:
             self.contribution.append(
                 {r: Span("i", at[group.first]) for r, at in enumerate(inputs) if group.first in at}
             )
             self.home.append({r: Span("o", at[group.first]) for r, at in enumerate(outputs) if group.first in at})
         self.value = [dict(contribution) for contribution in self.contribution]
-        self.copied: set[tuple[int, int]] = set()  # (group, rank) whose contribution is in the output
+        self.copied = set()  # (group, rank) whose contribution is in the output
         self.steps = max((len(group.moves) for group in groups), default=0)
         self.last_step = [self._last_steps(group) for group in groups]
 
@@ -133,7 +133,7 @@ class SimpleWriter:
         if not self.memory.aliased:
             return
         for g, group in enumerate(self.groups):
-            written: dict[int, int] = {}
+            written = {}
             for t, moves in enumerate(group.moves):
                 for move in moves:
                     overwritten = move.local or written.get(move.src, t) < t
@@ -224,7 +224,7 @@ class SimpleWriter:
         The sum is final, its receivers have it in the box and neither receive nor send the chunk otherwise in the two
         steps, and they are ready for it, or only have not entered the kernel.
         """
-        sums: dict[tuple[int, int], list[_Put]] = {}
+        sums = {}
         if t + 1 == self.steps:
             return sums
         for g, rank in sorted({(put.group, put.move.dst) for put in planned if put.move.kind == "reduce"}):
@@ -274,7 +274,7 @@ class SimpleWriter:
         first = enter - ready
         for writer in sorted({writer for _, writer in first}):
             self.block.enter(sorted(owner for owner, other in first if other == writer), writer)
-        learned: dict[int, dict[int, tuple[int, ...]]] = {}
+        learned = {}
         for owner in sorted({owner for owner, _ in ready}):
             writers = sorted(writer for other, writer in ready if other == owner)
             for writer, clock in self.block.signal(owner, writers).items():
@@ -335,8 +335,8 @@ class SimpleWriter:
 
         Return receiver → sender → its puts, and receiver → sender → the clock its signal carries.
         """
-        arrivals: dict[int, dict[int, list[_Put]]] = {}
-        same_source: dict[tuple[int, int, Span, str], list[_Put]] = {}
+        arrivals = {}
+        same_source = {}
         for put in sorted(puts, key=lambda put: put.move.src):
             kind = self.block.kind(put.move.src, put.move.dst)
             if not put.done:
@@ -346,15 +346,15 @@ class SimpleWriter:
             self._switch_op(op)
             for put in op.puts:
                 arrivals.setdefault(put.move.dst, {}).setdefault(put.move.src, []).append(put)
-        batches: dict[int, list[list[_Put]]] = {}
+        batches = {}
         for (rank, *_), same_puts in sorted(same_source.items(), key=lambda item: item[0][3] == "memory"):
             for i in range(0, len(same_puts), OP_CHANNELS):
                 batches.setdefault(rank, []).append(same_puts[i : i + OP_CHANNELS])
-        receivers: dict[int, set[int]] = {}
+        receivers = {}
         for receiver, senders in arrivals.items():
             for sender in senders:
                 receivers.setdefault(sender, set()).add(receiver)
-        learned: dict[int, dict[int, tuple[int, ...]]] = {}
+        learned = {}
         for rank in sorted(receivers):
             signalled = set()
             for i, batch in enumerate(batches.get(rank, ())):
@@ -404,7 +404,7 @@ class SimpleWriter:
                             self.port_reads[sender].setdefault(key, []).append(_Read(rank, time))
 
     def _combine_all(self, arrived: list[_Put], sums: dict[tuple[int, int], list[_Put]]) -> None:
-        arrivals: dict[tuple[int, int], list[_Put]] = {}
+        arrivals = {}
         for put in arrived:
             arrivals.setdefault((put.move.dst, put.group), []).append(put)
         for (rank, g), puts in sorted(arrivals.items()):
@@ -431,7 +431,7 @@ class SimpleWriter:
         while addends:
             batch, addends = addends[: OP_BUFFERS - 1], addends[OP_BUFFERS - 1 :]
             sources = [self._addend(put) for put in batch]
-            stores: list[Span] = []
+            stores = []
             if not addends:
                 stores = [self._remote_target(rank, put) for put in targets]
             op = Op("reduce", (self.value[g][rank], *sources), (self.home[g][rank], *stores), count)

@@ -65,14 +65,14 @@ def groups(schedule: Schedule, instances: int) -> tuple[ChunkGroup, ...]:
     c, steps = schedule.chunks, len(schedule.steps)
     total = schedule.collective.units * c
     through = switch_moves(schedule)
-    moves_by_step: list[dict[int, set[GroupTransfer]]] = [{} for _ in range(total)]
+    moves_by_step = [{} for _ in range(total)]
     for t, step in enumerate(schedule.steps):
         for send in step.sends:
             kind, _, suffix = send.kind.partition("-")
             moves_by_step[send.chunk].setdefault(t, set()).add(GroupTransfer(send.src, send.dst, kind, bool(suffix)))
     moves = [_sorted_moves(by_step, steps) for by_step in moves_by_step]
     distance = _distances(schedule.collective)
-    keyed: list[tuple[tuple[int, int, int, int], ChunkGroup]] = []
+    keyed = []
     for unit in range(schedule.collective.units):
         base, run = unit * c, 0
         for i in range(c):
@@ -105,13 +105,13 @@ def switch_moves(schedule: Schedule) -> list[tuple[tuple[SwitchTransfer, ...], .
     moves: list[tuple[tuple[SwitchTransfer, ...], ...]] = [()] * (schedule.collective.units * schedule.chunks)
     if not schedule.uses_multicast:
         return moves
-    events: dict[int, list[tuple[int, Send | SwitchSend]]] = {}
+    events = {}
     for t, step in enumerate(schedule.steps):
         for send in (*step.sends, *step.switch_sends):
             events.setdefault(send.chunk, []).append((t, send))
     for chunk, rows in events.items():
-        through: list[list[SwitchTransfer]] = [[] for _ in schedule.steps]
-        dropped: set[int] = set()
+        through = [[] for _ in schedule.steps]
+        dropped = set()
         for i, (t, send) in enumerate(rows):
             if not isinstance(send, SwitchSend) or i in dropped:
                 continue
