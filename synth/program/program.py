@@ -279,7 +279,7 @@ class Program:
             doc["scratch_bytes"] = self.scratch_bytes
         if self.one_scratch:
             doc["one_scratch"] = True
-        doc["gpus"] = [gpu._asdict() | {"blocks": [_block_json(block) for block in gpu.blocks]} for gpu in self.gpus]
+        doc["gpus"] = [gpu._asdict() | {"blocks": list(map(_block_json, gpu.blocks))} for gpu in self.gpus]
         return doc
 
     @staticmethod

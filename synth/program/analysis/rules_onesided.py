@@ -114,7 +114,9 @@ def _stretches(block: Block, code: str, key: Port | tuple[int, ...]) -> list[tup
     a port, for each loop in order; the ops between two loops have no loop, None."""
     uses = []
     for i, op in enumerate(block.ops):
-        count = int(_group(op) == key) if code == "barrier" else sum(block.ports[p] == key for p in op.ports)
+        count = sum(block.ports[p] == key for p in op.ports)
+        if code == "barrier":
+            count = int(_group(op) == key)
         if op.code == code and count:
             uses.append((next((loop for loop in block.loops if loop.first <= i < loop.end), None), count))
     found = []
@@ -289,7 +291,8 @@ def _farthest(program: Program, size: int) -> int:
     """
     chunk = -(-size // program.loop_chunks)
     gathers = program.collective is not None and program.collective.name == "allgather"
-    message = chunk * max(gpu.output or gpu.input if gathers else gpu.input or gpu.output for gpu in program.gpus)
+    first, second = ("output", "input") if gathers else ("input", "output")
+    message = chunk * max(getattr(gpu, first) or getattr(gpu, second) for gpu in program.gpus)
     ends = [0]
     for gpu in program.gpus:
         ends.append(chunk * max(gpu.input, gpu.output, gpu.scratch))
@@ -401,7 +404,8 @@ class _UnjoinedThreads:
     def _elements(self, op: Op) -> Iterator[tuple[list[tuple[int, bool]], list[int], int | None]]:
         """Yield, for each chunk of the op's spans, the plain cells with whether they are written, the packets that are
         read, and the element, None if it names no thread. Reads come first."""
-        spans = [(span, False) for span in op.src] + [(span, True) for span in op.dst]
+        spans = [(span, False) for span in op.src]
+        spans += [(span, True) for span in op.dst]
         dealt = any(span.packet for span, _ in spans) and not self.serves(op)
         for k in range(op.count if spans else 0):
             cells = [(self._cell(span, k), writes) for span, writes in spans if not span.packet]

@@ -58,7 +58,8 @@ class BlockWriter:
         self.ports[peer].setdefault((kind, rank), len(self.ports[peer]))
         return self.ports[rank].setdefault((kind, peer), len(self.ports[rank]))
 
-    def _add(self, rank: int, op: Op) -> int:
+    def add(self, rank: int, op: Op) -> int:
+        """Append an op; return its time on the rank's clock."""
         kinds = [kind for kind, _ in self.ports[rank]]
         handed = is_handed(op, kinds.__getitem__)
         touched = accesses(rank, op, self.keys, handed)
@@ -73,14 +74,10 @@ class BlockWriter:
         self.clock[rank][rank] += 1
         return self.clock[rank][rank]
 
-    def data(self, rank: int, op: Op) -> int:
-        """Append an op that moves data; return its time on the rank's clock."""
-        return self._add(rank, op)
-
     def signal(self, rank: int, peers: Iterable[int]) -> dict[int, tuple[int, ...]]:
         """Append one signal to each peer; return the clock that each peer has when it has waited for it."""
         for ports in self._batches(rank, peers):
-            self._add(rank, Op("signal", ports=ports))
+            self.add(rank, Op("signal", ports=ports))
         return dict.fromkeys(peers, tuple(self.clock[rank]))
 
     def wait(self, rank: int, learned: dict[int, tuple[int, ...]]) -> int:
@@ -89,14 +86,14 @@ class BlockWriter:
         Returns the time of the last wait on the rank's clock.
         """
         for ports in self._batches(rank, learned):
-            self._add(rank, Op("wait", ports=ports))
+            self.add(rank, Op("wait", ports=ports))
         self.learn(rank, *learned.values())
         return self.clock[rank][rank]
 
     def flush(self, rank: int, peers: Iterable[int]) -> None:
         """Append a flush: a wait until the puts to `peers` have been read from this rank's memory."""
         for ports in self._batches(rank, peers):
-            self._add(rank, Op("flush", ports=ports))
+            self.add(rank, Op("flush", ports=ports))
 
     def learn(self, rank: int, *clocks: Sequence[int]) -> None:
         """Merge `clocks` into the clock of `rank`."""
