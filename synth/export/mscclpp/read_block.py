@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from synth.export.mscclpp.connections import SwitchChannel
+from synth.export.mscclpp.emit import SwitchChannel
 from synth.export.mscclpp.json_fields import Node
 from synth.program import plan_limits as limits
 from synth.program.program import BUFFERS, PORT_KINDS, SWITCHED, Block, Dep, Loop, Op, Part, Port, Span, owners
