@@ -16,8 +16,8 @@ from operator import is_
 from typing import NamedTuple
 
 from synth.errors import SynthError
-from synth.program.lowering.messages import Lane, Message, NamedLanes, Value
-from synth.program.send_hints import NO_HINT, SendHint
+from synth.program.lowering.messages import Lane, Message, NamedLanes
+from synth.program.send_hints import NO_HINT
 
 
 class Fusion(NamedTuple):
@@ -63,7 +63,11 @@ def fuse(
             continue
         for later in dict.fromkeys(message.writes[0].readers):
             same_values = len(later.reads) == len(message.writes) and all(map(is_, later.reads, message.writes))
-            if same_values and all(_forwardable(value, message, later) for value in message.writes):
+            # while a fused op may still send it on, no other message may need a value
+            free = all(
+                other is later or other.step > message.step + 1 for value in message.writes for other in value.readers
+            )
+            if same_values and free:
                 partners.setdefault(message, []).append(later)
                 weight[message.dst, message.lane, later.lane] += 1
     forwards = {}
@@ -74,12 +78,11 @@ def fuse(
         if (rank, incoming) not in unfused:
             forwards.update(_forwards_in_order(lanes[incoming], lanes[outgoing], partners))
     for (rank, incoming, outgoing), _ in sorted(weight.items(), key=lambda item: (-item[1], item[0])):
-        if (
-            {(rank, incoming), (rank, outgoing)} & busy
-            or (rank, incoming) in unfused
-            or not _may_share(named.get(incoming[:4], NO_HINT), named.get(outgoing[:4], NO_HINT))
-            or not paths.can_join(incoming, outgoing)
-        ):
+        # blocks that no hint names may be shared by connections that ask for the same channel
+        hints = [named.get(lane[:4], NO_HINT) for lane in (incoming, outgoing)]
+        asked = any(hint.block is not None for hint in hints) or hints[0].channel != hints[1].channel
+        taken = {(rank, incoming), (rank, outgoing)} & busy or (rank, incoming) in unfused
+        if taken or asked or not paths.can_join(incoming, outgoing):
             continue
         fused = _forwards_in_order(lanes[incoming], lanes[outgoing], partners)
         longer, both = max(len(lanes[incoming]), len(lanes[outgoing])), len(lanes[incoming]) + len(lanes[outgoing])
@@ -108,16 +111,6 @@ def _named_pairs(lanes: Mapping[Lane, list[Message]], named: NamedLanes) -> dict
         if side == 1 and (rank, block, 0) in ends:
             pairs[rank, lane] = ends[rank, block, 0]
     return pairs
-
-
-def _may_share(incoming: SendHint, outgoing: SendHint) -> bool:
-    """True if two connections may share a block that no hint names: they ask for no block, and for the same channel."""
-    return incoming.block is None and outgoing.block is None and incoming.channel == outgoing.channel
-
-
-def _forwardable(value: Value, message: Message, later: Message) -> bool:
-    """True if no other message needs `value` by the step after `message`'s, while a fused op may still send it on."""
-    return all(other is later or other.step > message.step + 1 for other in value.readers)
 
 
 def _forwards_in_order(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import NamedTuple
 
 from synth.program.buffer_layout import Layout
@@ -76,8 +77,8 @@ def place_values(
     copy, None for no limit. With `whole_units` no copy spans two units.
     """
     end = (flow.messages[-1].step if flow.messages else INPUT) + 1
-    inputs = [_offsets(chunks) for chunks in layout.inputs]
-    outputs = [_offsets(chunks) for chunks in layout.outputs]
+    inputs = [dict(zip(chunks, count())) for chunks in layout.inputs]  # chunk → its offset
+    outputs = [dict(zip(chunks, count())) for chunks in layout.outputs]
     cells = {}
     last = {}
     copies = []
@@ -89,22 +90,14 @@ def place_values(
             chain[0].place = ("i", inputs[rank][chunk])
         for value, after in zip(chain, [*chain[1:], None], strict=True):
             last[value] = max(value.last, value.born if after is None or after.old is not value else after.born)
-        if out is not None:
-            final = chain[-1]
-            if len(chain) == 1 and from_input:
-                copies.append((rank, final.place, ("o", out), None, chunk))
-            elif not _settle(chain, from_input, out, aliased, cells):
-                late.append((final, ("o", out)))
-                last[final] = end
-        else:
-            _settle(chain, from_input, None, aliased, cells)
+        if out is not None and len(chain) == 1 and from_input:
+            copies.append((rank, chain[0].place, ("o", out), None, chunk))
+        elif not _settle(chain, from_input, out, aliased, cells) and out is not None:
+            late.append((chain[-1], ("o", out)))
+            last[chain[-1]] = end
     messages, writer = _split_messages(flow.messages, cells, longest)
     copies += [(value.rank, value.place, target, writer[value], value.chunk) for value, target in late]
     return Storage(messages, list(_joined_copies(copies, longest, layout.chunks if whole_units else None)), last)
-
-
-def _offsets(buffer: tuple[int, ...]) -> dict[int, int]:
-    return {chunk: offset for offset, chunk in enumerate(buffer)}
 
 
 def _settle(
@@ -154,15 +147,8 @@ def _split_messages(
             if k < message.count and k - start != longest and _adjacent(message, k):
                 continue
             reads, writes = message.reads[start:k], message.writes[start:k]
-            part = Message(
-                message.step,
-                message.lane,
-                message.chunk + start,
-                message.writes[start].old is not None,
-                reads,
-                writes,
-                len(parts),
-            )
+            reduce, chunk = writes[0].old is not None, message.chunk + start
+            part = Message(message.step, message.lane, chunk, reduce, reads, writes, len(parts))
             for value in reads:
                 value.readers.append(part)
             for value in writes:
@@ -193,16 +179,10 @@ def _joined_copies(
     rows = sorted(copies, key=lambda row: (row[0], row[2][1]))
     start = 0
     for k in range(1, len(rows) + 1):
-        if k < len(rows):
+        if k < len(rows) and k - start != longest:
             (rank, src, dst, writer, _), (rank1, src1, dst1, writer1, chunk) = rows[k - 1], rows[k]
-            if (
-                rank == rank1
-                and writer is writer1
-                and _follows(src, src1)
-                and _follows(dst, dst1)
-                and k - start != longest
-                and (unit is None or chunk % unit)
-            ):
+            inside = rank == rank1 and writer is writer1 and (unit is None or chunk % unit)
+            if inside and _follows(src, src1) and _follows(dst, dst1):
                 continue
         rank, src, dst, writer, _ = rows[start]
         yield LocalCopy(rank, src, dst, k - start, writer)
