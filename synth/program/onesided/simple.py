@@ -446,7 +446,8 @@ class SimpleWriter:
 
         Returns its time on the rank's clock.
         """
-        sources, targets = ([span for span in spans if span.rank is None] for spans in (op.src, op.dst))
+        sources = [span for span in op.src if span.rank is None]
+        targets = [span for span in op.dst if span.rank is None]
         self._flush(rank, [key for span in targets for key in self.memory.keys(rank, span, op.count)])
         time = self.block.add(rank, op)
         for span in (*sources, *targets):

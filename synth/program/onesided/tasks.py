@@ -70,7 +70,9 @@ def groups(schedule: Schedule, instances: int) -> tuple[ChunkGroup, ...]:
         for send in step.sends:
             kind, _, suffix = send.kind.partition("-")
             moves_by_step[send.chunk].setdefault(t, set()).add(GroupTransfer(send.src, send.dst, kind, bool(suffix)))
-    moves = [tuple(tuple(sorted(by_step.get(t, ()))) for t in range(steps)) for by_step in moves_by_step]
+    moves = []
+    for by_step in moves_by_step:
+        moves.append(tuple(tuple(sorted(by_step.get(t, ()))) for t in range(steps)))
 
     # The distance in rank numbers, upwards and round, that units with one source and one destination travel.
     distance = []
