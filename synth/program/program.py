@@ -65,6 +65,9 @@ MAX_PARTS = 1 << 10  # shares of an op: a plan has at most so many blocks
 InPlace = Literal["out", "in", "both"]
 
 
+Place = tuple[int, int, int]  # rank, block, op
+
+
 class Span(NamedTuple):
     """Consecutive chunks of a buffer, as many as the op's `count`: ``i`` input, ``o`` output, ``s`` scratch."""
 
@@ -208,7 +211,7 @@ class Program:
             for b, block in enumerate(gpu.blocks):
                 yield (gpu.rank, b), block
 
-    def placed_ops(self) -> Iterator[tuple[tuple[int, int, int], Op]]:
+    def placed_ops(self) -> Iterator[tuple[Place, Op]]:
         """Yield ((rank, block, op), Op) of each instruction."""
         for place, block in self.blocks():
             for i, op in enumerate(block.ops):

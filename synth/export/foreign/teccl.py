@@ -111,7 +111,17 @@ def recorded(doc: dict, machine: Topology | None, file: str) -> RecordedMoves:
     if name == "allgather":
         _follow_flows(found, rank, moves, first)
     else:
-        _follow_paths(found.demands, paths, rank, parts, moves, first)
+        # The flows of all paths, epoch by epoch; each path has parts of its own.
+        steps = []
+        for demand, some in zip(found.demands, paths, strict=True):
+            start = first[demand.source, demand.chunk]
+            for path in some:
+                count = round(path[0].volume * parts) if path else 0
+                cells = [moves.input(start + i, rank[demand.source]) for i in range(count)]
+                steps += [(flow.epoch, number, flow, cells) for number, flow in enumerate(path)]
+                start += count
+        for _, _, flow, cells in sorted(steps, key=lambda step: step[:2]):
+            cells[:] = [moves.copy(cell, rank[flow.dst], flow.place) for cell in cells]
     return moves
 
 
@@ -239,46 +249,19 @@ def _parts(demands: Sequence[_Demand], paths: Sequence[list[list[Flow]]], file: 
     for some in paths:
         shares.add(tuple(sorted(path[0].volume for path in some if path)))
     for parts in range(1, MAX_PARTS + 1):
-        if all(_whole(volumes, parts) for volumes in shares if volumes):
+        error = VOLUME_ERROR if parts <= FEW_PARTS else DIGITS_ERROR
+        for volumes in filter(None, shares):
+            counts = [round(volume * parts) for volume in volumes]
+            near = all(abs(Fraction(n, parts) - volume) <= error for n, volume in zip(counts, volumes, strict=True))
+            if 0 in counts or sum(counts) != parts or not near:
+                break
+        else:
             return parts
     for demand, some in zip(demands, paths, strict=True):
         total = sum(path[0].volume for path in some if path)
         if some and abs(total - 1) > VOLUME_ERROR * len(some):
             raise VerificationError(f"its paths bring {float(total)} of the chunk", f"{file}: {demand.field}")
     raise FormatError(f"has volumes that are no whole numbers of up to {MAX_PARTS} parts of a chunk", file)
-
-
-def _whole(volumes: tuple[Fraction, ...], parts: int) -> bool:
-    """Return True if volumes of a chunk are whole numbers of its `parts`, and all of it."""
-    error = VOLUME_ERROR if parts <= FEW_PARTS else DIGITS_ERROR
-    total = 0
-    for volume in volumes:
-        count = round(volume * parts)
-        if count == 0 or abs(Fraction(count, parts) - volume) > error:
-            return False
-        total += count
-    return total == parts
-
-
-def _follow_paths(
-    demands: Sequence[_Demand],
-    paths: Sequence[list[list[Flow]]],
-    rank: dict[int, int],
-    parts: int,
-    moves: RecordedMoves,
-    first: dict[tuple[int, int], int],
-) -> None:
-    """Record the flows of all paths, epoch by epoch; each path has parts of its own."""
-    steps = []
-    for demand, some in zip(demands, paths, strict=True):
-        start = first[demand.source, demand.chunk]
-        for path in some:
-            count = round(path[0].volume * parts) if path else 0
-            cells = [moves.input(start + i, rank[demand.source]) for i in range(count)]
-            steps += [(flow.epoch, number, flow, cells) for number, flow in enumerate(path)]
-            start += count
-    for _, _, flow, cells in sorted(steps, key=lambda step: step[:2]):
-        cells[:] = [moves.copy(cell, rank[flow.dst], flow.place) for cell in cells]
 
 
 def _follow_flows(

@@ -302,7 +302,8 @@ def _waits(number: int, released: list[_Use], acquired: list[_Use], initial: int
             if back == 0 or loop is not None:
                 pairs.append((use, Dep(released[place].block, released[place].op, -back)))
         return pairs
-    certain = len({use[:2] for use in released}) == 1 or len({use[:2] for use in acquired}) == 1
+    places = [{use[:2] for use in released}, {use[:2] for use in acquired}]
+    certain = min(map(len, places)) == 1
     if initial or loop is not None or not certain:
         node.fail(
             f"semaphore {number} counts releases of several blocks, or is acquired by several: nothing says which "

@@ -39,7 +39,7 @@ def check(program: Program, runtime: str | Runtime | None = None, in_place: InPl
     target = RUNTIMES[runtime or "synth"] if not isinstance(runtime, Runtime) else runtime
     faults = structure.faults(program)
     if faults:
-        return LintReport(*_subject(program), target.name, tuple(faults), 0, (), 0, 0, _ops(program))
+        return LintReport(*_subject(program), target.name, tuple(faults), 0, (), 0, 0, program.ops)
     if program.one_sided:
         return _one_sided(program, target, in_place)
     return _two_sided(program, target, in_place)
@@ -48,10 +48,6 @@ def check(program: Program, runtime: str | Runtime | None = None, in_place: InPl
 def _subject(program: Program) -> tuple[str, str | None, int]:
     """Return the name, the collective and the number of ranks of a report."""
     return program.name, None if program.collective is None else program.collective.name, program.ranks
-
-
-def _ops(program: Program) -> int:
-    return sum(len(block.ops) for gpu in program.gpus for block in gpu.blocks)
 
 
 def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> LintReport:

@@ -85,7 +85,7 @@ def splits(program: Program, runtime: Runtime) -> list[OpSplit]:
     name = "broadcast" if program.collective is None else program.collective.name  # unknown: the smallest operations
     # largest size at which a FIFO operation holds one chunk
     one_chunk_bytes = runtime.operation_bytes(program.protocol, name) * program.loop_chunks
-    counts = sorted({op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops} | {1})
+    counts = sorted({op.count for _, op in program.placed_ops()} | {1})
     result = []
     before = []
     for m in range(counts[-1], 0, -1):

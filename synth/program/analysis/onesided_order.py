@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from synth.program.analysis.finding import WaitingBlock, cycle_first
-from synth.program.program import Op, Port
+from synth.program.program import Op, Place, Port
 from synth.program.straight_line import StraightLine
 
 Cell = tuple[int, str, int]
@@ -22,7 +22,7 @@ def other_end(rank: int, port: Port) -> tuple[int, Port]:
     return port.peer, Port(port.kind, rank, port.index)
 
 
-def execution_order(line: StraightLine) -> tuple[list[tuple[int, int, int]], list[WaitingBlock]]:
+def execution_order(line: StraightLine) -> tuple[list[Place], list[WaitingBlock]]:
     """Return the ops (rank, block, op) in an order in which they can run, and the waits of the blocks that then remain.
 
     No wait remains if the program ends. Otherwise a cycle of waits comes first, which names the ops of the program that
@@ -43,7 +43,7 @@ class _Run:
         self.sleeping = {}
         self.done = []
 
-    def result(self) -> tuple[list[tuple[int, int, int]], list[WaitingBlock]]:
+    def result(self) -> tuple[list[Place], list[WaitingBlock]]:
         ready = list(self.at)[::-1]
         while ready:
             rank, b = place = ready.pop()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from synth.program.analysis.finding import Finding, error, not_analysed
 from synth.program.analysis.structure import NAMES
 from synth.program.buffer_layout import Layout
-from synth.program.program import Block, InPlace, Op, Program
+from synth.program.program import Block, InPlace, Op, Place, Program
 from synth.program.runtimes import ROOTED, Runtime
 
 FUSED_SUMS = 16  # `re` ops that the loaders merge into one: the kernel sums at most so many sources
@@ -124,7 +124,7 @@ def _limits(program: Program, runtime: Runtime) -> Iterator[Finding]:
                 yield from _op_limits((gpu.rank, b, i), op, runtime)
 
 
-def _op_limits(place: tuple[int, int, int], op: Op, runtime: Runtime) -> Iterator[Finding]:
+def _op_limits(place: Place, op: Op, runtime: Runtime) -> Iterator[Finding]:
     name, more = runtime.name, len(op.deps) - 1
     if op.code not in runtime.codes:
         yield error("code", place, f"{name} does not run {op.code}" + ", it loads it and fails" * (name == "rccl"))

@@ -18,7 +18,7 @@ from synth.program.analysis.onesided_order import other_end
 from synth.program.analysis.report import size_text
 from synth.program.analysis.structure import NAMES, loop_size
 from synth.program.buffer_layout import Layout
-from synth.program.program import SWITCHED, Block, Op, Port, Program, Span
+from synth.program.program import SWITCHED, Block, Op, Place, Port, Program, Span
 from synth.program.runtimes import Runtime
 
 # written here again rather than taken from plan_limits.py: the analysis shares no code with the lowering
@@ -226,7 +226,7 @@ def _packet_memory(program: Program) -> Iterator[Finding]:
         yield not_analysed("packet-mix", plain[rank, chunk], text)
 
 
-def _by_port(program: Program, place: tuple[int, int, int], op: Op) -> bool:
+def _by_port(program: Program, place: Place, op: Op) -> bool:
     """Return True for a put through port channels."""
     ports = program.gpus[place[0]].blocks[place[1]].ports
     return op.code == "put" and any(ports[p].kind == "port" for p in op.ports)

@@ -19,6 +19,7 @@ from synth.program.program import (
     Block,
     Gpu,
     Op,
+    Place,
     Program,
     checked_loops,
     owners,
@@ -93,9 +94,13 @@ def faults(program: Program) -> list[Finding]:
 
 def idle_blocks(program: Program) -> set[tuple[int, int]]:
     """Return the blocks (rank, block) that only `nop`, and for which no other block waits: they order nothing."""
-    needed = {(rank, dep.block) for (rank, b, _), op in program.placed_ops() for dep in op.deps if dep.block != b}
-    idle = {at for at, block in program.blocks() if {op.code for op in block.ops} <= {"nop"}}
-    return idle - needed
+    needed = set()
+    for (rank, b, _), op in program.placed_ops():
+        needed.update((rank, dep.block) for dep in op.deps if dep.block != b)
+    for place, block in program.blocks():
+        if any(op.code != "nop" for op in block.ops):
+            needed.add(place)
+    return {place for place, _ in program.blocks()} - needed
 
 
 def _written_out(program: Program, touched: int) -> Iterator[Finding]:
@@ -275,7 +280,7 @@ def _op(program: Program, gpu: Gpu, b: int, i: int, op: Op) -> Iterator[Finding]
         yield error("group", here, text)
 
 
-def _group(gpu: Gpu, here: tuple[int, int, int], op: Op) -> Iterator[Finding]:
+def _group(gpu: Gpu, here: Place, op: Op) -> Iterator[Finding]:
     """Yield errors where the operands of a switch are not one span on each rank of one group with this rank in it."""
     groups = []
     for spans in (op.dst, op.src) if op.code == "glres" else (op.dst,):

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from synth.errors import SynthError, UsageError, unknown
+from synth.errors import SynthError, UsageError
 from synth.model.schedule import Schedule
 from synth.program.buffer_layout import Layout
 from synth.program.lowering import runtime_limits
@@ -29,7 +29,7 @@ from synth.program.lowering.thread_blocks import BlockTarget, Ends, assemble
 from synth.program.lowering.value_placement import place_values
 from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
 from synth.program.program import Gpu, Program
-from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
+from synth.program.runtimes import FIFO_DEPTH, Runtime, named
 
 # rounds of separating or splitting blocks after which no block is fused; as many rounds may follow without fusion
 ATTEMPTS = 12
@@ -41,9 +41,7 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     Raises UsageError for options that make no sense, VerificationError for a schedule that is wrong, SynthError that
     names an exceeded limit of the runtime and a remedy.
     """
-    runtime, instances = RUNTIMES.get(options.runtime.lower()), options.instances
-    if runtime is None:
-        raise UsageError(unknown("runtime", options.runtime, list(RUNTIMES), "exporters"))
+    runtime, instances = named(options.runtime), options.instances
     if "s" not in runtime.codes:
         raise UsageError(
             f"{runtime.name} runs one-sided programs; lower for synth and convert, as the export to {runtime.name} does"

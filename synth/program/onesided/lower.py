@@ -257,9 +257,11 @@ def _assemble(name: str, drafts: list[WrittenBlock], layout: Layout, protocol: s
             for op in draft.ops[r]:
                 spans = []
                 for span in (*op.src, *op.dst):
-                    starts = packet_starts if span.packet else plain_starts
-                    shift = starts[r if span.rank is None else span.rank] if span.buffer == "s" else 0
-                    spans.append(span._replace(offset=span.offset + shift))
+                    if span.buffer == "s":
+                        starts = packet_starts if span.packet else plain_starts
+                        owner = r if span.rank is None else span.rank
+                        span = span._replace(offset=span.offset + starts[owner])
+                    spans.append(span)
                 ops.append(op._replace(src=tuple(spans[: len(op.src)]), dst=tuple(spans[len(op.src) :])))
             if ops or ports:
                 blocks[r].append(Block(None, None, 0, tuple(ops) or idle.ops, (), ports))

@@ -23,11 +23,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from synth.errors import SynthError
-from synth.program.onesided.block_writer import BlockWriter, WrittenBlock
+from synth.program.onesided.block_writer import BlockWriter, Key, WrittenBlock
 from synth.program.onesided.tasks import BufferOffsets, ChunkGroup, GroupTransfer, SwitchTransfer
 from synth.program.plan_limits import OP_BUFFERS, OP_CHANNELS
 from synth.program.program import Op, Span
-from synth.program.thread_joins import Key
 
 
 class _Put(NamedTuple):
@@ -201,7 +200,8 @@ class SimpleWriter:
         found = set()
         if self.groups[g].switch_moves or not self.reads:
             return found
-        receiving, sending = {move.dst for move in moves[t]}, {move.src for move in moves[t]}
+        receiving = {move.dst for move in moves[t]}
+        sending = {move.src for move in moves[t]}
         copied = {(move.src, move.dst) for later in moves[t + 1 :] for move in later if move.kind == "copy"}
         for rank in receiving - sending:
             sources = [move for move in moves[t] if move.dst == rank]

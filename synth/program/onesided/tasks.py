@@ -11,8 +11,8 @@ from synth.errors import SynthError
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, SwitchSend
 from synth.program.buffer_layout import Layout
+from synth.program.onesided.block_writer import Key
 from synth.program.program import InPlace, Span
-from synth.program.thread_joins import Key
 
 
 class GroupTransfer(NamedTuple):
