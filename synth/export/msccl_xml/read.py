@@ -149,7 +149,9 @@ class _Reader:
             lowest = -1 if send == recv == -1 else 0  # the oldest files give a block without peers no channel
             channel = max(0, self.whole("chan", lowest, max(0, self.channels - 1)))
             self.gpu.lines[number] = line
-            self.block = Block(None if send < 0 else send, None if recv < 0 else recv, channel, ())
+            receiver = None if send < 0 else send
+            sender = None if recv < 0 else recv
+            self.block = Block(receiver, sender, channel, ())
             self.ops = []
         elif tag == "step":
             self.step()

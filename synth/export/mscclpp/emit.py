@@ -376,7 +376,9 @@ class _Block:
 
     def put(self, i: int, op: Op) -> tuple[str, tuple[Span, ...], tuple[Span, ...], dict]:
         """Return the name, the operands, and the kind of channel of a put that names none."""
-        if not op.dst or any(span.rank is not None for span in op.src) or any(span.rank is None for span in op.dst):
+        sources = {span.rank for span in op.src}
+        targets = {span.rank for span in op.dst}
+        if sources != {None} or None in targets or not targets:
             self.refuse(i, "puts chunks of the rank into other ranks' memory")
         if len(op.src) not in (1, len(op.dst)) or len({(span.buffer, span.packet) for span in op.src}) > 1:
             self.refuse(i, "puts from one buffer, one chunk to all or one to each")

@@ -289,22 +289,24 @@ def _waits(number: int, released: list[_Use], acquired: list[_Use], initial: int
     """
     node = (released or acquired)[0].node
     turns = {use.loop and use.loop[2:] for use in (*released, *acquired)}
-    loops = [len({use.loop for use in uses}) for uses in (released, acquired)]
+    blocks, places, loops = ([], [], [])  # how many of each the two sides have
+    for uses in (released, acquired):
+        blocks.append(len({use.block for use in uses}))
+        places.append(len({use[:2] for use in uses}))
+        loops.append(len({use.loop for use in uses}))
     if len(released) != len(acquired) or len(turns) > 1 or max(loops) > 1:
         node.fail(
             f"semaphore {number} is released {len(released)} times and acquired {len(acquired)} times, or in other "
             f"pipelines: which release an acquisition waits for depends on the size, or on the launch"
         )
     loop, pairs = released[0].loop, []
-    if len({use.block for use in released}) == len({use.block for use in acquired}) == 1:
+    if blocks == [1, 1]:
         for k, use in enumerate(acquired):
             back, place = divmod(k - initial, len(released))
             if back == 0 or loop is not None:
                 pairs.append((use, Dep(released[place].block, released[place].op, -back)))
         return pairs
-    places = [{use[:2] for use in released}, {use[:2] for use in acquired}]
-    certain = min(map(len, places)) == 1
-    if initial or loop is not None or not certain:
+    if initial or loop is not None or min(places) != 1:
         node.fail(
             f"semaphore {number} counts releases of several blocks, or is acquired by several: nothing says which "
             f"release an acquisition waits for, no counterpart in a program"
