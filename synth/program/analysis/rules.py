@@ -146,6 +146,7 @@ def _file(program: Program, runtime: Runtime) -> Iterator[Finding]:
         yield error("name", NOWHERE, f"the name has {len(program.name)} characters, msccl takes {NAME}")
     if msccl and program.max_bytes == 0:
         yield error("sizes", NOWHERE, "is offered up to 0 bytes, which msccl takes literally: it never runs")
+    name = "" if task is None else task.name
     named = task is not None and (runtime.collectives or {}).get(task.name, "custom") != "custom"
     for gpu in program.gpus:
         whole = (gpu.rank, None, None)
@@ -153,8 +154,8 @@ def _file(program: Program, runtime: Runtime) -> Iterator[Finding]:
         if nodes > XML_NODES:
             text = f"the file has {nodes} elements for this gpu, loaders keep {XML_NODES}: fewer instances or chunks "
             yield error("nodes", whole, f"{text}fit")
-        inputs = gpu.input * (program.ranks if named and task.name == "allgather" else 1)
-        outputs = gpu.output * (program.ranks if named and task.name == "reduce-scatter" else 1)
+        inputs = gpu.input * (program.ranks if name == "allgather" else 1)
+        outputs = gpu.output * (program.ranks if name == "reduce-scatter" else 1)
         for chunks, buffer in ((inputs, "input"), (outputs, "output")) if msccl and named else ():
             if chunks not in (0, loop):
                 text = f"{chunks} {buffer} chunks in all; msccl wants 0 or nchunksperloop = {loop}"
@@ -185,11 +186,11 @@ def _fused_sums(where: tuple[int, int], block: Block) -> Iterator[Finding]:
     They merge neighbouring `re` with the same destination and source buffer, no dependency, and no flag before the
     last.
     """
-    chain = []
-    for i, op in enumerate((*block.ops, None)):
-        if op is not None and op.code == "nop":
+    chain: list[tuple[int, Op]] = []
+    for i, op in enumerate((*block.ops, Op(""))):  # an op of no code ends the last chain
+        if op.code == "nop":
             continue
-        adds = op is not None and op.code == "re"
+        adds = op.code == "re"
         if adds and chain:
             last = chain[-1][1]
             same = last.dst[:1] == op.dst[:1] and last.src[0].buffer == op.src[0].buffer

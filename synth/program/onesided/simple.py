@@ -19,7 +19,7 @@ the port is flushed, its source is not written and the kernel not left.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from synth.errors import SynthError
@@ -140,8 +140,8 @@ class SimpleWriter:
                 for move in moves:
                     overwritten = move.local or written.get(move.src, t) < t
                     source = self.contribution[g].get(move.src)
-                    in_input = source is not None and source.buffer == "i"
-                    if in_input and move.original and overwritten and move.src in self.home[g]:
+                    sent_late = move.original and overwritten and move.src in self.home[g]
+                    if source is not None and source.buffer == "i" and sent_late:
                         saved = Span("s", self._slot(move.src, move.src, group.count))
                         self._local(move.src, Op("cpy", (source,), (saved,), group.count))
                         self.contribution[g][move.src] = saved
@@ -309,7 +309,7 @@ class SimpleWriter:
 
     def _send(
         self, puts: list[_Put], through: list[tuple[SwitchTransfer, list[_Put]]]
-    ) -> tuple[dict[int, dict[int, list[_Put]]], dict[int, dict[int, tuple[int, ...]]]]:
+    ) -> tuple[Mapping[int, Mapping[int, list[_Put]]], Mapping[int, Mapping[int, tuple[int, ...]]]]:
         """Put, store through switches and signal.
 
         Return receiver → sender → its puts, and receiver → sender → the clock its signal carries.
@@ -373,7 +373,9 @@ class SimpleWriter:
         """Return the name by which `rank` reaches `span` of `owner`: only spans were planned that it can name."""
         return (self.memory.remote_span(rank, owner, span) or span)._replace(rank=owner)
 
-    def _wait(self, arrivals: dict[int, dict[int, list[_Put]]], learned: dict[int, dict[int, tuple[int, ...]]]) -> None:
+    def _wait(
+        self, arrivals: Mapping[int, Mapping[int, list[_Put]]], learned: Mapping[int, Mapping[int, tuple[int, ...]]]
+    ) -> None:
         for rank, senders in sorted(arrivals.items()):
             time = self.block.wait(rank, dict(sorted(learned[rank].items())))
             for sender, puts in sorted(senders.items()):
