@@ -15,7 +15,7 @@ from synth.program.analysis import (
     symbolic_execution_onesided,
 )
 from synth.program.analysis.call_sizes import SizeLimit, call_sizes
-from synth.program.analysis.connection_tables import ConnectionTables, build_connection_tables, unflagged
+from synth.program.analysis.connection_tables import build_connection_tables, unflagged
 from synth.program.analysis.finding import Finding, WaitingBlock, error, not_analysed
 from synth.program.analysis.report import WORDS, LintReport, option_text, size_text
 from synth.program.analysis.symbolic_execution import ExecutionOutcome
@@ -57,7 +57,14 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     findings = [*rules.check(program, runtime), *hidden, *broken]
     if broken:
         return LintReport(*_subject(program), runtime.name, tuple(findings), 0, (), 0, 0, program.ops)
-    done, waits = _order(wired)
+
+    # An order of all ops that keeps few messages under way. Blocks wait only if none exists, at any depth of the FIFOs.
+    done, waits = [], []
+    for depth in (*sorted(set(FIFO_DEPTH.values())), ENDLESS):
+        done = []
+        waits = deadlock.run_with_fifos(wired, depth, ENDLESS, done)
+        if not waits:
+            break
     if waits:
         findings.append(_deadlock(waits, "waits for ever, whatever the size"))
     safe, waits = deadlock.first_deadlock(program, wired, runtime)
@@ -69,21 +76,6 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     for mode in modes(program, in_place):
         outcomes[mode] = symbolic_execution.execute_two_sided(program, wired, done, mode == "in")
     return _report(program, runtime, findings, safe, outcomes, len(done) == program.ops)
-
-
-def _order(wired: ConnectionTables) -> tuple[list[tuple[int, int]], list[WaitingBlock]]:
-    """Return an order of all ops that keeps few messages under way, as (flat block, op), and the blocks that wait.
-
-    Blocks are waiting only if no order exists, however deep the FIFOs are.
-    """
-    done = []
-    waits = []
-    for depth in (*sorted(set(FIFO_DEPTH.values())), ENDLESS):
-        done = []
-        waits = deadlock.run_with_fifos(wired, depth, ENDLESS, done)
-        if not waits:
-            break
-    return done, waits
 
 
 def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> LintReport:

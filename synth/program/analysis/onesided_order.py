@@ -8,10 +8,10 @@ one order of execution that ends proves that all do, and sizes do not matter.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from synth.program.analysis.finding import WaitingBlock, cycle_first
-from synth.program.program import Op, Place, Port
+from synth.program.program import Op, Place, Port, Span
 from synth.program.straight_line import StraightLine
 
 Cell = tuple[int, str, int]
@@ -29,6 +29,13 @@ def execution_order(line: StraightLine) -> tuple[list[Place], list[WaitingBlock]
     `line` was made of.
     """
     return _Run(line).result()
+
+
+def _packets(rank: int, spans: Iterable[Span], count: int) -> Iterator[Cell]:
+    """Yield the cells of the packets that an op of `rank` names."""
+    for span in spans:
+        for k in range(count if span.packet else 0):
+            yield (rank if span.rank is None else span.rank), span.buffer, span.offset + k
 
 
 class _Run:
@@ -84,14 +91,10 @@ class _Run:
                 self.met[key] += 1
             if self.met[key] < self.barriers[b, key] * len(key[2]):
                 yield key, f"at the barrier of blocks {', '.join(map(str, key[2]))}"
-        for span in op.src:
-            for k in range(op.count if span.packet else 0):
-                cell = (rank if span.rank is None else span.rank, span.buffer, span.offset + k)
-                if cell not in self.written:
-                    yield (
-                        ("cell", *cell),
-                        f"for packet {span.buffer}[{cell[2] // self.line.scale(span.buffer)}] of rank {cell[0]}",
-                    )
+        for cell in _packets(rank, op.src, op.count):
+            if cell not in self.written:
+                owner, buffer, offset = cell
+                yield ("cell", *cell), f"for packet {buffer}[{offset // self.line.scale(buffer)}] of rank {owner}"
 
     def effects(self, rank: int, b: int, op: Op) -> Iterator[tuple]:
         """Record that `op` has ended, and yield the keys of the events that it causes."""
@@ -107,11 +110,9 @@ class _Run:
         elif op.code == "barrier":
             self.waiting.discard((rank, b))
             yield ("barrier", rank, tuple(sorted(set(op.group))))
-        for span in op.dst:
-            for k in range(op.count if span.packet else 0):
-                cell = (rank if span.rank is None else span.rank, span.buffer, span.offset + k)
-                self.written.add(cell)
-                yield ("cell", *cell)
+        for cell in _packets(rank, op.dst, op.count):
+            self.written.add(cell)
+            yield ("cell", *cell)
 
     def ports(self, rank: int, b: int, op: Op) -> Counter[Port]:
         ports = self.program.gpus[rank].blocks[b].ports
@@ -128,12 +129,9 @@ class _Run:
                     and set(op.group) == set(key[2])
                 ):
                     return rank, b
-                if op.code == "signal" and key[0] == "port":
-                    arrivals = {other_end(rank, port) for port in self.ports(rank, b, op)}
-                    if key[1:] in arrivals:
-                        return rank, b
-                for span in op.dst:
-                    home = rank if span.rank is None else span.rank
-                    if span.packet and key[:3] == ("cell", home, span.buffer) and 0 <= key[3] - span.offset < op.count:
-                        return rank, b
+                arrivals = {other_end(rank, port) for port in self.ports(rank, b, op)}
+                if op.code == "signal" and key[0] == "port" and key[1:] in arrivals:
+                    return rank, b
+                if key[0] == "cell" and key[1:] in set(_packets(rank, op.dst, op.count)):
+                    return rank, b
         return None
