@@ -16,7 +16,7 @@ from synth.model.frontier import ParetoFrontier, StepCount
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
-    from synth.export.chakra.trace import TraceFiles
+    from synth.export.chakra import TraceFiles
     from synth.export.foreign.read import Imported
 
 # Characters of the reason in a row.
@@ -206,7 +206,7 @@ def chakra(
     """
     from synth.checker.schedule import replay
     from synth.export import program_reader
-    from synth.export.chakra.trace import traces
+    from synth.export.chakra import traces
     from synth.export.exported_files import named_point
     from synth.export.foreign.read import FrontierGivenError
     from synth.export.request import ExportRequest
