@@ -82,7 +82,10 @@ def port_limits(
     limits = []
     for g in range(len(groups)):
         for way, members in (("out", out[g]), ("in", into[g])):
-            if _exceeds((links[i].bandwidth for i in members), bandwidth):
+            # True if the widths add up to more than `bandwidth`.
+            widths = (links[i].bandwidth for i in members)
+            total = Fraction(0)
+            if any((total := total + width) > bandwidth for width in widths):
                 limits.append(Limit(f"{what} {g} {way}", tuple(members), bandwidth))
     return limits
 
@@ -108,12 +111,6 @@ def table_limits(
             if sum(n * w for n, w in zip(counts, width, strict=True)) > bandwidth:
                 limits.append(Limit(f"{what} {g} {way}", (members + start).tolist(), bandwidth))
     return limits
-
-
-def _exceeds(widths: Iterable[Fraction], bandwidth: Fraction) -> bool:
-    """True if the widths add up to more than `bandwidth`. Stops at the first partial sum that does."""
-    total = Fraction(0)
-    return any((total := total + width) > bandwidth for width in widths)
 
 
 def symmetric_group(members: Sequence[int], ranks: int) -> list[Permutation]:

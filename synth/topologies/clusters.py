@@ -64,7 +64,14 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
         clash = [key for key in options if key != "cross"]
         if clash:
             raise UsageError(f"{name}: cross= means wires instead of a network; remove {clash[0]}=")
-        links += _wires(box, boxes, _members(options["cross"], size, name))
+        text = options["cross"]
+        parts = text.split("+")
+        members = [int(part) for part in parts if part.isdecimal() and len(part) < 6]
+        if len(set(members)) < len(parts) or max(members) >= size:
+            raise UsageError(
+                f"{name}: cross={text} must be distinct ranks of 0..{size - 1} joined by +, such as cross=0+2"
+            )
+        links += _wires(box, boxes, members)
     elif pods:
         if "net" in options:
             raise UsageError(f"{name}: pod= joins all ranks through its switches; remove net=")
@@ -114,14 +121,6 @@ def _copies(box: Topology, boxes: int) -> tuple[list[Link], list[Limit]]:
             members = tuple(start + i for i in limit.links)
             limits.append(Limit(f"box {b} {limit.name}", members, limit.bandwidth))
     return links, limits
-
-
-def _members(text: str, size: int, name: str) -> list[int]:
-    parts = text.split("+")
-    members = [int(part) for part in parts if part.isdecimal() and len(part) < 6]
-    if len(set(members)) < len(parts) or max(members) >= size:
-        raise UsageError(f"{name}: cross={text} must be distinct ranks of 0..{size - 1} joined by +, such as cross=0+2")
-    return members
 
 
 def _wires(box: Topology, boxes: int, members: list[int]) -> list[Link]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 from pathlib import Path
@@ -57,7 +58,41 @@ def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
     ranks = read.integer(doc["ranks"], "ranks", 1, MAX_FILE_RANKS)
     switches = _switches(read, doc.get("switches"))
     ends = {name: ranks + i for i, name in enumerate(switches)}
-    links, notes = _links(read, doc["links"], ranks, ends)
+    found: dict[tuple[int, int], Link] = {}
+    repeated: dict[tuple[int, int], int] = {}
+    for i, item in enumerate(read.sequence(doc["links"], "links", MAX_LINKS)):
+        place = f"links[{i}]"
+        row = read.mapping(item, place, LINK_KEYS, ("src", "dst", "bandwidth"))
+        src, dst = (_end(read, row[key], f"{place}.{key}", ranks, ends) for key in ("src", "dst"))
+        if src == dst:
+            read.fail(f"a link from {row['src']} to itself", place)
+        kind = read.string(row["kind"], f"{place}.kind").lower() if row.get("kind") is not None else "unknown"
+        if kind not in KINDS:
+            read.fail(
+                unknown("kind of link", kind, KINDS, "").partition("; `")[0] + f"; the kinds are {', '.join(KINDS)}",
+                f"{place}.kind",
+            )
+        bandwidth = read.number(row["bandwidth"], f"{place}.bandwidth")
+        latency = (
+            read.number(row["latency"], f"{place}.latency", zero=True)
+            if row.get("latency") is not None
+            else LATENCY[kind]
+        )
+        both = row.get("both") is not None and read.boolean(row["both"], f"{place}.both")
+        for a, b in ((src, dst), (dst, src)) if both else ((src, dst),):
+            link = Link(a, b, bandwidth, latency, kind)
+            if (a, b) in found:
+                repeated[a, b] = repeated.get((a, b), 1) + 1
+                one = found[a, b]
+                kind = one.kind if one.kind == link.kind else "unknown"
+                link = Link(one.src, one.dst, one.bandwidth + link.bandwidth, max(one.latency, link.latency), kind)
+            found[a, b] = link
+    if len(found) > MAX_LINKS:
+        read.fail(f"has {len(found)} links, at most {MAX_LINKS} are supported", "links")
+    names = {end: name for name, end in ends.items()}
+    shown = [f"{names.get(a, a)}→{names.get(b, b)} ({n} entries)" for (a, b), n in list(repeated.items())[:4]]
+    more = f" and {len(repeated) - 4} more" if len(repeated) > 4 else ""
+    links, notes = tuple(found.values()), [f"parallel links added up: {', '.join(shown)}{more}"] if shown else []
     places = {(k.src, k.dst): i for i, k in enumerate(links)}
     limits = _limits(read, doc.get("limits"), places, ranks, ends)
     connection = None if doc.get("connection") is None else read.number(doc["connection"], "connection")
@@ -70,11 +105,37 @@ def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
         read.string(x, f"notes[{i}]", 1000) for i, x in enumerate(read.sequence(doc.get("notes") or [], "notes", 100))
     ]
     title = read.string(doc["name"], "name") if doc.get("name") is not None else name
-    multicast = _multicast(read, doc.get("multicast"), ranks, switches)
+    # The switches that multicast: each is listed once, and names no rank twice.
+    multicast: list[Multicast] = []
+    for i, item in enumerate(read.sequence(doc.get("multicast") or [], "multicast", MAX_FILE_RANKS)):
+        place = f"multicast[{i}]"
+        row = read.mapping(item, place, MULTICAST_KEYS, ("switch",))
+        rows = read.sequence(row.get("ranks") or [], f"{place}.ranks", MAX_FILE_RANKS)
+        if row.get("ranks") == []:
+            read.fail("is empty; leave it out for all ranks that have links from and to the switch", f"{place}.ranks")
+        members = tuple(read.integer(x, f"{place}.ranks[{j}]", 0, ranks - 1) for j, x in enumerate(rows))
+        own = "through" if row.get("own") is None else read.string(row["own"], f"{place}.own").lower()
+        multicast.append(Multicast(read.string(row["switch"], f"{place}.switch", 64), members, own))
+        try:
+            check_multicast(multicast[-1], ranks, switches)
+        except SynthError as error:
+            read.fail(str(error), place)
+        if multicast[-1].switch in [earlier.switch for earlier in multicast[:-1]]:
+            read.fail(f"the switch {multicast[-1].switch!r} that multicasts is listed twice", place)
     topology = Topology(
         title, ranks, links, limits, switches, nodes, connection, (), labels, tuple(dict.fromkeys(notes)), multicast
     )
-    return _with_symmetries(read, topology, doc.get("symmetries"))
+    # A declared symmetry is a claim, which is checked.
+    generators = []
+    for i, item in enumerate(read.sequence(doc.get("symmetries") or [], "symmetries", 64)):
+        place = f"symmetries[{i}]"
+        pi = _integers(read, item, place, topology.ranks)
+        if not is_permutation(pi, topology.ranks):
+            read.fail(f"is not a permutation of the ranks 0..{topology.ranks - 1}", place)
+        if not preserves(topology, pi):
+            read.fail("does not map links to links of equal bandwidth and limits to limits", place)
+        generators.append(pi)
+    return replace(topology, generators=tuple(generators))
 
 
 def from_mapping(given: Mapping, name: str) -> Topology:
@@ -167,77 +228,12 @@ def _switches(read: Fields, value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _multicast(read: Fields, value: Any, ranks: int, switches: tuple[str, ...]) -> tuple[Multicast, ...]:
-    """Return the switches that multicast.
-
-    Raises FormatError for a group that names a rank twice, or no rank, and for a switch that is listed twice.
-    """
-    found = []
-    for i, item in enumerate(read.sequence(value or [], "multicast", MAX_FILE_RANKS)):
-        place = f"multicast[{i}]"
-        row = read.mapping(item, place, MULTICAST_KEYS, ("switch",))
-        rows = read.sequence(row.get("ranks") or [], f"{place}.ranks", MAX_FILE_RANKS)
-        if row.get("ranks") == []:
-            read.fail("is empty; leave it out for all ranks that have links from and to the switch", f"{place}.ranks")
-        members = tuple(read.integer(x, f"{place}.ranks[{j}]", 0, ranks - 1) for j, x in enumerate(rows))
-        own = "through" if row.get("own") is None else read.string(row["own"], f"{place}.own").lower()
-        found.append(Multicast(read.string(row["switch"], f"{place}.switch", 64), members, own))
-        try:
-            check_multicast(found[-1], ranks, switches)
-        except SynthError as error:
-            read.fail(str(error), place)
-        if found[-1].switch in [earlier.switch for earlier in found[:-1]]:
-            read.fail(f"the switch {found[-1].switch!r} that multicasts is listed twice", place)
-    return tuple(found)
-
-
 def _end(read: Fields, value: Any, place: str, ranks: int, ends: dict[str, int]) -> int:
     if isinstance(value, str) and value in ends:
         return ends[value]
     if isinstance(value, str) and not (isinstance(value, Plain) and value.lstrip("-").isdecimal()):
         read.fail(f"{str(value)[:40]!r} is neither a rank nor one of the switches", place)
     return read.integer(value, place, 0, ranks - 1)
-
-
-def _links(read: Fields, value: Any, ranks: int, ends: dict[str, int]) -> tuple[tuple[Link, ...], list[str]]:
-    found: dict[tuple[int, int], Link] = {}
-    repeated: dict[tuple[int, int], int] = {}
-    for i, item in enumerate(read.sequence(value, "links", MAX_LINKS)):
-        place = f"links[{i}]"
-        row = read.mapping(item, place, LINK_KEYS, ("src", "dst", "bandwidth"))
-        src, dst = (_end(read, row[key], f"{place}.{key}", ranks, ends) for key in ("src", "dst"))
-        if src == dst:
-            read.fail(f"a link from {row['src']} to itself", place)
-        kind = read.string(row["kind"], f"{place}.kind").lower() if row.get("kind") is not None else "unknown"
-        if kind not in KINDS:
-            read.fail(
-                unknown("kind of link", kind, KINDS, "").partition("; `")[0] + f"; the kinds are {', '.join(KINDS)}",
-                f"{place}.kind",
-            )
-        bandwidth = read.number(row["bandwidth"], f"{place}.bandwidth")
-        latency = (
-            read.number(row["latency"], f"{place}.latency", zero=True)
-            if row.get("latency") is not None
-            else LATENCY[kind]
-        )
-        both = row.get("both") is not None and read.boolean(row["both"], f"{place}.both")
-        for a, b in ((src, dst), (dst, src)) if both else ((src, dst),):
-            link = Link(a, b, bandwidth, latency, kind)
-            if (a, b) in found:
-                repeated[a, b] = repeated.get((a, b), 1) + 1
-                link = _added(found[a, b], link)
-            found[a, b] = link
-    if len(found) > MAX_LINKS:
-        read.fail(f"has {len(found)} links, at most {MAX_LINKS} are supported", "links")
-    names = {end: name for name, end in ends.items()}
-    shown = [f"{names.get(a, a)}→{names.get(b, b)} ({n} entries)" for (a, b), n in list(repeated.items())[:4]]
-    more = f" and {len(repeated) - 4} more" if len(repeated) > 4 else ""
-    return tuple(found.values()), [f"parallel links added up: {', '.join(shown)}{more}"] if shown else []
-
-
-def _added(one: Link, other: Link) -> Link:
-    kind = one.kind if one.kind == other.kind else "unknown"
-    return Link(one.src, one.dst, one.bandwidth + other.bandwidth, max(one.latency, other.latency), kind)
 
 
 def _limits(
@@ -288,18 +284,3 @@ def _integers(read: Fields, value: Any, place: str, ranks: int) -> tuple[int, ..
     return tuple(
         read.integer(x, f"{place}[{i}]", 0, 1 << 20) for i, x in enumerate(read.sequence(value, place, ranks, ranks))
     )
-
-
-def _with_symmetries(read: Fields, topology: Topology, value: Any) -> Topology:
-    from dataclasses import replace
-
-    generators = []
-    for i, item in enumerate(read.sequence(value or [], "symmetries", 64)):
-        place = f"symmetries[{i}]"
-        pi = _integers(read, item, place, topology.ranks)
-        if not is_permutation(pi, topology.ranks):
-            read.fail(f"is not a permutation of the ranks 0..{topology.ranks - 1}", place)
-        if not preserves(topology, pi):
-            read.fail("does not map links to links of equal bandwidth and limits to limits", place)
-        generators.append(pi)
-    return replace(topology, generators=tuple(generators))

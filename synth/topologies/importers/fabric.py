@@ -117,7 +117,19 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
     links = [
         Link(u, v, gbps, fabric.latency, fabric.kind) for a, gbps in sorted(pairs.items()) for u, v in (a, a[::-1])
     ]
-    limits = _switch(fabric, links)
+    # Appends a link for every pair on a switch; returns the limits of the GPUs' ports.
+    start, limits = len(links), []
+    for members in fabric.switches():
+        for u, v in permutations(members, 2):
+            width = fabric.gbps * min(fabric.ports[u], fabric.ports[v])
+            links.append(Link(u, v, width, fabric.latency, fabric.kind))
+    for u, count in sorted(fabric.ports.items()):
+        for way, members in (
+            ("out", [i for i in range(start, len(links)) if links[i].src == u]),
+            ("in", [i for i in range(start, len(links)) if links[i].dst == u]),
+        ):
+            if len(members) > 1:
+                limits.append(Limit(f"switch port {u} {way}", tuple(members), fabric.gbps * count))
     part = fabric.parts()
     nodes = fabric.nodes or (0,) * fabric.ranks
     apart = [
@@ -148,23 +160,6 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
     return Topology(
         fabric.name, fabric.ranks, tuple(links), limits, (), nodes, connection, (), labels, notes, multicast
     )  # fmt: skip
-
-
-def _switch(fabric: DumpFabric, links: list[Link]) -> list[Limit]:
-    """Appends a link for every pair on a switch; returns the limits of the GPUs' ports."""
-    start, limits = len(links), []
-    for members in fabric.switches():
-        for u, v in permutations(members, 2):
-            width = fabric.gbps * min(fabric.ports[u], fabric.ports[v])
-            links.append(Link(u, v, width, fabric.latency, fabric.kind))
-    for u, count in sorted(fabric.ports.items()):
-        for way, members in (
-            ("out", [i for i in range(start, len(links)) if links[i].src == u]),
-            ("in", [i for i in range(start, len(links)) if links[i].dst == u]),
-        ):
-            if len(members) > 1:
-                limits.append(Limit(f"switch port {u} {way}", tuple(members), fabric.gbps * count))
-    return limits
 
 
 def _host(apart: list[tuple[int, int]], pcie: Pcie, links: list[Link]) -> list[Limit]:

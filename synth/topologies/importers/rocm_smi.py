@@ -76,10 +76,96 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     if homeless:
         raise FormatError(f"lacks the NUMA node of GPU {homeless[0]} and prints others'; the text is cut off", file)
     fabric = DumpFabric(name, ranks, "xgmi", XGMI_GBPS, labels=dump.labels, nodes=(0,) * ranks)
-    _links(fabric, dump)
+    # Sets the pairs that xGMI joins directly, with their numbers of links, and notes on those that it does not.
+    weights, types = dump.values.get("weight", {}), dump.values.get("type", {})
+    bandwidths = dump.values.get("bandwidth", {})
+    far, odd, unknown = [], [], set()
+    for u in range(fabric.ranks):
+        for v in range(u + 1, fabric.ranks):
+            weight = weights.get((u, v), "")
+            number = int(weight) if weight.isdecimal() else None
+            least, _, most = bandwidths.get((u, v), "").partition("-")
+            joined = types[u, v] == "XGMI" if types else number in DIRECT
+            if not joined:
+                continue
+            several = number == ACROSS_HIVES or (number is not None and number > HOP and number % HOP == 0)
+            if several or (most == "0" and number not in DIRECT):
+                far.append(f"{dump.labels[u]}-{dump.labels[v]}")
+                continue
+            if number not in DIRECT:
+                unknown.add(weight or "none")
+            # Linux adds up the links of a pair in the greater of the two (RCCL counts them so).
+            links = Fraction(int(most), int(least)) if most and int(least) else Fraction(0)
+            fabric.pairs[u, v] = 1
+            if links in range(1, MOST_LINKS + 1) and bandwidths[u, v] == bandwidths.get((v, u)):
+                fabric.pairs[u, v] = int(links)
+            elif bandwidths:
+                odd.append(f"{dump.labels[u]}-{dump.labels[v]}")
+    if far:
+        fabric.notes.append(
+            f"xGMI joins {', '.join(far[:12])}{' ...' if len(far) > 12 else ''} over other GPUs (weight {HOP} a hop; "
+            f"hops are printed as 1): no links"
+        )
+    if unknown:
+        which = f"weights {', '.join(sorted(unknown))}" if unknown != {"none"} else "no table of weights"
+        fabric.notes.append(
+            f"{which}: hops of xGMI are always printed as 1, so each such pair is taken for a link, which is wrong "
+            f"where GPUs lie between (MI50, MI250X): rocm-smi --showtopo prints the weights"
+        )
+    if not types:
+        fabric.notes.append(f"the dump has no table of link types: pairs of weight {HOP} are taken for xGMI")
+    if odd:
+        fabric.notes.append(
+            f"the bandwidths of {', '.join(odd[:12])} do not tell how many links there are: one is assumed"
+        )
+    if not bandwidths:
+        fabric.notes.append("the dump prints no number of links: one is assumed for each xGMI pair")
     if fabric.pairs:
-        _speed(fabric, dump, text, assumed.gbps_per_link)
-    return topology(fabric, _host(dump, assumed.pcie_gbps))
+        # The bandwidth of a link: given, of the GPU that the text names, as printed, or assumed with a note.
+        printed = set()
+        for (u, v), cell in dump.values.get("bandwidth", {}).items():
+            least = cell.partition("-")[0]
+            if (min(u, v), max(u, v)) in fabric.pairs and least.isdecimal() and int(least):
+                printed.add(int(least))
+        gpu = amd_gpu(text)
+        if assumed.gbps_per_link is not None:
+            fabric.gbps = assumed.gbps_per_link
+        elif gpu in XGMI:
+            fabric.gbps = XGMI[gpu]
+            fabric.notes.append(f"the text names {gpu}: {show(fabric.gbps)} GB/s each way for one xGMI link")
+        elif printed and printed != {FIXED_MBPS}:
+            fabric.gbps = Fraction(min(printed), 1000)
+            fabric.notes.append(f"{show(fabric.gbps)} GB/s each way for one xGMI link, as printed in MB/s")
+        else:
+            if fabric.ranks == 8 and len(fabric.pairs) == 28:
+                fabric.gbps = MI300X_GBPS
+            why = f"the text names {gpu}, which is not known" if gpu else "the dump prints no bandwidth"
+            if printed:
+                why = "the dump prints 50 GB/s a link, which older drivers print for every GPU"
+            fabric.notes.append(
+                f"{why}: {show(fabric.gbps)} GB/s each way assumed for one xGMI link; MI355X has 76.8, MI300X 64, "
+                f"MI250X 50, MI50 and MI100 24: `synth topo import --gbps-per-link`"
+            )
+    # A port for each GPU; bridges between NUMA nodes where the dump prints them.
+    slot, ranks = assumed.pcie_gbps or PCIE_GBPS, len(dump.labels)
+    pcie = Pcie([(f"PCIe slot {u}", frozenset([u]), slot) for u in range(ranks)])
+    if assumed.pcie_gbps is None:
+        pcie.notes.append(
+            "PCIe 4.0 x16 assumed, 24 GB/s a slot; `synth topo import --pcie-gbps 12` for 3.0, 48 for 5.0"
+        )
+    nodes: dict[str, set[int]] = {}
+    for u, home in dump.homes.items():
+        nodes.setdefault(home, set()).add(u)
+    names = sorted(nodes)
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            ends = frozenset(nodes[one]), frozenset(nodes[other])
+            pcie.bridges.append((f"NUMA nodes {one}-{other}", *ends, min(slot, SOCKET_GBPS)))
+    if len(names) > 1:
+        pcie.notes.append(f"{show(min(slot, SOCKET_GBPS))} GB/s assumed between two NUMA nodes")
+    elif not names:
+        pcie.notes.append("the dump prints no NUMA nodes: one is assumed")
+    return topology(fabric, pcie)
 
 
 def _from_text(lines: list[str], file: str) -> _Dump:
@@ -141,7 +227,29 @@ def _from_json(doc: Any, file: str) -> _Dump:
     if isinstance(doc, dict) and isinstance(doc.get("gpu_data"), list):
         doc = doc["gpu_data"]
     if isinstance(doc, list):
-        return _from_amd_smi(doc, fields)
+        # The dump in amd-smi's list of GPUs, each with a list of links.
+        keys = {"weight": "weight", "type": "link_type", "bandwidth": "bandwidth"}
+        labels = []
+        for i, row in enumerate(fields.sequence(doc, "GPUs", MOST_GPUS)):
+            if not isinstance(row, dict) or "gpu" not in row or "links" not in row:
+                fields.fail("expected a GPU of amd-smi topology --json, with its 'gpu' and 'links'", f"[{i}]")
+            labels.append(fields.integer(row["gpu"], f"[{i}].gpu", 0, 9999))
+        if len(set(labels)) < len(labels):
+            fields.fail("lists a GPU twice", None)
+        dump = _Dump(tuple(labels))
+        for u, row in enumerate(doc):
+            for j, link in enumerate(fields.sequence(row["links"], f"[{u}].links", MOST_GPUS)):
+                place = f"[{u}].links[{j}]"
+                if not isinstance(link, dict) or "gpu" not in link:
+                    fields.fail("expected a link with its 'gpu'", place)
+                number = fields.integer(link["gpu"], f"{place}.gpu", 0, 9999)
+                if number not in labels:
+                    fields.fail(f"GPU {number} is not in the list; the text is cut off", place)
+                for kind, key in keys.items():
+                    value = link.get(key)
+                    if isinstance(value, Plain | str):
+                        dump.values.setdefault(kind, {})[u, labels.index(number)] = str(value)
+        return dump
     values: dict[str, dict[Pair, str]] = {}
     system = doc.get("system") if isinstance(doc, dict) else None
     if not isinstance(system, dict):
@@ -165,32 +273,6 @@ def _from_json(doc: Any, file: str) -> _Dump:
     return dump
 
 
-def _from_amd_smi(rows: list[Any], fields: Fields) -> _Dump:
-    """The dump in amd-smi's list of GPUs, each with a list of links."""
-    keys = {"weight": "weight", "type": "link_type", "bandwidth": "bandwidth"}
-    labels = []
-    for i, row in enumerate(fields.sequence(rows, "GPUs", MOST_GPUS)):
-        if not isinstance(row, dict) or "gpu" not in row or "links" not in row:
-            fields.fail("expected a GPU of amd-smi topology --json, with its 'gpu' and 'links'", f"[{i}]")
-        labels.append(fields.integer(row["gpu"], f"[{i}].gpu", 0, 9999))
-    if len(set(labels)) < len(labels):
-        fields.fail("lists a GPU twice", None)
-    dump = _Dump(tuple(labels))
-    for u, row in enumerate(rows):
-        for j, link in enumerate(fields.sequence(row["links"], f"[{u}].links", MOST_GPUS)):
-            place = f"[{u}].links[{j}]"
-            if not isinstance(link, dict) or "gpu" not in link:
-                fields.fail("expected a link with its 'gpu'", place)
-            number = fields.integer(link["gpu"], f"{place}.gpu", 0, 9999)
-            if number not in labels:
-                fields.fail(f"GPU {number} is not in the list; the text is cut off", place)
-            for kind, key in keys.items():
-                value = link.get(key)
-                if isinstance(value, Plain | str):
-                    dump.values.setdefault(kind, {})[u, labels.index(number)] = str(value)
-    return dump
-
-
 def _check(dump: _Dump, file: str) -> None:
     """Refuses tables with cells that are missing, of another kind, or not the same both ways."""
     ranks, labels = range(len(dump.labels)), dump.labels
@@ -207,101 +289,3 @@ def _check(dump: _Dump, file: str) -> None:
                     raise FormatError(f"the {between} is {cell[:20]!r}, which is none of the tool's words", file)
                 if kind != "bandwidth" and back is not None and back != cell:
                     raise FormatError(f"the {between} is {cell}, and back it is {back[:20]}", file)
-
-
-def _links(fabric: DumpFabric, dump: _Dump) -> None:
-    """Sets the pairs that xGMI joins directly, with their numbers of links, and notes on those that it does not."""
-    weights, types = dump.values.get("weight", {}), dump.values.get("type", {})
-    bandwidths = dump.values.get("bandwidth", {})
-    far, odd, unknown = [], [], set()
-    for u in range(fabric.ranks):
-        for v in range(u + 1, fabric.ranks):
-            weight = weights.get((u, v), "")
-            number = int(weight) if weight.isdecimal() else None
-            least, _, most = bandwidths.get((u, v), "").partition("-")
-            joined = types[u, v] == "XGMI" if types else number in DIRECT
-            if not joined:
-                continue
-            several = number == ACROSS_HIVES or (number is not None and number > HOP and number % HOP == 0)
-            if several or (most == "0" and number not in DIRECT):
-                far.append(f"{dump.labels[u]}-{dump.labels[v]}")
-                continue
-            if number not in DIRECT:
-                unknown.add(weight or "none")
-            # Linux adds up the links of a pair in the greater of the two (RCCL counts them so).
-            links = Fraction(int(most), int(least)) if most and int(least) else Fraction(0)
-            fabric.pairs[u, v] = 1
-            if links in range(1, MOST_LINKS + 1) and bandwidths[u, v] == bandwidths.get((v, u)):
-                fabric.pairs[u, v] = int(links)
-            elif bandwidths:
-                odd.append(f"{dump.labels[u]}-{dump.labels[v]}")
-    if far:
-        fabric.notes.append(
-            f"xGMI joins {', '.join(far[:12])}{' ...' if len(far) > 12 else ''} over other GPUs (weight {HOP} a hop; "
-            f"hops are printed as 1): no links"
-        )
-    if unknown:
-        which = f"weights {', '.join(sorted(unknown))}" if unknown != {"none"} else "no table of weights"
-        fabric.notes.append(
-            f"{which}: hops of xGMI are always printed as 1, so each such pair is taken for a link, which is wrong "
-            f"where GPUs lie between (MI50, MI250X): rocm-smi --showtopo prints the weights"
-        )
-    if not types:
-        fabric.notes.append(f"the dump has no table of link types: pairs of weight {HOP} are taken for xGMI")
-    if odd:
-        fabric.notes.append(
-            f"the bandwidths of {', '.join(odd[:12])} do not tell how many links there are: one is assumed"
-        )
-    if not bandwidths:
-        fabric.notes.append("the dump prints no number of links: one is assumed for each xGMI pair")
-
-
-def _speed(fabric: DumpFabric, dump: _Dump, text: str, given: Fraction | None) -> None:
-    """Sets the bandwidth of a link: given, of the GPU that the text names, as printed, or assumed with a note."""
-    printed = set()
-    for (u, v), cell in dump.values.get("bandwidth", {}).items():
-        least = cell.partition("-")[0]
-        if (min(u, v), max(u, v)) in fabric.pairs and least.isdecimal() and int(least):
-            printed.add(int(least))
-    gpu = amd_gpu(text)
-    if given is not None:
-        fabric.gbps = given
-    elif gpu in XGMI:
-        fabric.gbps = XGMI[gpu]
-        fabric.notes.append(f"the text names {gpu}: {show(fabric.gbps)} GB/s each way for one xGMI link")
-    elif printed and printed != {FIXED_MBPS}:
-        fabric.gbps = Fraction(min(printed), 1000)
-        fabric.notes.append(f"{show(fabric.gbps)} GB/s each way for one xGMI link, as printed in MB/s")
-    else:
-        if fabric.ranks == 8 and len(fabric.pairs) == 28:
-            fabric.gbps = MI300X_GBPS
-        why = f"the text names {gpu}, which is not known" if gpu else "the dump prints no bandwidth"
-        if printed:
-            why = "the dump prints 50 GB/s a link, which older drivers print for every GPU"
-        fabric.notes.append(
-            f"{why}: {show(fabric.gbps)} GB/s each way assumed for one xGMI link; MI355X has 76.8, MI300X 64, MI250X "
-            f"50, MI50 and MI100 24: `synth topo import --gbps-per-link`"
-        )
-
-
-def _host(dump: _Dump, given: Fraction | None) -> Pcie:
-    """A port for each GPU; bridges between NUMA nodes where the dump prints them."""
-    slot, ranks = given or PCIE_GBPS, len(dump.labels)
-    pcie = Pcie([(f"PCIe slot {u}", frozenset([u]), slot) for u in range(ranks)])
-    if given is None:
-        pcie.notes.append(
-            "PCIe 4.0 x16 assumed, 24 GB/s a slot; `synth topo import --pcie-gbps 12` for 3.0, 48 for 5.0"
-        )
-    nodes: dict[str, set[int]] = {}
-    for u, home in dump.homes.items():
-        nodes.setdefault(home, set()).add(u)
-    names = sorted(nodes)
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            ends = frozenset(nodes[one]), frozenset(nodes[other])
-            pcie.bridges.append((f"NUMA nodes {one}-{other}", *ends, min(slot, SOCKET_GBPS)))
-    if len(names) > 1:
-        pcie.notes.append(f"{show(min(slot, SOCKET_GBPS))} GB/s assumed between two NUMA nodes")
-    elif not names:
-        pcie.notes.append("the dump prints no NUMA nodes: one is assumed")
-    return pcie
