@@ -29,8 +29,12 @@ def measured(doc: dict) -> Report:
             str(size),
             str(timing["element_count"]),
             doc["dtype"],
-            _operator(doc),
-            _root(doc),
+            (
+                doc["op"]
+                if doc["collective"] in ("allreduce", "reduce", "reduce-scatter", "scan", "multi-reduce")
+                else "none"
+            ),
+            ("-1" if doc["root"] is None else str(doc["root"])),
         )
         rows.append((*start, *_half(timings.get(False)), *_half(timings.get(True))))
     for row in doc.get("beside", ()):
@@ -49,16 +53,6 @@ def measured(doc: dict) -> Report:
         tuple(rows),
         tuple(sentences),
     )
-
-
-def _operator(doc: dict) -> str:
-    return (
-        doc["op"] if doc["collective"] in ("allreduce", "reduce", "reduce-scatter", "scan", "multi-reduce") else "none"
-    )
-
-
-def _root(doc: dict) -> str:
-    return "-1" if doc["root"] is None else str(doc["root"])
 
 
 def _half(row: dict | None) -> tuple[str, ...]:

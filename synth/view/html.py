@@ -12,12 +12,11 @@ def report_html(content: Report) -> str:
     head = "".join(f'<th style="text-align:{align}">{escape(name)}</th>' for name, align in content.columns)
     body = ""
     for row in content.rows:
-        cells = [_cell(text, align) for text, (_, align) in zip(row, content.columns, strict=True)]
+        cells = [
+            f'<td style="text-align:{align}">{escape(text)}</td>'
+            for text, (_, align) in zip(row, content.columns, strict=True)
+        ]
         body += f"<tr>{''.join(cells)}</tr>"
     lines = "".join(f"<div>{escape(line)}</div>" for line in content.sentences)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f"<div><b>{escape(content.title)}</b></div>{table}{lines}"
-
-
-def _cell(text: str, align: str) -> str:
-    return f'<td style="text-align:{align}">{escape(text)}</td>'

@@ -27,7 +27,26 @@ def topology_report(topology: Topology, symmetries: tuple[int, str]) -> tuple[Re
         if topology.ranks <= MATRIX_RANKS and not topology.switches
         else _kinds(topology, title)
     )
-    return (links, *_limits(topology), Report("", (), (), tuple(_remarks(topology, symmetries))))
+    network = topology.network()
+    pairs = Counter(d for n, row in enumerate(network.distances) for m, d in enumerate(row) if n != m)
+    disconnected = pairs.pop(None, 0)
+    diameter = max((d for d in pairs if d is not None), default=0)
+    by_distance = sorted(pairs.items(), key=lambda item: item[0] or 0)
+    histogram = ", ".join(f"{counted(count, 'pair')} at {d}" for d, count in by_distance)
+    if disconnected:
+        lines = [f"not connected: {disconnected} pairs of ranks cannot reach each other"]
+    else:
+        lines = [f"distances: diameter {diameter}" + (f" ({histogram})" if histogram else "")]
+    speeds = Counter((k.kind, k.latency) for k in topology.links)
+    lines += [f"{kind} links: latency {number(latency)} µs" for kind, latency in sorted(speeds) if latency]
+    generators, order = symmetries
+    if generators:
+        lines.append(f"symmetries: {order}, from {counted(generators, 'generator')}")
+    else:
+        lines.append("symmetries: none")
+    if topology.labels and topology.labels != tuple(range(topology.ranks)):
+        lines.append(f"labels on the machine: {', '.join(map(str, topology.labels))}")
+    return (links, *_limits(topology), Report("", (), (), tuple(lines + [f"note: {note}" for note in topology.notes])))
 
 
 def match_report(what: str, topology: str, machine: str, labels: Sequence[int]) -> Report:
@@ -88,26 +107,3 @@ def _limits(topology: Topology) -> list[Report]:
 
 def _names(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 4 else f"{names[0]}, {names[1]} ... {names[-1]} ({len(names)})"
-
-
-def _remarks(topology: Topology, symmetries: tuple[int, str]) -> list[str]:
-    network = topology.network()
-    pairs = Counter(d for n, row in enumerate(network.distances) for m, d in enumerate(row) if n != m)
-    disconnected = pairs.pop(None, 0)
-    diameter = max((d for d in pairs if d is not None), default=0)
-    by_distance = sorted(pairs.items(), key=lambda item: item[0] or 0)
-    histogram = ", ".join(f"{counted(count, 'pair')} at {d}" for d, count in by_distance)
-    if disconnected:
-        lines = [f"not connected: {disconnected} pairs of ranks cannot reach each other"]
-    else:
-        lines = [f"distances: diameter {diameter}" + (f" ({histogram})" if histogram else "")]
-    speeds = Counter((k.kind, k.latency) for k in topology.links)
-    lines += [f"{kind} links: latency {number(latency)} µs" for kind, latency in sorted(speeds) if latency]
-    generators, order = symmetries
-    if generators:
-        lines.append(f"symmetries: {order}, from {counted(generators, 'generator')}")
-    else:
-        lines.append("symmetries: none")
-    if topology.labels and topology.labels != tuple(range(topology.ranks)):
-        lines.append(f"labels on the machine: {', '.join(map(str, topology.labels))}")
-    return lines + [f"note: {note}" for note in topology.notes]

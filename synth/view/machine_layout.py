@@ -111,7 +111,27 @@ def _block(ends: list[int], ranks: int, lines: Sequence[Line], boxes: Sequence[i
     inner = [line for line in lines if line[0] in inside and line[1] in inside]
     sides = () if hubs or boxes else _grid_sides(members, inner)
     if sides:
-        return _grid(members, sides)
+        # The ranks in rows.
+        shifts, width, height = [(float(SPACING), 0.0)], (sides[-1] - 1.0) * SPACING, 0.0
+        for k, side in enumerate(reversed(sides[:-1])):
+            if k == 0:
+                shift = (0.0, float(SPACING))
+            elif k == 1 and side == 2:
+                shift = (0.45 * SPACING, -0.4 * SPACING)
+            elif width <= 2 * height:
+                shift = (width + 0.9 * SPACING, 0.0)
+            else:
+                shift = (0.0, height + 0.9 * SPACING)
+            shifts.append(shift)
+            width, height = width + abs(shift[0]) * (side - 1), height + abs(shift[1]) * (side - 1)
+        spots: dict[int, Spot] = {}
+        for i, end in enumerate(members):
+            x, y, rest = -width / 2, -height / 2 + sum(-min(0.0, shift[1]) for shift in shifts), i
+            for side, shift in zip(reversed(sides), shifts, strict=True):
+                rest, at = divmod(rest, side)
+                x, y = x + at * shift[0], y + at * shift[1]
+            spots[end] = (x, y)
+        return PlacedGroup(spots, width / 2 + MARGIN, height / 2 + MARGIN, [])
     groups = _boxes(boxes) if boxes else _groups(ends, ranks, inner)
     if len(groups) < 2:
         return _circle(members, hubs, inner)
@@ -126,7 +146,33 @@ def _block(ends: list[int], ranks: int, lines: Sequence[Line], boxes: Sequence[i
         size = (block.width + FRAME, block.height + FRAME) if block.frames else (block.width, block.height)
         blocks.append(PlacedGroup(block.spots, *size, [(0, 0, *size), *block.frames]))
     grouped = set().union(*groups)
-    return _beside(blocks, [hub for hub in hubs if hub not in grouped])
+    # The blocks in rows, and the switches `hubs` between them.
+    hubs = [hub for hub in hubs if hub not in grouped]
+    columns = isqrt(len(blocks) - 1) + 1
+    columns = next((k for k in range(columns, 2 * columns) if len(blocks) % k == 0), columns)
+    rows = ceil(len(blocks) / columns)
+    width = max(block.width for block in blocks)
+    height = max(block.height for block in blocks)
+    stacked = columns == 2 and rows == 1  # the switches, between two groups
+    across = 2 * GAP + 50 if stacked and hubs else GAP
+    aisle = 0 if stacked or not hubs else 60  # a row of switches after half of the rows
+    found = PlacedGroup(
+        {}, columns * width + (columns - 1) * across / 2, rows * height + ((rows - 1) * GAP + aisle) / 2, []
+    )
+    for k, block in enumerate(blocks):
+        row, column = divmod(k, columns)
+        x = -found.width + width + column * (2 * width + across)
+        y = -found.height + height + row * (2 * height + GAP) + (aisle if row >= ceil(rows / 2) else 0)
+        placed = block.moved(x, y, 1 if hubs or column % 2 == 0 else -1)  # links to the block before are short
+        found.spots |= placed.spots
+        found.frames += placed.frames
+    middle = -found.height + ceil(rows / 2) * (2 * height + GAP) - GAP / 2 + aisle / 2
+    for k, hub in enumerate(hubs):
+        place = k - (len(hubs) - 1) / 2
+        found.spots[hub] = (0, 36 * place) if stacked else (64 * place, middle)
+    for x, y in (found.spots[hub] for hub in hubs):
+        found.width, found.height = max(found.width, abs(x) + MARGIN), max(found.height, abs(y) + MARGIN)
+    return found
 
 
 def _boxes(boxes: Sequence[int]) -> list[set[int]]:
@@ -211,35 +257,6 @@ def _on(radius: float, angle: float) -> Spot:
     return radius * cos(angle), radius * sin(angle)
 
 
-def _beside(blocks: list[PlacedGroup], hubs: list[int]) -> PlacedGroup:
-    """Return the blocks in rows, and the switches `hubs` between them."""
-    columns = isqrt(len(blocks) - 1) + 1
-    columns = next((k for k in range(columns, 2 * columns) if len(blocks) % k == 0), columns)
-    rows = ceil(len(blocks) / columns)
-    width = max(block.width for block in blocks)
-    height = max(block.height for block in blocks)
-    stacked = columns == 2 and rows == 1  # the switches, between two groups
-    across = 2 * GAP + 50 if stacked and hubs else GAP
-    aisle = 0 if stacked or not hubs else 60  # a row of switches after half of the rows
-    found = PlacedGroup(
-        {}, columns * width + (columns - 1) * across / 2, rows * height + ((rows - 1) * GAP + aisle) / 2, []
-    )
-    for k, block in enumerate(blocks):
-        row, column = divmod(k, columns)
-        x = -found.width + width + column * (2 * width + across)
-        y = -found.height + height + row * (2 * height + GAP) + (aisle if row >= ceil(rows / 2) else 0)
-        placed = block.moved(x, y, 1 if hubs or column % 2 == 0 else -1)  # links to the block before are short
-        found.spots |= placed.spots
-        found.frames += placed.frames
-    middle = -found.height + ceil(rows / 2) * (2 * height + GAP) - GAP / 2 + aisle / 2
-    for k, hub in enumerate(hubs):
-        place = k - (len(hubs) - 1) / 2
-        found.spots[hub] = (0, 36 * place) if stacked else (64 * place, middle)
-    for x, y in (found.spots[hub] for hub in hubs):
-        found.width, found.height = max(found.width, abs(x) + MARGIN), max(found.height, abs(y) + MARGIN)
-    return found
-
-
 def _grid_sides(members: list[int], lines: Sequence[Line]) -> tuple[int, ...]:
     """Return the sides of the grid that the ranks form in their order, () where some link leaves the grid.
 
@@ -269,27 +286,3 @@ def _neighbours(a: int, b: int, sides: tuple[int, ...]) -> bool:
         distances.append(min(gap, side - gap) if len(sides) > 1 else gap)
         a, b = a // side, b // side
     return sorted(distances)[-1] == 1 and sum(distances) == 1
-
-
-def _grid(members: list[int], sides: tuple[int, ...]) -> PlacedGroup:
-    """Return the ranks in rows. A third side of two ranks leads back into the picture; others stand beside."""
-    shifts, width, height = [(float(SPACING), 0.0)], (sides[-1] - 1.0) * SPACING, 0.0
-    for k, side in enumerate(reversed(sides[:-1])):
-        if k == 0:
-            shift = (0.0, float(SPACING))
-        elif k == 1 and side == 2:
-            shift = (0.45 * SPACING, -0.4 * SPACING)
-        elif width <= 2 * height:
-            shift = (width + 0.9 * SPACING, 0.0)
-        else:
-            shift = (0.0, height + 0.9 * SPACING)
-        shifts.append(shift)
-        width, height = width + abs(shift[0]) * (side - 1), height + abs(shift[1]) * (side - 1)
-    spots: dict[int, Spot] = {}
-    for i, end in enumerate(members):
-        x, y, rest = -width / 2, -height / 2 + sum(-min(0.0, shift[1]) for shift in shifts), i
-        for side, shift in zip(reversed(sides), shifts, strict=True):
-            rest, at = divmod(rest, side)
-            x, y = x + at * shift[0], y + at * shift[1]
-        spots[end] = (x, y)
-    return PlacedGroup(spots, width / 2 + MARGIN, height / 2 + MARGIN, [])

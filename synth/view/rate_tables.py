@@ -43,14 +43,6 @@ def allocations(
             row += [_ratio(best, rates.composed)] if name == "allreduce" else []
         table.append(tuple(row))
     left = [f"left open: {', '.join(missing)}"] if missing else []
-    return Report(title, tuple(columns), tuple(table), (*_summary(names, rows), *left))
-
-
-def _ratio(best: Fraction, other: Fraction | None) -> str:
-    return "-" if not other else f"{float(best / other):.2f}"
-
-
-def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
     ringless = sum(not rates.ring_units for _, rates in rows)
     lines = [
         f"{counted(len(rows), 'class')} of allocations up to isomorphism, "
@@ -71,7 +63,11 @@ def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
     lines.append(
         "GB/s: size / time (algorithmic bandwidth) for large messages; rings: units that disjoint rings carry together"
     )
-    return lines
+    return Report(title, tuple(columns), tuple(table), (*lines, *left))
+
+
+def _ratio(best: Fraction, other: Fraction | None) -> str:
+    return "-" if not other else f"{float(best / other):.2f}"
 
 
 def title(topology: Topology, collective: Collective) -> str:

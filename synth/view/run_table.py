@@ -34,18 +34,19 @@ def execution(doc: dict) -> Report:
     sentences = ("no times: a program has no network of its own, --topo gives it one",) if untimed else ()
     if "says" in doc:
         sentences = (*sentences, doc["says"])
-    return Report(_title(doc), (("", "left"), ("", "left")), tuple(rows), sentences)
-
-
-def _title(doc: dict) -> str:
     where = f" on {doc['topology']}" if doc["topology"] else ""
     how = " in place" if doc["in_place"] else ""
     size = size_text(doc["size"])
     size += "" if doc["size"] < 1024 or doc["size"] & (doc["size"] - 1) == 0 else f" ({bytes_text(doc['size'])})"
-    return (
-        f"{doc['program']}: {doc['collective']}{where}, {doc['ranks']} ranks, {size} of {doc['dtype']} "
-        f"({doc['op']}){how},"
-        f" {doc['executor']} executor"
+    return Report(
+        (
+            f"{doc['program']}: {doc['collective']}{where}, {doc['ranks']} ranks, {size} of {doc['dtype']} "
+            f"({doc['op']}){how},"
+            f" {doc['executor']} executor"
+        ),
+        (("", "left"), ("", "left")),
+        tuple(rows),
+        sentences,
     )
 
 

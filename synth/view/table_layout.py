@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
 from itertools import zip_longest
 
 from synth.model.printable_text import printable
@@ -50,17 +49,13 @@ def _table(content: Report, width: int | None) -> list[str]:
     for row in [heads, *rows] if any(heads) else rows:
         parts = [_filled(cell, size) for cell, size in zip(row, widths, strict=True)]
         for texts_of_line in zip_longest(*parts, fillvalue=""):
-            lines.append(_line(texts_of_line, content, widths, gap))
+            padded = []
+            for text, size, (_, align) in zip(texts_of_line, widths, content.columns, strict=True):
+                padded.append(text.rjust(size) if align == "right" else text.ljust(size))
+            lines.append((" " * gap).join(padded).rstrip())
         if row is heads:
             lines.append("─" * (sum(widths) + gap * (len(widths) - 1)))
     return lines
-
-
-def _line(texts: Sequence[str], content: Report, widths: Sequence[int], gap: int) -> str:
-    padded = []
-    for text, size, (_, align) in zip(texts, widths, content.columns, strict=True):
-        padded.append(text.rjust(size) if align == "right" else text.ljust(size))
-    return (" " * gap).join(padded).rstrip()
 
 
 def _longest_word(text: str) -> int:

@@ -109,7 +109,14 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
         sends = [f"{send.chunk}:{send.src}{arrow[send.kind]}{send.dst}" for send in step.sends]
         sends += [_switch_send(send) for send in step.switch_sends]
         remote = sum(not send.local for send in step.sends) + len(step.switch_sends)
-        rows.append((str(i), str(step.rounds), str(remote), _abridged(sends)))
+        rows.append(
+            (
+                str(i),
+                str(step.rounds),
+                str(remote),
+                (" ".join(sends) if len(sends) <= 8 else f"{' '.join(sends[:8])} and {len(sends) - 8} more"),
+            )
+        )
     by = f", found by {cost.engine} in {cost.cpu:.2f} s of CPU" if cost.engine else ""
     cost_line = (
         f"C={schedule.chunks}, S={len(schedule.steps)}, R={schedule.rounds}: {show(schedule.rounds_per_chunk)} rounds "
@@ -192,10 +199,6 @@ def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:
     what = "steps" if of_steps else "rounds/chunk"
     scope = "any schedule" if steps is None or of_steps else counted(steps, "step")
     return what, scope, show(bound.value), kind, str(size)
-
-
-def _abridged(items: list[str], limit: int = 8) -> str:
-    return " ".join(items) if len(items) <= limit else f"{' '.join(items[:limit])} and {len(items) - limit} more"
 
 
 def print_reports(contents: Sequence[Report]) -> None:
