@@ -35,11 +35,17 @@ def time_replays(
     machine.launch()
     machine.finish()
     outputs = machine.outputs() if fetch else ()
-    sets = _sets(machine)
+    total = sum(rows * machine.elements * machine.kind.size for rows in machine.arena.rows)
+    cache = machine.cupy.cuda.Device().attributes.get("L2CacheSize", 0)
+    sets = max(1, min(MOST_SETS, -(-CACHES * cache // max(1, total))))
     for k in range(sets):
         machine.fill(given, k)
     stream = machine.cupy.cuda.Stream(non_blocking=True)
-    count = -(-_count(machine, stream) // sets) * sets
+    # The number of launches in a replay, from the time of the second of two launches.
+    machine.use_own_buffers()
+    _between(machine, stream, lambda: machine.launch(stream))
+    once = _between(machine, stream, lambda: machine.launch(stream))
+    count = -(-max(1, min(MOST, round(LEAST / max(once, LEAST / MOST)))) // sets) * sets
     replay = _replay(machine, stream, count, sets, graphs)
     found = []
     for k in range(warmup + repeats):
@@ -47,22 +53,20 @@ def time_replays(
         if k >= warmup:
             found.append(seconds)
     if fetch:
-        _same(machine, given, outputs, sets)
+        # repeated launches in place combine their own results, so each set is filled and launched once more
+        if machine.in_place and machine.layout.collective.combining:
+            for k in range(sets):
+                machine.fill(given, k)
+                machine.launch()
+                machine.finish()
+        for k in range(sets):
+            for rank, (first, now) in enumerate(zip(outputs, machine.outputs(k), strict=True)):
+                if not np.array_equal(first.reshape(-1).view(np.uint8), now.reshape(-1).view(np.uint8)):
+                    name = machine.program.name
+                    raise VerificationError(
+                        f"{name}: after the timed launches the output of rank {rank} is not that of the first"
+                    )
     return outputs, found
-
-
-def _sets(machine: CudaMachine) -> int:
-    total = sum(rows * machine.elements * machine.kind.size for rows in machine.arena.rows)
-    cache = machine.cupy.cuda.Device().attributes.get("L2CacheSize", 0)
-    return max(1, min(MOST_SETS, -(-CACHES * cache // max(1, total))))
-
-
-def _count(machine: CudaMachine, stream: Any) -> int:
-    """Return the number of launches in a replay, from the time of the second of two launches."""
-    machine.use_own_buffers()
-    _between(machine, stream, lambda: machine.launch(stream))
-    once = _between(machine, stream, lambda: machine.launch(stream))
-    return max(1, min(MOST, round(LEAST / max(once, LEAST / MOST))))
 
 
 def _replay(machine: CudaMachine, stream: Any, count: int, sets: int, graphs: bool) -> Callable[[], None]:
@@ -89,19 +93,3 @@ def _between(machine: CudaMachine, stream: Any, work: Callable[[], None]) -> flo
     end.record(stream)
     machine.finish(stream)
     return cuda.get_elapsed_time(begin, end) / 1000
-
-
-def _same(machine: CudaMachine, given: Sequence[np.ndarray], outputs: Sequence[np.ndarray], sets: int) -> None:
-    # repeated launches in place combine their own results, so each set is filled and launched once more
-    if machine.in_place and machine.layout.collective.combining:
-        for k in range(sets):
-            machine.fill(given, k)
-            machine.launch()
-            machine.finish()
-    for k in range(sets):
-        for rank, (first, now) in enumerate(zip(outputs, machine.outputs(k), strict=True)):
-            if not np.array_equal(first.reshape(-1).view(np.uint8), now.reshape(-1).view(np.uint8)):
-                name = machine.program.name
-                raise VerificationError(
-                    f"{name}: after the timed launches the output of rank {rank} is not that of the first"
-                )

@@ -102,21 +102,7 @@ def timetable(code: CompiledProgram, cut: Slicing, size: int, network: Network, 
     makespan = engine.run()
     if not all(engine.done):
         raise diagnose(engine)
-    line = _lines(network)
-    first = {rank: b for b, (rank, block) in enumerate(code.place) if block == 0}
-    next_ticket = [0] * (max(line, default=0) + 1)
-    tickets: list[list[int]] = [[] for _ in code.wires]
-    for event in engine.events or ():  # in the order in which links were taken
-        if event.link is not None:
-            wire = code.out[first[event.rank] + event.block]
-            queue = line[engine.routes[wire]]
-            tickets[wire].append(next_ticket[queue])
-            next_ticket[queue] += 1
-    return Timetable(network, tuple(engine.routes), line, tuple(map(tuple, tickets)), makespan)
-
-
-def _lines(network: Network) -> tuple[int, ...]:
-    """Return, by route, the representative of the routes that share limits with it, directly or through others."""
+    # Return, by route, the representative of the routes that share limits with it, directly or through others.
     line = list(range(len(network.routes)))
 
     def root(k: int) -> int:
@@ -128,7 +114,17 @@ def _lines(network: Network) -> tuple[int, ...]:
     for route, caps in enumerate(network.caps_of):
         for cap in caps:
             line[root(route)] = root(by_cap.setdefault(cap, route))
-    return tuple(root(k) for k in range(len(line)))
+    line = tuple(root(k) for k in range(len(line)))
+    first = {rank: b for b, (rank, block) in enumerate(code.place) if block == 0}
+    next_ticket = [0] * (max(line, default=0) + 1)
+    tickets: list[list[int]] = [[] for _ in code.wires]
+    for event in engine.events or ():  # in the order in which links were taken
+        if event.link is not None:
+            wire = code.out[first[event.rank] + event.block]
+            queue = line[engine.routes[wire]]
+            tickets[wire].append(next_ticket[queue])
+            next_ticket[queue] += 1
+    return Timetable(network, tuple(engine.routes), line, tuple(map(tuple, tickets)), makespan)
 
 
 class ClockMemory:

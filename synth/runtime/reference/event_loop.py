@@ -153,7 +153,30 @@ class Engine:
         steps = self.code.steps[b]
         while True:
             if self.busy[b]:
-                self._finish(b, now)
+                # End the part that block b was working on.
+                step = self.code.steps[b][self.pc[b]]
+                self.busy[b] = self.delayed[b] = self.issued[b] = self.accepted[b] = False
+                self.asked[b] = None
+                self.ready[b] = now
+                if step.receives:
+                    wire = self.code.into[b]
+                    self.held[wire] -= 1
+                    sender = self.code.wires[wire].sender
+                    if sender is not None and self.waiting[sender] == ("credit", wire):
+                        self.wake(sender, now)
+                self.part[b] += 1
+                if not (step.receives or step.sends) or self.part[b] * self.cut.part >= step.count:
+                    self.part[b] = 0
+                    self.pc[b] += 1
+                    self.progress[b] += 1
+                    if self.dependents[b]:
+                        left = []
+                        for need, other in self.dependents[b]:
+                            if self.progress[b] >= need:
+                                self.wake(other, now)
+                            else:
+                                left.append((need, other))
+                        self.dependents[b] = left
             if self.pc[b] == len(steps):
                 self.slice[b] += 1
                 self.pc[b] = 0
@@ -168,35 +191,6 @@ class Engine:
             if end > now:
                 heappush(self.heap, (end, end, self.turn[b], b))
                 return
-
-    def _finish(self, b: int, now: int) -> None:
-        """End the part that block b was working on: return credits, wake dependents, go to the next part."""
-        step = self.code.steps[b][self.pc[b]]
-        self.busy[b] = self.delayed[b] = self.issued[b] = self.accepted[b] = False
-        self.asked[b] = None
-        self.ready[b] = now
-        if step.receives:
-            wire = self.code.into[b]
-            self.held[wire] -= 1
-            sender = self.code.wires[wire].sender
-            if sender is not None and self.waiting[sender] == ("credit", wire):
-                self.wake(sender, now)
-        self.part[b] += 1
-        if not (step.receives or step.sends) or self.part[b] * self.cut.part >= step.count:
-            self.part[b] = 0
-            self.pc[b] += 1
-            self.progress[b] += 1
-            if self.dependents[b]:
-                self._release(b, now)
-
-    def _release(self, b: int, now: int) -> None:
-        left = []
-        for need, other in self.dependents[b]:
-            if self.progress[b] >= need:
-                self.wake(other, now)
-            else:
-                left.append((need, other))
-        self.dependents[b] = left
 
     def _begin(self, b: int, step: CompiledOp, now: int) -> int | None:
         """Start the next part of `step`. Returns the time at which it ends, or None where the block waits."""
@@ -236,10 +230,7 @@ class Engine:
                 free = self.links.free(self.routes[out], now)
                 if free > now:
                     return self.retry_at(b, now, free)
-        return self._move(b, step, now, into, out)
-
-    def _move(self, b: int, step: CompiledOp, now: int, into: int, out: int) -> int:
-        """Receive, reduce, write and send one part; its duration is that of the transfer on the link."""
+        # Receive, reduce, write and send one part; its duration is that of the transfer on the link.
         first = self.part[b] * self.cut.part
         count = min(self.cut.part, step.count - first)
         low, high = self.cut.bounds[self.slice[b]]
