@@ -7,16 +7,16 @@ from synth.view.frontier_text import Report
 
 def measured(doc: dict) -> Report:
     """Return the table of `synth bench`: a row per program and size, out of place and in place, as in nccl-tests."""
-    half = (("time (us)", "right"), ("algbw (GB/s)", "right"), ("busbw (GB/s)", "right"), ("#wrong", "right"))
+    half = (">time (us)", ">algbw (GB/s)", ">busbw (GB/s)", ">#wrong")
     columns = (
-        ("program", "left"),
-        ("size (B)", "right"),
-        ("count", "right"),
-        ("type", "left"),
-        ("redop", "left"),
-        ("root", "right"),
+        "program",
+        ">size (B)",
+        ">count",
+        "type",
+        "redop",
+        ">root",
         *half,
-        *((f"in place: {half[0][0]}", "right"), *half[1:]),
+        *(f">in place: {half[0][0]}", *half[1:]),
     )
     pairs: dict[tuple[int, int], dict[bool, dict]] = {}
     for row in doc["rows"]:
@@ -47,11 +47,11 @@ def measured(doc: dict) -> Report:
     )
     if repeats > 1:
         sentences.append(f"each time is the median of {repeats} launches; the least and the most are in the JSON")
-    return Report(
+    return Report.of(
         f"{doc['collective']}, {doc['ranks']} ranks, {doc['executor']} executor",
         columns,
-        tuple(rows),
-        tuple(sentences),
+        rows,
+        sentences,
     )
 
 

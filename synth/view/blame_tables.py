@@ -10,7 +10,7 @@ from synth.view.frontier_text import Report
 
 # Rows of a table of steps or lines: the greatest losses. A JSON document has all.
 MAX_ROWS = 12
-_PARTS = (("rounds", "right"), ("needed", "right"), ("detours", "right"), ("idle links", "right"), ("slack", "right"))
+_PARTS = (">rounds", ">needed", ">detours", ">idle links", ">slack")
 
 
 def reports(found: Blame) -> tuple[Report, ...]:
@@ -32,7 +32,7 @@ def reports(found: Blame) -> tuple[Report, ...]:
         sentences.append(
             f"idle in step {idle.step}: {idle.name}{others}, together {_number(idle.count * idle.rounds)} rounds"
         )
-    tables = [Report(title, (("step", "right"), *_PARTS), tuple(rows), tuple(sentences))]
+    tables = [Report.of(title, (">step", *_PARTS), rows, sentences)]
     alike: dict[tuple[int, RoundParts], list[str]] = {}
     for row in found.lines:
         if row.line:
@@ -47,7 +47,7 @@ def reports(found: Blame) -> tuple[Report, ...]:
         rows.sort(key=lambda row: -row[0])
         more = (_more(len(rows), "line"),) if len(rows) > MAX_ROWS else ()
         cells = tuple(cells for _, cells in rows[:MAX_ROWS])
-        tables.append(Report("", (("line", "left"), ("sends", "right"), *_PARTS), cells, more))
+        tables.append(Report.of("", ("line", ">sends", *_PARTS), cells, more))
     return tuple(tables)
 
 

@@ -33,9 +33,9 @@ def reports(result: BuildResult) -> list[Report]:
 
 def _table(result: BuildResult, table: BuiltTable) -> Report:
     names = list(dict.fromkeys(library.name for row in table.rows for library in row.libraries))
-    columns = [("sizes", "left"), ("runs", "left"), ("µs", "right"), ("GB/s", "right")]
-    columns += [(f"{name.removeprefix('nccl-')} µs", "right") for name in names]
-    columns.append(("x bound", "right"))
+    columns = ["sizes", "runs", ">µs", ">GB/s"]
+    columns += [f">{name.removeprefix('nccl-')} µs" for name in names]
+    columns.append(">x bound")
     rows, sentences = [], []
     for _, group in groupby(table.rows, lambda row: (row.algorithm, row.protocol if row.algorithm else "")):
         run = list(group)
@@ -51,7 +51,7 @@ def _table(result: BuildResult, table: BuiltTable) -> Report:
             sentences.append(_left_sentence(run))
     root = "" if table.root is None else f" from {table.root}"
     title = f"{table.collective}{root} on {result.topology}, {table.ranks} ranks, for {result.runtime}"
-    return Report(title, tuple(columns), tuple(rows), tuple(sentences))
+    return Report.of(title, columns, rows, sentences)
 
 
 def _left_sentence(run: list[BuildRow]) -> str:

@@ -28,10 +28,10 @@ def allocations(
     GB/s of one unit. `names`: the collectives. `rows`: (allocation, rates). `missing`: the rates that a time
     limit left out, in words.
     """
-    columns = [("GPUs", "right"), ("ranks", "left"), ("alike", "right"), ("rings", "right")]
+    columns = [">GPUs", "ranks", ">alike", ">rings"]
     for name in names:
-        columns += [(f"{name} units", "right"), ("GB/s", "right"), ("x rings", "right")]
-        columns += [("x RS+AG", "right")] if name == "allreduce" else []
+        columns += [f">{name} units", ">GB/s", ">x rings"]
+        columns += [">x RS+AG"] if name == "allreduce" else []
     table = []
     for allocation, rates in rows:
         rings = str(rates.ring_units) if rates.rings_proved_maximum else f">= {rates.ring_units}"
@@ -63,7 +63,7 @@ def allocations(
     lines.append(
         "GB/s: size / time (algorithmic bandwidth) for large messages; rings: units that disjoint rings carry together"
     )
-    return Report(title, tuple(columns), tuple(table), (*lines, *left))
+    return Report.of(title, columns, table, (*lines, *left))
 
 
 def _ratio(best: Fraction, other: Fraction | None) -> str:
@@ -85,9 +85,9 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     if any(algorithm.multicast for algorithm in made.rates):
         notes = [note for note in notes if note != MULTICAST_NOTE]
     top = made.rates[0].units
-    columns = (("algorithm", "left"), ("units", "right"), ("GB/s", "right"), ("of the bound", "right"), ("", "left"))
+    columns = ("algorithm", ">units", ">GB/s", ">of the bound", "")
     if made.rates[0].name == "optimum":
-        columns = (*columns[:3], ("of the optimum", "right"), columns[4])
+        columns = (*columns[:3], ">of the optimum", columns[4])
     rows = []
     for algorithm in made.rates:
         rate = ("-", "-", "-")
@@ -101,7 +101,7 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     ]
     if made.open:
         lines.append(f"left open: {', '.join(made.open)}")
-    return Report(title, columns, tuple(rows), (*lines, *(f"note: {note}" for note in notes)))
+    return Report.of(title, columns, rows, (*lines, *(f"note: {note}" for note in notes)))
 
 
 def _part(units: Fraction, top: Fraction | None) -> str:

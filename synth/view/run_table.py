@@ -38,14 +38,14 @@ def execution(doc: dict) -> Report:
     how = " in place" if doc["in_place"] else ""
     size = size_text(doc["size"])
     size += "" if doc["size"] < 1024 or doc["size"] & (doc["size"] - 1) == 0 else f" ({bytes_text(doc['size'])})"
-    return Report(
+    return Report.of(
         (
             f"{doc['program']}: {doc['collective']}{where}, {doc['ranks']} ranks, {size} of {doc['dtype']} "
             f"({doc['op']}){how},"
             f" {doc['executor']} executor"
         ),
-        (("", "left"), ("", "left")),
-        tuple(rows),
+        ("", ""),
+        rows,
         sentences,
     )
 

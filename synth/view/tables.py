@@ -102,7 +102,7 @@ def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime
 
 def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -> None:
     """Print the steps of a schedule: rounds, and the path of each chunk. `labels`: the machine's names of its ranks."""
-    columns = (("step", "right"), ("rounds", "right"), ("sends", "right"), ("what", "left"))
+    columns = (">step", ">rounds", ">sends", "what")
     arrow = {"copy": ">", "reduce": "+>", "copy-input": "in>", "reduce-input": "in+>"}
     rows = []
     for i, step in enumerate(schedule.steps, 1):
@@ -129,9 +129,7 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
         key += "; 0>{0-7} is a multicast, 0<+{0-7} fetches a sum"
     key += "; --format json has all sends"
     print_report(
-        Report(
-            frontier_text.title(schedule.network, schedule.collective, labels), columns, tuple(rows), (cost_line, key)
-        )
+        Report.of(frontier_text.title(schedule.network, schedule.collective, labels), columns, rows, (cost_line, key))
     )
 
 
@@ -162,25 +160,25 @@ def bounds_document(network: Network, collective: Collective, found: Sequence[tu
 def print_bounds(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> None:
     """Print a row for each bound: its subject, its value, the kind and size of its certificate."""
     columns = (
-        ("bound on", "left"),
-        ("for", "left"),
-        ("at least", "right"),
-        ("certificate", "left"),
-        ("bytes", "right"),
+        "bound on",
+        "for",
+        ">at least",
+        "certificate",
+        ">bytes",
     )
     rows = tuple(_bound_row(steps, bound) for steps, bound in found)
     lines = (
         "each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks",
         *((MULTICAST_NOTE,) if topology.multicast else ()),
     )
-    print_report(Report(frontier_text.title(topology.network(), collective, topology.labels), columns, rows, lines))
+    print_report(Report.of(frontier_text.title(topology.network(), collective, topology.labels), columns, rows, lines))
 
 
 def print_multicast_bounds(
     network: Network, collective: Collective, found: Sequence[tuple[int | None, LowerBound]], labels: Sequence[int]
 ) -> None:
     """Print a row for each bound where the switches of `network` multicast and reduce."""
-    columns = (("bound on", "left"), ("at least", "right"), ("GB/s at most", "right"), ("certificate", "left"))
+    columns = ("bound on", ">at least", ">GB/s at most", "certificate")
     rows = []
     for steps, bound in found:
         what, _, value, kind, _ = _bound_row(steps, bound)
@@ -189,7 +187,7 @@ def print_multicast_bounds(
             gbps = f"{float(network.unit / (bound.value * collective.unit_share)):.6g}"
         rows.append((what, value, gbps, kind))
     title = frontier_text.title(network, collective, labels)
-    print_report(Report(title, columns, tuple(rows), ("for schedules with the sends of these switches, too",)))
+    print_report(Report.of(title, columns, rows, ("for schedules with the sends of these switches, too",)))
 
 
 def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:
