@@ -45,7 +45,10 @@ class Report:
         cls, title: str, heads: Iterable[str], rows: Iterable[Iterable[str]], sentences: Iterable[str] = ()
     ) -> Report:
         """Return the report whose columns have these heads; a head that begins with > is of a right-aligned column."""
-        columns = [(head.removeprefix(">"), "right" if head.startswith(">") else "left") for head in heads]
+        columns = []
+        for head in heads:
+            name = head.removeprefix(">")
+            columns.append((name, "left" if name == head else "right"))
         return cls(title, tuple(columns), tuple(map(tuple, rows)), tuple(sentences))
 
 
