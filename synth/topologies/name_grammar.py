@@ -84,7 +84,15 @@ def topology(name: str) -> Topology:
         key, count = by_x["name"], by_x["boxes"]
     key = ALIASES.get(key, key)
     entry = MACHINES.get(key) or FAMILIES.get(key) or _plugin(key)
-    sizes = _sizes(name, shape["sizes"])
+    text = shape["sizes"]
+    if text is None:
+        sizes = ()
+    else:
+        if not _SIZES.fullmatch(text):
+            raise UsageError(
+                f"topology {name!r}: sizes are numbers of ranks joined by x, such as 8 or 4x4, not {text!r}"
+            )
+        sizes = tuple(map(int, text.split("x")))
     options = _options(name, shape["options"])
     own = {k: v for k, v in options.items() if k not in OPTIONS}
     across = {k: v for k, v in options.items() if k in OPTIONS}
@@ -168,14 +176,6 @@ def _plugin(key: str) -> TopologyBuilder:
         return made
 
     return TopologyBuilder(f"plug-in {added[key]}", make, PLUGIN_NIC)
-
-
-def _sizes(name: str, text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return ()
-    if not _SIZES.fullmatch(text):
-        raise UsageError(f"topology {name!r}: sizes are numbers of ranks joined by x, such as 8 or 4x4, not {text!r}")
-    return tuple(map(int, text.split("x")))
 
 
 def _boxes(name: str, text: str | None) -> list[str]:

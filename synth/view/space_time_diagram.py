@@ -84,7 +84,14 @@ class _LogicalRun:
         op, place = block.ops[i], (rank, b, i)
         if op.code == "barrier":
             visit = 1 + sum(before.code == "barrier" and before.group == op.group for before in block.ops[:i])
-            latest = _meet(self.met, rank, b, op, visit, self.now.get((rank, b), -1))
+            arrivals = self.met[rank, op.group, b]
+            if len(arrivals) < visit:
+                arrivals.append(self.now.get((rank, b), -1))
+            times = [self.met[rank, op.group, other] for other in op.group]
+            if any(len(t) < visit for t in times):
+                latest = None
+            else:
+                latest = max(t[visit - 1] for t in times)
             if latest is None:
                 return False
             self.now[rank, b] = latest
@@ -122,16 +129,6 @@ def _outboxes(rank: int, block: Block, op: Op) -> list[Hashable]:
     if op.code == "signal":
         return [(rank, block.ports[p].peer, block.ports[p].kind, block.ports[p].index) for p in op.ports]
     return []
-
-
-def _meet(met: dict[Hashable, list[int]], rank: int, b: int, op: Op, visit: int, now: int) -> int | None:
-    arrivals = met[rank, op.group, b]
-    if len(arrivals) < visit:
-        arrivals.append(now)
-    times = [met[rank, op.group, other] for other in op.group]
-    if any(len(t) < visit for t in times):
-        return None
-    return max(t[visit - 1] for t in times)
 
 
 def program_svg(program: Program) -> str:

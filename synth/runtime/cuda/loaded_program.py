@@ -118,8 +118,8 @@ class CudaMachine(Buffers):
                     gpu = "this GPU" if single else f"GPU {device}"
                     raise SynthError(
                         f"{program.name} has {blocks} thread blocks{'' if single else f' on {gpu}'}; at most "
-                        f"{capacity} are resident at once on {gpu}, and those left out would be waited for: lower it with "
-                        f"fewer instances or channels"
+                        f"{capacity} are resident at once on {gpu}, and those left out would be waited for: lower it "
+                        f"with fewer instances or channels"
                     )
         self.threads = result
         scale = kind.size // instance.size
