@@ -10,7 +10,7 @@ from synth.errors import UsageError
 from synth.program.buffer_layout import Layout
 from synth.runtime.array_info import ArrayInfo, ArrayRequirements, by_rank, checked_array_info
 from synth.runtime.dtypes import Dtype
-from synth.runtime.padding import Padding
+from synth.runtime.slicing import Padding
 
 
 class ArrayLayout(NamedTuple):

@@ -19,7 +19,7 @@ from synth.errors import UsageError, VerificationError
 from synth.model.collective import Collective
 from synth.program.buffer_layout import Layout
 from synth.runtime.dtypes import Dtype, divide
-from synth.runtime.padding import Padding
+from synth.runtime.slicing import Padding
 
 Array = np.ndarray
 # Maximum random elements of a rank, and minimum period of a chunk: longer chunks repeat with that period.

@@ -23,8 +23,8 @@ from synth.topologies.builders import (
     port_limits,
     symmetric_group,
     table_limits,
+    with_generators,
 )
-from synth.topologies.declared_symmetries import with_generators
 
 if TYPE_CHECKING:
     from synth.model.link_table import LinkTable

@@ -25,7 +25,7 @@ from synth.errors import FormatError, UsageError
 from synth.model.documents.file_reader import Fields, parse_yaml
 from synth.model.documents.text_file import text_of
 from synth.model.topology import Limit, Topology
-from synth.topologies.declared_symmetries import preserves, with_generators
+from synth.topologies.builders import preserves, with_generators
 
 RAIL = "rail"
 KEYS = ("across", "inside", "without", "symmetric")

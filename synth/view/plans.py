@@ -10,7 +10,7 @@ from synth.model.number_text import microseconds, number, size_text
 from synth.model.time_bound import TimeBound
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
 from synth.view.frontier_text import Report
-from synth.view.html import report_html
+from synth.view.table_layout import report_html
 
 ESTIMATE = "~: an estimate, for this program was not run"
 SHOWN = 2  # maximum alternatives shown for a runtime that does not take the first choice; the document has all

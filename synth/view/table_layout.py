@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from html import escape
 from itertools import zip_longest
 
 from synth.model.printable_text import printable
@@ -68,3 +69,21 @@ def _filled(text: str, width: int | None) -> list[str]:
         return [text]
     lines = textwrap.wrap(_SIZE.sub(NO_BREAK, text), width, break_long_words=False, break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines]
+
+
+# HTML tables for notebooks: one table, no script, every text escaped.
+
+
+def report_html(content: Report) -> str:
+    """Return `content` as an HTML fragment."""
+    head = "".join(f'<th style="text-align:{align}">{escape(name)}</th>' for name, align in content.columns)
+    body = ""
+    for row in content.rows:
+        cells = [
+            f'<td style="text-align:{align}">{escape(text)}</td>'
+            for text, (_, align) in zip(row, content.columns, strict=True)
+        ]
+        body += f"<tr>{''.join(cells)}</tr>"
+    lines = "".join(f"<div>{escape(line)}</div>" for line in content.sentences)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div><b>{escape(content.title)}</b></div>{table}{lines}"

@@ -17,14 +17,12 @@ from synth.runtime.cuda.device_state import DeviceState
 from synth.runtime.dtypes import Dtype
 from synth.runtime.kernel import sources, transports
 from synth.runtime.kernel import tables as flat
-from synth.runtime.kernel.block_status import waits
-from synth.runtime.kernel.launches import Launch, plan_launches
+from synth.runtime.kernel.launches import Launch, plan_launches, waits
 from synth.runtime.kernel.logical_clock import ClockTimes, make_clock
-from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose, halted_state
 from synth.runtime.reference.op_tables import compile_program
-from synth.runtime.slicing import cut
+from synth.runtime.slicing import Padding, cut
 
 if TYPE_CHECKING:
     from synth.runtime.cuda.executor import Cuda

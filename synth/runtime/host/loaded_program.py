@@ -15,10 +15,9 @@ from synth.runtime.buffer_binding import ArrayLayout, BoundArrays, bind_arrays
 from synth.runtime.dtypes import Dtype, dtype, poison
 from synth.runtime.host.executor import Host, HostProgram, layout_of
 from synth.runtime.kernel import build_host, transports
-from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.op_tables import compile_program
-from synth.runtime.slicing import cut
+from synth.runtime.slicing import Padding, cut
 
 
 class HostMachine:
