@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, cos, hypot, isqrt, pi, sin
+from math import ceil, cos, dist, hypot, isqrt, pi, sin
+
+from synth.model.components import components
 
 Spot = tuple[float, float]
 Line = tuple[int, int, Fraction | int]  # end, end, rate
@@ -18,6 +20,7 @@ MARGIN = 34  # around the ranks of a group
 GAP = 30  # between groups
 FRAME = 9  # from the frame of a group to those of the groups in it
 EDGE = 14  # around the drawing
+BENDS = (1, -1, 0.5, -0.5, 1.5, -1.5, 2, -2)  # the bends of a line that are tried, outwards first
 CLEAR = 21  # least distance of a line from an end that it does not join
 
 
@@ -86,11 +89,25 @@ def _bends(spots: Sequence[Spot], lines: Sequence[tuple[int, int]]) -> list[floa
         if (b, a) in found:
             found[a, b] = -found[b, a]
         elif _passes(spots, a, b):
+            # Outwards, else inwards, by the first curve that passes no other end.
             (x1, y1), (x2, y2) = spots[a], spots[b]
             outwards = (y2 - y1) * ((x1 + x2) / 2 - middle_x) - (x2 - x1) * ((y1 + y2) / 2 - middle_y)
-            away = 2 * max(30.0, 0.16 * hypot(x2 - x1, y2 - y1))
-            found[a, b] = -away if outwards < 0 else away
+            away = 2 * max(30.0, 0.16 * hypot(x2 - x1, y2 - y1)) * (-1 if outwards < 0 else 1)
+            others = [spot for end, spot in enumerate(spots) if end not in (a, b)]
+            bends = [away * part for part in BENDS]
+            found[a, b] = next((bend for bend in bends if _is_clear(spots[a], spots[b], bend, others)), away)
     return [found.get((a, b), 0.0) for a, b in lines]
+
+
+def _is_clear(start: Spot, end: Spot, bend: float, others: Sequence[Spot]) -> bool:
+    """Return True where the curve comes no nearer than `CLEAR` to `others`, at sixteen of its points."""
+    x, y = _control(start, end, bend)
+    for k in range(1, 16):
+        u, v, w = (1 - k / 16) ** 2, 2 * (1 - k / 16) * k / 16, (k / 16) ** 2
+        point = u * start[0] + v * x + w * end[0], u * start[1] + v * y + w * end[1]
+        if any(dist(point, other) < CLEAR for other in others):
+            return False
+    return True
 
 
 def _passes(spots: Sequence[Spot], a: int, b: int) -> bool:
@@ -210,23 +227,12 @@ def _groups(ends: list[int], ranks: int, lines: Sequence[Line]) -> list[set[int]
 
 def _components(ends: list[int], ranks: int, lines: list[tuple[int, int]]) -> list[set[int]]:
     """Return the components that have ranks, or [] where one of them has a single rank."""
-    parent = {end: end for end in ends}
-
-    def root(end: int) -> int:
-        while parent[end] != end:
-            parent[end] = parent[parent[end]]
-            end = parent[end]
-        return end
-
-    for a, b in lines:
-        parent[root(a)] = root(b)
     groups: dict[int, set[int]] = {}
-    for end in ends:
-        groups.setdefault(root(end), set()).add(end)
-    with_ranks = [group for group in groups.values() if min(group) < ranks]
-    for group in with_ranks:
-        if sum(end < ranks for end in group) == 1:
-            return []
+    for end, least in components(ends, lines).items():
+        groups.setdefault(least, set()).add(end)
+    with_ranks = [group for least, group in groups.items() if least < ranks]
+    if any(sum(end < ranks for end in group) == 1 for group in with_ranks):
+        return []
     return with_ranks
 
 

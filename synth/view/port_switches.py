@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+from synth.model.components import components
+
 Ranks = frozenset[int]
 
 
@@ -62,24 +64,18 @@ def wiring(machine: Pairs) -> Wiring:
             places = {_place(chains.get(link), limit) for link in members}
             if len(places) > 1 or None in places:
                 wrong |= any(chains.pop(link, None) is not None for link in list(members))
-    # The switch of each limit, as the number of one of its limits.
-    parent = list(range(len(sides)))
-
-    def root(limit: int) -> int:
-        while parent[limit] != limit:
-            parent[limit] = parent[parent[limit]]
-            limit = parent[limit]
-        return limit
-
+    # The switch of each limit, as the number of one of its limits: the ports of a link without a limit in between are
+    # at one switch, and so are a port out and that which leads back.
     into: dict[tuple[Ranks, Ranks], int] = {}
     for chain in chains.values():
         into.setdefault(sides[chain[-1]], chain[-1])
-    for chain in chains.values():
-        if len(chain) == 2:
-            parent[root(chain[0])] = root(chain[1])
-        sources, targets = sides[chain[0]]
-        parent[root(chain[0])] = root(into.get((targets, sources), chain[0]))
-    switch_of = [root(limit) for limit in range(len(sides))]
+    same: list[tuple[int, int]] = []
+    for first, *between, last in chains.values():
+        sources, targets = sides[first]
+        same.append((first, into.get((targets, sources), first)))
+        if not between:
+            same.append((first, last))
+    switch_of = components(range(len(sides)), same)
     ranks_of: dict[int, set[int]] = {}
     between: dict[int, tuple[int, int]] = {}
     for chain in list(chains.values()):

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from synth.errors import SynthError, UsageError
+from synth.model.components import components
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.runtime.dtypes import Dtype
@@ -102,19 +103,12 @@ def timetable(code: CompiledProgram, cut: Slicing, size: int, network: Network, 
     makespan = engine.run()
     if not all(engine.done):
         raise diagnose(engine)
-    # Return, by route, the representative of the routes that share limits with it, directly or through others.
-    line = list(range(len(network.routes)))
-
-    def root(k: int) -> int:
-        while line[k] != k:
-            k = line[k]
-        return k
-
+    # A queue for the routes that share limits, directly or through others.
     by_cap: dict[int, int] = {}
+    shared = []
     for route, caps in enumerate(network.caps_of):
-        for cap in caps:
-            line[root(route)] = root(by_cap.setdefault(cap, route))
-    line = tuple(root(k) for k in range(len(line)))
+        shared += [(route, by_cap.setdefault(cap, route)) for cap in caps]
+    line = tuple(components(range(len(network.routes)), shared).values())
     first = {rank: b for b, (rank, block) in enumerate(code.place) if block == 0}
     next_ticket = [0] * (max(line, default=0) + 1)
     tickets: list[list[int]] = [[] for _ in code.wires]

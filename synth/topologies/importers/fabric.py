@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, permutations
 
+from synth.model.components import components
 from synth.model.rational import show
 from synth.model.topology import MULTICAST_NOTE, Limit, Link, Multicast, Topology
 from synth.topologies.machines import NVLINK_US, PCIE_US
@@ -92,17 +93,6 @@ class DumpFabric:
     latency: Fraction = NVLINK_US
     notes: list[str] = field(default_factory=list)
 
-    def parts(self) -> list[int]:
-        """Return the component of each GPU under links and the switch, as the component's least GPU."""
-        part = list(range(self.ranks))
-        joined = [pair for members in self.switches() for pair in pairwise(members)]
-        joined += self.pairs
-        for u, v in joined:
-            old, new = max(part[u], part[v]), min(part[u], part[v])
-            for rank, p in enumerate(part):
-                part[rank] = new if p == old else p
-        return part
-
     def switches(self) -> list[list[int]]:
         """Return the GPUs of each switch."""
         members: dict[int, list[int]] = {}
@@ -130,7 +120,9 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
         ):
             if len(members) > 1:
                 limits.append(Limit(f"switch port {u} {way}", tuple(members), fabric.gbps * count))
-    part = fabric.parts()
+    # The component of each GPU under links and the switch.
+    joined = [*fabric.pairs, *(pair for members in fabric.switches() for pair in pairwise(members))]
+    part = list(components(range(fabric.ranks), joined).values())
     nodes = fabric.nodes or (0,) * fabric.ranks
     apart = [
         (u, v) for u in range(fabric.ranks) for v in range(fabric.ranks) if part[u] != part[v] and nodes[u] == nodes[v]

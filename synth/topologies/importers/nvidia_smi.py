@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from synth.errors import FormatError
+from synth.model.components import components
 from synth.model.rational import show
 from synth.model.topology import Topology
 from synth.topologies.importers.fabric import PCIE3_GBPS, SOCKET_GBPS, DumpFabric, Pcie, topology
@@ -241,14 +242,8 @@ def _among(matrix: Matrix, words: tuple[str, ...]) -> list[list[bool]]:
 
 def _classes(near: list[list[bool]]) -> list[frozenset[int]]:
     """The classes of GPUs that `near` joins."""
-    part = list(range(len(near)))
-    for u, row in enumerate(near):
-        for v, joined in enumerate(row):
-            if joined and part[u] != part[v]:
-                old, new = max(part[u], part[v]), min(part[u], part[v])
-                for rank, p in enumerate(part):
-                    part[rank] = new if p == old else p
-    classes: dict[int, set[int]] = {}
-    for u, p in enumerate(part):
-        classes.setdefault(p, set()).add(u)
-    return [frozenset(classes[p]) for p in sorted(classes)]
+    classes: dict[int, list[int]] = {}
+    joined = [(u, v) for u, row in enumerate(near) for v, one in enumerate(row) if one]
+    for u, least in components(range(len(near)), joined).items():
+        classes.setdefault(least, []).append(u)
+    return [frozenset(members) for members in classes.values()]
