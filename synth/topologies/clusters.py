@@ -71,7 +71,17 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
             raise UsageError(
                 f"{name}: cross={text} must be distinct ranks of 0..{size - 1} joined by +, such as cross=0+2"
             )
-        links += _wires(box, boxes, members)
+        unit = box.unit_bandwidth()
+        latency = max((k.latency for k in box.links), default=Fraction(0))
+        kind = box.links[0].kind if box.links else "unknown"
+        count = boxes if boxes > 2 else 1  # two boxes have one pair
+        wires = []
+        for b in range(count):
+            c = (b + 1) % boxes
+            for m in members:
+                one, other = b * box.ranks + m, c * box.ranks + m
+                wires += [Link(one, other, unit, latency, kind), Link(other, one, unit, latency, kind)]
+        links += wires
     elif pods:
         if "net" in options:
             raise UsageError(f"{name}: pod= joins all ranks through its switches; remove net=")
@@ -121,20 +131,6 @@ def _copies(box: Topology, boxes: int) -> tuple[list[Link], list[Limit]]:
             members = tuple(start + i for i in limit.links)
             limits.append(Limit(f"box {b} {limit.name}", members, limit.bandwidth))
     return links, limits
-
-
-def _wires(box: Topology, boxes: int, members: list[int]) -> list[Link]:
-    unit = box.unit_bandwidth()
-    latency = max((k.latency for k in box.links), default=Fraction(0))
-    kind = box.links[0].kind if box.links else "unknown"
-    count = boxes if boxes > 2 else 1  # two boxes have one pair
-    links = []
-    for b in range(count):
-        c = (b + 1) % boxes
-        for m in members:
-            one, other = b * box.ranks + m, c * box.ranks + m
-            links += [Link(one, other, unit, latency, kind), Link(other, one, unit, latency, kind)]
-    return links
 
 
 def _chosen(nic: Nic, options: dict[str, str], size: int, name: str) -> Nic:

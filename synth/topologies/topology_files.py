@@ -57,7 +57,17 @@ def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
         raise FormatError(f"is a document of schema {str(doc['schema'])[:40]!r}, not a topology file", file)
     doc = read.mapping(doc, None, KEYS, ("ranks", "links"))
     ranks = read.integer(doc["ranks"], "ranks", 1, MAX_FILE_RANKS)
-    switches = _switches(read, doc.get("switches"))
+    value = doc.get("switches")
+    names = [
+        read.string(x, f"switches[{i}]", 64)
+        for i, x in enumerate(read.sequence(value or [], "switches", MAX_FILE_RANKS))
+    ]
+    for i, switch in enumerate(names):
+        if switch.lstrip("-").isdecimal():
+            read.fail(f"{switch!r} would be taken for a rank; give the switch a name with a letter", f"switches[{i}]")
+        if names.index(switch) < i:
+            read.fail(f"the switch {switch!r} is listed twice", f"switches[{i}]")
+    switches = tuple(names)
     ends = {name: ranks + i for i, name in enumerate(switches)}
     found: dict[tuple[int, int], Link] = {}
     repeated: dict[tuple[int, int], int] = {}
@@ -95,7 +105,25 @@ def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
     more = f" and {len(repeated) - 4} more" if len(repeated) > 4 else ""
     links, notes = tuple(found.values()), [f"parallel links added up: {', '.join(shown)}{more}"] if shown else []
     places = {(k.src, k.dst): i for i, k in enumerate(links)}
-    limits = _limits(read, doc.get("limits"), places, ranks, ends)
+    limits = []
+    for i, item in enumerate(read.sequence(doc.get("limits") or [], "limits", MAX_LIMITS)):
+        place = f"limits[{i}]"
+        row = read.mapping(item, place, LIMIT_KEYS, ("links", "bandwidth"))
+        title = read.string(row["name"], f"{place}.name") if row.get("name") is not None else f"limit {i}"
+        limited: dict[int, None] = {}
+        for j, pair in enumerate(read.sequence(row["links"], f"{place}.links", MAX_LINKS)):
+            spot = f"{place}.links[{j}]"
+            src, dst = (_end(read, end, spot, ranks, ends) for end in read.sequence(pair, spot, 2, 2))
+            index = places.get((src, dst))
+            if index is None:
+                read.fail(f"there is no link {pair[0]}→{pair[1]}", spot)
+            if index in limited:
+                read.fail(f"the link {pair[0]}→{pair[1]} is listed twice in this limit", spot)
+            limited[index] = None
+        if not limited:
+            read.fail("the limit has no links", f"{place}.links")
+        limits.append(Limit(title, tuple(limited), read.number(row["bandwidth"], f"{place}.bandwidth")))
+    limits = tuple(limits)
     connection = None if doc.get("connection") is None else read.number(doc["connection"], "connection")
     _check_units(read, [(f"links {_ends(k, switches, ranks)}", k.bandwidth) for k in links], limits)
     nodes = _integers(read, doc.get("nodes"), "nodes", ranks) or (0,) * ranks
@@ -216,49 +244,12 @@ def _plain(value: Fraction) -> int | str:
     return value.numerator if value.denominator == 1 else str(value)
 
 
-def _switches(read: Fields, value: Any) -> tuple[str, ...]:
-    names = [
-        read.string(x, f"switches[{i}]", 64)
-        for i, x in enumerate(read.sequence(value or [], "switches", MAX_FILE_RANKS))
-    ]
-    for i, name in enumerate(names):
-        if name.lstrip("-").isdecimal():
-            read.fail(f"{name!r} would be taken for a rank; give the switch a name with a letter", f"switches[{i}]")
-        if names.index(name) < i:
-            read.fail(f"the switch {name!r} is listed twice", f"switches[{i}]")
-    return tuple(names)
-
-
 def _end(read: Fields, value: Any, place: str, ranks: int, ends: dict[str, int]) -> int:
     if isinstance(value, str) and value in ends:
         return ends[value]
     if isinstance(value, str) and not (isinstance(value, Plain) and value.lstrip("-").isdecimal()):
         read.fail(f"{str(value)[:40]!r} is neither a rank nor one of the switches", place)
     return read.integer(value, place, 0, ranks - 1)
-
-
-def _limits(
-    read: Fields, value: Any, places: dict[tuple[int, int], int], ranks: int, ends: dict[str, int]
-) -> tuple[Limit, ...]:
-    limits = []
-    for i, item in enumerate(read.sequence(value or [], "limits", MAX_LIMITS)):
-        place = f"limits[{i}]"
-        row = read.mapping(item, place, LIMIT_KEYS, ("links", "bandwidth"))
-        name = read.string(row["name"], f"{place}.name") if row.get("name") is not None else f"limit {i}"
-        members: dict[int, None] = {}
-        for j, pair in enumerate(read.sequence(row["links"], f"{place}.links", MAX_LINKS)):
-            spot = f"{place}.links[{j}]"
-            src, dst = (_end(read, end, spot, ranks, ends) for end in read.sequence(pair, spot, 2, 2))
-            index = places.get((src, dst))
-            if index is None:
-                read.fail(f"there is no link {pair[0]}→{pair[1]}", spot)
-            if index in members:
-                read.fail(f"the link {pair[0]}→{pair[1]} is listed twice in this limit", spot)
-            members[index] = None
-        if not members:
-            read.fail("the limit has no links", f"{place}.links")
-        limits.append(Limit(name, tuple(members), read.number(row["bandwidth"], f"{place}.bandwidth")))
-    return tuple(limits)
 
 
 def _check_units(read: Fields, links: Iterable[tuple[str, Fraction]], limits: tuple[Limit, ...]) -> None:
@@ -331,7 +322,13 @@ def from_graph(graph: Any, file: str) -> dict:
             key = next((key for key in WIDTHS if data.get(key) is not None), None)
             width: Any = "1" if key is None else data[key]
             if key is None:
-                _check_names(data, f"{a}-{b}", file)
+                # Raise FormatError where an edge without a bandwidth has an attribute that is nearly
+                # called so.
+                edge = f"{a}-{b}"
+                for attribute in data:
+                    near = difflib.get_close_matches(str(attribute).lower(), WIDTHS, 1, 0.7)
+                    if near:
+                        raise FormatError(f"the edge {edge} has {str(attribute)[:40]!r}; did you mean {near[0]}?", file)
                 unweighted = True
             elif key == "units":
                 width = str(rational(width) * rational(unit))
@@ -353,14 +350,6 @@ def from_graph(graph: Any, file: str) -> dict:
         return doc
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"is no graph of networkx's form: {error}", file) from None
-
-
-def _check_names(data: dict, edge: str, file: str) -> None:
-    """Raise FormatError where an edge without a bandwidth has an attribute that is nearly called so."""
-    for key in data:
-        near = difflib.get_close_matches(str(key).lower(), WIDTHS, 1, 0.7)
-        if near:
-            raise FormatError(f"the edge {edge} has {str(key)[:40]!r}; did you mean {near[0]}?", file)
 
 
 def _scalar(value: Any) -> Any:

@@ -231,8 +231,9 @@ def _components(ends: list[int], ranks: int, lines: list[tuple[int, int]]) -> li
     for end, least in components(ends, lines).items():
         groups.setdefault(least, set()).add(end)
     with_ranks = [group for least, group in groups.items() if least < ranks]
-    if any(sum(end < ranks for end in group) == 1 for group in with_ranks):
-        return []
+    for group in with_ranks:
+        if len([end for end in group if end < ranks]) == 1:
+            return []
     return with_ranks
 
 

@@ -70,10 +70,10 @@ def wiring(machine: Pairs) -> Wiring:
     for chain in chains.values():
         into.setdefault(sides[chain[-1]], chain[-1])
     same: list[tuple[int, int]] = []
-    for first, *between, last in chains.values():
+    for first, *middle, last in chains.values():
         sources, targets = sides[first]
         same.append((first, into.get((targets, sources), first)))
-        if not between:
+        if not middle:
             same.append((first, last))
     switch_of = components(range(len(sides)), same)
     ranks_of: dict[int, set[int]] = {}

@@ -129,7 +129,23 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
     ]
     notes = list(fabric.notes)
     if apart:
-        limits += _host(apart, pcie, links)
+        # Appends the PCIe links; returns their limits, one for each set of links, without those that cannot
+        # bind.
+        users: dict[tuple[int, str, Fraction], list[int]] = {}
+        for u, v in apart:
+            ways = pcie.crossed(u, v)
+            for way in ways:
+                users.setdefault(way, []).append(len(links))
+            links.append(Link(u, v, min((gbps for _, _, gbps in ways), default=PCIE3_GBPS), PCIE_US, "pcie"))
+        tightest: dict[tuple[int, ...], tuple[Fraction, str]] = {}
+        for (_, name, gbps), members in users.items():
+            offer = (gbps, name)
+            tightest[tuple(members)] = min(offer, tightest.get(tuple(members), offer))
+        ports = []
+        for members, (gbps, name) in tightest.items():
+            if sum(links[i].bandwidth for i in members) > gbps:
+                ports.append(Limit(name, members, gbps))
+        limits += ports
         speeds = sorted({k.bandwidth for k in links if k.kind == "pcie"})
         what = (
             "all GPUs communicate"
@@ -152,22 +168,3 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
     return Topology(
         fabric.name, fabric.ranks, tuple(links), limits, (), nodes, connection, (), labels, notes, multicast
     )  # fmt: skip
-
-
-def _host(apart: list[tuple[int, int]], pcie: Pcie, links: list[Link]) -> list[Limit]:
-    """Appends the PCIe links; returns their limits, one for each set of links, without those that cannot bind."""
-    users: dict[tuple[int, str, Fraction], list[int]] = {}
-    for u, v in apart:
-        ways = pcie.crossed(u, v)
-        for way in ways:
-            users.setdefault(way, []).append(len(links))
-        links.append(Link(u, v, min((gbps for _, _, gbps in ways), default=PCIE3_GBPS), PCIE_US, "pcie"))
-    tightest: dict[tuple[int, ...], tuple[Fraction, str]] = {}
-    for (_, name, gbps), members in users.items():
-        offer = (gbps, name)
-        tightest[tuple(members)] = min(offer, tightest.get(tuple(members), offer))
-    limits = []
-    for members, (gbps, name) in tightest.items():
-        if sum(links[i].bandwidth for i in members) > gbps:
-            limits.append(Limit(name, members, gbps))
-    return limits

@@ -11,7 +11,7 @@ from synth.model.components import components
 from synth.model.rational import show
 from synth.model.topology import Topology
 from synth.topologies.importers.fabric import PCIE3_GBPS, SOCKET_GBPS, DumpFabric, Pcie, topology
-from synth.topologies.importers.pasted import LINK_CELL, P2P_CELL, GpuTable, tables
+from synth.topologies.importers.pasted import LINK_CELL, P2P_CELL, tables
 from synth.topologies.machines import V100_US
 
 if TYPE_CHECKING:
@@ -53,7 +53,16 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
             notes.append(f"line {other.line} begins a table of another kind (such as topo -p2p), which is left out")
             continue
         for gpu in other.gpus:
-            _check_row(gpu, other, file)
+            for peer, cell in zip(other.gpus, other.cells[gpu], strict=True):
+                if not re.fullmatch(LINK_CELL, cell) or (cell == "X") != (gpu == peer):
+                    raise FormatError(
+                        f"{gpu} to {peer}: {cell[:20]!r} is not one of NV#, PIX, PXB, PHB, NODE, SYS (X: itself)",
+                        file,
+                        other.lines[gpu],
+                    )
+                back = other.cells[peer][other.gpus.index(gpu)]
+                if back != cell:
+                    raise FormatError(f"{gpu} to {peer} is {cell}, and back it is {back[:20]}", file, other.lines[gpu])
         if table is None:
             table = other
         elif (table.gpus, table.cells) == (other.gpus, other.cells):
@@ -128,19 +137,6 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     if len(sockets) > 1:
         pcie.notes.append(f"{show(min(slot, SOCKET_GBPS))} GB/s assumed between two sockets")
     return topology(fabric, pcie)
-
-
-def _check_row(gpu: str, table: GpuTable, file: str) -> None:
-    for other, cell in zip(table.gpus, table.cells[gpu], strict=True):
-        if not re.fullmatch(LINK_CELL, cell) or (cell == "X") != (gpu == other):
-            raise FormatError(
-                f"{gpu} to {other}: {cell[:20]!r} is not one of NV#, PIX, PXB, PHB, NODE, SYS (X: itself)",
-                file,
-                table.lines[gpu],
-            )
-        back = table.cells[other][table.gpus.index(gpu)]
-        if back != cell:
-            raise FormatError(f"{gpu} to {other} is {cell}, and back it is {back[:20]}", file, table.lines[gpu])
 
 
 def _links(

@@ -198,8 +198,8 @@ def _from_text(lines: list[str], file: str) -> _Dump:
             dump.labels = tuple(int(gpu[3:]) for gpu in names)
     for kind, title in TITLES.items():
         if kind not in dump.values and any(re.search(title, line) for line in lines):
-            name = title.split("|")[0]
-            raise FormatError(f"the table {name!r} has a title and no line that names its GPUs, or is cut", file)
+            first = title.split("|")[0]
+            raise FormatError(f"the table {first!r} has a title and no line that names its GPUs, or is cut", file)
     for line in lines:
         match = re.search(r"GPU\[(\d{1,4})\]\s*:\s*\(Topology\) Numa Node:\s*(-?\d{1,4})", line)
         if match and int(match[1]) in dump.labels:
