@@ -24,7 +24,7 @@ from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.onesided_ops import OneSidedOps
 from synth.runtime.reference.op_tables import CompiledOp, CompiledProgram, Place
 from synth.runtime.slicing import Slicing
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 # The cost of messages at their ends during one run, in integer picoseconds.
 #
