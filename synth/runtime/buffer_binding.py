@@ -63,7 +63,7 @@ def bind_arrays(call: ArrayLayout, inputs: Any, outputs: Any) -> BoundArrays:
     for rank in range(ranks):
         if layout.inputs[rank] and layout.outputs[rank] and padding.unit:
             begins = pointers[3 * rank], pointers[3 * rank + 1]
-            # Raise UsageError unless input and output of `rank`, with the addresses `begins`, overlap as
+            # Input and output of `rank`, with the addresses `begins`, must overlap as
             # the call needs it.
             read, written = begins
             read_bytes = padding.count(len(layout.inputs[rank])) * kind.size
@@ -89,7 +89,7 @@ def bind_arrays(call: ArrayLayout, inputs: Any, outputs: Any) -> BoundArrays:
         if output is not None and output.size:
             device = -1 if output.device is None else output.device
             extents.append((device, output.pointer, output.size * kind.size, rank))
-    # Raise UsageError where two ranks' outputs (device, address, bytes, rank) share memory.
+    # No two ranks' outputs (device, address, bytes, rank) may share memory.
     for (device, begin, size, rank), (next_device, next_begin, _, next_rank) in pairwise(
         sorted(extents, key=lambda output: output[:2])
     ):

@@ -87,7 +87,7 @@ def port_limits(
     limits = []
     for g in range(len(groups)):
         for way, members in (("out", out[g]), ("in", into[g])):
-            # True if the widths add up to more than `bandwidth`.
+            # Stops at the first partial sum that is more than `bandwidth`.
             widths = (links[i].bandwidth for i in members)
             total = Fraction(0)
             if any((total := total + width) > bandwidth for width in widths):

@@ -84,7 +84,7 @@ class Sketch:
         for box in boxes:
             places.append(counts.get(box, 0))
             counts[box] = places[-1] + 1
-        # Raise UsageError for a rule about links that the machine has not.
+        # No rule may be about links that the machine has not.
         ranks, near, far = set[Pair](), set[Pair](), set[Pair]()
         for link in topology.links:
             ranks.add((link.src, link.dst))

@@ -322,8 +322,7 @@ def from_graph(graph: Any, file: str) -> dict:
             key = next((key for key in WIDTHS if data.get(key) is not None), None)
             width: Any = "1" if key is None else data[key]
             if key is None:
-                # Raise FormatError where an edge without a bandwidth has an attribute that is nearly
-                # called so.
+                # An attribute that is nearly called so is a mistake.
                 edge = f"{a}-{b}"
                 for attribute in data:
                     near = difflib.get_close_matches(str(attribute).lower(), WIDTHS, 1, 0.7)

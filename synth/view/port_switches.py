@@ -46,7 +46,7 @@ def wiring(machine: Pairs) -> Wiring:
     none of them higher than its own rate, and if this holds for all links of these limits.
     """
     sides = [_sides(machine, members) for members, _ in machine.limits]
-    # Return, for each link that goes through switches, its limits in the order in which it passes them.
+    # For each link that goes through switches: its limits in the order in which it passes them.
     limits_of: dict[int, list[int]] = {}
     for limit, (members, _) in enumerate(machine.limits):
         for link in members:

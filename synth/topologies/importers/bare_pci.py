@@ -81,7 +81,7 @@ def read(elements: list[Element], file: str, name: str, gbps: Fraction | None) -
     fabric = DumpFabric(
         name, len(devices), "nvlink", gpu.gbps if gbps is None else gbps, nodes=(0,) * len(devices), latency=gpu.latency
     )
-    # Set the links of four or eight GPUs of a model in `fabric`, and return them in words.
+    # The links of four or eight GPUs of a model, and their description.
     ranks = range(fabric.ranks)
     if gpu == _V100:
         for u, row in enumerate(DGX1_BY_BUS):

@@ -107,7 +107,7 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
     links = [
         Link(u, v, gbps, fabric.latency, fabric.kind) for a, gbps in sorted(pairs.items()) for u, v in (a, a[::-1])
     ]
-    # Appends a link for every pair on a switch; returns the limits of the GPUs' ports.
+    # A link for every pair on a switch, and the limits of the GPUs' ports.
     start, limits = len(links), []
     for members in fabric.switches():
         for u, v in permutations(members, 2):
@@ -129,8 +129,7 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
     ]
     notes = list(fabric.notes)
     if apart:
-        # Appends the PCIe links; returns their limits, one for each set of links, without those that cannot
-        # bind.
+        # The PCIe links, and a limit for each set of them, without those that cannot bind.
         users: dict[tuple[int, str, Fraction], list[int]] = {}
         for u, v in apart:
             ways = pcie.crossed(u, v)

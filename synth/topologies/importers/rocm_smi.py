@@ -76,7 +76,7 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     if homeless:
         raise FormatError(f"lacks the NUMA node of GPU {homeless[0]} and prints others'; the text is cut off", file)
     fabric = DumpFabric(name, ranks, "xgmi", XGMI_GBPS, labels=dump.labels, nodes=(0,) * ranks)
-    # Sets the pairs that xGMI joins directly, with their numbers of links, and notes on those that it does not.
+    # The pairs that xGMI joins directly, with their numbers of links, and notes on those that it does not.
     weights, types = dump.values.get("weight", {}), dump.values.get("type", {})
     bandwidths = dump.values.get("bandwidth", {})
     far, odd, unknown = [], [], set()
