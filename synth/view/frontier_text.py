@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -181,7 +181,14 @@ def choice(
         taken = [_taken(found, best, size, fastest), *_clock_bound(bound, fastest)]
         lines[:0] = taken
     if programs:
-        lines += _clock(found, programs)
+        bare = "`best for`: predicted, synchronous steps on bare links without a launch"
+        program = "the point's program in its fastest protocol"
+        if found.network.multicast:
+            program += ", with sends of switches its MSCCL++ plan"
+        said = [f"µs and GB/s: predicted, event-driven, of {program}; {bare}"]
+        if len(programs) < len(found.points):
+            said.append("points without µs are far behind by a lower bound, or were not run in time")
+        lines += said
     else:
         lines.append(
             "synchronous: predicted, steps are barriers, each of the machine's greatest latency, on bare links without "
@@ -189,17 +196,6 @@ def choice(
         )
     lines += [f"note: {note}" for note in found.notes]
     return Report.of(title(found.network, found.collective), columns, rows, lines)
-
-
-def _clock(found: Frontier, programs: Mapping[int, AlgorithmTime]) -> list[str]:
-    bare = "`best for`: predicted, synchronous steps on bare links without a launch"
-    program = "the point's program in its fastest protocol"
-    if found.network.multicast:
-        program += ", with sends of switches its MSCCL++ plan"
-    lines = [f"µs and GB/s: predicted, event-driven, of {program}; {bare}"]
-    if len(programs) < len(found.points):
-        lines.append("points without µs are far behind by a lower bound, or were not run in time")
-    return lines
 
 
 def point_times(found: Frontier, times: Sequence[AlgorithmTime]) -> dict[int, AlgorithmTime]:

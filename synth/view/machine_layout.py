@@ -60,7 +60,23 @@ def layout(ranks: int, lines: Sequence[Line], ends: int, boxes: Sequence[int] = 
     """
     block = _block(list(range(ends)), ranks, lines, boxes if len(set(boxes)) > 1 else ())
     spots = [block.spots[end] for end in range(ends)]
-    bent = _bends(spots, [(a, b) for a, b, _ in lines])
+    # A line that would pass an end bends; both directions of a pair bend alike.
+    pairs = [(a, b) for a, b, _ in lines]
+    middle_x = sum(x for x, _ in spots) / max(1, len(spots))
+    middle_y = sum(y for _, y in spots) / max(1, len(spots))
+    found: dict[tuple[int, int], float] = {}
+    for a, b in pairs:
+        if (b, a) in found:
+            found[a, b] = -found[b, a]
+        elif _passes(spots, a, b):
+            # Outwards, else inwards, by the first curve that passes no other end.
+            (x1, y1), (x2, y2) = spots[a], spots[b]
+            outwards = (y2 - y1) * ((x1 + x2) / 2 - middle_x) - (x2 - x1) * ((y1 + y2) / 2 - middle_y)
+            away = 2 * max(30.0, 0.16 * hypot(x2 - x1, y2 - y1)) * (-1 if outwards < 0 else 1)
+            others = [spot for end, spot in enumerate(spots) if end not in (a, b)]
+            bends = [away * part for part in BENDS]
+            found[a, b] = next((bend for bend in bends if _is_clear(spots[a], spots[b], bend, others)), away)
+    bent = [found.get((a, b), 0.0) for a, b in pairs]
     tops = [_control(spots[a], spots[b], bend / 2) for (a, b, _), bend in zip(lines, bent, strict=True) if bend]
     corners = [(-block.width, -block.height), (block.width, block.height)]
     left, top = (min(side) - EDGE for side in zip(*corners, *tops, strict=True))
@@ -79,24 +95,6 @@ def _control(start: Spot, end: Spot, bend: float) -> Spot:
     dx, dy = end[0] - start[0], end[1] - start[1]
     length = hypot(dx, dy) or 1.0
     return (start[0] + end[0]) / 2 + bend * dy / length, (start[1] + end[1]) / 2 - bend * dx / length
-
-
-def _bends(spots: Sequence[Spot], lines: Sequence[tuple[int, int]]) -> list[float]:
-    middle_x = sum(x for x, _ in spots) / max(1, len(spots))
-    middle_y = sum(y for _, y in spots) / max(1, len(spots))
-    found: dict[tuple[int, int], float] = {}
-    for a, b in lines:
-        if (b, a) in found:
-            found[a, b] = -found[b, a]
-        elif _passes(spots, a, b):
-            # Outwards, else inwards, by the first curve that passes no other end.
-            (x1, y1), (x2, y2) = spots[a], spots[b]
-            outwards = (y2 - y1) * ((x1 + x2) / 2 - middle_x) - (x2 - x1) * ((y1 + y2) / 2 - middle_y)
-            away = 2 * max(30.0, 0.16 * hypot(x2 - x1, y2 - y1)) * (-1 if outwards < 0 else 1)
-            others = [spot for end, spot in enumerate(spots) if end not in (a, b)]
-            bends = [away * part for part in BENDS]
-            found[a, b] = next((bend for bend in bends if _is_clear(spots[a], spots[b], bend, others)), away)
-    return [found.get((a, b), 0.0) for a, b in lines]
 
 
 def _is_clear(start: Spot, end: Spot, bend: float, others: Sequence[Spot]) -> bool:
@@ -151,7 +149,26 @@ def _block(ends: list[int], ranks: int, lines: Sequence[Line], boxes: Sequence[i
         return PlacedGroup(spots, width / 2 + MARGIN, height / 2 + MARGIN, [])
     groups = _boxes(boxes) if boxes else _groups(ends, ranks, inner)
     if len(groups) < 2:
-        return _circle(members, hubs, inner)
+        # The ranks on a circle, two beside each other and four as a square, with each switch among its ranks.
+        count = len(members)
+        radius = max(75.0 if hubs or count > 2 else 36.0, min(16.0 * count, 110 + 4.5 * count))
+        if count == 1:
+            radius = 0.0
+        start = {2: -pi, 4: -0.75 * pi}.get(count, -pi / 2)
+        spots = {end: _on(radius, start + 2 * pi * i / count) for i, end in enumerate(members)}
+        middle = []
+        for hub in hubs:
+            joined = [spots[end] for a, b, _ in inner for end in (a, b) if hub in (a, b) and end in members]
+            x, y = (0.7 * sum(side) / max(1, len(joined)) for side in (*zip(*joined, strict=True),) or ((), ()))
+            if hypot(x, y) < 25:
+                middle.append(hub)
+            else:
+                spots[hub] = x, y
+        depth = 0.0 if len(middle) == 1 else max(40.0, 0.45 * radius)
+        spots |= {hub: _on(depth, -pi / 2 + 2 * pi * i / len(middle)) for i, hub in enumerate(middle)}
+        width = max((abs(x) for x, _ in spots.values()), default=0.0)
+        height = max((abs(y) for _, y in spots.values()), default=0.0)
+        return PlacedGroup(spots, width + MARGIN, height + MARGIN, [])
     for hub in hubs:
         joined = {end for line in inner if hub in line[:2] for end in line[:2] if end < ranks}
         for group in groups:
@@ -235,29 +252,6 @@ def _components(ends: list[int], ranks: int, lines: list[tuple[int, int]]) -> li
         if len([end for end in group if end < ranks]) == 1:
             return []
     return with_ranks
-
-
-def _circle(members: list[int], hubs: list[int], lines: Sequence[Line]) -> PlacedGroup:
-    """Return the ranks on a circle, two beside each other and four as a square, with each switch among its ranks."""
-    count = len(members)
-    radius = max(75.0 if hubs or count > 2 else 36.0, min(16.0 * count, 110 + 4.5 * count))
-    if count == 1:
-        radius = 0.0
-    start = {2: -pi, 4: -0.75 * pi}.get(count, -pi / 2)
-    spots = {end: _on(radius, start + 2 * pi * i / count) for i, end in enumerate(members)}
-    middle = []
-    for hub in hubs:
-        joined = [spots[end] for a, b, _ in lines for end in (a, b) if hub in (a, b) and end in members]
-        x, y = (0.7 * sum(side) / max(1, len(joined)) for side in (*zip(*joined, strict=True),) or ((), ()))
-        if hypot(x, y) < 25:
-            middle.append(hub)
-        else:
-            spots[hub] = x, y
-    inner = 0.0 if len(middle) == 1 else max(40.0, 0.45 * radius)
-    spots |= {hub: _on(inner, -pi / 2 + 2 * pi * i / len(middle)) for i, hub in enumerate(middle)}
-    width = max((abs(x) for x, _ in spots.values()), default=0.0)
-    height = max((abs(y) for _, y in spots.values()), default=0.0)
-    return PlacedGroup(spots, width + MARGIN, height + MARGIN, [])
 
 
 def _on(radius: float, angle: float) -> Spot:

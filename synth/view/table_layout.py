@@ -23,39 +23,35 @@ def report_lines(content: Report, width: int | None = None) -> list[str]:
     """
     lines = _filled(content.title, width) if content.title else []
     if content.rows:
-        lines += ["", *_table(content, width), ""]
+        heads = [name for name, _ in content.columns]
+        rows = [list(map(printable, row)) for row in content.rows]
+        cells = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        widths = [max(len(head), size) for head, size in zip(heads, cells, strict=True)]
+        gap = GAP
+        if width is not None and sum(widths) + gap * (len(widths) - 1) > width:
+            # Heads are wrapped, then the widest column of text.
+            gap = 2
+            widths = [max(_longest_word(head), size) for head, size in zip(heads, cells, strict=True)]
+            texts = [i for i, (_, align) in enumerate(content.columns) if align == "left"]
+            excess = sum(widths) + gap * (len(widths) - 1) - width
+            if excess > 0 and texts:
+                widest = max(texts, key=lambda i: widths[i])
+                least = max(_longest_word(row[widest]) for row in (heads, *rows))
+                widths[widest] = max(least, widths[widest] - excess)
+
+        drawn = []
+        for row in [heads, *rows] if any(heads) else rows:
+            parts = [_filled(cell, size) for cell, size in zip(row, widths, strict=True)]
+            for texts_of_line in zip_longest(*parts, fillvalue=""):
+                padded = []
+                for text, size, (_, align) in zip(texts_of_line, widths, content.columns, strict=True):
+                    padded.append(text.rjust(size) if align == "right" else text.ljust(size))
+                drawn.append((" " * gap).join(padded).rstrip())
+            if row is heads:
+                drawn.append("─" * (sum(widths) + gap * (len(widths) - 1)))
+        lines += ["", *drawn, ""]
     for sentence in content.sentences:
         lines += _filled(sentence, width)
-    return lines
-
-
-def _table(content: Report, width: int | None) -> list[str]:
-    heads = [name for name, _ in content.columns]
-    rows = [list(map(printable, row)) for row in content.rows]
-    cells = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    widths = [max(len(head), size) for head, size in zip(heads, cells, strict=True)]
-    gap = GAP
-    if width is not None and sum(widths) + gap * (len(widths) - 1) > width:
-        # Heads are wrapped, then the widest column of text.
-        gap = 2
-        widths = [max(_longest_word(head), size) for head, size in zip(heads, cells, strict=True)]
-        texts = [i for i, (_, align) in enumerate(content.columns) if align == "left"]
-        excess = sum(widths) + gap * (len(widths) - 1) - width
-        if excess > 0 and texts:
-            widest = max(texts, key=lambda i: widths[i])
-            least = max(_longest_word(row[widest]) for row in (heads, *rows))
-            widths[widest] = max(least, widths[widest] - excess)
-
-    lines = []
-    for row in [heads, *rows] if any(heads) else rows:
-        parts = [_filled(cell, size) for cell, size in zip(row, widths, strict=True)]
-        for texts_of_line in zip_longest(*parts, fillvalue=""):
-            padded = []
-            for text, size, (_, align) in zip(texts_of_line, widths, content.columns, strict=True):
-                padded.append(text.rjust(size) if align == "right" else text.ljust(size))
-            lines.append((" " * gap).join(padded).rstrip())
-        if row is heads:
-            lines.append("─" * (sum(widths) + gap * (len(widths) - 1)))
     return lines
 
 
