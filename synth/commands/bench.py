@@ -79,7 +79,7 @@ def bench(file: Path | None, output: str | None, form: str | None, **flags: Any)
       synth bench frontier.json --sizes 1KiB:1GiB:x4 --baseline ring -o measured.json
     """
     from synth.commands import api
-    from synth.view.bench_tables import measured
+    from synth.view.run_table import measured
     from synth.view.tables import print_report
 
     check_writable(output)

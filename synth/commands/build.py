@@ -64,7 +64,7 @@ def build(topology: str | None, **flags: Any) -> int:
     if flags["boxes"] and (topology is None or given):
         raise UsageError("--boxes takes the NAME of one box, such as dgx-a100, and no changes of it")
     if given:
-        from synth.topologies.this_machine import this_machine
+        from synth.topologies.importers import this_machine
 
         machine = api.topology(this_machine() if topology is None else topology, **given)
     options = {key: flags[key] for key in ("runtime", "sizes", "root", "dtype", "jobs", "fresh", "output")}

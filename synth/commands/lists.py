@@ -37,12 +37,12 @@ def lists(kind: str | None, output: str | None, form: str | None) -> None:
     if name not in TABLES:
         raise UsageError(suggest("list", kind, list(TABLES), f"there are {', '.join(TABLES)}"))
     rows = listed(name)
-    columns = (("name", "left"), ("description", "left"), ("available", "left"))
+    columns = ("name", "description", "available")
     document: Any = []
     for item, summary, available in rows:
         missing = None if available == "yes" else available.removeprefix("no: ")
         document.append({"name": item, "what": summary, "missing": missing})
-    emit(lambda: document, lambda: print_report(Report("", columns, tuple(rows))), output, form)
+    emit(lambda: document, lambda: print_report(Report.of("", columns, rows)), output, form)
 
 
 def listed(kind: str) -> list[Row]:

@@ -114,7 +114,7 @@ def build(
     ['allgather']
     """
     if topology is None:
-        from synth.topologies.this_machine import this_machine
+        from synth.topologies.importers import this_machine
 
         topology = this_machine()
     machine, match = _recognised(named_topology(topology))
