@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import ceil
 
-from synth.model.bitwise_equality import same_bits
 from synth.model.frontier import LowerBound, Open, Point
 from synth.model.outcome import Sat
 from synth.model.rational import show
 from synth.model.schedule import Problem
+from synth.pareto.found import Found
 from synth.pareto.meet_bound import least_multiple, meet_bound
 from synth.pareto.queries import begin_tree_query, finish_tree_query, point, query_portfolio
-from synth.pareto.sweep_state import SweepState
+from synth.pareto.step_search import StepSearch
 
 
 @dataclass(frozen=True)
@@ -45,96 +46,92 @@ class CloseStepCountSettings:
 SETTINGS = CloseStepCountSettings()
 
 
-def close(state: SweepState, steps: int, bound: LowerBound) -> None:
-    """Search for a schedule of `steps` steps that meets `bound`, and enter the result into `state`.
+def close(sweep: StepSearch, steps: int, bound: LowerBound) -> Iterator[Point]:
+    """Search for a schedule of `steps` steps that meets `bound`; yield points.
 
-    The result is an optimal point, or the best one that the time allows with an open interval.
+    The last one is optimal, or the best one that the time allows, and then the interval is left open.
     """
-    began, worked = time.monotonic(), state.work
-    resumed = next(state.resumed(steps), None) or seed(state, steps, bound)
-    if resumed and has_few_chunks(state, resumed, bound) and resumed.rounds_per_chunk == bound.value:
-        met = Point.of(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds)
-        if state.add_point(met):
+    # a point of an earlier run, or of another engine
+    found, began, worked = sweep.found, time.monotonic(), sweep.work
+    known = next(sweep.resumed(steps), None) or row_at(found, steps)
+    if known and known.rounds_per_chunk == bound.value and has_few_chunks(found, known, bound):
+        yield replace(known, bound=bound)
+        if found.best(steps) == bound.value:
             return
-        resumed = None
+        known = None
+
+    # a schedule that meets the bound
     verdict, why = None, "time"
-    if not state.out_of_time:
-        verdict, why = meet_bound(state, steps, bound, worked + state.point_seconds())
+    if not sweep.out_of_time:
+        verdict, why = meet_bound(sweep, steps, bound, worked + sweep.point_seconds())
     if verdict is not None:
-        if state.add_point(point(verdict, bound, "optimal", began)):
+        yield point(verdict, bound, began)
+        if found.best(steps) == bound.value:
             return
         why = "gave-up"
-    if resumed:
-        state.add_point(resumed)
-    if not state.out_of_time and state.tree_search:
-        _near(state, steps, bound, began)
-    if not state.out_of_time:
-        limit = state.work + min(SETTINGS.search_seconds * state.longer, state.point_seconds())
-        _search(state, steps, bound, limit, began, SETTINGS.search_chunks)
-    reached = [p.rounds_per_chunk for p in state.points if p.steps <= steps]
-    if not any(p.steps == steps and p.status == "optimal" for p in state.points):
-        reason = "time" if state.out_of_time else why
-        state.add_open(Open(steps, bound.value, min(reached, default=None), reason, bound.certificate))
-        state.tell("open", f"S={steps}: open, at least {show(bound.value)}", steps, bound.value)
+
+    # one near it
+    if known:
+        yield replace(known, bound=bound)
+    if not sweep.out_of_time and sweep.tree_search:
+        yield from near(sweep, steps, bound, began)
+    if not sweep.out_of_time:
+        limit = sweep.work + min(SETTINGS.search_seconds * sweep.longer, sweep.point_seconds())
+        yield from search(sweep, steps, bound, limit, began)
+    if found.best(steps) != bound.value:
+        reason = "time" if sweep.out_of_time else why
+        found.add_open(Open(steps, bound.value, found.best(steps), reason, bound.certificate))
+        found.tell("open", f"S={steps}: open, at least {show(bound.value)}", steps, bound.value)
 
 
-def seed(state: SweepState, steps: int, bound: LowerBound) -> Point | None:
-    """Return the point of the best schedule with `steps` steps among `state.seeds`, or None where there is none."""
-    allowed = [
-        (s.rounds_per_chunk, s.chunks, name, s) for name, s in state.seeds if len(s.steps) == steps and state.allowed(s)
-    ]
-    if not allowed:
-        return None
-    rounds_per_chunk, _, name, schedule = min(allowed, key=lambda item: item[:2])
-    return Point.of(
-        schedule, bound, "optimal" if rounds_per_chunk == bound.value else "best-known", name, same_bits(schedule)
-    )
+def row_at(found: Found, steps: int) -> Point | None:
+    """Return the best row with `steps` steps that the options allow, or None where there is none."""
+    rows = [p for p in found.rows if p.steps == steps]
+    return min(rows, key=lambda p: (p.rounds_per_chunk, p.chunks), default=None)
 
 
-def has_few_chunks(state: SweepState, found: Point, bound: LowerBound) -> bool:
+def has_few_chunks(found: Found, known: Point, bound: LowerBound) -> bool:
     """Return True where a point that meets the bound has few enough chunks to be taken without a solver.
 
     Schedules of solvers have the fewest chunks, so those of an earlier run always count as short.
     """
-    return not state.is_seed(found) or found.chunks <= 2 * bound.value.denominator * least_multiple(found.steps, bound)
+    return not found.is_row(known) or known.chunks <= 2 * bound.value.denominator * least_multiple(known.steps, bound)
 
 
-def _near(state: SweepState, steps: int, bound: LowerBound, began: float) -> None:
-    """Enter a schedule on trees near the bound, where one exists that improves on the best known."""
-    from synth.encodings.tree_packing import search
+def near(sweep: StepSearch, steps: int, bound: LowerBound, began: float) -> Iterator[Point]:
+    """Yield a schedule on trees near the bound, where one exists that improves on the best known."""
+    from synth.encodings.tree_packing import search as trees
 
-    state.tell("query", f"S={steps}: whole chunks on trees, near the bound", steps, bound.value)
-    chunks = min(state.options.max_chunks or SETTINGS.near_chunks, SETTINGS.near_chunks // state.collective.units)
-    away = 0.0 if state.exact_pricing else SETTINGS.close_on_trees
-    if state.best is not None:
-        away = min(away, float(state.best / bound.value - 1) / 2)  # or it would not improve on the best
-    query = partial(search.near, close=away)
-    verdict = finish_tree_query(state, begin_tree_query(state, query, steps, bound, chunks), steps, bound)
-    if (
-        isinstance(verdict, Sat)
-        and state.allowed(verdict.schedule)
-        and (state.best is None or verdict.schedule.rounds_per_chunk < state.best)
-    ):
-        state.add_point(point(verdict, bound, "best-known", began))
+    options, best = sweep.options, sweep.found.best(steps)
+    sweep.found.tell("query", f"S={steps}: whole chunks on trees, near the bound", steps, bound.value)
+    chunks = min(options.max_chunks or SETTINGS.near_chunks, SETTINGS.near_chunks // sweep.collective.units)
+    away = 0.0 if sweep.exact_pricing else SETTINGS.close_on_trees
+    if best is not None:
+        away = min(away, float(best / bound.value - 1) / 2)  # or it would not improve on the best
+    query = partial(trees.near, close=away)
+    verdict = finish_tree_query(sweep, begin_tree_query(sweep, query, steps, bound, chunks), steps, bound)
+    if isinstance(verdict, Sat) and (best is None or verdict.schedule.rounds_per_chunk < best):
+        schedule = verdict.schedule
+        if options.allows(steps, schedule.rounds, schedule.chunks):
+            yield point(verdict, bound, began)
 
 
-def _search(
-    state: SweepState, steps: int, bound: LowerBound, work_limit: float, began: float, most_chunks: int
-) -> None:
-    """Enter schedules with ever smaller R/C, by growing C, until one is near the bound or `work` is `work_limit`."""
+def search(sweep: StepSearch, steps: int, bound: LowerBound, work_limit: float, began: float) -> Iterator[Point]:
+    """Yield schedules with ever smaller R/C, by growing C, until one is near the bound or `work` is `work_limit`."""
     ratios: dict[Fraction, tuple[int, int]] = {}
-    for chunks in range(1, min(most_chunks, state.options.max_chunks or most_chunks) + 1):
+    options, most_chunks = sweep.options, SETTINGS.search_chunks
+    for chunks in range(1, min(most_chunks, options.max_chunks or most_chunks) + 1):
         least = max(steps, ceil(bound.value * chunks))
         for rounds in range(least, least + 2 + (chunks <= 2) * steps):
-            if rounds <= state.options.max_rounds(steps):
+            if rounds <= options.max_rounds(steps):
                 ratios.setdefault(Fraction(rounds, chunks), (chunks, rounds))
     enough = bound.value * (1 + SETTINGS.close)
     for ratio, (chunks, rounds) in sorted(ratios.items(), key=lambda item: (item[1], item[0])):
-        remaining_seconds = state.seconds_left(work_limit)
-        if remaining_seconds <= 0 or (state.best is not None and state.best <= enough):
+        remaining_seconds, best = sweep.seconds_left(work_limit), sweep.found.best(steps)
+        if remaining_seconds <= 0 or (best is not None and best <= enough):
             break
-        if ratio > bound.value and (state.best is None or ratio <= state.best * (1 - SETTINGS.worth)):
-            problem = Problem(state.network, state.collective, chunks, steps, rounds)
-            verdict = query_portfolio(state, problem, min(SETTINGS.search_slice * state.longer, remaining_seconds))
+        if ratio > bound.value and (best is None or ratio <= best * (1 - SETTINGS.worth)):
+            problem = Problem(sweep.network, sweep.collective, chunks, steps, rounds)
+            verdict = query_portfolio(sweep, problem, min(SETTINGS.search_slice * sweep.longer, remaining_seconds))
             if isinstance(verdict, Sat):
-                state.add_point(point(verdict, bound, "best-known", began))
+                yield point(verdict, bound, began)

@@ -16,7 +16,7 @@ from synth.model.rational import counted
 from synth.model.schedule import Problem
 from synth.pareto import prefetched_bounds
 from synth.pareto.queries import begin_tree_query, finish_tree_query, query_portfolio
-from synth.pareto.sweep_state import SweepState
+from synth.pareto.step_search import StepSearch
 from synth.solvers.processes.fork_server import ProcessJob
 
 
@@ -50,18 +50,18 @@ class MeetBoundSettings:
 SETTINGS = MeetBoundSettings()
 
 
-def meet_bound(state: SweepState, steps: int, bound: LowerBound, work_limit: float) -> tuple[Sat | None, str]:
+def meet_bound(sweep: StepSearch, steps: int, bound: LowerBound, work_limit: float) -> tuple[Sat | None, str]:
     """Search for a schedule of `steps` steps that meets `bound`; return (schedule or None, reason why not).
 
-    The search ends when `state.work` is `work_limit`, in CPU seconds.
+    The search ends when `sweep.work` is `work_limit`, in CPU seconds.
     """
     from synth.encodings.tree_packing import search as trees
 
-    exact_pricing, tree_search, units = state.exact_pricing, state.tree_search, state.collective.units
+    exact_pricing, tree_search, units = sweep.exact_pricing, sweep.tree_search, sweep.collective.units
     max_chunks = (
         SETTINGS.most_chunks
         if not exact_pricing
-        else max(SETTINGS.most_on_trees, (state.options.max_chunks or 0) * units)
+        else max(SETTINGS.most_on_trees, (sweep.options.max_chunks or 0) * units)
     )
     if bound.value.denominator * units > max_chunks:
         needed = _counted(bound.value.denominator, units)
@@ -73,20 +73,20 @@ def meet_bound(state: SweepState, steps: int, bound: LowerBound, work_limit: flo
     if many or (exact_pricing and bound.value.denominator >= SETTINGS.quick_each):
         first = ()
     beside = None
-    if tree_search and not exact_pricing and state.options.jobs > 1 and not state.options.deterministic:
-        beside = begin_tree_query(state, trees.meet, steps, bound, _max_chunks_on_trees(state, steps, bound))
-    verdict, why = _query_multiples(state, steps, bound, first, work_limit, beside=beside)
+    if tree_search and not exact_pricing and sweep.options.jobs > 1 and not sweep.options.deterministic:
+        beside = begin_tree_query(sweep, trees.meet, steps, bound, _max_chunks_on_trees(sweep, steps, bound))
+    verdict, why = _query_multiples(sweep, steps, bound, first, work_limit, beside=beside)
 
     # then trees, and longer queries for one multiple after the other
-    if verdict is not None or (state.seconds_left(work_limit) <= 0 and not (beside and beside.result)):
+    if verdict is not None or (sweep.seconds_left(work_limit) <= 0 and not (beside and beside.result)):
         prefetched_bounds.end_job(beside)
     elif tree_search:
-        state.tell("query", f"S={steps}: whole chunks on trees", steps, bound.value)
-        job = beside or begin_tree_query(state, trees.meet, steps, bound, _max_chunks_on_trees(state, steps, bound))
-        answer = finish_tree_query(state, job, steps, bound)
+        sweep.found.tell("query", f"S={steps}: whole chunks on trees", steps, bound.value)
+        job = beside or begin_tree_query(sweep, trees.meet, steps, bound, _max_chunks_on_trees(sweep, steps, bound))
+        answer = finish_tree_query(sweep, job, steps, bound)
         verdict, why = (answer, "") if isinstance(answer, Sat) else (None, answer.reason)
-    if verdict is None and state.seconds_left(work_limit) > 0:
-        verdict, why = _query_multiples(state, steps, bound, SETTINGS.slices[1:], work_limit, SETTINGS.multiples[1:])
+    if verdict is None and sweep.seconds_left(work_limit) > 0:
+        verdict, why = _query_multiples(sweep, steps, bound, SETTINGS.slices[1:], work_limit, SETTINGS.multiples[1:])
     return verdict, why
 
 
@@ -102,7 +102,7 @@ def least_multiple(steps: int, bound: LowerBound) -> int:
 
 
 def _query_multiples(
-    state: SweepState, steps: int, bound: LowerBound, slices: Sequence[float], work_limit: float,
+    sweep: StepSearch, steps: int, bound: LowerBound, slices: Sequence[float], work_limit: float,
     multiples: Sequence[int] = SETTINGS.multiples, beside: ProcessJob | None = None,
 ) -> tuple[Sat | None, str]:  # fmt: skip
     """Query the portfolio for schedules with R/C equal to the bound; return the first one, and why there is none.
@@ -114,18 +114,18 @@ def _query_multiples(
     start, why = least_multiple(steps, bound), "gave-up"
     for more, seconds in zip(multiples, slices, strict=False):
         m = start + more
-        if q * m * state.collective.units > SETTINGS.most_chunks and m > start:
+        if q * m * sweep.collective.units > SETTINGS.most_chunks and m > start:
             return None, why
-        max_chunks = state.options.max_chunks
+        max_chunks = sweep.options.max_chunks
         if max_chunks is not None and q * m > max_chunks:
             return None, f"chunks are limited to {max_chunks}, {q * m} would be next"
-        if p * m > state.options.max_rounds(steps):
-            return None, f"rounds are limited to {state.options.max_rounds(steps)}, {p * m} would be next"
-        remaining_seconds = min(seconds * state.longer, state.seconds_left(work_limit))
+        if p * m > sweep.options.max_rounds(steps):
+            return None, f"rounds are limited to {sweep.options.max_rounds(steps)}, {p * m} would be next"
+        remaining_seconds = min(seconds * sweep.longer, sweep.seconds_left(work_limit))
         if remaining_seconds <= 0:
             break
-        problem = Problem(state.network, state.collective, q * m, steps, p * m)
-        verdict = query_portfolio(state, problem, remaining_seconds, beside)
+        problem = Problem(sweep.network, sweep.collective, q * m, steps, p * m)
+        verdict = query_portfolio(sweep, problem, remaining_seconds, beside)
         if isinstance(verdict, Sat):
             return verdict, ""
         if isinstance(verdict, Unknown):
@@ -133,10 +133,10 @@ def _query_multiples(
     return None, why
 
 
-def _max_chunks_on_trees(state: SweepState, steps: int, bound: LowerBound) -> int:
+def _max_chunks_on_trees(sweep: StepSearch, steps: int, bound: LowerBound) -> int:
     """Return the maximum chunks of a unit on trees.
 
     More chunks would make long files, or would need more rounds than are allowed to meet the bound.
     """
-    max_chunks = state.options.max_chunks or SETTINGS.most_on_trees // state.collective.units
-    return int(min(max_chunks, state.options.max_rounds(steps) / bound.value))
+    max_chunks = sweep.options.max_chunks or SETTINGS.most_on_trees // sweep.collective.units
+    return int(min(max_chunks, sweep.options.max_rounds(steps) / bound.value))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
-from synth.model.frontier import LowerBound
+from synth.model.collective import Collective
 from synth.model.rational import show
-
-if TYPE_CHECKING:
-    from synth.pareto.sweep_state import SweepState
+from synth.model.topology import Network
 
 UNPROVEN_BOUND = "the bound for any number of steps may be higher: "
 
@@ -40,15 +37,16 @@ def followed(best: Fraction | None, steps: int, floor: Fraction) -> str:
     return f"{end}: more can lower rounds/chunk by {float(1 - floor / best):.1%} at most, as the bounds say"
 
 
-def unattained(state: SweepState, steps: int, bound: Fraction, floor: LowerBound) -> str:
+def unattained(network: Network, collective: Collective, steps: int, bound: Fraction, floor: Fraction) -> str:
     """Return the note of a frontier whose `steps` steps, with the bound `bound`, do not attain `floor`.
 
     It says what is known of the least R/C over all numbers of steps. Where every unit goes to every rank, the bound for
     every S is a packing of spanning trees (Edmonds, 1973), and pipelining them comes as near to it as one likes.
     """
-    _, collective = state.forwards()
-    everyone = frozenset(range(state.network.ranks))
-    limit = f"with any number of steps at least {show(floor.value)} rounds per chunk are needed"
+    if collective.combining:
+        collective = collective.reversed()
+    everyone = frozenset(range(network.ranks))
+    limit = f"with any number of steps at least {show(floor)} rounds per chunk are needed"
     if all(post == everyone for post in collective.post):
         limit += ", and pipelined spanning trees come as near to that as one likes"
     return f"{limit}; up to {steps} steps it is not attained (at least {show(bound)})"
