@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from synth.encodings.engine import Options, Problem
+from synth.encodings.engine import FrontierProblem, Options
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, Point
 from synth.model.topology import Network, Topology
@@ -37,7 +37,7 @@ def swept(network: Network, task: Collective, *rows: Any, **options: Any) -> Fro
 
 def first_rows(machine: Topology, task: Collective, late: float = 0.0, **options: Any) -> Found:
     """Return what the engines before the sweep find."""
-    problem = Problem(machine, task, Options(**options))
+    problem = FrontierProblem(machine, task, Options(**options))
     found = begun(problem.network, task, late=late, **options)
     for row in ENGINES:
         if row.until == FIRST and row.fits(problem):

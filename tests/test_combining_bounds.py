@@ -12,7 +12,7 @@ from sweeps import swept
 from synth.commands import api
 from synth.encodings import bounds
 from synth.encodings.bounds.single_cut import single_cut_bound
-from synth.encodings.engine import Options, Problem
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import UsageError
 from synth.model.collective import collective
 from synth.model.outcome import Unknown
@@ -108,5 +108,5 @@ def test_ctrl_c_keeps_what_was_found(monkeypatch):
 
     monkeypatch.setattr(CombiningSearch, "_improvements", stopped)
     with pytest.raises(SweepInterrupted) as caught:
-        synthesize(Problem(topology("ring:4"), collective("scan", 4), Options(max_steps=6)), fresh=True)
+        synthesize(FrontierProblem(topology("ring:4"), collective("scan", 4), Options(max_steps=6)), fresh=True)
     assert caught.value.frontier.points

@@ -10,7 +10,7 @@ import pytest
 
 from synth.checker.schedule import replay
 from synth.commands import api
-from synth.encodings.engine import Options, Problem
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import VerificationError
 from synth.model.collective import collective
 from synth.model.frontier import LowerBound, Point
@@ -21,7 +21,7 @@ from synth.pareto.events import SweepInterrupted
 from synth.pareto.synthesize import ENGINES, Row, synthesize
 from synth.topologies import topology
 
-PROBLEM = Problem(topology("ring:5"), collective("allgather", 5))
+PROBLEM = FrontierProblem(topology("ring:5"), collective("allgather", 5))
 SCHEDULE = direct_schedule(PROBLEM.network, PROBLEM.collective)
 
 
@@ -31,7 +31,7 @@ class Mine:
 
     items: Iterable[Point | LowerBound]
 
-    def applies(self, problem: Problem) -> bool:
+    def applies(self, problem: FrontierProblem) -> bool:
         return problem.collective.name == "allgather"
 
     def improve(self, problem, found, deadline) -> Iterator[Point | LowerBound]:

@@ -12,7 +12,7 @@ from synth.checker.schedule import replay as verify
 from synth.commands import api
 from synth.encodings import bounds
 from synth.encodings.bounds.single_cut import single_cut_bound
-from synth.encodings.engine import Options, Problem
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import UncheckedError
 from synth.model import scale_collectives
 from synth.model.collective import collective
@@ -23,7 +23,7 @@ from synth.model.topology import Link, Topology
 from synth.pareto import close_step_count, direct_sends
 from synth.pareto.direct_sends import direct_schedule
 from synth.pareto.events import SweepInterrupted
-from synth.pareto.flow import Flow
+from synth.pareto.flow import FlowMethods
 from synth.pareto.flow_frontier import synthesize_flow
 from synth.pareto.portfolio import portfolio
 from synth.pareto.prefetched_bounds import PrefetchedBounds
@@ -47,7 +47,7 @@ def test_links_in_two_limits_of_one_side_are_read_by_both_engines(coll):
     across = [i for i, link in enumerate(machine.links) if link.src < 2 <= link.dst]
     shared = replace(machine.limits[0], name="box out", links=across)
     machine = replace(machine, limits=(*machine.limits, shared))
-    assert Flow("quick").applies(Problem(machine, collective(coll, machine.ranks)))
+    assert FlowMethods("quick").applies(FrontierProblem(machine, collective(coll, machine.ranks)))
     found = api.frontier(machine, coll, max_steps=1)
     assert found.points
     flow = api.frontier(machine, coll, engine="flow")
@@ -69,9 +69,9 @@ def test_rows_do_the_collective(name, coll):
 
 def test_long_direct_sends_are_no_first_row(monkeypatch):
     task = collective("gather", 9)
-    assert direct_sends.DirectSends().applies(Problem(topology("torus:3x3"), task))
+    assert direct_sends.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
     monkeypatch.setattr(direct_sends, "MAX_SENDS", 10)
-    assert not direct_sends.DirectSends().applies(Problem(topology("torus:3x3"), task))
+    assert not direct_sends.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_first_rows_come_before_any_solver_and_search(machine, coll, monkeypatch
     for name in ("advance", "advance_quickly"):
         monkeypatch.setattr(ScaleSearch, name, lambda *_: events.append("scale"))
     machine = topology(machine) if isinstance(machine, str) else machine
-    synthesize(Problem(machine, collective(coll, machine.ranks)), lambda event: events.append(event.kind))
+    synthesize(FrontierProblem(machine, collective(coll, machine.ranks)), lambda event: events.append(event.kind))
     assert events[:2] == ["bound", "point"] and events[-1] == "sweep"
 
 
@@ -157,7 +157,7 @@ def interrupted_at_row(count):
             raise KeyboardInterrupt
 
     with pytest.raises(SweepInterrupted) as stop:
-        synthesize(Problem(topology("dgx-a100*2"), collective("scatter", 16)), listen)
+        synthesize(FrontierProblem(topology("dgx-a100*2"), collective("scatter", 16)), listen)
     return rows, stop.value.frontier
 
 
@@ -187,7 +187,8 @@ def test_ctrl_c_in_exact_synthesis_keeps_the_rows_before_it(monkeypatch):
     rows = []
     with pytest.raises(SweepInterrupted) as stop:
         synthesize(
-            Problem(topology("dgx-a100*2"), collective("scatter", 16)), lambda event: rows.append(event.kind == "point")
+            FrontierProblem(topology("dgx-a100*2"), collective("scatter", 16)),
+            lambda event: rows.append(event.kind == "point"),
         )
     assert sum(rows) >= len(stop.value.frontier.points) > 1
     api.verify(stop.value.frontier)
@@ -200,7 +201,9 @@ def test_a_row_that_meets_the_bound_asks_no_solver(monkeypatch):
         ("hypercube:16", 4, Fraction(15, 4), "recursive-doubling-rotated"),
     ]:
         machine = topology(name)
-        found = synthesize(Problem(machine, collective("allgather", machine.ranks), Options(jobs=1)), fresh=True)
+        found = synthesize(
+            FrontierProblem(machine, collective("allgather", machine.ranks), Options(jobs=1)), fresh=True
+        )
         assert found.complete and [(p.steps, p.rounds_per_chunk, p.construction) for p in found.points] == [
             (steps, bandwidth, construction)
         ]  # fmt: skip
@@ -233,7 +236,9 @@ def test_the_best_row_is_taken_and_long_ones_wait_for_the_solver():
 
 def test_named_engines_are_not_helped():
     for options in (Options(jobs=1, encoding="step"), Options(jobs=1, solver="cadical")):
-        found = synthesize(Problem(topology("torus:3x3"), collective("allgather", 9), options, "exact"), fresh=True)
+        found = synthesize(
+            FrontierProblem(topology("torus:3x3"), collective("allgather", 9), options, "exact"), fresh=True
+        )
         assert all(p.construction != "breadth-first broadcast" for p in found.points)
 
 

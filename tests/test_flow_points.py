@@ -14,12 +14,12 @@ from sweeps import begun, first_rows
 from synth.checker.schedule import replay
 from synth.commands import api
 from synth.encodings import bounds
-from synth.encodings.engine import Options, Problem
+from synth.encodings.engine import FrontierProblem, Options
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.pareto import flow, notes, synthesize, written_points
 from synth.pareto.events import SweepInterrupted
-from synth.pareto.flow import Flow
+from synth.pareto.flow import FlowMethods
 from synth.pareto.found import Found
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
@@ -55,7 +55,9 @@ def completed(machine, frontier, deadline=NEVER, listen=None, **options):
     """Return `frontier` with the points that flow methods add."""
     found = Found.of(frontier, Options(**options), frontier.points)
     found.listen = listen or found.listen
-    for item in Flow("rest").improve(Problem(machine, frontier.collective, found.options), found, deadline):
+    for item in FlowMethods("rest").improve(
+        FrontierProblem(machine, frontier.collective, found.options), found, deadline
+    ):
         found.take(item)
     found.update_open()
     return found.frontier()
@@ -136,10 +138,13 @@ def test_where_nothing_is_open_or_another_engine_is_asked_for_there_are_none(mon
     machine, found = left_open("torus:3x3", "allgather")
     assert not completed(machine, replace(found, open=())).points
     task = found.collective
-    assert Flow("rest").applies(Problem(machine, task))
+    assert FlowMethods("rest").applies(FrontierProblem(machine, task))
     uneven = collective("allgatherv", 9, sizes=[1] * 8 + [2])
-    others = [Problem(machine, task, engine="exact"), *(Problem(machine, t) for t in (collective("scan", 9), uneven))]
-    assert not any(Flow("rest").applies(problem) for problem in others)
+    others = [
+        FrontierProblem(machine, task, engine="exact"),
+        *(FrontierProblem(machine, t) for t in (collective("scan", 9), uneven)),
+    ]
+    assert not any(FlowMethods("rest").applies(problem) for problem in others)
 
 
 def test_the_call_takes_both(monkeypatch):
@@ -175,9 +180,9 @@ def test_ctrl_c_while_points_are_written_out_keeps_those_before_it(monkeypatch):
         sweep.found.points, sweep.found.rows, sweep.found.sweeping = [], [], False
         yield from ()
 
-    monkeypatch.setattr(Flow, "applies", lambda self, problem: self.part == "rest")
+    monkeypatch.setattr(FlowMethods, "applies", lambda self, problem: self.part == "rest")
     with pytest.raises(SweepInterrupted) as kept:
-        synthesize.synthesize(Problem(topology("dgx-a100*2"), collective("allgather", 16)), tell)
+        synthesize.synthesize(FrontierProblem(topology("dgx-a100*2"), collective("allgather", 16)), tell)
     assert len(kept.value.frontier.points) == 1 and kept.value.frontier.points[0].construction.startswith("flow: ")
 
 
@@ -194,7 +199,7 @@ def test_engines_hand_on_what_they_have(monkeypatch):
     found = first_rows(machine, task)
     assert calls == ["throughput", "build"] and found.points and found.floor.certificate["kind"] == "static-cuts"
     found.open.append(Open(9, Fraction(1), None, "time"))
-    list(Flow("rest").improve(Problem(machine, task), found, NEVER))
+    list(FlowMethods("rest").improve(FrontierProblem(machine, task), found, NEVER))
     assert calls == ["throughput", "build"]
 
 

@@ -14,7 +14,7 @@ from synth.checker.schedule import replay
 from synth.commands import api, root
 from synth.commands.api.multicast import HOLDS_NOTE
 from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound
-from synth.encodings.engine import Options, Problem
+from synth.encodings.engine import FrontierProblem, Options
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, VerificationError
 from synth.model.bitwise_equality import same_bits
@@ -184,7 +184,7 @@ def test_what_no_time_is_left_for_is_open() -> None:
     frontier = api.frontier("switch:4:multicast=through", "allreduce", time_limit=10)
     ended = through_switches(
         replace(frontier, network=replace(frontier.network, multicast=()), points=(), open=()),
-        Problem(topology("switch:4:multicast=through"), frontier.collective, Options(time_limit=0)),
+        FrontierProblem(topology("switch:4:multicast=through"), frontier.collective, Options(time_limit=0)),
     )
     assert ended.points[-1].rounds_per_chunk == frontier.points[-1].rounds_per_chunk and not ended.complete
 
@@ -284,4 +284,4 @@ def test_points_too_long_to_be_written_out_are_not_lost_to_worse_ones_through_sw
     found = api.frontier(machine, "allreduce", engine="flow", multicast=False, max_steps=12)
     monkeypatch.setattr(multicast, "FEW_SENDS", 1)
     task = collective("allreduce", machine.ranks)
-    assert through_switches(found, Problem(machine, task, Options(max_steps=4))) is found
+    assert through_switches(found, FrontierProblem(machine, task, Options(max_steps=4))) is found

@@ -13,7 +13,7 @@ from sweeps import swept
 from synth.commands import api
 from synth.encodings import bounds
 from synth.encodings.bounds.single_cut import single_cut_bound
-from synth.encodings.engine import Options, Problem
+from synth.encodings.engine import FrontierProblem, Options
 from synth.model.collective import collective
 from synth.model.frontier import LowerBound
 from synth.model.outcome import Unknown
@@ -40,7 +40,9 @@ def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatc
         yield single_cut_bound(NETWORK, TASK)
 
     monkeypatch.setattr(SingleCut, "improve", slow)
-    found = synthesize(Problem(MACHINE, TASK, Options(time_limit=100, max_steps=2, jobs=1)), log=tmp_path / "log")
+    found = synthesize(
+        FrontierProblem(MACHINE, TASK, Options(time_limit=100, max_steps=2, jobs=1)), log=tmp_path / "log"
+    )
     assert 0 < max(shares[0]) <= 100 * FIRST
     assert found.seconds >= 0.2
 
@@ -137,7 +139,7 @@ def test_the_sweep_leaves_time_for_what_follows(monkeypatch, tmp_path):
         yield from ()
 
     monkeypatch.setattr(Sweep, "run", run)
-    synthesize(Problem(MACHINE, TASK, Options(time_limit=100)), log=tmp_path / "log")
+    synthesize(FrontierProblem(MACHINE, TASK, Options(time_limit=100)), log=tmp_path / "log")
     ((searches, limit),) = ends
     assert limit - 100 * (ENTRY_SHARE + LAST_SHARE) <= searches < limit - 100 * LAST_SHARE
 

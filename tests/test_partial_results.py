@@ -9,11 +9,11 @@ import pytest
 
 from synth.checker.documents import scale_frontier
 from synth.encodings import bounds
-from synth.encodings.engine import Problem
+from synth.encodings.engine import FrontierProblem
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, Open
 from synth.pareto.events import SweepInterrupted
-from synth.pareto.flow import Flow
+from synth.pareto.flow import FlowMethods
 from synth.pareto.sweep import Sweep
 from synth.pareto.synthesize import synthesize
 from synth.scale import search
@@ -40,9 +40,9 @@ def test_ctrl_c_in_the_last_flow_stage_keeps_the_points_before_it(monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Sweep, "run", left)
-    monkeypatch.setattr(Flow, "applies", lambda self, problem: self.part == "rest")
+    monkeypatch.setattr(FlowMethods, "applies", lambda self, problem: self.part == "rest")
     with pytest.raises(SweepInterrupted) as kept:
-        synthesize(Problem(topology("torus:3x3"), collective("allgather", 9)), tell)
+        synthesize(FrontierProblem(topology("torus:3x3"), collective("allgather", 9)), tell)
     assert isinstance(kept.value.frontier, Frontier) and kept.value.frontier.points
     assert all(p.construction.startswith("flow: ") for p in kept.value.frontier.points)
 

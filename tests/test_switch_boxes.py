@@ -13,7 +13,7 @@ from synth.checker.certificates.cuts import check
 from synth.checker.schedule import replay
 from synth.commands import api
 from synth.encodings.bounds.multicast import multicast_bound, parts_bound
-from synth.encodings.engine import Options, Problem
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import VerificationError
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
@@ -108,6 +108,6 @@ def test_two_boxes_come_within_five_per_cent_of_the_bound() -> None:
 def test_clusters_have_points_through_switches() -> None:
     machine = boxes((3, 3))
     none = Frontier(machine.network(), collective("allreduce", 6), ())
-    frontier = through_switches(none, Problem(machine, none.collective, Options(max_steps=8)))
+    frontier = through_switches(none, FrontierProblem(machine, none.collective, Options(max_steps=8)))
     assert len(frontier.points) > 3 and all(point.schedule.uses_multicast for point in frontier.points)
     api.verify(frontier.to_json())

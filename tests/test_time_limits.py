@@ -17,7 +17,7 @@ from synth.checker.documents import scale_frontier
 from synth.commands import api
 from synth.commands.api.synthesis import FewerBounds
 from synth.commands.root import root
-from synth.encodings.engine import Problem
+from synth.encodings.engine import FrontierProblem
 from synth.errors import InfeasibleError
 from synth.model.collective import collective
 from synth.model.frontier import Open
@@ -231,5 +231,5 @@ def test_ctrl_c_among_flow_points_keeps_what_exact_synthesis_found(monkeypatch):
     monkeypatch.setattr(Sweep, "run", left)
     monkeypatch.setattr(search.ScaleSearch, "advance", stop)
     with pytest.raises(SweepInterrupted) as kept:
-        synthesize(Problem(topology("ring:4"), collective("allgather", 4)), fresh=True)
+        synthesize(FrontierProblem(topology("ring:4"), collective("allgather", 4)), fresh=True)
     assert [point.steps for point in kept.value.frontier.points] == [2]

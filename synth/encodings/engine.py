@@ -71,7 +71,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Problem:
+class FrontierProblem:
     """A frontier that is asked for: `collective` on `machine`, under `options`.
 
     `engine`: "exact" leaves out what needs long searches by flow methods, "auto" does not.
@@ -99,7 +99,7 @@ class Problem:
         return options.sweep == "guided" and options.encoding == options.solver == "auto"
 
 
-class Found(Protocol):
+class Findings(Protocol):
     """The findings so far, as an engine sees them.
 
     `floor`: the greatest bound on R/C for any number of steps. `rates`: S and R/C of the points. `kept`: what engines
@@ -124,14 +124,14 @@ class Found(Protocol):
 class Engine(Protocol):
     """A way to points or bounds. It is a frozen dataclass with a row in the table of `synth.pareto.synthesize`."""
 
-    def applies(self, problem: Problem) -> bool:
+    def applies(self, problem: FrontierProblem) -> bool:
         """Return True where the engine may have something to add. Nothing is built to find out."""
         ...
 
-    def improve(self, problem: Problem, found: Any, deadline: Deadline) -> Iterator[Point | LowerBound]:
+    def improve(self, problem: FrontierProblem, found: Any, deadline: Deadline) -> Iterator[Point | LowerBound]:
         """Yield points, and lower bounds on R/C for any number of steps, until the deadline.
 
         A point's bound is `found.floor`, or one with a certificate of its own; the loop gives it the greatest that is
-        known at its steps. `found` is a `Found`.
+        known at its steps. `found` is a `Findings`.
         """
         ...

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from synth.encodings.engine import Found, Problem
+from synth.encodings.engine import Findings, FrontierProblem
 from synth.model.frontier import Point
 from synth.model.schedule import Schedule
 from synth.pareto.direct_sends import MAX_SENDS, few_sends
@@ -20,14 +20,14 @@ WORTH = Fraction(1, 100)
 class ComposedMessages:
     """Messages over several boxes; an alltoall of these is one of the flow methods."""
 
-    def applies(self, problem: Problem) -> bool:
+    def applies(self, problem: FrontierProblem) -> bool:
         """Return True for messages on several boxes."""
         task = problem.collective
         if not problem.several_boxes or task.combining or task.name == "alltoall" or not few_sends(task):
             return False
         return all(len(post - pre) < 2 for pre, post in zip(task.pre, task.post, strict=True))
 
-    def improve(self, problem: Problem, found: Found, deadline: Deadline) -> Iterator[Point]:
+    def improve(self, problem: FrontierProblem, found: Findings, deadline: Deadline) -> Iterator[Point]:
         """Yield points, each of fewer rounds per chunk than those with no more steps, until one is near the bound."""
         enough = found.floor.value / (1 - WORTH)
         if any(rate <= enough for _, rate in found.rates):

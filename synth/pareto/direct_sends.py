@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from synth.encodings.engine import Found, Problem
+from synth.encodings.engine import Findings, FrontierProblem
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Point
 from synth.model.schedule import Schedule, Send, Step
@@ -22,11 +22,11 @@ MAX_SENDS = 60_000
 class DirectSends:
     """Direct sends, of collectives of few units and ranks."""
 
-    def applies(self, problem: Problem) -> bool:
+    def applies(self, problem: FrontierProblem) -> bool:
         """Return True where the schedule is short enough for a first row."""
         return few_sends(problem.collective)
 
-    def improve(self, problem: Problem, found: Found, deadline: Deadline) -> Iterator[Point]:
+    def improve(self, problem: FrontierProblem, found: Findings, deadline: Deadline) -> Iterator[Point]:
         """Yield the point, if there is one."""
         schedule = direct_schedule(problem.network, problem.collective)
         if schedule is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
-from synth.encodings.engine import Problem
+from synth.encodings.engine import FrontierProblem
 from synth.errors import InfeasibleError, SynthError, UndecidedError
 from synth.model.collective import collective
 from synth.model.frontier import LowerBound, Point
@@ -42,7 +42,7 @@ SEARCH_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Flow:
+class FlowMethods:
     """A part of the search by flow methods, which each part continues.
 
     `part`: the "quick" stages; "all" of them, where exact synthesis seldom gets beyond a few steps; or the "rest",
@@ -51,7 +51,7 @@ class Flow:
 
     part: Literal["quick", "all", "rest"]
 
-    def applies(self, problem: Problem) -> bool:
+    def applies(self, problem: FrontierProblem) -> bool:
         """Return True for the named collectives of equal sizes, on so many ranks that this part is worth its time."""
         task, ranks, several = problem.collective, problem.machine.ranks, problem.several_boxes
         if task.name not in COLLECTIVES or len(task.roots) > 1 or task != collective(task.name, ranks, task.roots):
@@ -63,7 +63,7 @@ class Flow:
         limited = several and problem.options.time_limit is not None
         return self.part == "rest" or ranks > (FEW_RANKS if limited else QUICK_RANKS)
 
-    def improve(self, problem: Problem, found: Found, deadline: Deadline) -> Iterator[Point | LowerBound]:
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point | LowerBound]:
         """Yield points and bounds. Raises InfeasibleError where data cannot reach a rank."""
         if self.part == "rest" and not found.open:
             return
@@ -79,7 +79,7 @@ class Flow:
             raise KeyboardInterrupt
 
     def _quickly(
-        self, search: ScaleSearch, problem: Problem, found: Found, deadline: Deadline
+        self, search: ScaleSearch, problem: FrontierProblem, found: Found, deadline: Deadline
     ) -> Iterator[Point | LowerBound]:
         """Yield the bounds of the search, and then the points of one quick stage after the other."""
         from synth.encodings.bounds.single_cut import single_cut_bound
@@ -104,7 +104,9 @@ class Flow:
                 first = False
             yield from self._rows(search, problem, found, PointWriter(network, task, deadline, FIRST_SENDS, WORTH))
 
-    def _rows(self, search: ScaleSearch, problem: Problem, found: Found, writer: PointWriter) -> Iterator[Point]:
+    def _rows(
+        self, search: ScaleSearch, problem: FrontierProblem, found: Found, writer: PointWriter
+    ) -> Iterator[Point]:
         """Yield the points that improve on what is found. `found.reached` counts those that are too long, too."""
         points = search.state.points()
         found.reached = min((rate for _, rate in found.rates), default=found.reached)
@@ -114,7 +116,7 @@ class Flow:
         for point, schedule in writer.improvements(points, found):
             yield Point.of(schedule, found.floor, "best-known", point.construction)
 
-    def _rest(self, search: ScaleSearch, problem: Problem, found: Found, deadline: Deadline) -> Iterator[Point]:
+    def _rest(self, search: ScaleSearch, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point]:
         """Run the remaining stages, and yield the points that improve; after the deadline only where there is none."""
         try:
             search.advance(deadline.share(SEARCH_SHARE))
@@ -139,8 +141,8 @@ class Flow:
         # notes on what improves but was not written out, and how to get it
         best = found.best()
         for unwritten, why in (
-            (writer.too_late, "the time limit came before they were written out"),
             (writer.too_long, "too long to be written out beside these"),
+            (writer.too_late, "the time limit came before they were written out"),
         ):
             better = [p for p in unwritten if best is None or p.rounds_per_chunk < best]
             if better:
@@ -154,7 +156,7 @@ class Flow:
             raise KeyboardInterrupt
 
 
-def _search(problem: Problem, found: Found) -> ScaleSearch:
+def _search(problem: FrontierProblem, found: Found) -> ScaleSearch:
     """Return the search of this problem, begun or not."""
     if "flow" not in found.kept:
         from synth.scale.search import ScaleSearch

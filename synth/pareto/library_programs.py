@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from synth.encodings.engine import Found, Problem
+from synth.encodings.engine import Findings, FrontierProblem
 from synth.errors import UsageError, VerificationError
 from synth.model.frontier import Point
 from synth.model.scale_collectives import COLLECTIVES as SCALE_COLLECTIVES
@@ -23,13 +23,13 @@ class LibraryPrograms:
     Those of an alltoall are direct sends again, in other steps.
     """
 
-    def applies(self, problem: Problem) -> bool:
+    def applies(self, problem: FrontierProblem) -> bool:
         """Return True on few ranks, and for other collectives than those of flow methods."""
         name = problem.collective.name
         few = problem.machine.ranks <= MOST_RANKS and name != "alltoall"
         return few or name not in SCALE_COLLECTIVES
 
-    def improve(self, problem: Problem, found: Found, deadline: Deadline) -> Iterator[Point]:
+    def improve(self, problem: FrontierProblem, found: Findings, deadline: Deadline) -> Iterator[Point]:
         """Yield a point of each program that fits."""
         from synth.checker.schedule import column_replay
         from synth.language.library import LIBRARY

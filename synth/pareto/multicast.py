@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from synth.encodings.bounds.distance import steps as least_steps
-from synth.encodings.engine import Problem
+from synth.encodings.engine import FrontierProblem
 from synth.errors import SynthError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.scale_frontier import ScaleFrontier
@@ -46,11 +46,11 @@ class SwitchMulticast:
 
     links: Frontier | ScaleFrontier
 
-    def applies(self, problem: Problem) -> bool:
+    def applies(self, problem: FrontierProblem) -> bool:
         """Return True if schedules of the collective pass the switches of the machine."""
         return applies(problem)
 
-    def improve(self, problem: Problem, found: Found, deadline: Deadline) -> Iterator[Point | LowerBound]:
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point | LowerBound]:
         """Yield the bound, and the points that no other one dominates, those of few sends first.
 
         Whose replay fails dominates none. After the deadline only one that is alone, and the one of the least R/C are
@@ -93,7 +93,7 @@ class SwitchMulticast:
             text = f"the time ended before all points were replayed, {len(missing)} of them"
             found.note(f"{text}; a longer --time-limit has more")
 
-    def _without(self, problem: Problem, found: Found) -> Iterator[_Row]:
+    def _without(self, problem: FrontierProblem, found: Found) -> Iterator[_Row]:
         """Yield the points without multicasts that the options allow. Those at scale have to be short enough."""
         for point in self.links.points:
             make = partial(_on_links, point, found)
@@ -102,7 +102,7 @@ class SwitchMulticast:
             if allowed and (isinstance(self.links, Frontier) or sends <= FEW_SENDS):
                 yield _Row(point.steps, point.rounds_per_chunk, sends, point.construction, make)
 
-    def _through_switches(self, problem: Problem, found: Found) -> Iterator[_Row]:
+    def _through_switches(self, problem: FrontierProblem, found: Found) -> Iterator[_Row]:
         """Yield schedules through the switch that all ranks have ports at, or through those of several boxes."""
         from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 
@@ -125,7 +125,7 @@ class SwitchMulticast:
                 yield _Row(len(made.rounds), made.rounds_per_chunk, made.sends, construction, make)
 
 
-def applies(problem: Problem) -> bool:
+def applies(problem: FrontierProblem) -> bool:
     """Return True if schedules of the collective pass the switches of the machine."""
     machine = problem.machine
     return bool(machine.multicast) and machine.ranks <= MOST_RANKS and problem.collective.name in COLLECTIVES
@@ -141,7 +141,7 @@ def _on_links(point: Point, found: Found) -> Schedule | None:
         return None
 
 
-def widened(links: Frontier | ScaleFrontier, problem: Problem) -> Found:
+def widened(links: Frontier | ScaleFrontier, problem: FrontierProblem) -> Found:
     """Return what is found of `problem` with multicasts before there is anything."""
     found = Found(problem.machine.multicast_network(), problem.collective, problem.options)
     # the others are on bounds of links alone

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from synth.encodings.engine import Found, Problem
+from synth.encodings.engine import Findings, FrontierProblem
 from synth.errors import SynthError
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
@@ -17,11 +17,11 @@ from synth.solvers.processes.deadline import Deadline
 class SingleCut:
     """The best of the cuts around a rank, a box, or what symmetries and widths single out."""
 
-    def applies(self, problem: Problem) -> bool:
+    def applies(self, problem: FrontierProblem) -> bool:
         """Return True."""
         return True
 
-    def improve(self, problem: Problem, found: Found, deadline: Deadline) -> Iterator[LowerBound]:
+    def improve(self, problem: FrontierProblem, found: Findings, deadline: Deadline) -> Iterator[LowerBound]:
         """Yield the bound."""
         from synth.encodings.bounds.single_cut import single_cut_bound
 
@@ -32,11 +32,11 @@ class SingleCut:
 class AllreducePartition:
     """The best partition of the ranks for an allreduce, of one box; flow methods have that of several boxes."""
 
-    def applies(self, problem: Problem) -> bool:
+    def applies(self, problem: FrontierProblem) -> bool:
         """Return True for an allreduce in one box."""
         return problem.collective.name == "allreduce" and not problem.several_boxes
 
-    def improve(self, problem: Problem, found: Found, deadline: Deadline) -> Iterator[LowerBound]:
+    def improve(self, problem: FrontierProblem, found: Findings, deadline: Deadline) -> Iterator[LowerBound]:
         """Yield the bound, if there is one."""
         bound = allreduce_parts_bound(problem.machine, problem.network, problem.collective)
         if bound is not None:

@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
-from synth.encodings.engine import Engine, Options, Problem
+from synth.encodings.engine import Engine, FrontierProblem, Options
 from synth.errors import InfeasibleError, UndecidedError, VerificationError, refused
 from synth.model.canonical_json import canonical
 from synth.model.frontier import Frontier
@@ -24,7 +24,7 @@ from synth.pareto.composed_messages import ComposedMessages
 from synth.pareto.direct_sends import DirectSends
 from synth.pareto.events import Event, Listener, SweepInterrupted
 from synth.pareto.exact_sweep import ExactSweep
-from synth.pareto.flow import Flow
+from synth.pareto.flow import FlowMethods
 from synth.pareto.found import NO_BOUND, Found
 from synth.pareto.library_programs import LibraryPrograms
 from synth.pareto.log import Log, LogError, default_directory, foreign
@@ -53,7 +53,7 @@ class Row(NamedTuple):
     least: float = 0.0
     named: bool = False
 
-    def fits(self, problem: Problem) -> bool:
+    def fits(self, problem: FrontierProblem) -> bool:
         """Return True where the engine has a turn."""
         least, most = self.ranks
         asked = self.named or problem.names_no_engine
@@ -66,15 +66,15 @@ ENGINES: tuple[Row, ...] = (
     Row(ComposedMessages()),
     Row(LibraryPrograms()),
     Row(AllreducePartition(), ranks=(2, 8)),
-    Row(Flow("quick")),
-    Row(Flow("all")),
+    Row(FlowMethods("quick")),
+    Row(FlowMethods("all")),
     Row(ExactSweep(), until=1.0, named=True),
-    Row(Flow("rest"), until=1.0, least=0.1, named=True),
+    Row(FlowMethods("rest"), until=1.0, least=0.1, named=True),
 )
 
 
 def synthesize(
-    problem: Problem, on_event: Listener | None = None, *, log: Path | None = None, fresh: bool = False,
+    problem: FrontierProblem, on_event: Listener | None = None, *, log: Path | None = None, fresh: bool = False,
     cross_check: bool = False,
 ) -> Frontier:  # fmt: skip
     """Return the frontier of `problem` from all engines that apply, over one shared time.
@@ -116,7 +116,7 @@ def synthesize(
         raise SweepInterrupted(frontier, None) from None
 
 
-def run(row: Row, problem: Problem, found: Found) -> None:
+def run(row: Row, problem: FrontierProblem, found: Found) -> None:
     """Give an engine its turn, and keep what it yields."""
     deadline, first = deadline_of(row, found), row.until == FIRST
     if first and deadline.over and found.points:
@@ -155,7 +155,7 @@ def deadline_of(row: Row, found: Found) -> Deadline:
 
 
 def through_switches(
-    found: Frontier | ScaleFrontier, problem: Problem, on_event: Listener | None = None
+    found: Frontier | ScaleFrontier, problem: FrontierProblem, on_event: Listener | None = None
 ) -> Frontier | ScaleFrontier:
     """Return the frontier with the points of `found` and of schedules through the machine's switches that multicast.
 
@@ -194,7 +194,7 @@ def _cross_checked(frontier: Frontier, options: Options, deadline: Deadline, lis
         pool.stop()
 
 
-def _open_log(problem: Problem, path: Path | None, fresh: bool) -> Log:
+def _open_log(problem: FrontierProblem, path: Path | None, fresh: bool) -> Log:
     """Open the log, which records that it cannot be written. Raises LogError where `path` names such a file.
 
     Its key is a digest of the problem and of every option that changes the queries.

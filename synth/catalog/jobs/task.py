@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from synth.catalog import isomorphism
 from synth.catalog.entry import Entry, fingerprint
-from synth.encodings.engine import Options, Problem
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import InfeasibleError, SynthError
 from synth.model.collective import Collective
 from synth.model.topology import Network, Topology
@@ -74,7 +74,7 @@ class Task:
     def answer(self) -> TaskAnswer:
         """Solve the task. A SynthError becomes an answer; any other exception is a crash."""
         began, task = time.monotonic(), self.collective
-        problem = Problem(self.topology, task, self.options)
+        problem = FrontierProblem(self.topology, task, self.options)
         try:
             with TemporaryDirectory() as folder:
                 try:

@@ -17,7 +17,7 @@ from synth.commands.api.inputs import (
     workers,
 )
 from synth.commands.api.inputs import collective as task_of
-from synth.encodings.engine import Options, Problem
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import InfeasibleError, UncheckedError, UndecidedError, UsageError
 from synth.model import schedule
 from synth.model.frontier import Frontier, LowerBound
@@ -163,7 +163,7 @@ def frontier(
         if not multicast or not machine.multicast:
             return large
         limits = Options(max_steps, max_chunks, time_limit=time_limit, same_bits=same_bits)
-        return through_switches(large, Problem(machine, task_of(name, machine.ranks, large.roots), limits))
+        return through_switches(large, FrontierProblem(machine, task_of(name, machine.ranks, large.roots), limits))
     task = task_of(collective, machine.ranks, roots, sizes)
     if task.combining and not task.reversible:
         own |= {"solver": solver not in ("auto", "cadical"), "cross-check": False} | dict.fromkeys(searched, False)
@@ -177,7 +177,7 @@ def frontier(
         seed=seed, deterministic=deterministic, same_bits=same_bits,
     )  # fmt: skip
     first = replace(options, time_limit=_before_multicast(machine, multicast, time_limit))
-    problem = Problem(machine, task, first, engine)
+    problem = FrontierProblem(machine, task, first, engine)
     found = synthesize(problem, on_event, log=log, fresh=fresh, cross_check=cross_check)
     if isinstance(found, Frontier) and not found.complete and engine == "auto" and not wrong and not fresh:
         from synth.catalog import shipped
