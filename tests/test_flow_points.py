@@ -17,10 +17,10 @@ from synth.encodings import bounds
 from synth.encodings.engine import FrontierProblem, Options
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Open, Point
-from synth.pareto import flow, notes, synthesize, written_points
+from synth.pareto import flow, synthesize, written_points
 from synth.pareto.events import SweepInterrupted
 from synth.pareto.flow import FlowMethods
-from synth.pareto.found import Found
+from synth.pareto.found import UNPROVEN_BOUND, Found
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
 from synth.pareto.written_points import PointWriter
@@ -95,12 +95,13 @@ def test_points_of_more_steps_than_the_sweep_visited_raise_its_maximum():
 
 def test_an_interval_that_a_flow_point_closes_is_closed():
     """A bound that a schedule attains is the highest: no doubt is left; elsewhere the note stays."""
-    doubt = notes.unproven_bound("the time limit ended its search")
+    doubt = UNPROVEN_BOUND + "the time limit ended its search"
     made = completed(*left_open("torus:3x3", "allgather", notes=(doubt, "other")))
     assert not made.open and made.points[-1].status == "optimal"
     assert any(steps == made.points[-1].steps for steps, _ in made.bounds)
     assert doubt not in made.notes and "other" in made.notes
-    assert notes.drop_unproven_bound((doubt,), Fraction(2), Fraction(1)) == (doubt,)
+    _, empty = left_open("torus:3x3", "allgather", notes=(doubt,))
+    assert doubt in Found.of(empty, Options()).frontier().notes
     api.verify(made.to_json())
 
 

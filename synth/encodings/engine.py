@@ -121,7 +121,7 @@ class Findings(Protocol):
         """Send a line of progress to the listener; `kind` as in `synth.pareto.events.Event`."""
 
 
-class Engine(Protocol):
+class FrontierEngine(Protocol):
     """A way to points or bounds. It is a frozen dataclass with a row in the table of `synth.pareto.synthesize`."""
 
     def applies(self, problem: FrontierProblem) -> bool:

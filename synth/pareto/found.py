@@ -20,9 +20,10 @@ from synth.model.rational import show
 from synth.model.topology import Network
 from synth.pareto.events import Event, Listener
 from synth.pareto.log import Log
-from synth.pareto.notes import drop_unproven_bound
 from synth.pareto.resume import point_record
 
+# Begins the note on a bound for any number of steps whose search was ended early; untrue where it is attained.
+UNPROVEN_BOUND = "the bound for any number of steps may be higher: "
 NO_BOUND = LowerBound(Fraction(0), {})
 
 
@@ -229,11 +230,14 @@ class Found:
                 points.append(point)
         if self.floor is not NO_BOUND:
             bounds.insert(1 if bounds and bounds[0][0] == 0 else 0, (None, self.floor))
+        best, notes = self.best(), self.notes
+        if best is not None and best <= self.floor.value:
+            notes = tuple(text for text in notes if not text.startswith(UNPROVEN_BOUND))
         last = self.last
         if last is not None and points:
             last = max(last, points[-1].steps)
         return Frontier(
             self.network, self.collective, tuple(points), tuple(self.open), self.complete, last,
             time.monotonic() - self.started, tuple(bounds),
-            drop_unproven_bound(self.notes, self.best(), self.floor.value), self.labels, tuple(self.answers),
+            notes, self.labels, tuple(self.answers),
         )  # fmt: skip

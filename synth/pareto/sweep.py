@@ -23,8 +23,9 @@ from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.model.frontier import LowerBound, Open, Point
 from synth.model.outcome import Unknown
 from synth.model.rational import show
-from synth.pareto import close_step_count, notes
+from synth.pareto import close_step_count
 from synth.pareto.events import too_few_allowed
+from synth.pareto.found import UNPROVEN_BOUND
 from synth.pareto.portfolio.members import Member
 from synth.pareto.step_search import StepSearch
 from synth.solvers.processes import pool
@@ -120,7 +121,9 @@ class Sweep(StepSearch):
             if not self.direct and options.max_steps is None and bound.value <= floor.value * (1 + LITTLE):
                 next_bound = self._bound(steps + 1, floor)
                 if next_bound.value > floor.value:
-                    found.note(notes.followed(best, steps, floor.value))
+                    less = "" if best is None else f"{float(1 - floor.value / best):.1%}"
+                    more = f": more can lower rounds/chunk by {less} at most, as the bounds say" if less else ""
+                    found.note(f"followed to {steps} steps{more}")
                     end = steps
                     break
             if self.out_of_time and steps < end:
@@ -132,7 +135,12 @@ class Sweep(StepSearch):
 
         # why it ends there, and what is known of more steps
         if not self.direct and steps == end and bound.value > floor.value and not self.out_of_time:
-            found.note(notes.unattained(self.network, self.collective, steps, bound.value, floor.value))
+            _, copied = self.forwards()
+            limit = f"with any number of steps at least {show(floor.value)} rounds per chunk are needed"
+            if all(len(post) == self.network.ranks for post in copied.post):
+                # the bound for every S is a packing of spanning trees (Edmonds, 1973)
+                limit += ", and pipelined spanning trees come as near to that as one likes"
+            found.note(f"{limit}; up to {steps} steps it is not attained (at least {show(bound.value)})")
         if found.open and options.max_steps is None and found.best() != floor.value:
             longest = max((row.steps for row in found.rows), default=end)
             yield from self._remaining_rows(range(end + 1, longest + 1), floor)
@@ -198,7 +206,7 @@ class Sweep(StepSearch):
             return quick
         bound = self.prefetched.bound(None, FLOOR_SHARE)
         if isinstance(bound, Unknown):
-            found.note(notes.unproven_bound(ENDED.get(bound.reason, "its search ended early")))
+            found.note(UNPROVEN_BOUND + ENDED.get(bound.reason, "its search ended early"))
             return quick
         return bound if bound.value >= quick.value else quick
 

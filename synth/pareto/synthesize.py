@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
-from synth.encodings.engine import Engine, FrontierProblem, Options
+from synth.encodings.engine import FrontierEngine, FrontierProblem, Options
 from synth.errors import InfeasibleError, UndecidedError, VerificationError, refused
 from synth.model.canonical_json import canonical
 from synth.model.frontier import Frontier
@@ -47,7 +47,7 @@ class Row(NamedTuple):
     runs, too, where the options name an encoding, a solver or a sweep.
     """
 
-    engine: Engine
+    engine: FrontierEngine
     ranks: tuple[int, float] = (1, inf)
     until: float = FIRST
     least: float = 0.0
