@@ -29,7 +29,7 @@ from synth.scale.composition.tree_columns import TreeColumns
 from synth.scale.composition.trees import ArrivalDescent, hops
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 from synth.topologies import modify, topology
 from tests.command_line import synth
 

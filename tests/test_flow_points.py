@@ -25,7 +25,7 @@ from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
 from synth.pareto.written_points import PointWriter
 from synth.scale import search
-from synth.solvers.processes.deadline import NEVER, Deadline
+from synth.solvers.deadline import NEVER, Deadline
 from synth.topologies import topology
 from synth.view import frontier_text
 

@@ -17,7 +17,7 @@ from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.pareto import close_step_count
 from synth.pareto.resume import point_record, points_from_records
 from synth.pareto.sweep import Sweep
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 from synth.topologies import topology
 
 NETWORK, TASK = topology("dgx1").network(), collective("allgather", 8)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound, Point, Rate
 from synth.model.topology import Network, Topology
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from synth.pareto import prefetched_bounds
 from synth.pareto.found import Found
 from synth.pareto.queries import begin_tree_query, finish_tree_query, point, query_portfolio
 from synth.pareto.step_search import StepSearch
-from synth.solvers.processes.fork_server import ProcessJob
+from synth.solvers.pool import ProcessJob
 
 # The m that are tried, beyond the least one, and seconds of each processor for each. Some bounds are met only by whole
 # rounds of a larger m.

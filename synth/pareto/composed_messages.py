@@ -10,7 +10,7 @@ from synth.encodings.engine import Findings, FrontierProblem
 from synth.model.frontier import Point
 from synth.model.schedule import Schedule
 from synth.pareto.direct_sends import MAX_SENDS, few_sends
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 # Messages are composed until R/C is above the bound by no more than this fraction.
 WORTH = Fraction(1, 100)

@@ -12,7 +12,7 @@ from synth.model.collective import Collective, collective
 from synth.model.frontier import Point
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 # Most sends of a first row, which is written out and replayed within a second.
 MAX_SENDS = 60_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from synth.encodings.engine import FrontierProblem
 from synth.model.frontier import LowerBound, Point
 from synth.pareto.found import Found
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from synth.model.rational import show
 from synth.model.scale_collectives import COLLECTIVES
 from synth.pareto.found import Found
 from synth.pareto.written_points import PointWriter
-from synth.solvers.processes.deadline import Deadline, time_limited
+from synth.solvers.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.scale.search import ScaleSearch

@@ -17,7 +17,7 @@ from synth.pareto.flow import WORTH
 from synth.pareto.unreachable import with_machine_names
 from synth.scale.candidate import Candidate
 from synth.scale.search import ScaleSearch
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 # Most ranks of machines whose rows are announced before the end. Larger ones would take long to replay.
 ANNOUNCED_RANKS = 512

@@ -10,7 +10,7 @@ from synth.errors import UsageError, VerificationError
 from synth.model.frontier import Point
 from synth.model.scale_collectives import COLLECTIVES as SCALE_COLLECTIVES
 from synth.model.schedule import Schedule
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 # Scale methods have better rows of more ranks in the time that programs of so many sends take.
 MOST_RANKS = 16

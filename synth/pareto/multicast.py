@@ -18,7 +18,7 @@ from synth.model.schedule import Schedule
 from synth.model.topology import MULTICAST_NOTE
 from synth.pareto.found import Found
 from synth.pareto.written_points import FEW_SENDS, least_sends, written_out
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 # Collectives that pass switches, and the maximum number of ranks, whose network lists all routes.
 COLLECTIVES, MOST_RANKS = ("allreduce", "broadcast", "reduce"), 128

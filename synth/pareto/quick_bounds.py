@@ -10,7 +10,7 @@ from synth.errors import SynthError
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.topology import Network, Topology
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from synth.model.topology import Network
 from synth.pareto.found import Found
 from synth.pareto.prefetched_bounds import PrefetchedBounds
 from synth.pareto.resume import points_from_records
-from synth.solvers.processes.deadline import NEVER, Budget, Deadline
-from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
+from synth.solvers.deadline import NEVER, Budget, Deadline
+from synth.solvers.pool import MAX_RANKS_IN_PROCESS
 
 # Ranks up to which trees are searched well enough to be queried before solvers have had long slices.
 TREE_RANKS = 32

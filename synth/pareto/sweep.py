@@ -28,8 +28,8 @@ from synth.pareto.events import too_few_allowed
 from synth.pareto.found import UNPROVEN_BOUND
 from synth.pareto.portfolio.members import Member
 from synth.pareto.step_search import StepSearch
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers import pool
+from synth.solvers.deadline import Deadline
 
 # Number of steps past the least S up to which an infinite frontier is followed.
 STEPS_BEYOND = 6

@@ -29,8 +29,8 @@ from synth.pareto.found import NO_BOUND, Found
 from synth.pareto.library_programs import LibraryPrograms
 from synth.pareto.log import Log, LogError, default_directory, foreign
 from synth.pareto.quick_bounds import AllreducePartition, SingleCut
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget, Deadline, time_limited
+from synth.solvers import pool
+from synth.solvers.deadline import Budget, Deadline, time_limited
 
 # Share of a time limit for all engines before the sweep. They reach to both ends of the frontier; the sweep improves on
 # the end of few steps.

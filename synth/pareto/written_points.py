@@ -14,7 +14,7 @@ from synth.model.collective import Collective
 from synth.model.frontier import Point, Rate
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import NEVER, Deadline
+from synth.solvers.deadline import NEVER, Deadline
 
 # Seconds, about, to write out and replay one send on an idle machine, and to read one route.
 SECONDS_PER_SEND = 1.5e-5

@@ -17,7 +17,7 @@ from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests import pipelining
 from synth.scale.forests.pipelining import Pipeline
 from synth.scale.greedy import bfs_broadcast
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 # Pipelining depths that are tried, in this order.
 DEPTHS = tuple(1 << k for k in range(11))

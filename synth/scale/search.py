@@ -43,7 +43,7 @@ from synth.scale.forests.bfs_trees import BreadthFirstTrees
 from synth.scale.forests.build import BoundedForest, build
 from synth.scale.forests.pipelining import Pipeline
 from synth.scale.search_state import OnCandidate, SearchState
-from synth.solvers.processes.deadline import NEVER, Deadline, TimeUp, current_deadline, no_time_limit, time_limited
+from synth.solvers.deadline import NEVER, Deadline, TimeUp, current_deadline, no_time_limit, time_limited
 
 Group = tuple[np.ndarray, ...]
 # Name of the stage that searches for a better lower bound.

@@ -45,7 +45,7 @@ from synth.scale.bounds.switches import holds_with_multicast
 from synth.scale.bounds.unreachability import certificate
 from synth.scale.fabric.fabric import fabric
 from synth.scale.fabric.graphs import shortest_path_trees
-from synth.solvers.processes.deadline import TimeUp
+from synth.solvers.deadline import TimeUp
 
 # Ranks up to which an exact bound on rounds per chunk, for any collective, takes less than a second or two.
 MOST_EXACT = 64

@@ -25,7 +25,7 @@ from synth.model.outcome import Unsat, Verdict
 from synth.model.rational import counted
 from synth.model.topology import Topology
 from synth.pareto.events import Listener, SweepInterrupted
-from synth.solvers.processes.deadline import Budget, Deadline
+from synth.solvers.deadline import Budget, Deadline
 
 if TYPE_CHECKING:
     from synth.model.collective import Collective
@@ -287,7 +287,7 @@ def solve(
     from synth.pareto import problem_bounds
     from synth.pareto.events import Event
     from synth.pareto.portfolio import portfolio
-    from synth.solvers.processes.pool import stop
+    from synth.solvers.pool import stop
 
     chunks, steps, rounds = integers((chunks, steps, rounds), "chunks, steps and rounds")
     if min(chunks, steps, rounds) < 1 or rounds < steps:
@@ -379,9 +379,8 @@ def bound(
     from synth.pareto.quick_bounds import allreduce_parts_bound
     from synth.pareto.sweep import STEPS_BEYOND
     from synth.pareto.unreachable import with_machine_names
-    from synth.solvers.processes.deadline import TimeUp, time_limited
-    from synth.solvers.processes.pool import run_in_process
-    from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
+    from synth.solvers.deadline import TimeUp, time_limited
+    from synth.solvers.pool import MAX_RANKS_IN_PROCESS, run_in_process
 
     machine = named_topology(topology)
     network = machine.network()

@@ -24,8 +24,8 @@ from synth.pareto.combining.attempts import Attempt, AttemptOutcome, AttemptPool
 from synth.pareto.combining.candidates import Candidates, CombiningCandidate, Frame, construction, meets
 from synth.pareto.combining.constructions import composed
 from synth.pareto.step_search import StepSearch
-from synth.solvers.processes.deadline import NEVER, Deadline, TimeUp, check_deadline, time_limited
-from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
+from synth.solvers.deadline import NEVER, Deadline, TimeUp, check_deadline, time_limited
+from synth.solvers.pool import MAX_RANKS_IN_PROCESS
 
 # Ranks up to which the search for a collective that no construction serves ends by itself.
 FEW_RANKS = 16

@@ -19,8 +19,8 @@ from synth.errors import InfeasibleError, SynthError
 from synth.scale.fabric.automorphisms import edge_images, free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.graphs import distances
+from synth.solvers.deadline import TimeUp, current_deadline, time_limited
 from synth.solvers.highs import linear
-from synth.solvers.processes.deadline import TimeUp, current_deadline, time_limited
 from synth.solvers.rationalise import near_integers
 
 # Limit on the variables of the linear program, which then ends within a minute.
@@ -108,7 +108,7 @@ def least_congestion_flows(
 
     They come from the linear program, or from multiplicative weights where it is too large. `shortest`: only paths with
     the fewest sends are used; the bound of the lengths is then below the congestion. Of a time limit (see
-    `synth.solvers.processes.deadline`) the program may take half and multiplicative weights the rest. Raises
+    `synth.solvers.deadline`) the program may take half and multiplicative weights the rest. Raises
     InfeasibleError where a rank cannot reach another, TimeUp where the time is too short for both.
     """
     moves = free_group(symmetries(fabric), fabric.ranks) if group is None else tuple(group)

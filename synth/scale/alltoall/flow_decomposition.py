@@ -14,8 +14,8 @@ import numpy as np
 from synth.errors import SynthError
 from synth.scale.alltoall.concurrent_flow import ConcurrentFlow
 from synth.scale.fabric.fabric import Fabric
+from synth.solvers.deadline import check_deadline
 from synth.solvers.max_flow import MaxFlow
-from synth.solvers.processes.deadline import check_deadline
 
 # Limit on the number of chunks that is tried to make the flows integral without rounding.
 MOST_CHUNKS = 24

@@ -16,7 +16,7 @@ from synth.model.compressed_schedule import COPY, CompressedSchedule
 from synth.scale.alltoall.concurrent_flow import ConcurrentFlow
 from synth.scale.alltoall.flow_decomposition import chunk_count, chunk_paths
 from synth.scale.forests.pipelining import link_orbits
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 # Limit on the hops of all paths.
 MOST_HOPS = 1 << 23

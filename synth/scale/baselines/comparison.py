@@ -13,7 +13,7 @@ from synth.model.topology import Topology
 from synth.scale.baselines.allocations import RATED, attained, ring_rate
 from synth.scale.baselines.rings import Rings, disjoint_rings, links_of
 from synth.scale.fabric.graphs import components
-from synth.solvers.processes.deadline import current_deadline, time_limited
+from synth.solvers.deadline import current_deadline, time_limited
 
 Progress = Callable[[str], None]
 ScaleBound = Callable[[str], ScaleFrontier]
@@ -68,7 +68,7 @@ def explain(
 ) -> Explanation:
     """Return the optimum of collective `name` beside disjoint rings.
 
-    `scale_bound`: bounds a collective by cuts. A time limit (`synth.solvers.processes.deadline`) leaves the rates found
+    `scale_bound`: bounds a collective by cuts. A time limit (`synth.solvers.deadline`) leaves the rates found
     by then. Raises UsageError for a collective that is not in `RATED`, and for a single rank.
     """
     if name not in RATED:

@@ -21,7 +21,7 @@ import numpy as np
 from synth.model.link_table import ends, members, widths
 from synth.model.topology import Network, Topology
 from synth.solvers.cp_sat import new_program, solve_program
-from synth.solvers.processes.deadline import TimeUp, current_deadline
+from synth.solvers.deadline import TimeUp, current_deadline
 
 Ring = tuple[tuple[int, ...], int]  # ranks in order, units
 Arc = tuple[int, int, bool, int]  # place, place, True if it leads to the next box, number among parallel links

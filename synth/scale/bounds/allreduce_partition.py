@@ -25,8 +25,8 @@ from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.graphs import components
+from synth.solvers.deadline import TimeUp, current_deadline, no_time_limit
 from synth.solvers.max_flow import CapacityOverflowError, MaxFlow
-from synth.solvers.processes.deadline import TimeUp, current_deadline, no_time_limit
 
 # Limit on the parts whose least regions are still computed after the time limit: one maximum flow each.
 FEW = 64
@@ -39,7 +39,7 @@ def bound(fabric: Fabric) -> tuple[Fraction, dict, str]:
     """Return (lower bound on R / C in the unit of the fabric, certificate, reason why the search was cut short or "").
 
     The bound is the best of all partitions of the ranks, counting the capacity out of or into the parts, and of all
-    single cuts. A time limit (see `synth.solvers.processes.deadline`) and bandwidths with very many digits cut the
+    single cuts. A time limit (see `synth.solvers.deadline`) and bandwidths with very many digits cut the
     search short. Then the result is the best bound so far, at least that of the partition into boxes and of the one
     into single ranks. Raises InfeasibleError where data cannot reach a rank.
     """

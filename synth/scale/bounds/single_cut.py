@@ -18,8 +18,8 @@ import numpy as np
 from synth.scale.bounds.throughput_cut import Throughput
 from synth.scale.fabric.automorphisms import orbits
 from synth.scale.fabric.fabric import Fabric
+from synth.solvers.deadline import TimeUp
 from synth.solvers.max_flow import MaxFlow
-from synth.solvers.processes.deadline import TimeUp
 
 Sets = tuple[np.ndarray, np.ndarray]
 
@@ -40,7 +40,7 @@ def narrowest_cut(fabric: Fabric, group: Sequence[np.ndarray] = ()) -> Throughpu
     """Return the bound of the region with the least capacity out of it, among regions with ranks inside and outside.
 
     A byte of an allreduce takes at least 1 / capacity. `group`: commuting symmetries that fix no rank
-    (`synth.scale.fabric.automorphisms.free_group`). When a time limit (`synth.solvers.processes.deadline`) ends the
+    (`synth.scale.fabric.automorphisms.free_group`). When a time limit (`synth.solvers.deadline`) ends the
     search, the result is the best cut so far, which is no worse than the cut around each single rank. Every rank must
     be reachable from every other.
     """

@@ -19,8 +19,8 @@ from synth.errors import InfeasibleError, UsageError
 from synth.model.documents.int_ranges import runs
 from synth.scale.fabric.automorphisms import orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
+from synth.solvers.deadline import TimeUp
 from synth.solvers.max_flow import MaxFlow, check_capacity_sum
-from synth.solvers.processes.deadline import TimeUp
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
 REVERSED = ("reduce-scatter", "reduce")
@@ -81,7 +81,7 @@ def throughput(
 
     `generators`: symmetries of the fabric, by default the result of `symmetries`; one rank of each orbit is examined.
     Raises InfeasibleError where data cannot reach a rank, UsageError for another collective or root. When a time limit
-    (see `synth.solvers.processes.deadline`) ends the search, the result is the best cut so far.
+    (see `synth.solvers.deadline`) ends the search, the result is the best cut so far.
     """
     if collective not in COLLECTIVES:
         raise UsageError(f"{collective}: cuts bound the throughput of {', '.join(COLLECTIVES)}")

@@ -25,7 +25,7 @@ from synth.scale.composition.pricing import NAME, CheapTrees, TreePricer
 from synth.scale.composition.templates import Message, block_groups, message_templates, templates
 from synth.scale.composition.tree_columns import TreeColumns
 from synth.scale.fabric.automorphisms import orbits
-from synth.solvers.processes.deadline import check_deadline, current_deadline
+from synth.solvers.deadline import check_deadline, current_deadline
 from synth.solvers.rationalise import largest_remainders
 
 # Numbers of steps that are tried: each one up to 12, and then as the gain is at most inversely proportional to them.

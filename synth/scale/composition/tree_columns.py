@@ -16,8 +16,8 @@ import numpy as np
 from synth.scale.composition.phases import Template
 from synth.scale.composition.pipelining_lp import TOLERANCE
 from synth.solvers.column_generation import SmoothedPrices, generate_columns
+from synth.solvers.deadline import NEVER, Deadline, check_deadline
 from synth.solvers.linear_program import LinearProgram
-from synth.solvers.processes.deadline import NEVER, Deadline, check_deadline
 
 # Fraction below which savings by further trees are not worth a larger program.
 SLIGHT = 1e-3

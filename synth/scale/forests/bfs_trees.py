@@ -13,7 +13,7 @@ from synth.model.link_table import ends as ends_of
 from synth.model.spanning_forest import ROOTED, TURNED, SpanningForest
 from synth.model.topology import Topology
 from synth.scale.fabric.automorphisms import orbits
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 
 class BreadthFirstTrees:

@@ -20,8 +20,8 @@ from synth.model.gc_pause import collector_off
 from synth.scale.fabric.automorphisms import edge_images
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.partial_trees import ArrayForest, Branch, BranchForest
+from synth.solvers.deadline import check_deadline
 from synth.solvers.highs import linear
-from synth.solvers.processes.deadline import check_deadline
 from synth.solvers.rationalise import largest_remainders
 
 # Limit on (candidate trees) x (edges of a tree), and on (group elements) x (edges of the fabric): bounds the memory.

@@ -27,7 +27,7 @@ from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 # Limits on the µs that a message keeps a link, as multiples of latency / depth: with less than 1 the messages under way
 # might not fill the link. With 0 each chunk is a message. Each is tried, the first one with the first order.
