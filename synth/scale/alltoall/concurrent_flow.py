@@ -49,17 +49,10 @@ class ConcurrentFlow:
     @property
     def congestion(self) -> float:
         """The greatest quotient of load and capacity, which is the time that these flows take."""
-        label, load = self.loads(self.flow)
-        return float((load / self.fabric.cap).max(initial=0.0)) if len(label) else 0.0
-
-    def loads(self, flow: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the orbit of each edge, and its load from all images of `flow`."""
         label = edge_orbits(self.fabric, self.group)
-        total = np.zeros(len(label), flow.dtype)
-        np.add.at(total, label, flow.sum(axis=0))
+        load = np.bincount(label, self.flow.sum(axis=0), len(label)) * (self.fabric.ranks // len(self.sources))
         size = np.bincount(label, minlength=len(label))
-        scaled = total[label] * (self.fabric.ranks // len(self.sources))
-        return label, scaled // size[label] if flow.dtype.kind == "i" else scaled / size[label]
+        return float((load[label] / size[label] / self.fabric.cap).max(initial=0.0))
 
     def certificate(self) -> dict:
         """Return the lengths of links and limits, which `synth.checker.certificates.path_lengths.check` verifies."""

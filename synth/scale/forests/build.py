@@ -17,7 +17,7 @@ from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.switch_balancing import balance_switches
 from synth.scale.forests.arborescence_packing import pack
-from synth.scale.forests.partial_trees import ArrayForest, BranchForest, to_forest
+from synth.scale.forests.partial_trees import BranchForest, to_forest
 from synth.scale.forests.symmetric_trees import grow
 from synth.solvers.deadline import TimeUp
 
@@ -191,7 +191,7 @@ class _Search:
 
 def _grown(
     method: str, graph: Fabric, time: Fraction, shards: np.ndarray, group: Sequence[np.ndarray]
-) -> BranchForest | ArrayForest | None:
+) -> BranchForest | None:
     if method == "symmetric":
         return grow(graph, group, time) if group else None
     return pack(graph, time, shards) if _packable(graph, shards) else None
