@@ -39,11 +39,12 @@ def multicast_bounds(
     """
     from synth.encodings.bounds.distance import steps
     from synth.encodings.bounds.multicast import multicast_bound
+    from synth.encodings.engine import FrontierProblem
     from synth.pareto.multicast import applies
 
     machine = named_topology(topology)
     task = task_of(collective, machine.ranks, roots, sizes)
-    if not applies(machine, task):
+    if not applies(FrontierProblem(machine, task)):
         return None
     network = machine.multicast_network()
     least = steps(network, task)

@@ -21,7 +21,8 @@ from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.rational import counted
 from synth.model.topology import Network, Topology
-from synth.pareto.engine_choice import engine_of, flow_collective, with_machine_names
+from synth.pareto.engine_choice import engine_of, flow_collective
+from synth.pareto.unreachable import with_machine_names
 from synth.program.lowering_options import LoweringOptions
 from synth.program.overheads import NCCL
 

@@ -17,13 +17,14 @@ from synth.commands.api.inputs import (
     workers,
 )
 from synth.commands.api.inputs import collective as task_of
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import InfeasibleError, UncheckedError, UndecidedError, UsageError
+from synth.model import schedule
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Unsat, Verdict
 from synth.model.rational import counted
-from synth.model.schedule import Problem
 from synth.model.topology import Topology
-from synth.pareto.events import Listener, Options, SweepInterrupted
+from synth.pareto.events import Listener, SweepInterrupted
 from synth.solvers.deadline import Budget, Deadline
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def frontier(
     <Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>
     """
     from synth.pareto import engine_choice
-    from synth.pareto.multicast import with_multicast
+    from synth.pareto.synthesize import synthesize, through_switches
 
     if sweep not in ("guided", "blind"):
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
@@ -159,10 +160,10 @@ def frontier(
         large = _flow(machine, (name, root), on_event, first, max_steps, max_chunks)
         if chosen != by_ranks:
             large = replace(large, notes=(*large.notes, engine_choice.FINE_GRAINED))
-        limits = Options(max_steps, max_chunks, time_limit=time_limit, same_bits=same_bits)
-        if not multicast:
+        if not multicast or not machine.multicast:
             return large
-        return with_multicast(large, machine, task_of(name, machine.ranks, large.roots), limits)
+        limits = Options(max_steps, max_chunks, time_limit=time_limit, same_bits=same_bits)
+        return through_switches(large, FrontierProblem(machine, task_of(name, machine.ranks, large.roots), limits))
     task = task_of(collective, machine.ranks, roots, sizes)
     if task.combining and not task.reversible:
         own |= {"solver": solver not in ("auto", "cadical"), "cross-check": False} | dict.fromkeys(searched, False)
@@ -176,14 +177,14 @@ def frontier(
         seed=seed, deterministic=deterministic, same_bits=same_bits,
     )  # fmt: skip
     first = replace(options, time_limit=_before_multicast(machine, multicast, time_limit))
-    query = engine_choice.Query(machine, task, first, engine, log, fresh, cross_check=cross_check)
-    found = engine_choice.synthesize(query, on_event)
+    problem = FrontierProblem(machine, task, first, engine)
+    found = synthesize(problem, on_event, log=log, fresh=fresh, cross_check=cross_check)
     if isinstance(found, Frontier) and not found.complete and engine == "auto" and not wrong and not fresh:
         from synth.catalog import shipped
 
         entry = shipped.entry_of(found.network, task, machine.labels)
         found = found if entry is None else shipped.joined(found, entry, options)
-    return with_multicast(found, machine, task, options) if multicast else found
+    return through_switches(found, replace(problem, options=options)) if multicast else found
 
 
 def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
@@ -201,9 +202,11 @@ def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
 
 
 def _before_multicast(machine: Topology, multicast: bool, time_limit: float | None) -> float | None:
+    if time_limit is None or not multicast or not machine.multicast:
+        return time_limit
     from synth.pareto.multicast import MOST_RANKS, SHARE
 
-    if time_limit is None or not multicast or not machine.multicast or machine.ranks > MOST_RANKS:
+    if machine.ranks > MOST_RANKS:
         return time_limit
     return time_limit * (1 - SHARE)
 
@@ -220,10 +223,10 @@ def _flow(
 
     Their sums end with the same bits on all ranks in any case.
     """
-    from synth.pareto import engine_choice
+    from synth.pareto import flow_frontier
 
     try:
-        found = engine_choice.synthesize_flow(machine, *task, on_event, time_limit=time_limit)
+        found = flow_frontier.synthesize_flow(machine, *task, on_event, time_limit=time_limit)
     except SweepInterrupted as stop:
         raise SweepInterrupted(stop.frontier.within(most, chunks), stop.log) from None
     if most is not None and most < found.least_steps:
@@ -298,7 +301,7 @@ def solve(
         )
     network = named_topology(topology).network()
     task = task_of(collective, network.ranks, roots, sizes)
-    problem = Problem(network, task, chunks, steps, rounds)
+    problem = schedule.Problem(network, task, chunks, steps, rounds)
     direct = task.combining and not task.reversible
     if direct and (encoding != "auto" or solver not in ("auto", "cadical")):
         raise UsageError(f"{task.name} has engines of its own, with cadical; remove --encoding and --solver")
@@ -371,10 +374,11 @@ def bound(
     from synth.encodings.bounds import too_few_steps
     from synth.encodings.bounds.single_cut import single_cut_bound
     from synth.pareto.combining.close_combining import has_no_end
-    from synth.pareto.engine_choice import with_machine_names
+    from synth.pareto.direct_sends import direct_schedule, few_sends
     from synth.pareto.events import Event
-    from synth.pareto.incumbents import allreduce_parts_bound, few_direct_sends
-    from synth.pareto.sweep import SETTINGS
+    from synth.pareto.quick_bounds import allreduce_parts_bound
+    from synth.pareto.sweep import STEPS_BEYOND
+    from synth.pareto.unreachable import with_machine_names
     from synth.solvers.deadline import TimeUp, time_limited
     from synth.solvers.pool import MAX_RANKS_IN_PROCESS, run_in_process
 
@@ -393,7 +397,8 @@ def bound(
     if not at_once:
         quick = single_cut_bound(network, task)
         floor = [(None, quick)]
-        direct = few_direct_sends(network, task) if network.ranks > MAX_RANKS_IN_PROCESS else None
+        many = network.ranks > MAX_RANKS_IN_PROCESS and few_sends(task)
+        direct = direct_schedule(network, task) if many else None
         if direct is not None and direct.rounds_per_chunk == quick.value:
             attained = len(direct.steps)
         if on_event is not None:
@@ -420,7 +425,7 @@ def bound(
             parts = allreduce_parts_bound(machine, network, task)
             floor += [] if parts is None else [(None, parts)]
             floor = [(None, at(None))]
-            last = max_steps or int(least.value) + SETTINGS.steps_beyond
+            last = max_steps or int(least.value) + STEPS_BEYOND
             for count in range(int(least.value), last + 1) if steps is None else sorted(steps):
                 found.append((count, at(count)))
                 if found[-1][1].value <= floor[0][1].value:
