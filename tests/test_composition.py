@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from synth.checker.schedule import compressed_replay
 from synth.checker.schedule import replay as ordinary
 from synth.commands import api
+from synth.encodings.bounds.trees.cheapest_trees import SteinerTreeDP
 from synth.errors import VerificationError
 from synth.model.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology
@@ -21,20 +22,24 @@ from synth.program import analysis, checked_lowering
 from synth.scale import search
 from synth.scale.composition.compose import composed_points
 from synth.scale.composition.loads import PathIndex, Resources
-from synth.scale.composition.phases import TemplateBuilder
+from synth.scale.composition.phases import Phase, Template, TemplateBuilder
 from synth.scale.composition.pipelining_lp import PipeliningProgram
+from synth.scale.composition.tree_columns import descend, generate, tree_template
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
+from synth.scale.fabric.graphs import distances
+from synth.solvers.deadline import Deadline
 from synth.topologies import modify, topology
 from tests.command_line import synth
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 
 
-def points(machine, collective, root=0, most_sends=20_000, alike=False, most=None):
+def points(machine, collective, root=0, most_sends=20_000, alike=False, most=None, priced=True):
     graph = fabric(machine)
     group = () if collective in ("broadcast", "reduce") else free_group(symmetries(graph), graph.ranks)
-    found = composed_points(machine, collective, root, group, same_bits=alike, most_sends=most_sends)
+    limits = {"same_bits": alike, "most_sends": most_sends, "priced": priced}
+    found = composed_points(machine, collective, root, group, **limits)
     return list(islice(found, most))
 
 
@@ -250,17 +255,88 @@ def test_points_have_few_chunks_where_many_save_next_to_nothing():
     """In 2 steps 23,303 chunks were taken where 3 need no more rounds per chunk."""
     machine = topology("fully-connected:2*2")
     points = {point.steps: point for point in composed_points(machine, "reduce", same_bits=False, most_sends=10**6)}
-    assert (points[2].rounds_per_chunk, points[3].rounds_per_chunk) == (2, 1)
+    assert (points[2].rounds_per_chunk, points[3].rounds_per_chunk) == (1, Fraction(3, 4))
     assert points[2].chunks <= 4 and points[3].chunks <= 8
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(3, 6), st.integers(3, 5))
+def test_trees_by_descent_are_trees_and_not_cheaper_than_the_cheapest(seed, ranks, steps):
+    random = np.random.default_rng(seed)
+    pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+    kept = [pair for pair in pairs if pair[1] == (pair[0] + 1) % ranks or random.random() < 0.5]
+    network = Topology("random", ranks, tuple(Link(a, b, Fraction(1)) for a, b in kept)).network()
+    prices = np.full((steps, ranks, ranks), np.inf)
+    for route in network.routes:
+        prices[:, route.src, route.dst] = random.random(steps)
+    exact = SteinerTreeDP(network, steps, [0], range(ranks))
+    cheapest = exact.price(np.array([prices[:, route.src, route.dst] for route in network.routes]))
+    hops = distances(ranks, *zip(*kept, strict=True), 0)
+    (cost,), (sends,) = descend(prices, np.array([0]), np.minimum(hops, steps)[None])
+    assert np.isfinite(cost) == (hops.max() <= steps) == np.isfinite(cheapest) == (sends is not None)
+    if sends is not None:
+        assert sorted(dst for _, _, dst in sends) == list(range(1, ranks))
+        held = {0: 0} | {dst: t + 1 for t, _, dst in sends}
+        assert all(held[src] <= t for t, src, _ in sends)
+        assert cost == pytest.approx(sum(prices[send] for send in sends))
+        assert cost >= cheapest * (1 - 1e-9)
+
+
+def test_descent_postpones_sends_to_cheap_steps():
+    """A row of three ranks: the second step is free for its first link, the third for its second."""
+    prices = np.full((3, 3, 3), np.inf)
+    prices[:, 0, 1], prices[:, 1, 2] = (5, 0, 5), (5, 5, 0)
+    cost, trees = descend(prices, np.array([0]), np.array([[0, 1, 2]]))
+    assert cost == [0] and trees == [[(1, 0, 1), (2, 1, 2)]]
+
+
+def test_generation_of_trees_ends_at_its_deadline_with_those_so_far():
+    """Each search yields a tree of half the load; without a deadline they go on while they save rounds."""
+
+    def value(**deadline):
+        loads = {}
+
+        def halved(prices):
+            name = str(len(loads))
+            loads[name] = np.full((1, 1), 0.5 ** min(len(loads), 4))
+            yield Template(name, (Phase(name, ((0, 0, 1),), False, ()),), 0, (0,), 1, (0,))
+
+        def loads_of(trees):
+            return [loads[tree.name] for tree in trees]
+
+        rounds, carriers = generate(np.ones(1), 1, [0], loads_of, [], halved, **deadline)
+        assert carriers
+        return rounds
+
+    assert value() == pytest.approx(1 / 16)
+    assert value(deadline=Deadline.after(0)) == pytest.approx(1)
+
+
+def test_merged_trees_reduce_and_copy_in_the_same_step():
+    first = [(0, 1, 0, True), (1, 0, 1, False)]
+    second = [(0, 0, 1, True), (1, 0, 1, True), (2, 1, 0, False)]
+    both = tree_template(0, [0, 1], [first, second])
+    kinds = {
+        (i, src, dst, both.placed[p]): phase.reduces
+        for p, phase in enumerate(both.phases)
+        for i, src, dst in phase.sends
+    }
+    assert kinds == {
+        (0, 1, 0, 0): True,
+        (0, 0, 1, 1): False,
+        (1, 0, 1, 0): True,
+        (1, 0, 1, 1): True,
+        (1, 1, 0, 2): False,
+    }
 
 
 def test_the_most_steps_are_tried_first_where_no_schedule_is_near_the_bound(monkeypatch):
     """Breadth-first trees of two DGX-1 take many times the bound."""
     tried = []
 
-    def listed(*_, step_counts, most_sends, **__):
+    def listed(*_, step_counts, priced, **__):
         counts = list(step_counts)
-        tried.extend(counts if most_sends > 1_000_000 else [])
+        tried.extend(counts if priced else [])
         return []
 
     monkeypatch.setattr(search, "composed_points", listed)
@@ -291,7 +367,7 @@ def test_blocks_of_a_rank_without_nic_go_over_those_of_all_others(name, collecti
     """Over the next rank alone a box would lose the bandwidth of another NIC."""
     machine = without_nic(name, 1)
     bound = search.bound(machine, collective).bound
-    found = points(machine, collective, most_sends=6_000, most=4)
+    found = points(machine, collective, most_sends=6_000, most=4, priced=False)
     assert found[-1].steps <= 8 and found[-1].rounds_per_chunk <= bound * Fraction(most)
     replayed(found[0])
 
@@ -300,5 +376,5 @@ def test_blocks_of_a_rank_without_nic_go_over_those_of_all_others(name, collecti
 def test_boxes_without_a_gpu_and_a_link_have_composed_schedules(collective):
     machine = modify.broken(modify.with_ranks(topology("fully-connected:4*2:units=4"), [0, 1, 2, 4, 5, 6, 7]), 0, 1)
     bound = search.bound(machine, collective).bound
-    for point in points(machine, collective, most_sends=6_000, most=2):
+    for point in points(machine, collective, most_sends=6_000, most=2, priced=False):
         assert replayed(point).rounds_per_chunk >= bound

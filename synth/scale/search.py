@@ -1,7 +1,8 @@
 """The frontier at scale: a certified bound, and points from fewest steps to least R / C by every applicable method.
 
 construction               applies to                                   result
-phases over boxes          several boxes                                pipelined phases, shares by an LP
+phases over boxes          several boxes                                pipelined phases and trees, shares by an LP
+trees by column generation allreduce in one box, limits or switches     paired in- and out-trees placed in the steps
 breadth-first trees        any fabric                                   fewest steps
 breadth-first broadcast    links from rank to rank                      fewest steps, balanced loads
 forest x depth             any fabric                                   optimal rate as the pipelining depth grows
@@ -56,6 +57,8 @@ BOUND_SHARE = 0.6
 CHECK_SECONDS = 2e-8
 # Limit on the sends of a schedule composed of phases, of which one of each orbit is listed.
 COMPOSED_SENDS = 1 << 25
+# The same in one box, whose few ranks need no more chunks to come within about 0.1% of the bound.
+ONE_BOX_SENDS = 200_000
 # The same for the first such schedules, which are found and replayed within a second.
 FIRST_COMPOSED_SENDS = 40_000
 # Limit on their steps: in more steps forests are as good, and linear programs take seconds.
@@ -229,10 +232,15 @@ def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throu
 
 
 def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, state: SearchState, first: bool) -> None:
-    """Plan schedules composed of phases over several boxes: the `first` ones of few chunks, or those of more chunks."""
+    """Plan schedules composed of phases over the boxes: the `first` ones of few chunks, or those of more chunks.
+
+    In one box the latter are trees by column generation.
+    """
+    one_box = len(set(graph.topology.nodes)) < 2
     few = min(state.most_sends, FIRST_COMPOSED_SENDS)
-    if len(set(graph.topology.nodes)) < 2 or (not first and few == state.most_sends):
+    if (one_box and (first or collective != "allreduce")) or (not first and few == state.most_sends):
         return
+    more = min(state.most_sends, ONE_BOX_SENDS) if one_box else state.most_sends
     step_counts = [steps for steps in STEPS if not first or steps <= FIRST_COMPOSED_STEPS]
 
     def tried() -> Iterator[int]:
@@ -242,16 +250,17 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
 
     def compose() -> None:
         most = STEPS[-1]
-        if not first and most in step_counts and state.gap(most) > LONG_FIRST:
+        if not first and not one_box and most in step_counts and state.gap(most) > LONG_FIRST:
             step_counts.remove(most)
             step_counts.insert(0, most)
         points = composed_points(
             graph.topology, collective, root, () if collective in ROOTED else group, same_bits=state.same_bits,
-            most_sends=few if first else state.most_sends, step_counts=tried(), bound=state.bound[0],
+            most_sends=few if first else more, priced=not first, step_counts=tried(), bound=state.bound[0],
         )  # fmt: skip
         state.add_points(points)
 
-    state.plan("phases over boxes" if first else "phases over boxes, in more chunks", compose, quick=first)
+    name = "phases over boxes" if first else "phases over boxes, in more chunks"
+    state.plan("trees by column generation" if one_box else name, compose, quick=first)
 
 
 def _trees(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import ceil, inf
+from operator import itemgetter
 
 import numpy as np
 
@@ -20,15 +21,19 @@ from synth.scale.composition.boxes import boxes_of
 from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.phases import Phase, Template
 from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, PipeliningProgram, TemplateShares
-from synth.scale.composition.templates import Message, block_groups, message_templates, templates
+from synth.scale.composition.templates import Group, Message, block_groups, message_templates, templates
+from synth.scale.composition.tree_columns import NAME, TreeSearch, generate
 from synth.scale.fabric.automorphisms import orbits
-from synth.solvers.deadline import check_deadline
+from synth.solvers.deadline import check_deadline, current_deadline
 from synth.solvers.rationalise import largest_remainders
 
 # Numbers of steps that are tried: each one up to 12, and then as the gain is at most inversely proportional to them.
 STEPS = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-# Maximum number of steps for which shares in whole rounds are tried.
-MOST_WHOLE = 12
+# Maximum number of steps for which trees are placed in the steps, and shares in whole rounds are tried.
+MOST_PLACED = 12
+# Fraction of the remaining time, where it is limited, that column generation may take for one number of steps. It
+# goes on from the trees of fewer steps.
+GENERATION_SHARE = 0.125
 # Columns of the linear program above which the templates that carry no data are left out of those for more steps.
 MANY_COLUMNS = 1_000
 # Maximum number of blocks that have templates of their own; of more blocks the chunks move together.
@@ -56,30 +61,35 @@ Solution = tuple[PipeliningProgram, TemplateShares]
 
 def composed_points(
     topology: Topology, collective: str, root: int = 0, generators: Sequence[np.ndarray] = (), *,
-    same_bits: bool, most_sends: int, step_counts: Iterable[int] = STEPS, bound: Fraction = Fraction(0),
+    same_bits: bool, most_sends: int, priced: bool = True,
+    step_counts: Iterable[int] = STEPS, bound: Fraction = Fraction(0),
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of `collective`, each with fewer rounds per chunk than those before of no more steps.
 
-    `generators`: free commuting symmetries that schedules have. `same_bits`: only schedules count that leave the same
-    floating-point sums on all ranks. `most_sends`: maximum number of sends of a schedule, images under the symmetries
-    included. `step_counts`: numbers of steps that are tried, one after the other. `bound`: on rounds per chunk; no
+    In one box only an allreduce on links with limits or switches is composed, of trees by column generation alone:
+    elsewhere spanning trees and forests attain the bound. `generators`: free commuting symmetries that schedules have.
+    `same_bits`: only schedules count that leave the same floating-point sums on all ranks. `most_sends`: maximum number
+    of sends of a schedule, images under the symmetries included. `priced`: trees by column generation are added to the
+    templates. `step_counts`: numbers of steps that are tried, one after the other. `bound`: on rounds per chunk; no
     further schedules are tried where it is met.
     """
     index = PathIndex(topology, generators, flipped=collective in ("reduce-scatter", "reduce"))
     boxes = boxes_of(index)
-    if boxes is None:
+    if boxes is None and not (priced and collective == "allreduce" and (topology.limits or topology.switches)):
         return
     blocks = sorted(set(orbits(topology.ranks, [g[: topology.ranks] for g in generators]).tolist()))
     groups = block_groups(collective, blocks, bool(generators), MOST_SEPARATE)
     running = collective in ROOTED or (collective == "allreduce" and not generators)
-    listed = templates(boxes, collective, root, groups, running)
+    listed = [] if boxes is None else templates(boxes, collective, root, groups, running)
     if same_bits:
         listed = [template for template in listed if template.same_bits()]
     served = {template.unit for template in listed}
     if collective != "alltoall" and any(unit not in served for unit, _ in groups):
-        return  # the templates of the other units make no collective
+        listed = []  # the templates of the other units make no collective
     rooted = root if collective in ROOTED else None
-    yield from Composition(Resources(index), collective, rooted, listed, bound).points(most_sends, step_counts)
+    of_trees = groups if priced and collective != "alltoall" else ()
+    composition = Composition(Resources(index), collective, rooted, listed, of_trees, bound)
+    yield from composition.points(most_sends, step_counts)
 
 
 def composed_messages(
@@ -109,20 +119,26 @@ def composed_messages(
 
 
 class Composition:
-    """Templates of a collective on a machine, with the linear program that divides the data between them."""
+    """Templates of a collective on a machine, with the linear program that divides the data between them.
+
+    To those that are `listed` trees by column generation are added for these `groups` of blocks.
+    """
 
     def __init__(
         self, resources: Resources, collective: str, root: int | None, listed: Sequence[Template],
-        bound: Fraction = Fraction(0),
+        groups: Sequence[Group] = (), bound: Fraction = Fraction(0),
     ) -> None:  # fmt: skip
         self.resources, self.index, self.collective, self.root = resources, resources.index, collective, root
-        self.templates, self.bound = list(listed), bound
-        self.units = {template.unit for template in listed}
+        self.templates, self.groups, self.bound = list(listed), groups, bound
+        self.units = set(map(itemgetter(0), groups)) or {template.unit for template in listed}
+        self._trees: list[Template] = []  # of the number of steps that was tried last
         # By the numbers of steps with large programs, the templates that carry data in them.
         self._carriers: dict[int, list[Template]] = {}
         self._begun = False  # whether a number of steps was tried
         # Chunks of the collective's unit for each chunk of the templates' units.
         self.scale = self.index.topology.ranks if collective == "allreduce" and self.index.generators else 1
+        # Whether all blocks divide one unit between them.
+        self.running = collective in (*ROOTED, "allreduce") and self.scale == 1
 
     def points(
         self, most_sends: int, tried: Iterable[int] = STEPS, known: Sequence[Rate] = (),
@@ -160,7 +176,7 @@ class Composition:
         program, shares = solution
         tried = self._pieces(program.templates, shares, most_sends)
         options = [(shares, pieces) for pieces in tried]
-        if steps <= MOST_WHOLE:
+        if steps <= MOST_PLACED:
             # shares for whole rounds in each step, and the numbers of chunks that they carry
             most_rounds = int(shares.value * tried[-1])
             for total in sorted({int(most_rounds * part) for part in ROUNDS_TRIED if most_rounds * part >= steps}):
@@ -181,13 +197,55 @@ class Composition:
     def _solution(self, steps: int) -> Solution | None:
         """Return the linear program of the templates that carry data in so many steps, and its solution.
 
+        In few steps trees by column generation are among them.
+        """
+        if steps > MOST_PLACED and not self._begun:  # which templates carry data in few steps is known before
+            for fewer in range(1, MOST_PLACED + 1):
+                self._plain(fewer)
+        self._begun = True
+        plain = self._plain(steps)
+        if not self.groups or steps > MOST_PLACED:
+            return plain
+        search = TreeSearch(self.resources, self.collective, self.root, self.groups, self.running, steps)
+        if not search.possible:
+            return plain
+
+        # It begins with the templates in every combination of steps in which they carry data, and with the last trees.
+        placed: list[Template] = []
+        for template, table in () if plain is None else zip(plain[0].templates, plain[1].tables, strict=True):
+            for end in np.unique(table[table > TOLERANCE]):
+                steps_of = (table < end * (1 - TOLERANCE)).sum(axis=1).tolist()
+                placed.append(replace(template, placed=tuple(steps_of)))
+        for tree in self._trees:
+            for later in range(steps - tree.steps() + 1):
+                placed.append(replace(tree, placed=tuple(t + later for t in tree.placed)))
+
+        # Where the time is limited it takes a share of the rest, so that there is some for other numbers of steps.
+        deadline = current_deadline().share(GENERATION_SHARE)
+        loads = partial(self._step_loads, steps)
+        capacity = self.resources.capacity
+        _, carriers = generate(capacity, steps, sorted(self.units), loads, placed, search.templates, deadline)
+        self._trees = [tree for tree in carriers if tree.name == NAME]
+        used = () if plain is None else plain[0].templates
+        joint = self._solved(steps, [*used, *self._trees])
+        return plain if joint is None else _restricted(*joint)
+
+    def _step_loads(self, steps: int, listed: Sequence[Template]) -> list[np.ndarray]:
+        """Return ``loads[resource, step]`` of each placed template."""
+        rows = iter(self.resources.loads([phase for template in listed for phase in template.phases]))
+        loads = []
+        for template in listed:
+            loads.append(np.zeros((len(self.resources.capacity), steps)))
+            for t in template.placed:
+                loads[-1][:, t] += next(rows)
+        return loads
+
+    def _plain(self, steps: int) -> Solution | None:
+        """Return the solution of the templates alone, without those that carry no data.
+
         Where all of them make a large program, the others are left out of those for more steps, too. Templates that are
         too long to carry any here take part in those, if the programs are not too large then.
         """
-        if steps > MOST_WHOLE and not self._begun:  # which templates carry data in few steps is known before
-            for fewer in range(1, MOST_WHOLE + 1):
-                self._solution(fewer)
-        self._begun = True
         earlier = sorted((tried for tried in self._carriers if tried <= steps), reverse=True)
         lists = [] if earlier else [self.templates]
         for tried in earlier:
@@ -199,11 +257,10 @@ class Composition:
                 break
         else:
             return None
-        program, shares = solution
-        used = [i for i, table in enumerate(shares.tables) if table[0, -1] > TOLERANCE]
-        if program.size(steps) > MANY_COLUMNS:
-            self._carriers[steps] = [program.templates[i] for i in used]
-        return program.restricted(used), shares._replace(tables=[shares.tables[i] for i in used])
+        used = _restricted(*solution)
+        if solution[0].size(steps) > MANY_COLUMNS:
+            self._carriers[steps] = list(used[0].templates)
+        return used
 
     def steady_rate(self) -> float:
         """Return the rounds per chunk of the templates where steps do not count; infinite where they do not suffice."""
@@ -241,19 +298,19 @@ class Composition:
     def engine(self, found: Pipelining) -> str:
         """Return a description of the schedule: the template of most data, and the number of its groups of chunks.
 
-        A group starts its first phase in one step.
+        A group starts its first phase in one step. Without templates over boxes only trees are named.
         """
         main = max(range(len(found.passed)), key=lambda i: found.passed[i][0, -1] * found.templates[i].weight)
         groups = len(np.unique(found.passed[main][0])) - int(found.passed[main][0, 0] == 0)
         used = {t.name for t, passed in zip(found.templates, found.passed, strict=True) if passed[0, -1]}
         more = f", and {len(used) - 1} more" if len(used) > 1 else ""
-        return f"boxes: {found.templates[main].name}{more}; {groups} group{'s' * (groups > 1)}"
+        kind = "boxes: " if self.templates else ""
+        return f"{kind}{found.templates[main].name}{more}; {groups} group{'s' * (groups > 1)}"
 
     def schedule(self, found: Pipelining) -> CompressedSchedule:
         """Return the schedule with every send of the listed blocks."""
         topology, ranks = self.index.topology, self.index.topology.ranks
         chunks = found.chunks * self.scale
-        running = self.collective in (*ROOTED, "allreduce") and self.scale == 1
         used: dict[int, int] = {}
         rows = []
         for template, passed in zip(found.templates, found.passed, strict=True):
@@ -263,7 +320,7 @@ class Composition:
             start = used.get(template.unit, 0)
             used[template.unit] = start + count * template.weight
             blocks = np.array(template.blocks)
-            if running:
+            if self.running:
                 first = start + np.arange(len(blocks)) * count
             else:
                 copies = [template.blocks[:i].count(block) for i, block in enumerate(template.blocks)]
@@ -295,3 +352,9 @@ def _is_worth(found: Pipelining, best: Pipelining, least: float) -> bool:
     return value < best.rounds_per_chunk and (
         value <= best.rounds_per_chunk * (1 - WORTH) or value <= least + TOLERANCE
     )
+
+
+def _restricted(program: PipeliningProgram, shares: TemplateShares) -> Solution:
+    """Return the program of those templates alone that carry data in a solution, and the same solution of it."""
+    used = [i for i, table in enumerate(shares.tables) if table[0, -1] > TOLERANCE]
+    return program.restricted(used), shares._replace(tables=[shares.tables[i] for i in used])

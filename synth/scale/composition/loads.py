@@ -115,3 +115,13 @@ class Resources:
         shape = (len(phases), len(self.index.paths))
         counts = csr_matrix((np.ones(len(row), np.int64), (row, paths)), shape=shape)
         return csr_matrix(counts @ self.usage).toarray()
+
+    def prices(self, resource_prices: np.ndarray) -> np.ndarray:
+        """Return ``prices[step, source, destination]`` of a send for ``resource_prices[resource, step]``.
+
+        Infinite where no path leads.
+        """
+        ranks, steps = self.index.topology.ranks, resource_prices.shape[1]
+        prices = np.full((steps, ranks, ranks), np.inf)
+        prices[:, self.index.src, self.index.dst] = (self.usage @ resource_prices).T
+        return prices

@@ -2,6 +2,7 @@
 
     Phase      name sends reduces after          one step of sends for each chunk
     Template   name phases unit blocks weight    a partial order of phases that serves whole chunks
+               placed
 
 A chunk that follows a template passes each of its phases in one step, and a phase only after the steps of those in its
 `after`. Chunks of a template pass every phase in the same order, so that the numbers of chunks that have passed each
@@ -41,7 +42,8 @@ class Template:
     """Phases that together serve one chunk for each entry of `blocks`, in which a block may be listed several times.
 
     Templates with the same `unit` divide the chunks of that unit of data between them. `weight`: chunks of the unit
-    that these chunks amount to.
+    that these chunks amount to. `placed`: the step of each phase, where it is not free; no
+    phase of a tree is `after` another then.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Template:
     unit: int
     blocks: tuple[int, ...]
     weight: int = 1
+    placed: tuple[int, ...] = ()
 
     def reversed(self) -> Template:
         """Return the template of the time-reversed collective: copies become reductions and phases change order."""
@@ -87,7 +90,7 @@ class Template:
 
     def steps(self) -> int:
         """Return the least number of steps."""
-        return max(self.heads()) + 1
+        return max(self.placed or self.heads()) + 1
 
     def sends(self) -> int:
         """Return the number of sends of one chunk of each block."""

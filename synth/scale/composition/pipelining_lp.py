@@ -87,7 +87,8 @@ class PipeliningProgram:
 
     def size(self, steps: int) -> int:
         """Return about the number of columns of the program for `steps` steps."""
-        return self.first[-1] * len(self._repeats(steps)) + len(self.templates)
+        free = sum(len(template.phases) for template in self.templates if not template.placed)
+        return free * len(self._repeats(steps)) + len(self.templates)
 
     def _repeats(self, steps: int) -> list[int]:
         """Return how often each step of the program is repeated: the middle one of a long schedule stands for many."""
@@ -111,6 +112,9 @@ class PipeliningProgram:
         share: dict[int, int] = {}
         passed: dict[tuple[int, int], list[int | None]] = {}
         for i, (heads, tails) in enumerate(self.ends):
+            if self.templates[i].placed:
+                heads = self.templates[i].placed
+                tails = [count - 1 - t for t in heads]
             if max(head + tail for head, tail in zip(heads, tails, strict=True)) < count:
                 share[i] = columns
                 columns += 1
@@ -211,7 +215,11 @@ class PipeliningProgram:
 def rounds(passed: Sequence[np.ndarray], loads: np.ndarray, capacity: np.ndarray) -> np.ndarray:
     """Return the rounds of each step, of which each has one at least."""
     moved = np.diff(np.concatenate(passed), axis=1, prepend=0)
-    return np.array([(-(-(chunks @ loads) // capacity)).max(initial=1) for chunks in moved.T])
+    needed = []
+    for chunks in moved.T:
+        active = np.flatnonzero(chunks)  # a placed phase moves chunks in one step alone
+        needed.append((-(-(chunks[active] @ loads[active]) // capacity)).max(initial=1))
+    return np.array(needed)
 
 
 def _whole_chunks(template: Template, ends: tuple[list[int], list[int]], shares: np.ndarray, count: int) -> np.ndarray:
@@ -220,6 +228,9 @@ def _whole_chunks(template: Template, ends: tuple[list[int], list[int]], shares:
     Phases still wait for each other, and keep the least numbers of steps at both `ends`.
     """
     phases, steps = shares.shape
+    if template.placed:
+        table = count * (np.arange(steps) >= np.array(template.placed)[:, None])
+        return np.repeat(table[None], len(ROUND_UP), axis=0)
     total = shares[0, -1]
     passed = np.zeros((len(ROUND_UP), phases, steps), np.int64)
     if not count:
