@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from pathlib import Path
@@ -126,7 +126,7 @@ def synthesize(query: Query, on_event: Listener | None = None) -> Frontier:
 
             raise SweepInterrupted(with_incumbents(stop.frontier, incumbents), stop.log) from None
     try:
-        if search is not None and query.engine != "exact" and frontier.open:
+        if search is not None and not options.alone and query.engine != "exact" and frontier.open:
             from synth.pareto.merge_scale_points import merge_scale_points
 
             frontier = merge_scale_points(
@@ -140,8 +140,8 @@ def synthesize(query: Query, on_event: Listener | None = None) -> Frontier:
 
 
 def _cross_checked(frontier: Frontier, options: Options, deadline: Deadline, listener: Listener) -> Frontier:
-    """Return `frontier` with z3's answers to the queries (C, S, R) that its points rest on."""
-    from synth.pareto.cross_check import cross_check
+    """Return `frontier` with z3's answers to all questions (C, S, R) that its points rest on."""
+    from synth.pareto.cross_check import ask_all
 
     budget = Budget(
         deadline_after_sweep(deadline, options),
@@ -151,9 +151,10 @@ def _cross_checked(frontier: Frontier, options: Options, deadline: Deadline, lis
         deterministic=options.deterministic,
     )
     try:
-        return cross_check(frontier, budget, lambda text: listener(Event("query", text)))
+        check = ask_all(frontier, budget, lambda text: listener(Event("query", text)))
     finally:
         pool.stop()
+    return replace(frontier, answers=(*frontier.answers, *check.answers), notes=(*frontier.notes, str(check)))
 
 
 def deadline_after_sweep(deadline: Deadline, options: Options) -> Deadline:

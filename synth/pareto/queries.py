@@ -20,6 +20,20 @@ from synth.solvers.processes.fork_server import ProcessJob
 TREE_SECONDS = 30.0
 
 
+def asked(state: SweepState, problem: Problem, decide: Callable[[], Verdict]) -> Verdict:
+    """Return the answer of `decide` to a problem, recorded, or that of an earlier run in the log."""
+    if state.log.refuted(problem):
+        return Unsat("refuted in an earlier run")
+    state.tell("query", f"C={problem.chunks} S={problem.steps} R={problem.rounds}", problem.steps)
+    verdict = decide()
+    state.answered(record(problem, verdict))
+    if isinstance(verdict, Unsat):
+        state.log.append(
+            {"kind": "unsat", "query": [problem.chunks, problem.steps, problem.rounds], "engine": verdict.cost.engine}
+        )
+    return verdict
+
+
 def query_portfolio(
     state: SweepState, problem: Problem, seconds: float, beside: ProcessJob | None = None
 ) -> Sat | Unsat | Unknown:
@@ -28,21 +42,17 @@ def query_portfolio(
     `beside`: as in `portfolio.solve`.
     """
     options = state.options
-    if state.log.refuted(problem):
-        return Unsat("refuted in an earlier run")
-    state.tell("query", f"C={problem.chunks} S={problem.steps} R={problem.rounds}", problem.steps)
-    verdict = portfolio.solve(
-        problem, budget=state.budget(seconds), encoding=options.encoding, solver=options.solver,
-        on_event=lambda text: state.tell("query", text, problem.steps),
-        beside=beside,
-    )  # fmt: skip
-    state.spent += verdict.cost.total_cpu / options.jobs
-    state.answered(record(problem, verdict))
-    if isinstance(verdict, Unsat):
-        state.log.append(
-            {"kind": "unsat", "query": [problem.chunks, problem.steps, problem.rounds], "engine": verdict.cost.engine}
-        )
-    return verdict
+
+    def decide() -> Verdict:
+        verdict = portfolio.solve(
+            problem, budget=state.budget(seconds), encoding=options.encoding, solver=options.solver,
+            on_event=lambda text: state.tell("query", text, problem.steps),
+            beside=beside,
+        )  # fmt: skip
+        state.spent += verdict.cost.total_cpu / options.jobs
+        return verdict
+
+    return asked(state, problem, decide)
 
 
 def record(problem: Problem, verdict: Verdict) -> QueryRecord:
