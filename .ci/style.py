@@ -71,7 +71,7 @@ def long_functions(path: Path) -> Iterator[tuple[int, str]]:
             constructors |= {id(part) for part in node.body if getattr(part, "name", "") == "__init__"}
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
-            node.decorator_list and "cli" in path.parts
+            node.decorator_list and "commands" in path.parts
         ):
             continue
         if id(node) in constructors:

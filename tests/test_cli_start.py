@@ -60,7 +60,7 @@ def test_verify_loads_no_engine_no_solver_and_no_numerical_library(tmp_path) -> 
     # the checker, values, built-in machines, and the command line with the names that its options take: no engine,
     # search or deadline
     packages = {name.split(".")[1] for name in loaded if name.startswith("synth.")}
-    assert packages == {"checker", "cli", "errors", "model", "program", "topologies", "version"}
+    assert packages == {"checker", "commands", "errors", "model", "program", "topologies", "version"}
     assert not {name for name in loaded if name.startswith(("synth.model.symmetry", "synth.program."))} - {
         "synth.program.message_cost",
         "synth.program.plan_limits",
