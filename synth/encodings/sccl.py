@@ -90,15 +90,17 @@ class ScclQuestions:
             self._limit_loads(chunks, problem.steps, problem.rounds)
             encoded = time.process_time()
             status, detail = self.model.check(deadline, work)
-            asked = problem.reversed() if self.combining else problem
-            found = assemble(asked, self._sends_of_steps(asked)) if status == "sat" else None
+            sends = self._sends_of_steps(problem) if status == "sat" else []
         cpu = time.process_time() - began
         profile = {"encode": encoded - began, "solve": cpu - (encoded - began)}
         cost = Cost("sccl/z3", cpu, cpu, time.monotonic() - wall, profile)
-        if found is not None:
-            steps = (found.reversed() if self.combining else found).steps
-            return Sat(Schedule(problem.network, problem.collective, problem.chunks, steps), cost)
-        return Unsat("refuted by z3 on SCCL's encoding", cost) if status == "unsat" else Unknown(status, detail, cost)
+        if status == "unsat":
+            return Unsat("refuted by z3 on SCCL's encoding", cost)
+        if status != "sat":
+            return Unknown(status, detail, cost)
+        found = assemble(problem.reversed() if self.combining else problem, sends)
+        steps = (found.reversed() if self.combining else found).steps
+        return Sat(Schedule(problem.network, problem.collective, problem.chunks, steps), cost)
 
     def _add_chunk(self, unit: int, i: int) -> None:
         """Add C1, C4, and C3 where the chunk is demanded, of one more chunk."""

@@ -44,7 +44,7 @@ NAMED = 3
 
 
 @dataclass(frozen=True)
-class Question:
+class DecidingQuestion:
     """A problem and what the frontier says of it: "schedule" or "infeasible"."""
 
     problem: Problem
@@ -63,7 +63,7 @@ class CrossCheck:
     """
 
     answers: tuple[QueryRecord, ...]
-    left: tuple[Question, ...]
+    left: tuple[DecidingQuestion, ...]
     composed: int
     seconds: float
     complete: bool
@@ -92,13 +92,13 @@ def ask_small(
     z3, and KeyboardInterrupt.
     """
     questions = list(_questions(frontier))
-    planned, total = list[Question](), 0.0
+    planned, total = list[DecidingQuestion](), 0.0
     for seconds, _, question in sorted((_seconds(q), i, q) for i, q in enumerate(questions)):
         total += seconds
         if total <= SMALL_SECONDS:
             planned.append(question)
 
-    def decide(question: Question) -> Verdict:
+    def decide(question: DecidingQuestion) -> Verdict:
         if question not in planned or deadline.remaining() < SCCL_SECONDS:
             return NOT_ASKED
         return _ask_small(question, deadline)
@@ -114,7 +114,7 @@ def ask_all(frontier: Frontier, budget: Budget, tell: Callable[[str], None] = la
     questions = list(_questions(frontier))
     shares = iter(range(len(questions), 0, -1))
 
-    def decide(question: Question) -> Verdict:
+    def decide(question: DecidingQuestion) -> Verdict:
         deadline = budget.deadline.share(1 / next(shares)).at_least(LEAST_SECONDS)
         within = replace(budget, deadline=deadline if deadline.limited else Deadline.after(SECONDS))
         small = _ask_small(question, within.deadline) if _seconds(question) <= SCCL_SECONDS else NOT_ASKED
@@ -123,22 +123,25 @@ def ask_all(frontier: Frontier, budget: Budget, tell: Callable[[str], None] = la
     return _answers(questions, decide, tell, complete=True)
 
 
-def _questions(frontier: Frontier) -> Iterator[Question]:
+def _questions(frontier: Frontier) -> Iterator[DecidingQuestion]:
     """Yield the questions that each point of the frontier decides. Of sends by switches that multicast there are none:
     z3 is asked about links."""
     for point in frontier.points:
         problem = Problem(frontier.network, frontier.collective, point.chunks, point.steps, point.rounds)
         if not (frontier.network.multicast and any(step.switch_sends for step in point.schedule.steps)):
-            yield Question(problem, "schedule")
+            yield DecidingQuestion(problem, "schedule")
         if point.status == "optimal" and point.rounds > point.steps:
-            yield Question(replace(problem, rounds=point.rounds - 1), "infeasible")
+            yield DecidingQuestion(replace(problem, rounds=point.rounds - 1), "infeasible")
 
 
 def _answers(
-    questions: list[Question], decide: Callable[[Question], Verdict], tell: Callable[[str], None], complete: bool
+    questions: list[DecidingQuestion],
+    decide: Callable[[DecidingQuestion], Verdict],
+    tell: Callable[[str], None],
+    complete: bool,
 ) -> CrossCheck:
     """Ask each question and compare its answer with the frontier's. A schedule is replayed."""
-    answers, left, composed, seconds = list[QueryRecord](), list[Question](), 0, 0.0
+    answers, left, composed, seconds = list[QueryRecord](), list[DecidingQuestion](), 0, 0.0
     for number, question in enumerate(questions, 1):
         verdict = decide(question)
         seconds += verdict.cost.total_cpu or verdict.cost.cpu
@@ -160,7 +163,7 @@ def _answers(
     return CrossCheck(tuple(answers), tuple(left), composed, seconds, complete)
 
 
-def _sccl_seconds(question: Question) -> float:
+def _sccl_seconds(question: DecidingQuestion) -> float:
     """Return the CPU seconds that SCCL's encoding is expected to take; of an allreduce for its parts."""
     problem, units = question.problem, question.problem.collective.units
     chunks, steps, rounds = problem.chunks, problem.steps, problem.rounds
@@ -194,7 +197,7 @@ def _step_seconds(problem: Problem) -> float:
     return max(LEAST_SECONDS_HERE, _step_size(problem) / (SUMS if coll.combining and not coll.reversible else STEPS))
 
 
-def _seconds(question: Question) -> float:
+def _seconds(question: DecidingQuestion) -> float:
     """Return the expected CPU seconds of a question that is small in one of the encodings, else infinity."""
     sccl, step = _sccl_seconds(question), _step_seconds(question.problem)
     if sccl <= SCCL_SECONDS:
@@ -202,7 +205,7 @@ def _seconds(question: Question) -> float:
     return step if step <= STEP_SECONDS else float("inf")
 
 
-def _ask_small(question: Question, deadline: Deadline) -> Verdict:
+def _ask_small(question: DecidingQuestion, deadline: Deadline) -> Verdict:
     """Return z3's answer in this process: in SCCL's encoding where small, else, or where it gives up, in ours."""
     problem = question.problem
     coll = problem.collective
