@@ -124,6 +124,20 @@ def test_z3_is_asked_after_rows_that_are_shown(options, note, lines, tmp_path, m
     assert ("note: z3 agrees on 2 of 2 questions" in outcome.stdout) is ("--cross-check" in options)
 
 
+def test_ctrl_c_while_z3_is_asked_leaves_the_rows(tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("synth.pareto.cross_check.ask_small", interrupt)
+    words = "pareto --topo ring:4 --coll allgather --fresh -o f.json"
+    monkeypatch.chdir(tmp_path)
+    outcome = CliRunner().invoke(root, words.split(), env={"SYNTH_CACHE": str(tmp_path)})
+    assert outcome.exit_code == 130
+    assert "complete: no schedule" in outcome.stdout
+    assert outcome.stderr.splitlines()[-1] == "synth: interrupted; z3 was asked nothing more"
+    assert exact_frontier.document(json.loads((tmp_path / "f.json").read_text()))
+
+
 @pytest.mark.parametrize(
     ("encoding", "solver", "meant"),
     [
