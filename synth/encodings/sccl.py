@@ -29,7 +29,7 @@ from synth.encodings.decoding import assemble
 from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
-from synth.model.schedule import Problem, Schedule
+from synth.model.schedule import Problem
 from synth.model.topology import Network
 from synth.solvers.processes.deadline import NEVER, Budget, Deadline
 from synth.solvers.z3_integers import IntegerModel
@@ -99,8 +99,7 @@ class ScclQuestions:
         if status != "sat":
             return Unknown(status, detail, cost)
         found = assemble(problem.reversed() if self.combining else problem, sends)
-        steps = (found.reversed() if self.combining else found).steps
-        return Sat(Schedule(problem.network, problem.collective, problem.chunks, steps), cost)
+        return Sat(problem.of_reversal(found), cost)
 
     def _add_chunk(self, unit: int, i: int) -> None:
         """Add C1, C4, and C3 where the chunk is demanded, of one more chunk."""

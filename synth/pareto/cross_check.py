@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import inf
 
 from synth.checker.schedule import replay
 from synth.errors import VerificationError
@@ -91,17 +92,17 @@ def ask_small(
     asked after the deadline. Raises VerificationError where z3 contradicts the frontier, MissingDependencyError without
     z3, and KeyboardInterrupt.
     """
-    questions = list(_questions(frontier))
-    planned, total = list[DecidingQuestion](), 0.0
-    for seconds, _, question in sorted((_seconds(q), i, q) for i, q in enumerate(questions)):
+    questions, guard = list(_questions(frontier)), Deadline.after(2 * SMALL_SECONDS, cpu=True)
+    planned, total = set[int](), 0.0
+    for seconds, place in sorted((_seconds(question), place) for place, question in enumerate(questions)):
         total += seconds
         if total <= SMALL_SECONDS:
-            planned.append(question)
+            planned.add(place)
 
-    def decide(question: DecidingQuestion) -> Verdict:
-        if question not in planned or deadline.remaining() < SCCL_SECONDS:
+    def decide(place: int) -> Verdict:
+        if place not in planned or guard.over or deadline.remaining() < SCCL_SECONDS:
             return NOT_ASKED
-        return _ask_small(question, deadline)
+        return _ask_small(questions[place], deadline)
 
     return _answers(questions, decide, tell, complete=False)
 
@@ -112,13 +113,12 @@ def ask_all(frontier: Frontier, budget: Budget, tell: Callable[[str], None] = la
     Raises VerificationError where z3 contradicts the frontier.
     """
     questions = list(_questions(frontier))
-    shares = iter(range(len(questions), 0, -1))
 
-    def decide(question: DecidingQuestion) -> Verdict:
-        deadline = budget.deadline.share(1 / next(shares)).at_least(LEAST_SECONDS)
-        within = replace(budget, deadline=deadline if deadline.limited else Deadline.after(SECONDS))
-        small = _ask_small(question, within.deadline) if _seconds(question) <= SCCL_SECONDS else NOT_ASKED
-        return _ask(question.problem, within) if isinstance(small, Unknown) else small
+    def decide(place: int) -> Verdict:
+        question, deadline = questions[place], budget.deadline.share(1 / (len(questions) - place))
+        deadline = deadline.at_least(LEAST_SECONDS) if deadline.limited else Deadline.after(SECONDS)
+        small = _ask_small(question, deadline) if _seconds(question) <= SCCL_SECONDS else NOT_ASKED
+        return _ask(question.problem, replace(budget, deadline=deadline)) if isinstance(small, Unknown) else small
 
     return _answers(questions, decide, tell, complete=True)
 
@@ -135,31 +135,28 @@ def _questions(frontier: Frontier) -> Iterator[DecidingQuestion]:
 
 
 def _answers(
-    questions: list[DecidingQuestion],
-    decide: Callable[[DecidingQuestion], Verdict],
-    tell: Callable[[str], None],
-    complete: bool,
+    questions: list[DecidingQuestion], decide: Callable[[int], Verdict], tell: Callable[[str], None], complete: bool
 ) -> CrossCheck:
     """Ask each question and compare its answer with the frontier's. A schedule is replayed."""
     answers, left, composed, seconds = list[QueryRecord](), list[DecidingQuestion](), 0, 0.0
-    for number, question in enumerate(questions, 1):
-        verdict = decide(question)
-        seconds += verdict.cost.total_cpu or verdict.cost.cpu
+    for place, question in enumerate(questions):
+        verdict = decide(place)
         answer = record(question.problem, verdict)
-        if isinstance(verdict, Unknown) and verdict.reason == "interrupted":
-            raise KeyboardInterrupt
-        if isinstance(verdict, Unknown):
-            left.append(question)
-        else:
-            answers.append(answer)
-            composed += verdict.cost.engine.startswith("composed")
+        seconds += verdict.cost.total_cpu
         if verdict is not NOT_ASKED:
-            tell(f"cross-check {number} of {len(questions)}: {answer}, in {verdict.cost.cpu:.2f} s")
-        if answer.verdict not in (question.expected, "undecided"):
-            steps = f"S={question.problem.steps}"
-            raise VerificationError(f"cross-check: z3 says {answer}; the frontier says {question.expected}", steps)
+            tell(f"cross-check {place + 1} of {len(questions)}: {answer}, in {verdict.cost.cpu:.2f} s")
+        if isinstance(verdict, Unknown):
+            if verdict.reason == "interrupted":
+                raise KeyboardInterrupt
+            left.append(question)
+            continue
         if isinstance(verdict, Sat):
             replay.schedule(verdict.schedule)
+        if answer.verdict != question.expected:
+            steps = f"S={question.problem.steps}"
+            raise VerificationError(f"cross-check: z3 says {answer}; the frontier says {question.expected}", steps)
+        answers.append(answer)
+        composed += verdict.cost.engine.startswith("composed")
     return CrossCheck(tuple(answers), tuple(left), composed, seconds, complete)
 
 
@@ -170,10 +167,10 @@ def _sccl_seconds(question: DecidingQuestion) -> float:
     if problem.collective.name == "allreduce":
         ranks = problem.network.ranks
         if question.expected != "schedule" or chunks % ranks or steps % 2 or rounds % 2:
-            return float("inf")
+            return inf
         chunks, steps, rounds, units = chunks // ranks, steps // 2, rounds // 2, ranks
     elif problem.collective.combining and not problem.collective.reversible:
-        return float("inf")
+        return inf
     rate = SCHEDULES if question.expected == "schedule" else REFUTATIONS
     if units == 1 and steps >= 4:
         rate = LONG_PATHS
@@ -192,17 +189,16 @@ def _step_size(problem: Problem) -> int:
 
 
 def _step_seconds(problem: Problem) -> float:
-    """Return the CPU seconds that the step encoding, or that of sums, is expected to take."""
-    coll = problem.collective
-    return max(LEAST_SECONDS_HERE, _step_size(problem) / (SUMS if coll.combining and not coll.reversible else STEPS))
+    """Return the CPU seconds that the step encoding, or that of sums, is expected to take; infinity where too many."""
+    sums = problem.collective.combining and not problem.collective.reversible
+    seconds = _step_size(problem) / (SUMS if sums else STEPS)
+    return max(LEAST_SECONDS_HERE, seconds) if seconds <= STEP_SECONDS else inf
 
 
 def _seconds(question: DecidingQuestion) -> float:
     """Return the expected CPU seconds of a question that is small in one of the encodings, else infinity."""
-    sccl, step = _sccl_seconds(question), _step_seconds(question.problem)
-    if sccl <= SCCL_SECONDS:
-        return sccl
-    return step if step <= STEP_SECONDS else float("inf")
+    sccl = _sccl_seconds(question)
+    return sccl if sccl <= SCCL_SECONDS else _step_seconds(question.problem)
 
 
 def _ask_small(question: DecidingQuestion, deadline: Deadline) -> Verdict:
@@ -219,9 +215,9 @@ def _ask_small(question: DecidingQuestion, deadline: Deadline) -> Verdict:
             verdict = Unknown("gave-up", verdict.reason, verdict.cost)
         elif parts.composed and isinstance(verdict, Sat):
             verdict = Sat(verdict.schedule, replace(verdict.cost, engine=f"composed/{verdict.cost.engine}"))
-    if not isinstance(verdict, Unknown) or _step_seconds(problem) > STEP_SECONDS:
+    if not isinstance(verdict, Unknown) or _step_seconds(problem) == inf:
         return verdict
-    conflicts = min(MOST_CONFLICTS, CONFLICTS // _step_size(problem))
+    conflicts = min(MOST_CONFLICTS, CONFLICTS // max(1, _step_size(problem)))
     if coll.combining and not coll.reversible:
         return _direct(problem, 0, conflicts)
 
@@ -235,8 +231,7 @@ def _ask_small(question: DecidingQuestion, deadline: Deadline) -> Verdict:
         cost = Cost(str(member), cpu, cpu)
         if result.status == "sat" and result.steps is not None:
             found = Schedule(plain.network, plain.collective, plain.chunks, result.steps)
-            steps = (found.reversed() if coll.combining else found).steps
-            return Sat(Schedule(problem.network, coll, problem.chunks, steps), cost)
+            return Sat(problem.of_reversal(found), cost)
         if result.status == "unsat":
             return Unsat(result.detail, cost)
         verdict = Unknown("interrupted" if result.status == "interrupted" else "gave-up", result.detail, cost)
@@ -264,7 +259,8 @@ def _direct(problem: Problem, seed: int, conflicts: int | None = None) -> Verdic
     complete = next(candidate for candidate in candidates if candidate.complete)
     model, decode = contributions.encode(complete.translation, problem.steps, complete.rounds, True)
     answer = Z3Sat(seed, conflicts).solve(model)
-    cost = Cost("direct/z3", time.process_time() - began)
+    cpu = time.process_time() - began
+    cost = Cost("direct/z3", cpu, cpu)
     match answer.status:
         case "sat":
             return Sat(decode({v for v, holds in enumerate(answer.values) if holds}), cost)
