@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -26,11 +27,11 @@ from synth.commands.framework.options import (
     per_send_option,
     refuse_given,
 )
-from synth.commands.framework.output import check_writable, emit, note, save
+from synth.commands.framework.output import QUIET, check_writable, emit, note, save
 from synth.commands.framework.progress import progress
 from synth.commands.framework.types import Positive, Size
 from synth.commands.root import CONTEXT, INTERRUPTED, UNDECIDED
-from synth.errors import UsageError
+from synth.errors import MissingDependencyError, UsageError
 from synth.model.topology import Topology
 from synth.program.message_cost import NO_COST
 from synth.solvers.deadline import Deadline, time_limited
@@ -81,7 +82,7 @@ FOR_TIMES = 0.35
 @click.option(
     "--cross-check",
     is_flag=True,
-    help="Let z3 decide the points of the frontier again; exit code 5 if an answer differs.",
+    help="Ask z3 all deciding questions again, not only small ones; exit code 5 if an answer differs.",
 )
 @click.option("--fresh", is_flag=True, help="Ignore the log of an interrupted run, and the catalog in the package.")
 @click.option(
@@ -108,7 +109,7 @@ def pareto(**flags: Any) -> int:
       synth pareto --topo dgx1 --coll allgather --size 1MB
       synth pareto --topo topo.txt --coll alltoall --jobs 2 --time-limit 5m -o frontier.json
       synth pareto --topo 'dgx-a100*2' --coll allgather --sketch rails.yaml
-      synth pareto --topo dgx1 --coll allgather --encoding sccl --solver z3 --sweep blind   # SCCL as published
+      synth pareto --topo dgx1 --coll allgather --encoding sccl --sweep blind   # SCCL as published
     """
     from synth.commands import api
     from synth.pareto.events import SweepInterrupted
@@ -168,11 +169,41 @@ def pareto(**flags: Any) -> int:
         )  # fmt: skip
         if flags["plot"]:
             _draw(frontier, flags["plot"])
+    if interrupted is None and _shows_rows(flags) and frontier.engine == "exact":
+        code = _ask_z3(frontier, flags, deadline) or code
     if interrupted is not None:
         points = f"{len(frontier.points)} point{'' if len(frontier.points) == 1 else 's'}"
         outcome = f" kept in {interrupted.log}, the same command continues" if interrupted.log else " found"
         note(f"interrupted; {points}{outcome}")
     return code
+
+
+def _shows_rows(flags: dict[str, Any]) -> bool:
+    """Return True where rows go to the terminal. Without, as with --quiet, a job is not kept waiting for z3."""
+    form = flags["form"] or ("json" if flags["output"] == "-" else "table")
+    return not QUIET.get() and (form.lower() == "table" or flags["output"] not in (None, "-"))
+
+
+def _ask_z3(frontier: Frontier, flags: dict[str, Any], deadline: Deadline) -> int:
+    """Put the small ones of the deciding questions to z3, unless its answers are there already, and say how many it
+    answers alike. Return an exit code: not 0 after Ctrl-C. Raises VerificationError where z3 contradicts a row."""
+    from synth.commands import api
+
+    if flags["cross_check"] or not frontier.points or "z3" in flags["solver"] or flags["encoding"] != "auto":
+        return 0
+    sys.stdout.flush()  # the rows are there whatever z3 says
+    tell = note if flags["verbose"] else None
+    try:
+        check = api.cross_check(frontier, time_limit=deadline.remaining() if deadline.limited else None, on_line=tell)
+    except MissingDependencyError as error:
+        note(f"z3 was not asked: {error}")
+        return 0
+    except KeyboardInterrupt:
+        note("interrupted; z3 was asked nothing more")
+        return INTERRUPTED
+    if check.answers or check.left:
+        note(f"{check} ({check.seconds:.1f} s)")
+    return 0
 
 
 def _stopped(frontier: ParetoFrontier) -> bool:

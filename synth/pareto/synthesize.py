@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import nullcontext
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
@@ -182,16 +183,17 @@ def through_switches(
 
 
 def _cross_checked(frontier: Frontier, options: Options, deadline: Deadline, listener: Listener) -> Frontier:
-    """Return `frontier` with z3's answers to the queries (C, S, R) that its points rest on."""
-    from synth.pareto.cross_check import cross_check
+    """Return `frontier` with z3's answers to all questions (C, S, R) that its points rest on."""
+    from synth.pareto.cross_check import ask_all
 
     budget = Budget(
         deadline, memory=options.memory, seed=options.seed, jobs=options.jobs, deterministic=options.deterministic
     )
     try:
-        return cross_check(frontier, budget, lambda text: listener(Event("query", text)))
+        check = ask_all(frontier, budget, lambda text: listener(Event("query", text)))
     finally:
         pool.stop()
+    return replace(frontier, answers=(*frontier.answers, *check.answers), notes=(*frontier.notes, str(check)))
 
 
 def _open_log(problem: FrontierProblem, path: Path | None, fresh: bool) -> Log:

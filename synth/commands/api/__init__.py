@@ -23,6 +23,7 @@ _HOME = {
     "build_catalog": "synth.commands.api.catalog",
     "chakra": "synth.commands.api.interchange",
     "collective": "synth.commands.api.inputs",
+    "cross_check": "synth.commands.api.synthesis",
     "distance": "synth.commands.api.algorithms",
     "explain": "synth.commands.api.scale",
     "export_plan": "synth.commands.api.plan_export",
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from synth.commands.api.report_pages import report
     from synth.commands.api.running import bench, prepare, run, trace
     from synth.commands.api.scale import allocations, explain, scale_bound, time_bound, unreachable
-    from synth.commands.api.synthesis import bound, frontier, solve
+    from synth.commands.api.synthesis import bound, cross_check, frontier, solve
     from synth.commands.api.tuning import import_plan, tune
 
 __all__ = [
@@ -86,6 +87,7 @@ __all__ = [
     "catalog",
     "chakra",
     "collective",
+    "cross_check",
     "distance",
     "explain",
     "export_plan",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from synth.solvers.deadline import Budget, Deadline
 if TYPE_CHECKING:
     from synth.model.collective import Collective
     from synth.model.scale_frontier import ScaleFrontier
+    from synth.pareto.cross_check import CrossCheck
 
 
 MOST_STEPS, MOST_ASKED = 10_000, 100_000  # of one question; more chunks or rounds than that no engine decides
@@ -127,6 +128,7 @@ def frontier(
     <Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>
     """
     from synth.pareto import engine_choice
+    from synth.pareto.portfolio.selection import check_names
     from synth.pareto.synthesize import synthesize, through_switches
 
     if sweep not in ("guided", "blind"):
@@ -165,13 +167,19 @@ def frontier(
         limits = Options(max_steps, max_chunks, time_limit=time_limit, same_bits=same_bits)
         return through_switches(large, FrontierProblem(machine, task_of(name, machine.ranks, large.roots), limits))
     task = task_of(collective, machine.ranks, roots, sizes)
-    if task.combining and not task.reversible:
+    named_encoding, _, _ = check_names(encoding, solver)
+    # SCCL's sweep asks for an allreduce by its parts
+    as_sccl = task.name == "allreduce" and sweep == "blind" and named_encoding == "sccl"
+    if task.combining and not task.reversible and not as_sccl:
         own |= {"solver": solver not in ("auto", "cadical"), "cross-check": False} | dict.fromkeys(searched, False)
         own["max-chunks"] = max_chunks is not None and not (multicast and machine.multicast)  # it limits multicasts
         known = [f"--{name}" for name, given in own.items() if given]
         if known:
             named = " and no ".join(known)
-            raise UsageError(f"{task.name} has engines of its own, with cadical, which know no {named}; leave that out")
+            instead = "; SCCL's sweep, --encoding sccl --sweep blind, knows it" if task.name == "allreduce" else ""
+            raise UsageError(
+                f"{task.name} has engines of its own, with cadical, which know no {named}; leave that out{instead}"
+            )
     options = Options(
         max_steps, max_chunks, max_extra_rounds, encoding, solver, sweep, time_limit, jobs=workers(jobs),
         seed=seed, deterministic=deterministic, same_bits=same_bits,
@@ -184,7 +192,40 @@ def frontier(
 
         entry = shipped.entry_of(found.network, task, machine.labels)
         found = found if entry is None else shipped.joined(found, entry, options)
-    return through_switches(found, replace(problem, options=options)) if multicast else found
+    return through_switches(found, replace(problem, options=options)) if multicast and not options.alone else found
+
+
+def cross_check(
+    found: Frontier, *, time_limit: float | None = None, on_line: Callable[[str], None] | None = None
+) -> CrossCheck:
+    """Ask z3 again the small ones of the questions (C, S, R) that decide a frontier, about 2 seconds of them.
+
+    Each point must have a schedule, and an optimal one none with a round less. `synth.frontier(..., cross_check=True)`
+    asks all.
+
+    Parameters
+    ----------
+    found : a frontier of exact synthesis.
+    time_limit : wall seconds, after which no question is asked.
+    on_line : called with a line for each answer.
+
+    Returns
+    -------
+    A `CrossCheck`: the `answers`, all as the frontier has them, the questions `left`, and z3's CPU `seconds`.
+
+    Raises
+    ------
+    VerificationError where z3 contradicts the frontier; MissingDependencyError without z3.
+
+    Examples
+    --------
+    >>> import synth
+    >>> print(synth.cross_check(synth.frontier("ring:4", "allgather")))
+    z3 agrees on 2 of 2 questions
+    """
+    from synth.pareto.cross_check import ask_small
+
+    return ask_small(found, Deadline.after(time_limit), on_line or (lambda text: None))
 
 
 def known_frontier(machine: Topology, task: Collective) -> Frontier | None:

@@ -65,8 +65,7 @@ def solve(
     else:
         verdict = _PortfolioRun(plain, members, budget, on_event or (lambda text: None), beside).run()
     if isinstance(verdict, Sat):
-        schedule = verdict.schedule.reversed() if coll.combining else verdict.schedule
-        return Sat(Schedule(problem.network, coll, problem.chunks, schedule.steps), verdict.cost)
+        return Sat(problem.of_reversal(verdict.schedule), verdict.cost)
     return verdict
 
 
