@@ -70,7 +70,10 @@ class CrossCheck:
     complete: bool
 
     def __str__(self) -> str:
-        text = f"z3 agrees on {len(self.answers)} of {counted(len(self.answers) + len(self.left), 'question')}"
+        asked = counted(len(self.answers) + len(self.left), "question")
+        if not self.answers and not self.complete:
+            return f"z3 decided none of {asked} in the {SMALL_SECONDS:g} s that it has; --cross-check asks all"
+        text = f"z3 agrees on {len(self.answers)} of {asked}"
         if self.composed:
             text += f", on {self.composed} as reduce-scatter + allgather"
         if not self.left:
@@ -234,7 +237,9 @@ def _ask_small(question: DecidingQuestion, deadline: Deadline) -> Verdict:
             return Sat(problem.of_reversal(found), cost)
         if result.status == "unsat":
             return Unsat(result.detail, cost)
-        verdict = Unknown("interrupted" if result.status == "interrupted" else "gave-up", result.detail, cost)
+        if result.status == "interrupted":
+            raise KeyboardInterrupt
+        verdict = Unknown("gave-up", result.detail, cost)
     return verdict
 
 
