@@ -286,7 +286,7 @@ def test_counts_mean_what_they_say(size):
 
 
 def test_one_solver_has_several_questions_in_sccls_encoding():
-    """What it was asked before changes no answer, whatever the order of C, S and R."""
+    """No answer depends on the questions before, whatever the order of C, S and R."""
     net, coll = topology("ring:4").network(), collective("allgather", 4)
     asked = [(2, 2, 2), (2, 2, 3), (1, 2, 2), (1, 3, 3), (2, 3, 3), (2, 2, 2)]
     questions = ScclQuestions(net, coll)
