@@ -16,7 +16,7 @@ from synth.model.frontier import Frontier
 from synth.model.schedule import Problem
 from synth.pareto.cross_check import ask_all, ask_small
 from synth.pareto.portfolio.selection import check_names, select_members
-from synth.solvers.processes.deadline import Budget, Deadline
+from synth.solvers.deadline import Budget, Deadline
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from synth.commands import root
 from synth.commands.api import synthesis
 from synth.encodings import bounds
 from synth.scale.baselines import comparison
-from synth.solvers.processes import pool
+from synth.solvers import pool
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -34,7 +34,7 @@ from synth.commands.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.errors import MissingDependencyError, UsageError
 from synth.model.topology import Topology
 from synth.program.message_cost import NO_COST
-from synth.solvers.processes.deadline import Deadline, time_limited
+from synth.solvers.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.frontier import Frontier, ParetoFrontier

@@ -31,7 +31,7 @@ from synth.model.collective import Collective
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
 from synth.model.schedule import Problem
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import NEVER, Budget, Deadline
+from synth.solvers.deadline import NEVER, Budget, Deadline
 from synth.solvers.z3_integers import IntegerModel
 
 

@@ -23,8 +23,8 @@ from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member, run_member
 from synth.pareto.portfolio.selection import select_members
 from synth.pareto.queries import record
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import NEVER, Budget, Deadline
+from synth.solvers import pool
+from synth.solvers.deadline import NEVER, Budget, Deadline
 
 # Wall seconds for each question of `ask_all`, without a time limit; and at least.
 SECONDS, LEAST_SECONDS = 20.0, 0.1

@@ -13,7 +13,7 @@ from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import label as label_of
 from synth.program.overheads import selected
 from synth.runtime.dtypes import dtype
-from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
+from synth.solvers.deadline import Deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.view.algorithm_times import AlgorithmTime

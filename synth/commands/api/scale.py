@@ -104,7 +104,7 @@ def time_bound(
     1048576 6.816693333333333
     """
     from synth.scale.time_bound import time_bound as bound_of
-    from synth.solvers.processes.deadline import Deadline, time_limited
+    from synth.solvers.deadline import Deadline, time_limited
 
     machine = named_topology(topology)
     roots, collective = integers(roots, "roots"), collective_or_name(collective, machine.ranks)
@@ -137,7 +137,7 @@ def explain(
     than `EXPLAINED` ranks.
     """
     from synth.scale.baselines.comparison import explain as explained
-    from synth.solvers.processes.deadline import Deadline, time_limited
+    from synth.solvers.deadline import Deadline, time_limited
 
     machine = named_topology(topology)
     if machine.ranks > EXPLAINED:
@@ -224,7 +224,7 @@ def allocations(
     """
     from synth.scale.baselines import allocations as flows
     from synth.scale.search import bound
-    from synth.solvers.processes.deadline import Deadline, TimeUp, check_deadline, time_limited
+    from synth.solvers.deadline import Deadline, TimeUp, check_deadline, time_limited
 
     names = tuple(named_collective(name, 2).name for name in names)
     network = named_topology(topology).network()

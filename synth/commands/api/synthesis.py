@@ -24,7 +24,7 @@ from synth.model.rational import counted
 from synth.model.schedule import Problem
 from synth.model.topology import Topology
 from synth.pareto.events import Listener, Options, SweepInterrupted
-from synth.solvers.processes.deadline import Budget, Deadline
+from synth.solvers.deadline import Budget, Deadline
 
 if TYPE_CHECKING:
     from synth.model.collective import Collective
@@ -325,7 +325,7 @@ def solve(
     from synth.pareto import problem_bounds
     from synth.pareto.events import Event
     from synth.pareto.portfolio import portfolio
-    from synth.solvers.processes.pool import stop
+    from synth.solvers.pool import stop
 
     chunks, steps, rounds = integers((chunks, steps, rounds), "chunks, steps and rounds")
     if min(chunks, steps, rounds) < 1 or rounds < steps:
@@ -416,9 +416,8 @@ def bound(
     from synth.pareto.events import Event
     from synth.pareto.incumbents import allreduce_parts_bound, few_direct_sends
     from synth.pareto.sweep import SETTINGS
-    from synth.solvers.processes.deadline import TimeUp, time_limited
-    from synth.solvers.processes.pool import run_in_process
-    from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
+    from synth.solvers.deadline import TimeUp, time_limited
+    from synth.solvers.pool import MAX_RANKS_IN_PROCESS, run_in_process
 
     machine = named_topology(topology)
     network = machine.network()

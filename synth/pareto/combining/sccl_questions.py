@@ -11,7 +11,7 @@ from synth.model.outcome import Sat, Unknown, Verdict
 from synth.model.schedule import Problem
 from synth.model.topology import Network
 from synth.pareto.combining.rs_ag_composition import compose
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 
 class QuestionsOfParts:

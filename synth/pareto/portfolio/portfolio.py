@@ -15,15 +15,16 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from signal import SIGCONT, SIGSTOP
 
 from synth.errors import UsageError
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict, Why
 from synth.model.schedule import Problem, Schedule
 from synth.pareto.portfolio.members import Member, MemberResult, run_member
 from synth.pareto.portfolio.selection import QUICK, select_members, size
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget
-from synth.solvers.processes.fork_server import ProcessJob
+from synth.solvers import pool
+from synth.solvers.deadline import Budget
+from synth.solvers.pool import ProcessJob
 
 # CPU seconds that the first member has to itself.
 HEAD_START = 0.03
@@ -136,7 +137,7 @@ def _race(
                 alive.sort(key=lambda run: run.ran + run.start_delay)
                 for run in alive[slots:]:
                     if run.running and run.job is not None:
-                        run.job.suspend()
+                        run.job.signal(SIGSTOP)
                         run.running = False
                 for run in alive[:slots]:
                     if run.job is None:
@@ -144,7 +145,7 @@ def _race(
                         arguments = (run.member, problem, run.generators, budget, conflicts)
                         run.job = pool.submit(run.member.imports, run_member, arguments, budget.memory)
                     elif not run.running:
-                        run.job.resume()
+                        run.job.signal(SIGCONT)
                     run.running = True
 
                 # let them work for a slice; the head start does not count, or the first would wait first
