@@ -34,7 +34,7 @@ def machine_name(name: str) -> str:
 
 
 def document(entry: Entry) -> dict:
-    """Return an entry as the JSON document ``synth.entry/1`` (docs/catalog.md)."""
+    """Return an entry as the JSON document ``synth.entry/1`` (docs/choose.md)."""
     return {"schema": "synth.entry/1"} | entry.to_json() | {"frontier": entry.frontier.to_json()}
 
 
