@@ -30,11 +30,14 @@ from synth.solvers.deadline import NEVER, Budget, Deadline
 SECONDS, LEAST_SECONDS = 20.0, 0.1
 # CPU seconds of `ask_small`, by the estimates below: of all questions, of one in SCCL's encoding, and of one in ours.
 SMALL_SECONDS, SCCL_SECONDS, STEP_SECONDS = 2.0, 1.0, 0.5
+# Share of these seconds that is planned: the rest is for estimates that are too low.
+PLANNED = 0.75
 # C * units * routes * S * (R - S + 1) that z3 does in a CPU second in SCCL's encoding, measured on deciding questions
 # of eleven machines: with a schedule, without one, and of one unit in four steps and more.
 SCHEDULES, REFUTATIONS, LONG_PATHS = 10_000, 5_000, 1_500
-# C * units * routes * S that it does in the step encoding, and the same times ranks in the encoding of sums.
-STEPS, SUMS = 10_000, 20_000
+# C * units * routes * S that it does in the step encoding; the same times ranks in the encoding of sums with R = S, and
+# with more rounds.
+STEPS, SUMS, LONG_SUMS = 10_000, 20_000, 10_000
 # Seconds of the least of these questions, and the conflicts that end a search: about so many, divided by that size.
 LEAST_SECONDS_HERE, CONFLICTS, MOST_CONFLICTS = 0.15, 20_000_000, 20_000
 # z3's own steps ("rlimit") in a CPU second. They, and no clock, end a question that takes longer than expected.
@@ -70,7 +73,10 @@ class CrossCheck:
     complete: bool
 
     def __str__(self) -> str:
-        text = f"z3 agrees on {len(self.answers)} of {counted(len(self.answers) + len(self.left), 'question')}"
+        asked = counted(len(self.answers) + len(self.left), "question")
+        if not self.answers and not self.complete:
+            return f"z3 decided none of {asked} in the {SMALL_SECONDS:g} s that it has; --cross-check asks all"
+        text = f"z3 agrees on {len(self.answers)} of {asked}"
         if self.composed:
             text += f", on {self.composed} as reduce-scatter + allgather"
         if not self.left:
@@ -86,17 +92,17 @@ class CrossCheck:
 def ask_small(
     frontier: Frontier, deadline: Deadline = NEVER, tell: Callable[[str], None] = lambda text: None
 ) -> CrossCheck:
-    """Ask z3 the questions that are expected to take SMALL_SECONDS together, the smallest first.
+    """Ask z3 the questions that are expected to take 2 CPU seconds together at most, the smallest first.
 
     Sizes choose them and z3's own counts end them, so that the answers are the same on any machine, but that none is
     asked after the deadline. Raises VerificationError where z3 contradicts the frontier, MissingDependencyError without
     z3, and KeyboardInterrupt.
     """
-    questions, guard = list(_questions(frontier)), Deadline.after(2 * SMALL_SECONDS, cpu=True)
+    questions, guard = list(_questions(frontier)), Deadline.after(SMALL_SECONDS, cpu=True)
     planned, total = set[int](), 0.0
     for seconds, place in sorted((_seconds(question), place) for place, question in enumerate(questions)):
         total += seconds
-        if total <= SMALL_SECONDS:
+        if total <= PLANNED * SMALL_SECONDS:
             planned.add(place)
 
     def decide(place: int) -> Verdict:
@@ -190,8 +196,10 @@ def _step_size(problem: Problem) -> int:
 
 def _step_seconds(problem: Problem) -> float:
     """Return the CPU seconds that the step encoding, or that of sums, is expected to take; infinity where too many."""
-    sums = problem.collective.combining and not problem.collective.reversible
-    seconds = _step_size(problem) / (SUMS if sums else STEPS)
+    rate = STEPS
+    if problem.collective.combining and not problem.collective.reversible:
+        rate = SUMS if problem.rounds == problem.steps else LONG_SUMS
+    seconds = _step_size(problem) / rate
     return max(LEAST_SECONDS_HERE, seconds) if seconds <= STEP_SECONDS else inf
 
 
@@ -234,7 +242,9 @@ def _ask_small(question: DecidingQuestion, deadline: Deadline) -> Verdict:
             return Sat(problem.of_reversal(found), cost)
         if result.status == "unsat":
             return Unsat(result.detail, cost)
-        verdict = Unknown("interrupted" if result.status == "interrupted" else "gave-up", result.detail, cost)
+        if result.status == "interrupted":
+            raise KeyboardInterrupt
+        verdict = Unknown("gave-up", result.detail, cost)
     return verdict
 
 

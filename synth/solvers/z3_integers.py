@@ -86,11 +86,16 @@ class IntegerModel:
             self._solver.set("timeout", max(1, int(deadline.remaining() * 1000)))
         if work is not None:
             self._solver.set("rlimit", work)
+            self._solver.set("ctrl_c", False)  # Python raises it after the call, which is short
         status = str(self._solver.check())
         if status == "sat":
             self._values = self._solver.model()
             return "sat", ""
-        return ("unsat", "") if status == "unsat" else reason(self._solver.reason_unknown())
+        if status == "unsat":
+            return "unsat", ""
+        why, text = reason(self._solver.reason_unknown())
+        # z3 calls the end of its steps "canceled", too
+        return ("gave-up" if why == "interrupted" and work is not None else why), text
 
     def is_true(self, boolean: Any) -> bool:
         """Return the value of a Boolean after `check` said "sat"."""
