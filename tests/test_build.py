@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 import synth
-from synth.commands.api import builds
-from synth.commands.api.kept_searches import machine_digest
-from synth.commands.build import RUNTIMES
+from synth.commands.kept_searches import machine_digest
 from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.export.job_files import JobShape, readme, run_script
@@ -56,7 +54,7 @@ def built(first, monkeypatch):
 @pytest.fixture
 def searches(monkeypatch):
     """The arguments of each search of the test, which stops as Ctrl-C stops it."""
-    from synth.commands.api import synthesis
+    from synth.commands import pareto
 
     begun = []
 
@@ -64,7 +62,7 @@ def searches(monkeypatch):
         begun.append(options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(synthesis, "frontier", stop)
+    monkeypatch.setattr(pareto, "frontier", stop)
     return begun
 
 
@@ -130,7 +128,6 @@ def test_a_tuner_gets_a_file_of_rules_and_its_variable(built, tmp_path):
     result = synth.build("ring:3", output=tmp_path / "a", runtime="nccl-tuner", **SMALL)
     assert result.files == ("nccl-tuner/tuner.csv",)
     assert 'export NCCL_TUNER_CONFIG_FILE="$here/nccl-tuner/tuner.csv"' in (tmp_path / "a" / "run.sh").read_text()
-    assert set(builds.RUNTIMES) == set(RUNTIMES)
 
 
 def test_programs_of_large_messages_are_run_with_few_bytes(tmp_path):
@@ -150,15 +147,15 @@ def test_a_second_build_in_the_same_folder_searches_nothing(built, searches):
 
 def test_the_same_dump_under_another_name_gives_the_same_files(tmp_path, monkeypatch):
     """A search that its time limit ended found other schedules, and so other files, each time (8 GPUs on PCIe)."""
-    from synth.commands.api import synthesis
+    from synth.commands import pareto
 
-    search, made = synthesis.frontier, []
+    search, made = pareto.frontier, []
 
     def once(*arguments: object, **options: object) -> object:
         assert not made, "a finished search is repeated"
         return search(*arguments, **options)
 
-    monkeypatch.setattr(synthesis, "frontier", once)
+    monkeypatch.setattr(pareto, "frontier", once)
     for name in ("one", "two"):
         dump = tmp_path / f"{name}.json"
         dump.write_text(json.dumps(document(synth.topology("ring:3")) | {"name": name}))
@@ -236,14 +233,14 @@ def test_searches_that_the_time_limit_ended_are_named(built, tmp_path, monkeypat
 
 def test_a_search_that_found_nothing_in_time_says_so(tmp_path, monkeypatch):
     """As where a time limit ends all searches: neither a frontier nor the tuner has anything to choose from."""
-    from synth.commands.api import synthesis, tuning
+    from synth.commands import pareto, tune
 
     def nothing_to_choose(*_):
         raise SynthError("nothing says how long alltoall takes")
 
     found = replace(synth.frontier("ring:3", "alltoall", jobs=1), points=())
-    monkeypatch.setattr(synthesis, "frontier", lambda *_, **__: found)
-    monkeypatch.setattr(tuning, "tune_request", nothing_to_choose)
+    monkeypatch.setattr(pareto, "frontier", lambda *_, **__: found)
+    monkeypatch.setattr(tune, "tune_request", nothing_to_choose)
     with pytest.raises(
         SynthError, match=r"no schedule of alltoall was found within the time limit of 1 s.*--time-limit"
     ):
@@ -259,7 +256,7 @@ def test_the_frontier_in_the_folder_is_that_of_the_last_root(tmp_path):
 
 
 def test_another_version_of_synth_searches_anew(built, searches, monkeypatch, tmp_path):
-    from synth.commands.api import kept_searches
+    from synth.commands import kept_searches
 
     monkeypatch.setattr(kept_searches, "program_digest", lambda: "another")
     with pytest.raises(KeyboardInterrupt):
@@ -332,7 +329,7 @@ def test_commands_without_files_do_not_say_that_they_were_run(tmp_path, capsys):
 
 
 def test_the_command_prints_one_table_and_continues_after_ctrl_c(tmp_path, monkeypatch, capsys):
-    from synth.commands.api import synthesis
+    from synth.commands import pareto
 
     line = ["build", "ring:3", "--coll", "allgather", "--sizes", "1KB,1MB", "--time-limit", f"{ENOUGH}s",
             "-o", str(tmp_path / "a")]  # fmt: skip
@@ -341,7 +338,7 @@ def test_the_command_prints_one_table_and_continues_after_ctrl_c(tmp_path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(synthesis, "frontier", stop)
+        patched.setattr(pareto, "frontier", stop)
         with pytest.raises(SystemExit) as end:
             root.main(line)
         assert end.value.code == 130

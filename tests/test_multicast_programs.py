@@ -15,7 +15,7 @@ from test_switch_boxes import boxes
 
 from synth.checker.schedule import replay
 from synth.commands import root
-from synth.commands.api.running import run
+from synth.commands.run import run
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.mscclpp.emit import document

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import synth
 from synth.checker.documents import scale_frontier
 from synth.commands import api
-from synth.commands.api.synthesis import FewerBounds
+from synth.commands.bound import FewerBounds
 from synth.commands.root import root
 from synth.errors import InfeasibleError
 from synth.model.frontier import Frontier, Open

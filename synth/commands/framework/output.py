@@ -21,13 +21,14 @@ from synth.model.printable_text import printable as printable
 QUIET: ContextVar[bool] = ContextVar("QUIET", default=False)
 
 
-def emit(document: Callable[[], Any], table: Callable[[], None], output: str | None, form: str | None) -> None:
-    """Print `table` and/or write `document` as JSON, as ``-o`` and ``--format`` ask.
+def emit(document: Callable[[], Any], table: Callable[[], None], options: Any) -> None:
+    """Print `table` and/or write `document` as JSON, as ``-o`` and ``--format`` of the `options` ask.
 
     Without ``-o``: one of the two on stdout. ``-o -``: the JSON alone on stdout. ``-o FILE``: the JSON to FILE, the
     table on stdout; with ``--format table`` the table goes to both. Raises SynthError when FILE cannot be written.
     """
-    form = (form or ("json" if output else "table")).lower()
+    output = options.output
+    form = options.form or ("json" if output else "table")
     if output not in (None, "-"):
         try:
             table()  # first: it is not lost if the file cannot be written

@@ -43,6 +43,14 @@ class Size(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+class AnySize(Size):
+    """Bytes, 0 too: a call of no elements is a call."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """As a whole number of bytes >= 0."""
+        return 0 if str(value).strip() == "0" else super().convert(value, param, ctx)
+
+
 class PerSend(click.ParamType):
     """A cost of messages at either end: ``0.3us`` in every protocol, or ``Simple=1us,LL=300ns``."""
 
@@ -122,6 +130,31 @@ class Counts(click.ParamType):
             self.fail(f"{value!r}: chunk counts are whole numbers such as 2,1,0,3", param, ctx)
         counts = [list(map(int, row)) for row in rows]
         return counts[0] if len(counts) == 1 else counts
+
+
+class LogFile(click.ParamType):
+    """``nccl=FILE``, ``nccl/ring/LL=FILE``."""
+
+    name = "log"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
+        """As (backend, file)."""
+        if isinstance(value, tuple):
+            return value
+        backend, separator, file = str(value).partition("=")
+        if not separator or not backend or not file:
+            self.fail(f"{value!r} is not BACKEND=FILE, such as nccl=nccl.txt or rccl=rccl.txt", param, ctx)
+        return backend, Path(file)
+
+
+class LowerCase(click.ParamType):
+    """A name in lower case."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As a text."""
+        return str(value).lower()
 
 
 class Positive(click.ParamType):

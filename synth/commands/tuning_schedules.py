@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from synth.catalog.tuner.fewer_chunks import of_chunks
 from synth.catalog.tuner.request import TuningRequest
-from synth.commands.api.baselines import baseline, baseline_summaries
-from synth.commands.api.tuning_inputs import CollectiveInputs
+from synth.commands.baselines import baseline, baseline_summaries
+from synth.commands.tuning_inputs import CollectiveInputs
 from synth.errors import SynthError, UsageError
 from synth.model.number_text import size_text
 from synth.model.schedule import Schedule
@@ -20,7 +20,7 @@ from synth.solvers.processes.deadline import TimeUp
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.clock import Clock
-    from synth.commands.api.inputs import TopologyLike
+    from synth.commands.inputs import TopologyLike
     from synth.export.request import Machine
 
 # Algorithms of the library that are candidates wherever they fit the machine; on few ranks all others are, too.
@@ -47,7 +47,7 @@ def candidate_schedules(
     `measured`: the names of measured programs; of the library only these are returned then.
     """
     from synth.catalog.tuner.candidates import NamedSchedule
-    from synth.commands.api.algorithms import library
+    from synth.commands.algorithms import library
 
     points = []
     for found in inputs.frontiers:
