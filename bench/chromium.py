@@ -18,7 +18,6 @@ import tempfile
 import time
 from fcntl import F_DUPFD, fcntl
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -70,9 +69,7 @@ class Chromium:
     def __enter__(self) -> Chromium:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.process.terminate()
         try:
             self.process.wait(10)
@@ -147,36 +144,32 @@ class Chromium:
         """A key of the keyboard, to whatever has the focus."""
         code = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": KEYS[key]}
         text = {" ": " ", "Enter": "\r"}.get(key)
-        self.call(
-            "Input.dispatchKeyEvent",
-            type="keyDown" if text else "rawKeyDown",
-            **code,
-            **({"text": text} if text else {}),
-        )
-        self.call("Input.dispatchKeyEvent", type="keyUp", **code)
+        more = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
+        for event in (more, {"type": "keyUp"}):
+            self.call("Input.dispatchKeyEvent", **code, **event)
 
     def point(self, x: float, y: float, click: bool = False) -> None:
         """Move the pointer to a place of the window; press it there."""
-        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        self._mouse("mouseMoved", x, y, button="none")
         if click:
-            for kind in ("mousePressed", "mouseReleased"):
-                self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            self._mouse("mousePressed", x, y)
+            self._mouse("mouseReleased", x, y)
 
     def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
         """Press the mouse at one place of the window, move it to another and release it there."""
-        moves = (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end))
-        for kind, (x, y) in moves:
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        self._mouse("mousePressed", *start)
+        self._mouse("mouseMoved", *end)
+        self._mouse("mouseReleased", *end)
+
+    def _mouse(self, kind: str, x: float, y: float, button: str = "left") -> None:
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, clickCount=1)
 
     def window(self, width: int, height: int, dark: bool = False) -> None:
         """The size of the window in CSS pixels, and the colour scheme that the user prefers."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
-        self.call(
-            "Emulation.setEmulatedMedia",
-            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
-        )
+        size = {"width": width, "height": height, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", deviceScaleFactor=1, **size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def picture(self, selector: str = "") -> bytes:
         """A PNG of the window, or of the element that `selector` finds."""

@@ -1,4 +1,4 @@
-"""Size of code and pages, and the budget that `make check` holds it to: `python -m bench.count [--json]`.
+"""Size of code and pages, and the budget that `make check` holds it to: `python -m bench.count`.
 
 AST nodes measure how much there is to read: they do not depend on formatting, comments or docstrings' length. A change
 that goes over `BUDGET` fails `make check`. Raising a figure is one line with its reason, by an issue's allotment.
@@ -7,10 +7,9 @@ that goes over `BUDGET` fails `make check`. Raising a figure is one line with it
 from __future__ import annotations
 
 import ast
-import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 TOPS = ("synth", "tests", "bench")
@@ -104,27 +103,20 @@ def over_budget(figures: dict[str, int]) -> list[str]:
     ]
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Print the counts; 1 where a figure is over its budget."""
     found, figures = sizes()
-    if "--json" in arguments:
-        tops = {
-            top: asdict(size) | {"packages": len(size.packages), "imports": len(size.imports)}
-            for top, size in found.items()
-        }
-        print(json.dumps(tops | figures, indent=1))
-    else:
-        for top, size in found.items():
-            dense, share = size.nodes / size.code, 100 * size.comments / size.code
-            print(f"{top}: {size.files} files, {size.lines:,} lines, {size.code:,} of code, {size.nodes:,} AST nodes")
-            print(f"  {dense:.1f} nodes a line of code, {share:.1f} lines of comments per 100")
-        synth = found["synth"]
-        print(f"{len(synth.packages)} packages, {len(synth.imports)} imports between them")
-        print(*(f"{name}: {value:,} of {BUDGET[name]:,}" for name, value in figures.items()), sep="\n")
+    for top, size in found.items():
+        dense, share = size.nodes / size.code, 100 * size.comments / size.code
+        print(f"{top}: {size.files} files, {size.lines:,} lines, {size.code:,} of code, {size.nodes:,} AST nodes")
+        print(f"  {dense:.1f} nodes a line of code, {share:.1f} lines of comments per 100")
+    synth = found["synth"]
+    print(f"{len(synth.packages)} packages, {len(synth.imports)} imports between them")
+    print(*(f"{name}: {value:,} of {BUDGET[name]:,}" for name, value in figures.items()), sep="\n")
     lines = over_budget(figures)
     print(*lines, sep="\n" if lines else "", end="\n" if lines else "", file=sys.stderr)
     return 1 if lines else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, permutations
+from itertools import combinations, groupby, permutations
 from pathlib import Path
 from random import Random
 
@@ -47,11 +47,8 @@ AMD = {
     "AMD Instinct MI355X": (Fraction("76.8"), 7, "gfx950"),
 }
 LANE = {"2.5": Fraction(3, 16), "5": Fraction(3, 8), "8": Fraction(3, 4), "16": Fraction(3, 2), "32": Fraction(3)}
-SOCKETS = {
-    'vendor="GenuineIntel" modelid="85"': 10,
-    'vendor="GenuineIntel" modelid="143"': 40,
-    'vendor="AuthenticAMD"': 16,
-}
+INTEL = 'vendor="GenuineIntel" modelid='
+SOCKETS = {f'{INTEL}"85"': 10, f'{INTEL}"143"': 40, 'vendor="AuthenticAMD"': 16}
 # Words of the notes that say what a damaged dump no longer tells.
 NOTED = (
     "which is no GPU of the file", "has no <gpu> and is left out", "others are left out", "links of a single GPU",
@@ -77,16 +74,15 @@ class Machine:
 
 def canonical(topology) -> tuple:
     """Return what two readings must agree in: ranks, boxes, links, limits."""
-    links = {(k.src, k.dst): (k.bandwidth, k.kind) for k in topology.links}
-    limits = set()
-    for limit in topology.limits:
-        ends = frozenset((topology.links[i].src, topology.links[i].dst) for i in limit.links)
-        limits.add((ends, limit.bandwidth))
+    ends = [(link.src, link.dst) for link in topology.links]
+    links = {pair: (link.bandwidth, link.kind) for pair, link in zip(ends, topology.links, strict=True)}
+    limits = {(frozenset(map(ends.__getitem__, limit.links)), limit.bandwidth) for limit in topology.limits}
     return topology.ranks, topology.nodes, links, limits
 
 
-def reckoned(machine: Machine, kind: str, gbps, groups, bridges) -> tuple:
-    """Return the `canonical` of a machine whose GPUs share PCIe ports (`groups`: GPUs, GB/s) and cross `bridges`."""
+def reckoned(machine: Machine, kind: str, gbps, groups, sockets, between) -> tuple:
+    """Return the `canonical` of a machine whose GPUs share PCIe ports (`groups`: GPUs, GB/s); `between` GB/s go from
+    one of the `sockets` to another."""
     links: dict[Pair, tuple] = {}
     limits: set = set()
     graph = nx.Graph(list(machine.links))
@@ -102,26 +98,24 @@ def reckoned(machine: Machine, kind: str, gbps, groups, bridges) -> tuple:
             ends = frozenset(pair for pair in links if pair[side] == u and pair[1 - side] in machine.ports)
             if len(ends) > 1:
                 limits.add((ends, gbps * count))
-    part = {u: i for i, members in enumerate(nx.connected_components(graph)) for u in members}
-    offers: dict[frozenset[Pair], Fraction] = {}
+    socket = {u: i for i, members in enumerate(sockets) for u in members}
     users: dict[tuple, list[Pair]] = {}
     for u, v in permutations(range(machine.ranks), 2):
-        if part[u] == part[v] or machine.place[u][0] != machine.place[v][0]:
+        if nx.has_path(graph, u, v) or machine.place[u][0] != machine.place[v][0]:
             continue
         crossed = {}
         for i, (members, width) in enumerate(groups):
             if (u in members) != (v in members):
                 crossed["group", i, u in members] = width
-        for i, (one, other, width) in enumerate(bridges):
-            if (u in one and v in other) or (v in one and u in other):
-                crossed["bridge", i, u in one] = width
+        if socket[u] != socket[v]:
+            crossed["bridge", socket[u], socket[v]] = between
         links[u, v] = (min(crossed.values()), "pcie")
         for name, width in crossed.items():
             users.setdefault((*name, width), []).append((u, v))
-    for name, pairs in users.items():
+    offers: dict[frozenset[Pair], Fraction] = {}
+    for (*_, width), pairs in users.items():
         ends = frozenset(pairs)
-        if ends not in offers or name[3] < offers[ends]:
-            offers[ends] = name[3]
+        offers[ends] = min(width, offers[ends]) if ends in offers else width
     for ends, width in offers.items():
         if sum(links[pair][0] for pair in ends) > width:
             limits.add((ends, width))
@@ -156,9 +150,9 @@ def connected(rng: Random, ranks: int, most: int) -> dict[Pair, int]:
     shape = rng.choice(["ring", "pairs", "mesh", "cube", "random"])
     pairs = list(combinations(range(ranks), 2))
     if shape == "ring":
-        pairs = sorted({tuple(sorted((u, (u + 1) % ranks))) for u in range(ranks)} - {(0, 0)})
+        pairs = [(u, v) for u, v in pairs if v - u in (1, ranks - 1)]
     elif shape == "pairs":
-        pairs = [(u, u + 1) for u in range(0, ranks - 1, 2)]
+        pairs = [(u, v) for u, v in pairs if u ^ v == 1]
     elif shape == "cube":
         pairs = [(u, v) for u, v in pairs if (u ^ v).bit_count() == 1]
     elif shape == "random":
@@ -226,10 +220,6 @@ def classes(machine: Machine, joined: Callable[[int, int], bool]) -> list[frozen
     return [frozenset(members) for members in nx.connected_components(graph)]
 
 
-def between(parts: list[frozenset[int]], width) -> list[tuple]:
-    return [(one, other, width) for one, other in combinations(parts, 2)]
-
-
 LEGEND = """
 Legend:
 
@@ -245,47 +235,36 @@ def nvidia_smi(machine: Machine, rng: Random) -> tuple[str, tuple]:
     old = rng.random() < 0.2
     cells = {}
     for u, v in permutations(range(machine.ranks), 2):
-        pair = min(u, v), max(u, v)
-        if pair in machine.links:
-            cells[u, v] = f"NV{machine.links[pair]}"
+        count = machine.links.get((min(u, v), max(u, v)))
+        if count:
+            cells[u, v] = f"NV{count}"
         elif u in machine.ports and v in machine.ports and machine.domain[u] == machine.domain[v]:
             cells[u, v] = f"NV{min(machine.ports[u], machine.ports[v])}"
         else:
             cells[u, v] = distance(machine, u, v).replace("SYS", "SOC" if old else "SYS")
-    count = rng.choice([0, 0, 2, 5, 10, 12])
-    numbered = rng.random() < 0.5 and not old
-    nics = [f"NIC{i}" if numbered else f"mlx5_{i}" for i in range(count)]
-    titles = rng.choice(
-        [[], ["CPU Affinity"], ["CPU Affinity", "NUMA Affinity"], ["CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]]
-    )
+    number, numbered = rng.choice([0, 0, 2, 5, 10, 12]), rng.random() < 0.5 and not old
+    nics = [f"NIC{i}" if numbered else f"mlx5_{i}" for i in range(number)]
+    titles = ["CPU Affinity", "NUMA Affinity", "GPU NUMA ID"][: rng.randrange(4)]
     if any(cell.startswith("NV") and machine.place[u][1] != machine.place[v][1] for (u, v), cell in cells.items()):
         titles = titles or ["CPU Affinity"]  # nothing else tells the sockets of GPUs that NVLink joins
     gpus = [f"GPU{u}" for u in range(machine.ranks)]
     rows = [["", *gpus, *nics, *titles]]
     for u, gpu in enumerate(gpus):
         socket = machine.place[u][1]
-        tail = [f"{16 * socket}-{16 * socket + 15},{64 + 16 * socket}-{79 + 16 * socket}", str(socket), "N/A"][
-            : len(titles)
-        ]
+        tail = [f"{16 * socket}-{16 * socket + 15},{64 + 16 * socket}-{79 + 16 * socket}", str(socket), "N/A"]
         row = [" X " if u == v else cells[u, v] for v in range(machine.ranks)]
-        rows.append([gpu, *row, *(rng.choice(["PIX", "NODE", "SYS"]) for _ in nics), *tail])
+        rows.append([gpu, *row, *(rng.choice(["PIX", "NODE", "SYS"]) for _ in nics), *tail[: len(titles)]])
     for i, nic in enumerate(nics):
-        rows.append(
-            [
-                nic,
-                *(rows[u + 1][1 + machine.ranks + i] for u in range(machine.ranks)),
-                *(" X " if i == j else "SYS" for j in range(count)),
-            ]
-        )
+        column = [row[1 + machine.ranks + i] for row in rows[1 : 1 + machine.ranks]]
+        rows.append([nic, *column, *(" X " if i == j else "SYS" for j in range(len(nics)))])
     if rng.random() < 0.5:
         text = "\n".join("\t".join(row) for row in rows)
     else:
-        width = max(8, 2 + max(len(nic) for nic in [*nics, ""]))
-        text = "\n".join(
-            "".join(f"{cell:{width}}" for cell in row[: 1 + machine.ranks + count])
-            + "    ".join(row[1 + machine.ranks + count :])
-            for row in rows
-        )
+        width, inner = max(8, *(2 + len(nic) for nic in nics), 0), 1 + machine.ranks + len(nics)
+        lines = []
+        for row in rows:
+            lines.append("".join(cell.ljust(width) for cell in row[:inner]) + "    ".join(row[inner:]))
+        text = "\n".join(lines)
     if rng.random() < 0.7:
         text += f"\n{LEGEND}"
         if numbered and nics:
@@ -303,7 +282,7 @@ def nvidia_smi(machine: Machine, rng: Random) -> tuple[str, tuple]:
     for words in (("PIX",), ("PIX", "PXB")):
         groups += [(members, Fraction(12)) for members in classes(machine, lambda u, v, w=words: cells[u, v] in w)]
     sockets = classes(machine, lambda u, v: machine.place[u][1] == machine.place[v][1])
-    return text, reckoned(machine, "nvlink", gbps, groups, between(sockets, Fraction(10)))
+    return text, reckoned(machine, "nvlink", gbps, groups, sockets, Fraction(10))
 
 
 def xml(machine: Machine, rng: Random) -> tuple[str, tuple]:
@@ -347,35 +326,31 @@ def xml(machine: Machine, rng: Random) -> tuple[str, tuple]:
         return port([u], buses[u], inner, "0x120000" if amd else "0x030200")
 
     switches = rng.random() < 0.5
-    cpus: dict[tuple, list[int]] = {}
-    for u, place in enumerate(machine.place):
-        cpus.setdefault(place[:2], []).append(u)
-    order = list(cpus)
-    rng.shuffle(order)
+
+    def alike(gpus: list[int], depth: int) -> list[list[int]]:
+        """The GPUs with the same place down to a depth."""
+        return [list(some) for _, some in groupby(gpus, key=lambda u: machine.place[u][:depth])]
+
+    cpus = alike(list(range(machine.ranks)), 2)
+    order = rng.sample(cpus, len(cpus))
     lines, number = ['<system version="1">'], 0
-    for key in sorted(order, key=lambda key: key[0]):
-        lines.append(f'  <cpu host_hash="0x{key[0] + 7:x}" numaid="{key[1]}" affinity="ffff" arch="x86_64" {vendor}>')
-        inner: dict[tuple, list[int]] = {}
-        for u in cpus[key]:
-            inner.setdefault(machine.place[u], []).append(u)
-        outer: dict[tuple, list[tuple]] = {}
-        for place in inner:
-            outer.setdefault(place[:4], []).append(place)
-        for switched in outer.values():
-            body = []
-            for place in switched:
-                members = [line for u in inner[place] for line in gpu(u)]
+    for within in sorted(order, key=lambda gpus: machine.place[gpus[0]][0]):
+        host, socket, *_ = machine.place[within[0]]
+        lines.append(f'  <cpu host_hash="0x{host + 7:x}" numaid="{socket}" affinity="ffff" arch="x86_64" {vendor}>')
+        for outer in alike(within, 4):
+            body, inner = [], alike(outer, 5)
+            for gpus in inner:
+                members = [line for u in gpus for line in gpu(u)]
                 number += 1
-                body += port(inner[place], f"0000:{number:02x}:01.0", members) if len(inner[place]) > 1 else members
-            within = [u for place in switched for u in inner[place]]
+                body += port(gpus, f"0000:{number:02x}:01.0", members) if len(gpus) > 1 else members
             number += 1
-            body = port(within, f"0000:{number:02x}:02.0", body) if len(switched) > 1 else body
+            body = port(outer, f"0000:{number:02x}:02.0", body) if len(inner) > 1 else body
             lines += [f"    {line}" for line in body]
         lines.append("  </cpu>")
     lines.append("</system>")
-    sockets = [frozenset(cpus[key]) for key in cpus]
+    sockets = [frozenset(gpus) for gpus in cpus]
     gbps = Fraction(AMD[machine.model][0] if amd else NVIDIA[machine.model][0])
-    seen = reckoned(machine, "xgmi" if amd else "nvlink", gbps, groups, between(sockets, Fraction(SOCKETS[vendor])))
+    seen = reckoned(machine, "xgmi" if amd else "nvlink", gbps, groups, sockets, Fraction(SOCKETS[vendor]))
     return "\n".join(lines) + "\n", seen
 
 
@@ -395,11 +370,8 @@ def cut_lines(text: str, rng: Random) -> str:
     """Cut one to three lines, of XML at most one: without both ends of a link, or with a tag opened here and closed
     there, what is left is the file of another machine."""
     lines = text.split("\n")
-    for _ in range(1 if text.startswith("<") else rng.randint(1, 3)):
-        at = rng.randrange(len(lines))
-        del lines[at]
-        if not lines:
-            return ""
+    for _ in range(min(len(lines), 1 if text.startswith("<") else rng.randint(1, 3))):
+        del lines[rng.randrange(len(lines))]
     return "\n".join(lines)
 
 
@@ -495,9 +467,8 @@ def main(arguments: list[str] | None = None) -> int:
                     faults.append((number, form, damage, result, why, text))
     results = ("same", "refused", "noted", "silent", "badly refused")
     print(f"{'dumps':34}" + "".join(f"{name:>15}" for name in results))
-    for row in sorted({row for row, _ in table}):
-        if row != "none":
-            print(f"{row:34}" + "".join(f"{table[row, name]:15}" for name in results))
+    for row in sorted({row for row, _ in table} - {"none"}):
+        print(f"{row:34}" + "".join(f"{table[row, name]:15}" for name in results))
     for number, form, damage, result, why, text in faults[: options.show]:
         print(f"\ncase {number}, {form}, {damage}: {result}: {why}\n{text}")
     print(f"{options.cases} dumps of seed {options.seed}: {len(faults)} faults")

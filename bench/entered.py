@@ -62,11 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.json")
     given = parser.parse_args(arguments)
     package = ROOT / "synth"
-    sizes = {}
-    for path in sorted(package.rglob("*.py")):
-        for first, _, count in functions(path):
-            sizes[f"{path}:{first}"] = count
-
+    sizes = {f"{path}:{first}": n for path in sorted(package.rglob("*.py")) for first, _, n in functions(path)}
     rows, entered = [], set()
     with tempfile.TemporaryDirectory(prefix="synth-bench-") as name:
         folder = Path(name)
@@ -81,16 +77,11 @@ def main(arguments: list[str] | None = None) -> int:
             if not command.text:
                 continue
             here = set(log.read_text(encoding="utf-8").split("\n")) & set(sizes)
+            lines = sum(sizes[place] for place in here)
             new = sum(sizes[place] for place in here - entered)
             entered |= here
-            rows.append(
-                {
-                    "command": command.text.partition("  #")[0].strip(),
-                    "lines": sum(sizes[place] for place in here),
-                    "new": new,
-                }
-            )
-            print(f"{rows[-1]['lines']:7} lines, {new:6} of them new: {rows[-1]['command']}", flush=True)
+            rows.append({"command": command.text.partition("  #")[0].strip(), "lines": lines, "new": new})
+            print(f"{lines:7} lines, {new:6} of them new: {rows[-1]['command']}", flush=True)
 
     total, reached = sum(sizes.values()), sum(sizes[place] for place in entered)
     print(f"{reached} of {total} lines of functions are entered: {100 * reached / total:.1f}%")

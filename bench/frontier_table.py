@@ -15,6 +15,7 @@ than a tenth wider.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -23,9 +24,10 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from random import Random
+from statistics import median
 from typing import NamedTuple
 
-from bench.measure import commit, markdown, median, synth
+from bench.measure import commit, markdown, synth
 
 BUILT_IN = (
     "dgx1-v100", "dgx1-p100", "dgx2", "dgx-a100", "p4d", "dgx-h100", "dgx-h200", "dgx-b200", "mi50-z52", "mi100-4p3l",
@@ -49,16 +51,12 @@ class Problem(NamedTuple):
 
 def problems() -> Iterator[Problem]:
     """Yield every problem, in the order in which they are measured."""
-    for machine in BUILT_IN:
-        for collective in COLLECTIVES:
-            yield Problem("built-in", machine, collective)
-    for seed in range(RANDOM_MACHINES):
-        for collective in RANDOM_COLLECTIVES:
-            yield Problem("random", f"random-{seed}", collective)
-    for machine in BOXES:
-        for boxes in (2, 4, 8):
-            for collective in COLLECTIVES:
-                yield Problem("cluster", f"{machine}*{boxes}", collective)
+    randoms = [f"random-{seed}" for seed in range(RANDOM_MACHINES)]
+    clusters = [f"{machine}*{boxes}" for machine in BOXES for boxes in (2, 4, 8)]
+    groups = (("built-in", BUILT_IN, COLLECTIVES), ("random", randoms, RANDOM_COLLECTIVES))
+    for group, machines, collectives in (*groups, ("cluster", clusters, COLLECTIVES)):
+        for machine, collective in itertools.product(machines, collectives):
+            yield Problem(group, machine, collective)
 
 
 def random_machine(seed: int) -> dict:
@@ -83,12 +81,8 @@ def random_machine(seed: int) -> dict:
             for end in (0, 1):
                 ports = [list(link) for link in sorted(links) if link[end] == rank]
                 limits.append({"name": f"port {rank}.{end}", "links": ports, "bandwidth": rng.randint(2, 4)})
-    return {
-        "name": f"random-{seed}",
-        "ranks": ranks,
-        "links": [{"src": a, "dst": b, "bandwidth": width} for (a, b), width in sorted(links.items())],
-        "limits": limits,
-    }
+    rows = [{"src": a, "dst": b, "bandwidth": width} for (a, b), width in sorted(links.items())]
+    return {"name": f"random-{seed}", "ranks": ranks, "links": rows, "limits": limits}
 
 
 def measured(problem: Problem) -> dict:

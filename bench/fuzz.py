@@ -24,12 +24,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import repeat
 from pathlib import Path
 from random import Random
 
@@ -48,6 +48,7 @@ JUNK = (
     "a" * 300, "0-", "3-1", "1,,2", "/", ".", "..", "nowhere/nothing", "/dev/null", "{}", "[]", "null", "0x10", "½",
     "1_000", "%s", "$HOME", "*", "a:b=c", "ring:", ":", "*2",
 )  # fmt: skip
+NUMBERS = (0, 1, -1, 2, 7, 1 << 31, (1 << 31) - 1, 1 << 53, 1 << 63, 1 << 64, -(1 << 63), 10**30)
 MACHINES = (
     "ring:{n}", "line:{n}", "star:{n}", "fully-connected:{n}", "switch:{n}", "hypercube:4", "hypercube:8",
     "torus:2x3", "mesh:3x3", "dgx1", "dgx1-p100", "dgx2", "dgx-a100", "dgx-h100", "mi250", "mi50-z52", "mi300x",
@@ -77,12 +78,10 @@ WRITTEN = {
     "machine.yaml": "name: four\nranks: 4\nlinks:\n- {src: 0, dst: 1, bandwidth: 25, both: true}\n"
     "- {src: 1, dst: 2, bandwidth: 50, both: true}\n"
     "- {src: 2, dst: 3, bandwidth: 25, both: true}\n- {src: 3, dst: 0, bandwidth: 50, both: true, latency: 2}\n",
-    "switches.json": '{"ranks": 3, "switches": ["s"], "links": [{"src": 0, "dst": "s", "bandwidth": 2, "both": '
-    'true}, {"src": 1,'
-    ' "dst": "s", "bandwidth": 2, "both": true}, {"src": 2, "dst": "s", "bandwidth": 1, "both": true}, {"src": 0, '
-    '"dst": 1,'
-    ' "bandwidth": 1}],'
-    ' "limits": [{"name": "port", "links": [[0, "s"], ["s", 0]], "bandwidth": 2}]}',
+    "switches.json": '{"ranks": 3, "switches": ["s"], "links": [{"src": 0, "dst": "s", "bandwidth": 2, "both": true}, '
+    '{"src": 1, "dst": "s", "bandwidth": 2, "both": true}, {"src": 2, "dst": "s", "bandwidth": 1, "both": true}, '
+    '{"src": 0, "dst": 1, "bandwidth": 1}], '
+    '"limits": [{"name": "port", "links": [[0, "s"], ["s", 0]], "bandwidth": 2}]}',
     "apart.yaml": "name: apart\nranks: 3\nlinks:\n- {src: 0, dst: 1, bandwidth: 1, both: true}\n",
     "one.json": '{"ranks": 1, "links": []}',
     "custom.yaml": "combining: true\npre: [[0, 1], [0, 2]]\npost: [[0, [0, 1]]]\n",
@@ -120,11 +119,11 @@ def _pair(rng: Random) -> str:
     return f"{rng.randrange(4)}-{rng.randrange(4)}"
 
 
-_small: Value = lambda rng: str(rng.randint(1, 6))  # noqa: E731
 _size = _one("1", "1KB", "64KB", "1000", "1MB", "3MB", "1GB", "1.5KB")
-_file = _one(*DOCUMENTS)
 # What is written after an option, or for an argument, of this name. Others get small numbers.
 VALUES: dict[str, Value] = {
+    **dict.fromkeys(("size", "min_size", "max_size"), _size),
+    **dict.fromkeys(("file", "files", "from", "measured"), _one(*DOCUMENTS)),
     "topo": _machine,
     "name": lambda rng: rng.choice((_machine(rng), rng.choice(TOPOLOGIES), "1", "ring")),
     "coll": lambda rng: rng.choice((*COLLECTIVES, "custom.yaml", "copies.yaml")),
@@ -134,18 +133,11 @@ VALUES: dict[str, Value] = {
     "degrade": lambda rng: f"{_pair(rng)}:{rng.choice(('1/2', '0.3', '0', '2'))}",
     "links": _one("links.csv", "notes.txt"),
     "sizes": _one("2,1,0,3", "1,1,1,1", "1KB:1MB", "1KB,4KB", "1KB:64KB:x4", "0,1;1,0"),
-    "size": _size,
-    "min_size": _size,
-    "max_size": _size,
     "encoding": _one("auto", "step", "quotient", "quotient@1", "sccl", "path", "tree", "step/z3"),
     "solver": _one("auto", "cadical", "z3", "minicard"),
     "time_limit": _one("1s", "2s", "0.5s"),
-    "file": _file,
-    "files": _file,
     "fleet": _one("fleet.yaml", "notes.txt"),
     "plan": _one("plan.json", "frontier.json"),
-    "from": _file,
-    "measured": _file,
     "db": _one("catalog.db"),
     "import": _one("links.csv", "measured.json"),
     "output": _one("out.json", "-", "out", "no/such/folder/out", "out.svg", "out.html", "frontier.json"),
@@ -166,7 +158,6 @@ VALUES: dict[str, Value] = {
     "gbps_per_link": _one("25", "20.5"),
     "pcie_gbps": _one("12"),
     "timeout": _one("20"),
-    "max_steps": _small,
     "threads": _one("1", "2", "8"),
     "repeats": _one("1", "2"),
     "warmup": _one("1"),
@@ -188,7 +179,6 @@ class Ended:
     code: int | None
     fault: str
     said: str
-    seconds: float
 
 
 @cache
@@ -212,16 +202,12 @@ def commands() -> tuple[tuple[tuple[str, ...], click.Command], ...]:
 
 def command_line(rng: Random) -> tuple[str, ...]:
     """A random command with random options."""
-    words, command = rng.choice(commands())
-    words = list(words)
+    called, command = rng.choice(commands())
+    words = list(called)
     for parameter in command.params:
         name = parameter.name or ""
-        if name in SKIPPED:
-            continue
-        likely = (
-            1.0 if parameter.required or name == "time_limit" else 0.9 if name in ("topo", "coll", "file") else 0.15
-        )
-        if rng.random() >= likely:
+        likely = 0.9 if name in ("topo", "coll", "file") else 0.15
+        if name in SKIPPED or rng.random() >= (1.0 if parameter.required or name == "time_limit" else likely):
             continue
         if isinstance(parameter, click.Argument):
             words += [_value(rng, parameter) for _ in range(rng.randint(1, 2) if parameter.nargs == -1 else 1)]
@@ -239,7 +225,8 @@ def _value(rng: Random, parameter: click.Parameter) -> str:
         return rng.choice(JUNK)
     if isinstance(parameter.type, click.Choice) and rng.random() < 0.9:
         return str(rng.choice(parameter.type.choices))
-    return VALUES.get(parameter.name or "", _small)(rng)
+    named = VALUES.get(parameter.name or "")
+    return named(rng) if named else str(rng.randint(1, 6))
 
 
 def altered(data: bytes, rng: Random) -> bytes:
@@ -263,9 +250,8 @@ def altered(data: bytes, rng: Random) -> bytes:
             return data[:at] + bytes(rng.randrange(256) for _ in range(end - at)) + data[end:]
         case 3 if lines:
             k = rng.randrange(len(lines))
-            return b"".join(
-                rng.choice((lines[:k] + lines[k + 1 :], [*lines[:k], lines[k], *lines[k:]], lines[k:] + lines[:k]))
-            )
+            without, twice, turned = lines[:k] + lines[k + 1 :], lines[: k + 1] + lines[k:], lines[k:] + lines[:k]
+            return b"".join(rng.choice((without, twice, turned)))
         case _:
             numbers = list(re.finditer(rb"-?\d+", data))
             if not numbers:
@@ -275,9 +261,7 @@ def altered(data: bytes, rng: Random) -> bytes:
 
 
 def _number(rng: Random) -> int:
-    return rng.choice(
-        (0, 1, -1, 2, 7, 1 << 31, (1 << 31) - 1, 1 << 53, 1 << 63, 1 << 64, -(1 << 63), 10**30, rng.randint(-9, 99))
-    )
+    return rng.choice((*NUMBERS, rng.randint(-9, 99)))
 
 
 def _alter(value: object, rng: Random) -> object:
@@ -348,7 +332,6 @@ def case(seed: int, index: int, folder: Path) -> Case:
 
 def run(asked: Case, folder: Path) -> Ended:
     """Carry out a case in a copy of `folder`."""
-    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="synth-fuzz-") as place:
         here = Path(place) / "work"
         shutil.copytree(folder, here)
@@ -357,34 +340,28 @@ def run(asked: Case, folder: Path) -> Ended:
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "synth", *(word.replace("\0", "") for word in asked.arguments)],
-                cwd=here,
-                timeout=SECONDS,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
+                cwd=here, timeout=SECONDS, stdin=subprocess.DEVNULL, capture_output=True,
                 env=_environment(Path(place)),
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
-            )
+            )  # fmt: skip
         except subprocess.TimeoutExpired as late:
             said = (late.stderr or b"").decode(errors="replace")[-2000:]
-            return Ended(None, f"still running after {SECONDS:g} s", said, SECONDS)
+            return Ended(None, f"still running after {SECONDS:g} s", said)
     said = done.stderr.decode(errors="replace")
     wrong = fault(done.returncode, said or done.stdout.decode(errors="replace"))
-    return Ended(done.returncode, wrong, said[-2000:], time.monotonic() - began)
+    return Ended(done.returncode, wrong, said[-2000:])
 
 
 def fault(code: int, said: str) -> str:
     """Return the fault in the end of a command that printed `said` on stderr, else on stdout; "" for none."""
-    if code < 0:
-        return f"ended by signal {-code}"
-    if code not in DOCUMENTED:
-        return f"exit code {code} is not documented"
-    if "Traceback (most recent call last)" in said:
-        return "a traceback"
-    if "internal error" in said:
-        return "an internal error"
-    if code in (1, 2, 3, 5) and not said.strip():
-        return f"exit code {code} without a word"
-    return ""
+    faults = {
+        f"ended by signal {-code}": code < 0,
+        f"exit code {code} is not documented": code not in DOCUMENTED,
+        "a traceback": "Traceback (most recent call last)" in said,
+        "an internal error": "internal error" in said,
+        f"exit code {code} without a word": code in (1, 2, 3, 5) and not said.strip(),
+    }
+    return next((what for what, holds in faults.items() if holds), "")
 
 
 def _environment(place: Path) -> dict[str, str]:
@@ -412,28 +389,19 @@ def prepare(folder: Path) -> None:
 def explore(seed: int, cases: int, jobs: int, folder: Path, saved: Path) -> int:
     """Run so many cases; the number that failed, each saved."""
     codes: Counter[str] = Counter()
-    failed = index = 0
+    failed = 0
     with ThreadPoolExecutor(jobs) as pool:
-        pending: dict[Future[Ended], tuple[int, Case]] = {}
-        while True:
-            while len(pending) < jobs and index < cases:
-                asked = case(seed, index, folder)
-                pending[pool.submit(run, asked, folder)] = index, asked
-                index += 1
-            if not pending:
-                break
-            for done in wait(pending, return_when=FIRST_COMPLETED).done:
-                number, asked = pending.pop(done)
-                ended = done.result()
-                codes[str(ended.code)] += 1
-                if ended.fault:
-                    failed += 1
-                    saved.mkdir(exist_ok=True)
-                    path = saved / f"{seed}-{number}.json"
-                    path.write_text(json.dumps({"case": asdict(asked), "ended": asdict(ended)}, indent=1) + "\n")
-                    print(f"\n{path}: {ended.fault}: synth {' '.join(asked.arguments)}", flush=True)
+        asked = [case(seed, index, folder) for index in range(cases)]
+        for index, ended in enumerate(pool.map(run, asked, repeat(folder))):
+            codes[str(ended.code)] += 1
+            if ended.fault:
+                failed += 1
+                saved.mkdir(exist_ok=True)
+                path = saved / f"{seed}-{index}.json"
+                path.write_text(json.dumps({"case": asdict(asked[index]), "ended": asdict(ended)}, indent=1) + "\n")
+                print(f"\n{path}: {ended.fault}: synth {' '.join(asked[index].arguments)}", flush=True)
     ends = ", ".join(f"{count} with exit code {code}" for code, count in sorted(codes.items()))
-    print(f"seed {seed}: {index} commands, {failed} failed ({ends})")
+    print(f"seed {seed}: {cases} commands, {failed} failed ({ends})")
     return failed
 
 
@@ -451,10 +419,8 @@ def main(arguments: list[str] | None = None) -> int:
         if given.replay:
             asked = Case(**json.loads(given.replay.read_text())["case"])
             ended = run(asked, Path(place))
-            print(
-                f"synth {' '.join(asked.arguments)}\nexit code {ended.code}: "
-                f"{ended.fault or 'as documented'}\n{ended.said}"
-            )
+            print(f"synth {' '.join(asked.arguments)}")
+            print(f"exit code {ended.code}: {ended.fault or 'as documented'}\n{ended.said}")
             return 1 if ended.fault else 0
         return 1 if explore(given.seed, given.cases, given.jobs, Path(place), given.saved) else 0
 

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from statistics import median
 
-from bench.measure import RESULTS, Run, keep, markdown, median, seconds, setting, synth, where
+from bench.measure import RESULTS, Run, keep, markdown, seconds, setting, synth, where
 
 Check = Callable[[dict], str]  # what is wrong with the document; empty when nothing is
 
@@ -133,7 +134,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, default=RESULTS / "goals.json", metavar="FILE.json")
     given = parser.parse_args(arguments)
     start = median(synth("--version").wall for _ in range(5))
-    document: dict = {"setting": where(), "start": round(start, 3), "help": _help(), "rows": []}
+    document: dict = {"setting": where(), "start": round(start, 3), "rows": []}
+    document["help"] = times([synth("--help") for _ in range(7)])
     with tempfile.TemporaryDirectory(prefix="synth-bench-") as folder:
         for goal in GOALS:
             if any(part in goal.name for part in given.only.split("|")):
@@ -144,8 +146,8 @@ def main(arguments: list[str] | None = None) -> int:
     return int(any(row["error"] for row in document["rows"]))
 
 
-def _help() -> dict:
-    runs = [synth("--help") for _ in range(7)]
+def times(runs: list[Run]) -> dict:
+    """The medians of wall and CPU seconds."""
     return {"wall": round(median(run.wall for run in runs), 3), "cpu": round(median(run.cpu for run in runs), 3)}
 
 
@@ -156,11 +158,7 @@ def measure(goal: Goal, file: Path, timeout: float) -> dict:
         file.unlink(missing_ok=True)
         runs.append(synth(*goal.arguments, "--format", "json", "-o", str(file), timeout=timeout))
     row: dict = {"name": goal.name, "command": "synth " + " ".join(goal.arguments), "goal": goal.wall, "error": ""}
-    row |= {
-        "wall": round(median(run.wall for run in runs), 3),
-        "cpu": round(median(run.cpu for run in runs), 3),
-        "exit": runs[-1].code,
-    }
+    row |= times(runs) | {"exit": runs[-1].code}
     if not file.exists():
         return row | {"error": _last_line(runs[-1]), "answer": "", "verify_wall": None, "certificate": None}
     doc = json.loads(file.read_text(encoding="utf-8"))
@@ -188,27 +186,24 @@ def answer(doc: dict) -> str:
     """``2: 3/2, 3: 7/6; complete``; a best-known point carries its bound."""
     if "points" not in doc:
         return f"C={doc['chunks']}, S={len(doc['steps'])}, R={sum(step['rounds'] for step in doc['steps'])}"
-    said = [
-        f"{p['steps']}: {p['bandwidth']}" + ("" if p["status"] == "optimal" else f" (≥ {p['bound']['value']})")
-        for p in doc["points"]
-    ]
+    said = []
+    for point in doc["points"]:
+        bound = "" if point["status"] == "optimal" else f" (≥ {point['bound']['value']})"
+        said.append(f"{point['steps']}: {point['bandwidth']}{bound}")
     until = "" if doc["max_steps"] is None else f" to {doc['max_steps']}"
     return ", ".join(said) + (f"; complete{until}" if doc["complete"] else "")
 
 
 def table(document: dict) -> str:
     """The measurement as Markdown."""
-    rows = [
-        ("`synth --help`", "", "< 0.2", seconds(document["help"]["wall"]), seconds(document["help"]["cpu"]), "", "", "")
-    ]
+    start = document["help"]
+    rows = [("`synth --help`", "", "< 0.2", seconds(start["wall"]), seconds(start["cpu"]), "", "", "")]
     for row in document["rows"]:
         verified = "" if row["verify_wall"] is None else seconds(max(0.0, row["verify_wall"] - document["start"]))
         size = "" if row["certificate"] is None else f"{row['certificate']:,}"
         goal = "" if row["goal"] is None else f"< {row['goal']:g}"
-        remark = "ok" if not row["error"] else row["error"]
-        rows.append(
-            (row["name"], row["answer"], goal, seconds(row["wall"]), seconds(row["cpu"]), verified, size, remark)
-        )
+        spent = seconds(row["wall"]), seconds(row["cpu"])
+        rows.append((row["name"], row["answer"], goal, *spent, verified, size, row["error"] or "ok"))
     head = ["what", "steps: rounds per chunk", "goal s>", "wall s>", "CPU s>", "verify s>", "certificate, bytes>", ""]
     lines = [
         "# What the command line does\n",

@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import lcm
+from statistics import linear_regression, median
 from typing import Any
 
-from bench.gpu_common import Suite, build, frontier, group, known, start
+from bench.gpu_common import Suite, build, compared, frontier, group, known, start
 from synth.commands import api
 from synth.model.schedule import Schedule
 from synth.program.program import Block, Gpu, Op, Program, Span
@@ -29,7 +30,6 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CHECKED = 64 * MIB  # sizes up to which every element of what is timed is compared with the definition
 INSTANCES = (1, 4, 16)
 CHAINS = (2, 4, 8, 16, 32)
-STRETCHES = (4, 8, 16, 32)
 GOALS = {"allgather": 0.85, "allreduce": 0.70, "LL": 2.0, "FIFO": 4.0}
 
 
@@ -44,10 +44,6 @@ def mandatory(schedule: Schedule, size: int, in_place: bool) -> int:
     return int(moved * chunk)
 
 
-def _sizes(suite: Suite) -> tuple[int, ...]:
-    return (4 * KIB, 64 * KIB) if suite.small else tuple(KIB * 4**k for k in range(11))
-
-
 def _bench(suite: Suite, source: Any, sizes: Sequence[int], **words: Any) -> list[Measured]:
     """Times of all sizes: the checked ones and the others, on a GPU without fetching what came out."""
     words = {"repeats": 3 if suite.small else 20, "warmup": 1 if suite.small else 3} | words
@@ -55,18 +51,8 @@ def _bench(suite: Suite, source: Any, sizes: Sequence[int], **words: Any) -> lis
         words |= {"threads": 1}
     small, large = [s for s in sizes if s <= CHECKED], [s for s in sizes if s > CHECKED]
     found = [api.bench(source, small, suite.executor, check=True, **words)] if small else []
-    if large:
-        found.append(
-            api.bench(
-                source,
-                large,
-                suite.executor,
-                check=False,
-                **({"fetch": False} if suite.executor == "cuda" else {}),
-                **words,
-            )
-        )
-    return found
+    words |= {"fetch": False} if suite.executor == "cuda" else {}
+    return found + ([api.bench(source, large, suite.executor, check=False, **words)] if large else [])
 
 
 def against_copy(suite: Suite, algorithm: str, collective: str) -> None:
@@ -76,38 +62,24 @@ def against_copy(suite: Suite, algorithm: str, collective: str) -> None:
     sizes = (64 * KIB,) if suite.small else (MIB, 16 * MIB, 256 * MIB, GIB)
     for instances in INSTANCES[:1] if suite.small else INSTANCES:
         for measured in _bench(suite, schedule, sizes, instances=instances, baselines=("copy",)):
-            copies = {row.size: 2 * row.bytes / _median(row.seconds) for row in measured.beside}
+            copies = {row.size: 2 * row.bytes / median(row.seconds) for row in measured.beside}
             for row in measured.rows:
                 rate = mandatory(schedule, row.size, row.in_place) / row.median
                 share = rate / copies[row.size]
                 best = max(best, share if row.size >= 256 * MIB else 0)
                 how = f"{instances} instance{'s' if instances > 1 else ''}{', in place' if row.in_place else ''}"
-                suite.row(
-                    f"{algorithm} {collective} {row.size} B, {how}",
-                    f"{rate / 1e9:8.1f} GB/s moved, {100 * share:5.1f}% of the copy",
-                    None,
-                    seconds=row.median,
-                    least=row.seconds[0],
-                    most=row.seconds[-1],
-                    right=row.right,
-                    share=share,
-                    instances=instances,
-                )
+                name, said = f"{algorithm} {collective} {row.size} B, {how}", f"{100 * share:5.1f}% of the copy"
+                values = {"seconds": row.median, "least": row.seconds[0], "most": row.seconds[-1]}
+                values |= {"right": row.right, "share": share, "instances": instances}
+                suite.row(name, f"{rate / 1e9:8.1f} GB/s moved, {said}", None, **values)
     if not suite.small:  # the size of the goal, compared with the definition
         each = 4 * api.lower(schedule).loop_chunks
         done = api.run(schedule, executor=suite.executor, size=256 * MIB // each * each, bound=False)
-        suite.row(
-            f"{algorithm} {collective} 256 MiB",
-            f"{done.checked.elements if done.checked else 0} elements compared",
-            done.checked is not None,
-        )
+        suite.row(f"{algorithm} {collective} 256 MiB", f"{compared(done)} elements compared", compared(done) > 0)
     goal = GOALS[collective]
     found = f"{100 * best:.1f}% at best from 256 MiB on; the goal is {100 * goal:.0f}%"
-    suite.row(
-        f"GOAL: {algorithm} {collective} against the copy",
-        "only rehearsed" if suite.small else found,
-        None if suite.small else best >= goal,
-    )
+    good = None if suite.small else best >= goal
+    suite.row(f"GOAL: {algorithm} {collective} against the copy", "only rehearsed" if suite.small else found, good)
 
 
 def chain(ranks: int) -> Program:
@@ -125,46 +97,33 @@ def chain(ranks: int) -> Program:
 
 def hops(suite: Suite) -> None:
     """Microseconds a dependent hop of 8 bytes: the slope of the time over the hops, by least squares."""
-    for name, words in (("LL", {"protocol": "LL"}), ("FIFO", {"direct": False}), ("direct", {})):
+    for name, protocol, words in (("LL", "LL", {}), ("FIFO", "Simple", {"direct": False}), ("direct", "Simple", {})):
         points = []
         for ranks in CHAINS[:3] if suite.small else CHAINS:
-            measured = _hop(suite, chain(ranks), words)
+            program = replace(chain(ranks), protocol=protocol)
+            measured = _bench(suite, program, (8,), dtype="float64", **words)[0]
             points.append((ranks - 1, 1e6 * measured.rows[0].median))
-        middle, mean = (sum(p[k] for p in points) / len(points) for k in (0, 1))
-        slope = sum((x - middle) * (y - mean) for x, y in points) / sum((x - middle) ** 2 for x, _ in points)
+        slope = linear_regression(*zip(*points, strict=True)).slope
         goal = GOALS.get(name)
         good = None if suite.small or goal is None else slope <= goal
         said = f"{slope:.2f} us{f'; the goal is {goal:g}' if goal else ''}{' (only rehearsed)' if suite.small else ''}"
         suite.row(f"{'GOAL: ' if goal else ''}per hop, {name}", said, good, microseconds=slope, points=points)
 
 
-def _hop(suite: Suite, program: Program, words: dict) -> Measured:
-    program = replace(program, protocol=words.get("protocol", program.protocol))
-    rest = {name: value for name, value in words.items() if name != "protocol"}
-    return _bench(suite, program, (8,), dtype="float64", **rest)[0]
-
-
 def points(suite: Suite, name: str) -> None:
     """Every point of a DGX-1's frontier, the ring and the copy beside, at every size."""
     found = frontier(name)
-    programs = [
-        api.lower(schedule)
-        for schedule in (api.baseline("ring", "dgx1", name), *(point.schedule for point in found.points))
-    ]
-    each = 4 * lcm(*(program.loop_chunks for program in programs))  # the sizes that all of them divide
-    for measured in _bench(
-        suite, found, [max(each, size // each * each) for size in _sizes(suite)], baselines=("ring", "copy")
-    ):
+    schedules = (api.baseline("ring", "dgx1", name), *(point.schedule for point in found.points))
+    each = 4 * lcm(*(api.lower(schedule).loop_chunks for schedule in schedules))  # the sizes that all of them divide
+    sizes = (4 * KIB, 64 * KIB) if suite.small else tuple(KIB * 4**k for k in range(11))
+    rounded = [max(each, size // each * each) for size in sizes]
+    for measured in _bench(suite, found, rounded, baselines=("ring", "copy")):
         doc = measured.to_json()
         suite.more.setdefault("measured", []).append(doc)
         for size in sorted({row["size"] for row in doc["rows"]}):
             here = [row for row in doc["rows"] if row["size"] == size and not row["in_place"]]
             said = ", ".join(f"{doc['programs'][row['program']]['label']} {1e6 * row['seconds']:.1f}" for row in here)
             suite.row(f"DGX-1 {name} {size} B, us", said, all(row["right"] is not False for row in here))
-
-
-def _median(seconds: Sequence[float]) -> float:
-    return sorted(seconds)[len(seconds) // 2]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import measure
+from bench.measure import RESULTS, ROOT
 from synth.commands import api
 from synth.commands.programs import read
 from synth.errors import SynthError
@@ -30,9 +31,9 @@ from synth.runtime.benchmark.document import device, versions
 from synth.runtime.cuda.executor import Cuda, prebuild
 from synth.runtime.host.executor import Host
 from synth.runtime.kernel import sources
+from synth.runtime.run_result import RunResult
 
-ROOT = Path(__file__).parent.parent
-RESULTS, FRONTIERS = ROOT / "bench" / "results", ROOT / "bench" / "frontiers"
+FRONTIERS = ROOT / "bench" / "frontiers"
 
 
 def known(algorithm: str, machine: str, collective: str) -> Schedule:
@@ -41,6 +42,11 @@ def known(algorithm: str, machine: str, collective: str) -> Schedule:
         if (one.name, one.collective) == (algorithm, collective):
             return one.schedule(machine)
     return api.baseline(algorithm, machine, collective)
+
+
+def compared(done: RunResult) -> int:
+    """Return how many elements of a run were compared with the definition."""
+    return done.checked.elements if done.checked else 0
 
 
 @dataclass
@@ -65,15 +71,9 @@ class Suite:
         start = time.monotonic()
         try:
             work()
-        except SynthError as error:
-            self.row(name, f"{type(error).__name__}: {error}", False)
         except Exception as error:  # the first time on a GPU: the rest is worth seeing
-            self.row(
-                name,
-                f"{type(error).__name__}: {(str(error).splitlines() or ['-'])[0]}",
-                False,
-                traceback=traceback.format_exc(),
-            )
+            more = {} if isinstance(error, SynthError) else {"traceback": traceback.format_exc()}
+            self.row(name, f"{type(error).__name__}: {(str(error).splitlines() or ['-'])[0]}", False, **more)
         print(f"      {name}: {time.monotonic() - start:.1f} s", flush=True)
 
     @property
@@ -125,11 +125,10 @@ def table(doc: dict) -> str:
     names = ", ".join(gpu["name"] for gpu in gpus) or "CPU threads"
     versions = ", ".join(f"{name} {version}" for name, version in doc["versions"].items())
     marks = {True: "right", False: "**not as it should be**", None: ""}
+    rows = [(row["name"], row["found"], marks[row["good"]]) for row in doc["rows"]]
     return (
         f"# {names}\n\n{len(doc['rows'])} rows, {doc['wrong']} not as they should be, {doc['seconds']} s.\n\n"
-        + measure.markdown(
-            ("what", "found", ""), [(row["name"], row["found"], marks[row["good"]]) for row in doc["rows"]]
-        )
+        + measure.markdown(("what", "found", ""), rows)
         + f"\n{versions}; commit {doc['commit'] or 'unknown'}, {doc['date']}.\n"
     )
 
@@ -139,9 +138,8 @@ def start(description: str | None, name: str, arguments: Sequence[str]) -> tuple
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--executor", choices=("cuda", "host"), default="cuda")
     parser.add_argument("--small", action="store_true", help="few cases and small sizes; so with --executor host, too")
-    parser.add_argument(
-        "-o", type=Path, dest="output", help=f"bench/results/{name}.json, or {name}_host.json, unless given"
-    )
+    where = f"bench/results/{name}.json, or {name}_host.json, unless given"
+    parser.add_argument("-o", type=Path, dest="output", help=where)
     parser.add_argument("--only", metavar="WORD", help="only sections with this word in their name")
     given = parser.parse_args(arguments)
     given.output = given.output or RESULTS / f"{name}{'' if given.executor == 'cuda' else '_host'}.json"

@@ -18,8 +18,6 @@ from synth.runtime.kernel import nvrtc, sources
 
 ARCHITECTURES = (75, 80, 90, 100)
 MOST = 128  # registers a thread
-
-
 Row = tuple[str, int, nvrtc.Used]  # kernel, architecture, what it uses
 
 
@@ -51,20 +49,16 @@ def main(arguments: Sequence[str]) -> int:
             spent += seconds
             failed += [error] if error else []
             for name, arch, used in found:
-                bad = used.registers > MOST or used.stores + used.loads > 0
-                said = (
-                    f"sm_{arch} {name}: {used.registers} registers, {used.stack} bytes of stack, "
-                    f"{used.stores + used.loads} spilled"
-                )
+                spilled = used.stores + used.loads
+                takes = f"{used.registers} registers, {used.stack} bytes of stack, {spilled} spilled"
+                said = f"sm_{arch} {name}: {takes}"
                 print(said, flush=True)
-                failed += [said] if bad else []
+                failed += [said] if used.registers > MOST or spilled else []
             rows += found
     for line in failed:
         print(f"FAILED {line}")
-    print(
-        f"{len(rows)} instantiations for {', '.join(f'sm_{arch}' for arch in given.arch)}: {len(failed)} failed, "
-        f"{spent:.0f} CPU s"
-    )
+    names = ", ".join(f"sm_{arch}" for arch in given.arch)
+    print(f"{len(rows)} instantiations for {names}: {len(failed)} failed, {spent:.0f} CPU s")
     return int(bool(failed) or not rows)
 
 

@@ -1,4 +1,4 @@
-"""Helpers of every measurement: the machine, the cost of a subprocess, medians, and the folder of the results.
+"""Helpers of every measurement: the machine, the cost of a subprocess, and the folder of the results.
 
 CPU is user + system seconds, of a command with all the helper processes it waited for. Wall times depend on what else
 the machine does; CPU seconds less so.
@@ -47,18 +47,15 @@ def commit() -> str:
 
 
 def _cpu_model() -> str:
-    try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        found = None
+    about = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*:\s*(.+)$", about.read_text() if about.exists() else "", re.MULTILINE)
     return found.group(1).strip() if found else platform.processor() or platform.machine()
 
 
 def _git(*arguments: str) -> str:
     try:
-        return subprocess.run(
-            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        said = subprocess.check_output(["git", *arguments], cwd=ROOT, text=True, stderr=subprocess.DEVNULL)
+        return said.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
 
@@ -74,22 +71,16 @@ class Run:
     cpu: float
 
 
-def command(arguments: Sequence[str], timeout: float | None = None, cache: Path | None = None) -> Run:
-    """Runs a command with nothing remembered from earlier ones, nor known from the catalog in the package, or with the
-    cache directory `cache`.
+def command(arguments: Sequence[str], timeout: float | None = None) -> Run:
+    """Runs a command with nothing remembered from earlier ones, nor known from the catalog in the package.
 
     Exit code -1 means that it was stopped at `timeout`.
     """
     with tempfile.TemporaryDirectory(prefix="synth-bench-") as empty:
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        process = subprocess.Popen(
-            arguments,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "SYNTH_CACHE": str(cache or empty), "SYNTH_FRESH": "1"},
-            cwd=ROOT,
-        )
+        env = {**os.environ, "SYNTH_CACHE": empty, "SYNTH_FRESH": "1"}
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(arguments, stdout=pipe, stderr=pipe, text=True, env=env, cwd=ROOT)
         try:
             out, err = process.communicate(timeout=timeout)
             code = process.returncode
@@ -110,18 +101,9 @@ def _interrupted(process: subprocess.Popen) -> tuple[str, str]:
         return process.communicate()
 
 
-def synth(*arguments: str, timeout: float | None = None, cache: Path | None = None) -> Run:
-    """Runs the command line of this environment, with the cache directory `cache`, by default an empty one."""
-    return command([str(Path(sys.executable).with_name("synth")), *arguments], timeout, cache)
-
-
-def median(values: Iterable[float]) -> float:
-    """The median; `math.inf` values (not solved) sort last. Raises ValueError when there are none."""
-    ordered = sorted(values)
-    if not ordered:
-        raise ValueError("the median of nothing")
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+def synth(*arguments: str, timeout: float | None = None) -> Run:
+    """Runs the command line of this environment."""
+    return command([str(Path(sys.executable).with_name("synth")), *arguments], timeout)
 
 
 def seconds(value: float) -> str:

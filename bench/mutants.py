@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from synth.program.program import Block, Dep, Gpu, Op, Program, Span
+from synth.program.program import Dep, Gpu, Op, Program, Span
 from synth.program.text import op_text
 
 Made = tuple[Program, str] | None
+Kind = Callable[[Program, Random], Made]
 
 
 class At(NamedTuple):
@@ -28,6 +29,11 @@ class At(NamedTuple):
 def change(kind: str, program: Program, random: Random) -> Made:
     """`program` with one random change of `kind`."""
     return KINDS[kind](program, random)
+
+
+def _put(row: tuple, k: int, *new: Any) -> tuple:
+    """`row` with `new` in place of its entry `k`."""
+    return (*row[:k], *new, *row[k + 1 :])
 
 
 def _ops(program: Program, wanted: Callable[[Op], bool] = lambda op: True) -> list[At]:
@@ -45,19 +51,21 @@ def _op(program: Program, at: At) -> Op:
 
 
 def _with_gpu(program: Program, gpu: Gpu) -> Program:
-    return replace(program, gpus=(*program.gpus[: gpu.rank], gpu, *program.gpus[gpu.rank + 1 :]))
+    return replace(program, gpus=_put(program.gpus, gpu.rank, gpu))
 
 
-def _with_block(program: Program, rank: int, b: int, block: Block) -> Program:
-    gpu = program.gpus[rank]
-    return _with_gpu(program, gpu._replace(blocks=(*gpu.blocks[:b], block, *gpu.blocks[b + 1 :])))
+def _with_block(gpu: Gpu, b: int, **new: Any) -> Gpu:
+    """`gpu` with other fields of block `b`."""
+    return gpu._replace(blocks=_put(gpu.blocks, b, gpu.blocks[b]._replace(**new)))
 
 
-def _with_op(program: Program, at: At, op: Op) -> Program:
-    block = program.gpus[at.rank].blocks[at.block]
-    return _with_block(
-        program, at.rank, at.block, block._replace(ops=(*block.ops[: at.op], op, *block.ops[at.op + 1 :]))
-    )
+def _with_ops(gpu: Gpu, b: int, i: int, *new: Op) -> Gpu:
+    """`gpu` with `new` in place of op `i` of block `b`."""
+    return _with_block(gpu, b, ops=_put(gpu.blocks[b].ops, i, *new))
+
+
+def _name(at: At) -> str:
+    return f"rank {at.rank} block {at.block} op {at.op}"
 
 
 def _edit(program: Program, random: Random, wanted: Callable[[Op], bool], edit: Callable[[At, Op], Op | None]) -> Made:
@@ -68,13 +76,12 @@ def _edit(program: Program, random: Random, wanted: Callable[[Op], bool], edit: 
         old = _op(program, at)
         new = edit(at, old)
         if new is not None and new != old:
-            return _with_op(
-                program, at, new
-            ), f"rank {at.rank} block {at.block} op {at.op}: {op_text(old)} => {op_text(new)}"
+            gpu = _with_ops(program.gpus[at.rank], at.block, at.op, new)
+            return _with_gpu(program, gpu), f"{_name(at)}: {op_text(old)} => {op_text(new)}"
     return None
 
 
-def _pick(random: Random, values: Sequence) -> object | None:
+def _pick(random: Random, values: Sequence) -> Any:
     return random.choice(values) if values else None
 
 
@@ -85,8 +92,7 @@ def drop_dependency(program: Program, random: Random) -> Made:
     """One of an op's dependencies less."""
 
     def edit(_: At, op: Op) -> Op:
-        k = random.randrange(len(op.deps))
-        return op._replace(deps=(*op.deps[:k], *op.deps[k + 1 :]))
+        return op._replace(deps=_put(op.deps, random.randrange(len(op.deps))))
 
     return _edit(program, random, lambda op: bool(op.deps), edit)
 
@@ -98,14 +104,10 @@ def other_dependency(program: Program, random: Random) -> Made:
         k = random.randrange(len(op.deps))
         blocks = program.gpus[at.rank].blocks
         near = [Dep(op.deps[k].block, i) for i, other in enumerate(blocks[op.deps[k].block].ops) if other.flag]
-        far = [
-            Dep(b, i)
-            for b, block in enumerate(blocks)
-            for i, other in enumerate(block.ops)
-            if other.flag and b != at.block
-        ]
+        flagged = [a for a in _ops(program, lambda other: other.flag) if a.rank == at.rank and a.block != at.block]
+        far = [Dep(a.block, a.op) for a in flagged]
         found = _pick(random, [dep for dep in (near if random.random() < 0.5 else far) if dep not in op.deps])
-        return None if found is None else op._replace(deps=(*op.deps[:k], found, *op.deps[k + 1 :]))  # type: ignore[arg-type]
+        return None if found is None else op._replace(deps=_put(op.deps, k, found))
 
     return _edit(program, random, lambda op: bool(op.deps), edit)
 
@@ -144,13 +146,13 @@ def _moved(program: Program, at: At, op: Op, span: Span, random: Random, buffer:
     return span._replace(buffer=name, offset=random.choice(room)) if room else None
 
 
-def _operand(side: str, buffer: bool) -> Callable[[Program, Random], Made]:
+def _operand(side: str, buffer: bool) -> Kind:
     def kind(program: Program, random: Random) -> Made:
         def edit(at: At, op: Op) -> Op | None:
             spans = getattr(op, side)
             k = random.randrange(len(spans))
             span = _moved(program, at, op, spans[k], random, buffer)
-            return None if span is None else op._replace(**{side: (*spans[:k], span, *spans[k + 1 :])})
+            return None if span is None else op._replace(**{side: _put(spans, k, span)})
 
         return _edit(program, random, lambda op: bool(getattr(op, side)), edit)
 
@@ -159,12 +161,11 @@ def _operand(side: str, buffer: bool) -> Callable[[Program, Random], Made]:
 
 def other_count(program: Program, random: Random) -> Made:
     """A chunk more or less."""
-    return _edit(
-        program,
-        random,
-        lambda op: bool(op.src or op.dst),
-        lambda _, op: op._replace(count=max(1, op.count + random.choice((-1, 1)))),
-    )
+
+    def edit(_: At, op: Op) -> Op:
+        return op._replace(count=max(1, op.count + random.choice((-1, 1))))
+
+    return _edit(program, random, lambda op: bool(op.src or op.dst), edit)
 
 
 # ---------------------------------------------------------------- ops that go, come and move
@@ -185,40 +186,30 @@ def _removed(gpu: Gpu, b: int, i: int) -> Gpu:
             return dep
         return Dep(b, dep.op - 1) if dep.op else None
 
-    block = gpu.blocks[b]
-    gpu = gpu._replace(
-        blocks=(*gpu.blocks[:b], block._replace(ops=(*block.ops[:i], *block.ops[i + 1 :])), *gpu.blocks[b + 1 :])
-    )
-    return _flagged(_renumbered(gpu, place))
+    gpu = _renumbered(_with_ops(gpu, b, i), place)
+    # Flags on all that is waited for: who removes an op would see to that.
+    for dep in {dep for block in gpu.blocks for op in block.ops for dep in op.deps}:
+        gpu = _with_ops(gpu, dep.block, dep.op, gpu.blocks[dep.block].ops[dep.op]._replace(flag=True))
+    return gpu
 
 
 def _inserted(gpu: Gpu, b: int, i: int, op: Op) -> Gpu:
     gpu = _renumbered(gpu, lambda dep: Dep(b, dep.op + 1) if dep.block == b and dep.op >= i else dep)
-    block = gpu.blocks[b]
-    return gpu._replace(
-        blocks=(*gpu.blocks[:b], block._replace(ops=(*block.ops[:i], op, *block.ops[i:])), *gpu.blocks[b + 1 :])
-    )
+    ops = gpu.blocks[b].ops
+    return _with_block(gpu, b, ops=(*ops[:i], op, *ops[i:]))
 
 
-def _flagged(gpu: Gpu) -> Gpu:
-    """Flags on all that is waited for: who removes an op would see to that."""
-    wanted = {dep for block in gpu.blocks for op in block.ops for dep in op.deps}
-    return gpu._replace(
-        blocks=tuple(
-            block._replace(
-                ops=tuple(op._replace(flag=op.flag or Dep(b, i) in wanted) for i, op in enumerate(block.ops))
-            )
-            for b, block in enumerate(gpu.blocks)
-        )
-    )
+def _dropped(wanted: Callable[[Op], bool]) -> Kind:
+    """An op less that is `wanted`; who waited for it waits for the one before."""
 
+    def kind(program: Program, random: Random) -> Made:
+        at = _pick(random, _ops(program, wanted))
+        if at is None:
+            return None
+        gpu = _removed(program.gpus[at.rank], at.block, at.op)
+        return _with_gpu(program, gpu), f"{_name(at)}: without {op_text(_op(program, at))}"
 
-def drop_op(program: Program, random: Random) -> Made:
-    """An op less; who waited for it waits for the one before."""
-    at = random.choice(_ops(program))
-    return _with_gpu(
-        program, _removed(program.gpus[at.rank], at.block, at.op)
-    ), f"{_name(at)}: without {op_text(_op(program, at))}"
+    return kind
 
 
 def repeat_op(program: Program, random: Random) -> Made:
@@ -231,105 +222,59 @@ def repeat_op(program: Program, random: Random) -> Made:
 
 def swap_ops(program: Program, random: Random) -> Made:
     """Two neighbours in the other order; dependencies follow them."""
-    pairs = [at for at in _ops(program) if at.op + 1 < len(program.gpus[at.rank].blocks[at.block].ops)]
-    at = _pick(random, pairs)
-    if not isinstance(at, At):
+    at = _pick(random, [at for at in _ops(program) if at.op + 1 < len(program.gpus[at.rank].blocks[at.block].ops)])
+    if at is None:
         return None
     gpu, i = program.gpus[at.rank], at.op
     turn = {i: i + 1, i + 1: i}
     gpu = _renumbered(gpu, lambda dep: Dep(dep.block, turn.get(dep.op, dep.op)) if dep.block == at.block else dep)
     ops = list(gpu.blocks[at.block].ops)
     ops[i], ops[i + 1] = ops[i + 1], ops[i]
-    made = _with_block(_with_gpu(program, gpu), at.rank, at.block, gpu.blocks[at.block]._replace(ops=tuple(ops)))
-    return made, f"{_name(at)}: after the next"
+    return _with_gpu(program, _with_block(gpu, at.block, ops=tuple(ops))), f"{_name(at)}: after the next"
 
 
 def move_op(program: Program, random: Random) -> Made:
     """An op in another block of its rank; who waited for it follows it."""
-    places = [at for at in _ops(program) if len(program.gpus[at.rank].blocks) > 1]
-    at = _pick(random, places)
-    if not isinstance(at, At):
+    at = _pick(random, [at for at in _ops(program) if len(program.gpus[at.rank].blocks) > 1])
+    if at is None:
         return None
     gpu, op = program.gpus[at.rank], _op(program, at)
     to = random.choice([b for b in range(len(gpu.blocks)) if b != at.block])
     i = random.randint(0, len(gpu.blocks[to].ops))
-    waiting = [
-        (b, j, k)
-        for b, block in enumerate(gpu.blocks)
-        for j, o in enumerate(block.ops)
-        for k, d in enumerate(o.deps)
-        if d == Dep(at.block, at.op)
-    ]
-    gpu = _removed(gpu, at.block, at.op)
-    gpu = _inserted(gpu, to, i, op)
-    for b, j, k in waiting:
+    waiting = [other for other in _ops(program) if other.rank == at.rank]
+    uses = [(b, j, k) for _, b, j in waiting for k, d in enumerate(gpu.blocks[b].ops[j].deps) if d == Dep(*at[1:])]
+    gpu = _inserted(_removed(gpu, at.block, at.op), to, i, op)
+    for b, j, k in uses:
         j = j - (b == at.block and j > at.op) + (b == to and j >= i)
         other = gpu.blocks[b].ops[j]
         if k < len(other.deps):
-            deps = (*other.deps[:k], Dep(to, i), *other.deps[k + 1 :])
-            block = gpu.blocks[b]
-            block = block._replace(ops=(*block.ops[:j], other._replace(deps=deps), *block.ops[j + 1 :]))
-            gpu = gpu._replace(blocks=(*gpu.blocks[:b], block, *gpu.blocks[b + 1 :]))
+            gpu = _with_ops(gpu, b, j, other._replace(deps=_put(other.deps, k, Dep(to, i))))
     return _with_gpu(program, gpu), f"{_name(at)}: {op_text(op)} to block {to} op {i}"
-
-
-def _name(at: At) -> str:
-    return f"rank {at.rank} block {at.block} op {at.op}"
 
 
 # ---------------------------------------------------------------- blocks
 
 
-def _connected(program: Program, random: Random) -> tuple[int, int] | None:
-    """(rank, block) of a block that sends or receives."""
-    places = [
-        (g.rank, b)
-        for g in program.gpus
-        for b, block in enumerate(g.blocks)
-        if block.send is not None or block.recv is not None
-    ]
-    found = _pick(random, places)
-    return found if isinstance(found, tuple) else None
+def _rewired(*fields: str) -> Kind:
+    """A block sends to, or receives from, another rank, or is on another channel, used or new."""
 
+    def kind(program: Program, random: Random) -> Made:
+        blocks = [(g.rank, b, block) for g in program.gpus for b, block in enumerate(g.blocks)]
+        places = [at for at in blocks if at[2].send is not None or at[2].recv is not None]
+        if not places:
+            return None
+        rank, b, block = random.choice(places)
+        field = random.choice([name for name in fields if getattr(block, name) is not None])
+        old = getattr(block, field)
+        others = set(range(program.channels + 1)) if field == "channel" else set(range(program.ranks)) - {rank}
+        new = random.choice(sorted(others - {old}))
+        gpu = _with_block(program.gpus[rank], b, **{field: new})
+        return _with_gpu(program, gpu), f"rank {rank} block {b}: {field} {old} => {new}"
 
-def other_peer(program: Program, random: Random) -> Made:
-    """A block sends to, or receives from, another rank."""
-    found = _connected(program, random)
-    if found is None:
-        return None
-    rank, b = found
-    block = program.gpus[rank].blocks[b]
-    side = random.choice([name for name in ("send", "recv") if getattr(block, name) is not None])
-    peer = random.choice([r for r in range(program.ranks) if r not in (rank, getattr(block, side))])
-    return _with_block(
-        program, rank, b, block._replace(**{side: peer})
-    ), f"rank {rank} block {b}: {side} {getattr(block, side)} => {peer}"
-
-
-def other_channel(program: Program, random: Random) -> Made:
-    """A block on another channel, used or new."""
-    found = _connected(program, random)
-    if found is None:
-        return None
-    rank, b = found
-    block = program.gpus[rank].blocks[b]
-    channel = random.choice([c for c in range(program.channels + 1) if c != block.channel])
-    return _with_block(
-        program, rank, b, block._replace(channel=channel)
-    ), f"rank {rank} block {b}: channel {block.channel} => {channel}"
+    return kind
 
 
 # ---------------------------------------------------------------- one-sided
-
-
-def drop_order(program: Program, random: Random) -> Made:
-    """A signal, wait, flush, barrier or nop less."""
-    at = _pick(random, _ops(program, lambda op: op.code in ("signal", "wait", "flush", "barrier", "nop")))
-    if not isinstance(at, At):
-        return None
-    return _with_gpu(
-        program, _removed(program.gpus[at.rank], at.block, at.op)
-    ), f"{_name(at)}: without {op_text(_op(program, at))}"
 
 
 def other_port(program: Program, random: Random) -> Made:
@@ -338,7 +283,7 @@ def other_port(program: Program, random: Random) -> Made:
     def edit(at: At, op: Op) -> Op | None:
         k = random.randrange(len(op.ports))
         found = _pick(random, [p for p in range(len(program.gpus[at.rank].blocks[at.block].ports)) if p != op.ports[k]])
-        return None if found is None else op._replace(ports=(*op.ports[:k], found, *op.ports[k + 1 :]))  # type: ignore[arg-type]
+        return None if found is None else op._replace(ports=_put(op.ports, k, found))
 
     return _edit(program, random, lambda op: bool(op.ports), edit)
 
@@ -353,12 +298,12 @@ def other_rank(program: Program, random: Random) -> Made:
         ranks = [r for r in range(program.ranks) if r not in (spans[k].rank, at.rank)]
         if spans[k].rank is None or not ranks:
             return None
-        return op._replace(**{side: (*spans[:k], spans[k]._replace(rank=random.choice(ranks)), *spans[k + 1 :])})
+        return op._replace(**{side: _put(spans, k, spans[k]._replace(rank=random.choice(ranks)))})
 
     return _edit(program, random, lambda op: bool(op.src or op.dst), edit)
 
 
-KINDS: Mapping[str, Callable[[Program, Random], Made]] = {
+KINDS: Mapping[str, Kind] = {
     "drop-dependency": drop_dependency,
     "other-dependency": other_dependency,
     "clear-flag": clear_flag,
@@ -368,13 +313,13 @@ KINDS: Mapping[str, Callable[[Program, Random], Made]] = {
     "target-moved": _operand("dst", False),
     "target-buffer": _operand("dst", True),
     "count": other_count,
-    "drop-op": drop_op,
+    "drop-op": _dropped(lambda op: True),
     "repeat-op": repeat_op,
     "swap-ops": swap_ops,
     "move-op": move_op,
-    "peer": other_peer,
-    "channel": other_channel,
-    "drop-order": drop_order,
+    "peer": _rewired("send", "recv"),
+    "channel": _rewired("channel"),
+    "drop-order": _dropped(lambda op: op.code in ("signal", "wait", "flush", "barrier", "nop")),
     "port": other_port,
     "rank": other_rank,
 }

@@ -80,18 +80,13 @@ def bases(schedules: Sequence[tuple] = SCHEDULES) -> Iterator[Base]:
         made = schedule(*what)
         for runtime, protocol, instances in ways:
             if runtime == "mscclpp":
-                can_be_in_place = Layout(made.collective, made.chunks * instances).shares_chunks
-                program = onesided(
-                    made,
-                    LoweringOptions(
-                        protocol=protocol, instances=instances, in_place="both" if can_be_in_place else "out"
-                    ),
-                )
+                place = "both" if Layout(made.collective, made.chunks * instances).shares_chunks else "out"
+                options = LoweringOptions(protocol=protocol, instances=instances, in_place=place)
+                program = onesided(made, options)
             else:
                 program = api.lower(made, runtime=runtime, protocol=protocol, instances=instances)
-            yield Base(
-                f"{what[0]} {what[1]} C{what[2]} {runtime} {protocol} x{instances}", program, runtime, made.network
-            )
+            name = f"{what[0]} {what[1]} C{what[2]} {runtime} {protocol} x{instances}"
+            yield Base(name, program, runtime, made.network)
 
 
 def changes(base: Base, seeds: int) -> Iterator[tuple[str, int, Program, str]]:
@@ -106,7 +101,8 @@ def changes(base: Base, seeds: int) -> Iterator[tuple[str, int, Program, str]]:
 def judge(base: Base, program: Program, delays: int = DELAYS) -> tuple[str, list[str], str]:
     """("caught", the rules, ""), ("harmless", [], ..) or ("missed", [], what went wrong)."""
     report = analysis.check(program, base.runtime)
-    rules = sorted({finding.rule for finding in report.findings if finding.severity != "remark"} - _known(base))
+    known = _warnings(base.program, base.runtime)
+    rules = sorted({finding.rule for finding in report.findings if finding.severity != "remark"} - known)
     if not report.ok or rules:
         return "caught", rules, ""
     runs = 0
@@ -118,18 +114,14 @@ def judge(base: Base, program: Program, delays: int = DELAYS) -> tuple[str, list
 
 
 @cache
-def _known_rules(program: Program, runtime: str) -> frozenset[str]:
-    report = analysis.check(program, runtime)
-    return frozenset(finding.rule for finding in report.findings if finding.severity == "warning")
-
-
-def _known(base: Base) -> frozenset[str]:
-    """Rules that warn of the unchanged program already (the root of a broadcast)."""
-    return _known_rules(base.program, base.runtime)
+def _warnings(program: Program, runtime: str) -> frozenset[str]:
+    """Rules that warn of a good program already (the root of a broadcast)."""
+    findings = analysis.check(program, runtime).findings
+    return frozenset(finding.rule for finding in findings if finding.severity == "warning")
 
 
 def outcome(program: Program, mode: str, executor: Reference) -> str:
-    """``right``, ``wrong``, ``run_with_fifos`` or ``refused``."""
+    """``right``, ``wrong``, ``stuck`` or ``refused``."""
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     given = reference_data.random_inputs(layout, 1, TYPE, "sum", executor.delays or 0)
     try:
@@ -154,15 +146,10 @@ def _every(base: Base, program: Program, delays: int) -> Iterator[tuple[str, boo
                 must = "right" if wired is None or not deadlock.run_with_fifos(wired, depth, part) else "stuck"
                 for k in range(delays):
                     seed = (part * 16 + depth) * 1000 + k
-                    got = outcome(program, mode, _executor(base, seed, depth, part))
-                    yield (
-                        f"{mode} place, parts of {part}, depth {depth}, delays {seed}: {got}, expected {must}",
-                        got == must,
-                    )
-
-
-def _executor(base: Base, seed: int, depth: int | None, part: int | None) -> Reference:
-    return Reference(network=base.network if seed % 2 else None, delays=seed, depth=depth, part=part)
+                    network = base.network if seed % 2 else None
+                    got = outcome(program, mode, Reference(network=network, delays=seed, depth=depth, part=part))
+                    what = f"{mode} place, parts of {part}, depth {depth}, delays {seed}: {got}, expected {must}"
+                    yield what, got == must
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 FOLDER = Path(__file__).parent.parent / "examples"
 FRAME = re.compile(r"<iframe.*?</iframe>", re.DOTALL)
@@ -26,14 +27,8 @@ def executed(path: Path, folder: Path) -> Any:
     import nbformat
 
     notebook = nbformat.read(path, as_version=4)
-    before = os.environ.get("SYNTH_CACHE")
-    os.environ["SYNTH_CACHE"] = str(folder)
-    try:
+    with patch.dict(os.environ, SYNTH_CACHE=str(folder)):
         nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
-    finally:
-        os.environ.pop("SYNTH_CACHE")
-        if before is not None:
-            os.environ["SYNTH_CACHE"] = before
     return notebook
 
 

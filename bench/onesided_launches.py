@@ -13,17 +13,15 @@ Prints each difference, and a table; ends with 1 where lint proves a program tha
 from __future__ import annotations
 
 import argparse
-import importlib
 import random
-import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from bench.measure import ROOT
 from synth.model.collective import Collective, collective
 from synth.program import analysis
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
+from tests import launch_judge
 
 METHODS = ("put", "put-scratch", "get", "get-scratch", "packet", "packet", "forward")
 ORDERING = ("signal", "wait", "flush", "barrier")
@@ -110,8 +108,16 @@ class _Draft:
         tell, hear = self.pair(src, here, dst, there) if apart else (mine, theirs)
         handshake = self.chance.random() < 0.6  # before the data, or an answer behind them; both are good
 
-        def sync(rank: int, block: int, code: str, port: Port, surely: bool = False) -> None:
+        near, far = (src, here, tell), (dst, there, hear)
+
+        def sync(code: str, at: tuple[int, int, Port], surely: bool = False) -> None:
+            rank, block, port = at
             self.add(rank, block, _Step(code, ports=[port]), surely)
+
+        def answer(surely: bool = False) -> None:
+            """Rank `dst` tells rank `src`, which waits for it."""
+            sync("signal", far)
+            sync("wait", near, surely)
 
         def arrive(at: Span) -> None:
             """Take what has come to `at` of rank `dst`, unless that is the target."""
@@ -128,37 +134,31 @@ class _Draft:
             direct = method == "put" and sums is None
             to = target._replace(rank=dst) if direct else Span("s", self.place(dst), dst)
             if handshake or direct:
-                sync(dst, there, "signal", hear)
-                sync(src, here, "wait", tell, True)
+                answer(True)
             if self.chance.random() < 0.3:
                 source = self.keep_copy(src, here, source)
             self.add(src, here, _Step("put", [source], [to], [mine]))
             if apart:
                 flush()
-            sync(src, here, "signal", tell, True)
+            sync("signal", near, True)
             flush()
-            sync(dst, there, "wait", hear)
+            sync("wait", far)
             arrive(to._replace(rank=None))
             if not handshake and not direct:
-                sync(dst, there, "signal", hear)
-                sync(src, here, "wait", tell)
+                answer()
         elif method in ("get", "get-scratch"):
             if method == "get-scratch":
                 source = self.keep_copy(src, here, source)
-            sync(src, here, "signal", tell)
-            sync(dst, there, "wait", hear, True)
+            sync("signal", near)
+            sync("wait", far, True)
             away = source._replace(rank=src)
-            if sums is not None:
-                self.add(dst, there, _Step("reduce", [sums, away], [target]))
-            else:
-                self.add(dst, there, _Step("get", [away], [target]))
-            sync(dst, there, "signal", hear)
-            sync(src, here, "wait", tell)
+            code, sources = ("get", [away]) if sums is None else ("reduce", [sums, away])
+            self.add(dst, there, _Step(code, sources, [target]))
+            answer()
         else:
             packet = Span("s", self.place(dst), dst, True)
             if handshake and self.chance.random() < 0.6:
-                sync(dst, there, "signal", hear)
-                sync(src, here, "wait", tell, True)
+                answer(True)
             if method == "forward" or mine.kind == "port":
                 own, other = Span("s", self.place(src), None, True), self.block(src)
                 self.add(src, other, _Step("cpy", [source], [own]))
@@ -169,8 +169,7 @@ class _Draft:
                 self.add(src, here, _Step("put", [source], [packet], [mine]))
             arrive(packet._replace(rank=None))
             if not handshake and self.chance.random() < 0.6:
-                sync(dst, there, "signal", hear)
-                sync(src, here, "wait", tell)
+                answer()
 
     def multicast(self, code: str, source: Span, target: Span) -> None:
         """Add steps by which rank 0 loads `source` (of all ranks for glres), and stores to `target` of all, through a
@@ -274,36 +273,27 @@ def random_program(chance: random.Random) -> Program:
 
 
 class Comparison(NamedTuple):
-    """The verdicts of lint and of the judge on a program.
+    """The row of the table; what the judge says (empty: right; None: too many states); lint's first finding."""
 
-    `judged`: empty if it is right, else the fault; None: it has too many states. `reason`: lint's first finding.
-    """
-
-    verdict: str
+    kind: str
     judged: str | None
-    reason: str
-
-    @property
-    def kind(self) -> str:
-        """The row of the table."""
-        if self.judged is None:
-            return "not judged"
-        if self.verdict == "not analysed":
-            return "not analysed"
-        right = self.judged == ""
-        if self.verdict == "right":
-            return "proved, right" if right else "FALSE PROOF"
-        return "FALSE ALARM" if right else "called wrong, wrong"
+    reason: Any
 
 
 def compare(program: Program) -> Comparison:
     """Return the verdicts of lint and of the judge on `program`."""
-    if str(ROOT / "tests") not in sys.path:
-        sys.path.insert(0, str(ROOT / "tests"))
-    judge = importlib.import_module("launch_judge")
     report = analysis.check(program)
-    reason = str(report.ranked[0]) if report.findings else ""
-    return Comparison(report.verdict, judge.judge(program, program.in_place == "in"), reason)
+    judged = launch_judge.judge(program, program.in_place == "in")
+    right = judged == ""
+    if judged is None:
+        kind = "not judged"
+    elif report.verdict == "not analysed":
+        kind = "not analysed"
+    elif report.verdict == "right":
+        kind = "proved, right" if right else "FALSE PROOF"
+    else:
+        kind = "FALSE ALARM" if right else "called wrong, wrong"
+    return Comparison(kind, judged, report.ranked[0] if report.findings else None)
 
 
 def main() -> int:
@@ -317,7 +307,7 @@ def main() -> int:
         compared = compare(random_program(random.Random(f"{options.seed} {number}")))
         kinds[compared.kind] += 1
         if compared.kind == "not analysed":
-            reasons[compared.reason.rsplit("[", 1)[-1].rstrip("]")] += 1
+            reasons[compared.reason.rule] += 1
         elif compared.kind.isupper():
             print(f"{number}: {compared.kind}; lint: {compared.reason}; judge: {compared.judged}", flush=True)
     for kind, count in sorted(kinds.items()):

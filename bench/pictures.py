@@ -43,10 +43,8 @@ def report_pictures(frontier: synth.Frontier, folder: Path) -> str:
         browser.window(1040, 1010)
         browser.open(page)
         browser.run("document.querySelectorAll('input[type=radio]')[2].click()")
-        browser.wait(
-            "document.getElementById('step-text')?.textContent.includes('of 4') && "
-            "document.querySelectorAll('.series.chosen').length"
-        )
+        browser.wait("document.getElementById('step-text')?.textContent.includes('of 4')")
+        browser.wait("document.querySelectorAll('.series.chosen').length > 0")
         (folder / "report.png").write_bytes(browser.picture())
         browser.run("document.getElementById('forth').click()")
         browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")

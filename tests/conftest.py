@@ -84,6 +84,23 @@ def kept_helpers(monkeypatch):
 
 
 @pytest.fixture
+def gpu(monkeypatch):
+    """`gpu(**options)`: the stand-in for CuPy, with these options, in CuPy's place."""
+    from standin import Cupy
+
+    from synth.runtime.cuda import executor
+
+    def there(**options):
+        cupy = Cupy(**options)
+        for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
+            monkeypatch.setattr(executor, name, value)
+        monkeypatch.setattr(executor.nvrtc, "version", lambda: (13, 0))
+        return cupy
+
+    return there
+
+
+@pytest.fixture
 def golden(request):
     """`golden(name, text)`: `text` is what tests/golden/NAME holds; a missing file fails."""
 

@@ -1,4 +1,4 @@
-"""A small symbolic machine for one-sided programs and MSCCL++ plans, with the orders and addresses of MSCCL++'s kernel.
+"""A small symbolic machine for one-sided programs, with the orders and addresses of MSCCL++'s kernel.
 
 Blocks run op by op in a random interleaving; chunks are sets of contributions. Beside it, happens-before: every data op
 is an event; the threads of a block learn of a wait, a flush, a packet or an earlier op only at the next `nop`; a signal
@@ -17,8 +17,6 @@ larger one, with which the allocation begins.
 
 import random
 from collections import defaultdict
-
-from synth.program.program import Block, Gpu, Op, Port, Program, Span
 
 
 class Wrong(Exception):
@@ -292,96 +290,3 @@ class Machine:
                 for i, chunk in enumerate(held):
                     if self.mem[self.at(r, "i", i)] != self.start(chunk, r):
                         raise Wrong(f"rank {r}: its input is overwritten")
-
-
-MOVES = {
-    "put": "put",
-    "ppkt": "put",
-    "rppkt": "put",
-    "copy": "cpy",
-    "cpkt": "cpy",
-    "upkt": "cpy",
-    **dict.fromkeys(["re", "res", "rre", "rres", "repkt", "respkt", "recpkt", "recspkt"], "reduce"),
-    "glres": "glres",
-    "gstore": "gstore",
-}
-FROM_PACKETS, TO_PACKETS = ("rppkt", "upkt"), ("ppkt", "rppkt", "cpkt")
-
-
-def decoded(plan, task, chunks):
-    """The program that MSCCL++'s loader makes of a plan (a JSON document), of the operations that lowering uses."""
-    gpus = tuple(gpu(plan, rank, task, chunks) for rank in range(len(plan["gpus"])))
-    return Program(plan["name"], task, chunks, gpus, plan["protocol"], "in" if plan["inplace"] else "out")
-
-
-def gpu(plan, rank, task, chunks):
-    mine = plan["gpus"][rank]
-    ports, seen = {"memory": [], "port": []}, defaultdict(int)
-    switches = []  # (buffer, ranks) of each switch channel
-    for channel in mine["channels"]:
-        if channel["channel_type"] == "switch":
-            switches += [(channel["buffer_type"], group["ranks"]) for group in channel["rank_groups"]]
-            continue
-        for peer in channel["connected_to"]:
-            kind = channel["channel_type"]
-            ports[kind].append(Port(kind, peer, seen[kind, peer]))
-            seen[kind, peer] += 1
-    blocks = []
-    for block in mine["threadblocks"]:
-        listed = ports | {"switch": switches}
-        held = {c["channel_type"]: [listed[c["channel_type"]][i] for i in c["channel_ids"]] for c in block["channels"]}
-        refs = {r["access_channel_type"]: r["remote_buffer_ids"] for r in block.get("remote_buffer_refs", ())}
-        every = [port for kind in ports for port in held.get(kind, ())]
-        blocks.append(
-            Block(
-                None,
-                None,
-                0,
-                tuple(made for raw in block["ops"] for made in ops(raw, mine, held, refs, every)),
-                (),
-                tuple(every),
-            )
-        )
-    held, wanted = (chunks * sum(rank in ranks for ranks in side) for side in (task.pre, task.post))
-    if (mine["input_chunks"], mine["output_chunks"]) != (held or wanted or 1, wanted or held or 1):
-        raise Wrong(
-            f"rank {rank} has {mine['input_chunks']} and {mine['output_chunks']} chunks, not {held} and {wanted}"
-        )
-    return Gpu(rank, held, wanted, mine["scratch_chunks"], tuple(blocks))
-
-
-def ops(raw, mine, held, refs, every):
-    """The ops of an operation: pws and pwsf are a put, a signal and a flush."""
-    further = {"pws": ("signal",), "pwsf": ("signal", "flush")}.get(raw["name"], ())
-    made = op(raw | {"name": "put"} if further else raw, mine, held, refs, every)
-    return [made, *(Op(code, ports=made.ports) for code in further)]
-
-
-def op(raw, mine, held, refs, every):
-    name, kind = raw["name"], raw.get("channel_type", "memory")
-    ends = tuple(every.index(held[kind][i]) for i in raw.get("channel_ids", ()))
-    if name in ("nop", "signal", "wait"):
-        return Op(name, ports=ends)
-    if name == "flush":
-        return Op(name, ports=ends[: len(raw["dst_buff"])])
-    if name not in MOVES:
-        raise Wrong(f"{name} is not known here")
-    spans = []
-    for side, packets in (("src_buff", name in FROM_PACKETS), ("dst_buff", name in TO_PACKETS)):
-        found = []
-        for k, buff in enumerate(raw[side]):
-            packet = packets or (MOVES[name] == "reduce" and "pkt" in name and k > 0)
-            if "switch_channel_id" in buff:
-                buffer, ranks = held["switch"][buff["switch_channel_id"]]
-                found += [Span(buffer, buff["index"], None if r == mine["id"] else r) for r in ranks]
-            elif "buffer_id" in buff:
-                remote = mine["remote_buffers"][refs[kind][buff["buffer_id"]]]
-                found.append(Span(remote["type"], buff["index"], remote["rank"], packet))
-            else:
-                found.append(Span(buff["type"], buff["index"], None, packet))
-        spans.append(tuple(found))
-    src, dst = spans
-    sizes = {buff["size"] for side in ("src_buff", "dst_buff") for buff in raw[side]}
-    if len(sizes) != 1 or (MOVES[name] == "put" and len(set(src)) != 1):
-        raise Wrong(f"{name} moves spans that differ: {raw}")
-    return Op(MOVES[name], src[:1] if MOVES[name] == "put" else src, dst, sizes.pop(), ports=ends)

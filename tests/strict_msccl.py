@@ -5,6 +5,7 @@ attribute checks of microsoft/msccl, Azure/msccl-executor-nccl and ROCm/rccl. Ra
 say, or with what it would not notice and the kernel would trip over.
 """
 
+import re
 from dataclasses import dataclass, field
 
 MAX_STR, MAX_ATTRS, MAX_NODES, MAX_SUBS = 255, 16, 4096, 1024
@@ -48,68 +49,24 @@ class Node:
         return int(text)
 
 
-class Lexer:
-    def __init__(self, text):
-        self.text, self.at = text, 0
-
-    def char(self):
-        need(self.at < len(self.text), "unexpected end of file")
-        self.at += 1
-        return self.text[self.at - 1]
-
-    def token(self):
-        """A name up to a delimiter, or name="value" and what follows it."""
-        name = ""
-        while True:
-            c = self.char()
-            if c == "=":
-                need(name, "a value without a name")
-                need(self.char() == '"', "expected a double quote")
-                value = ""
-                while (c := self.char()) != '"':
-                    need(c not in "\n\r\t&<>'", f"{c!r} in a value")
-                    value += c
-                need(len(value) <= MAX_STR, "value too long")
-                return name, value, self.char()
-            if c in " >/\n\r":
-                return name, None, c
-            need(c.isalnum() or c == "_", f"{c!r} in a name")
-            name += c
-            need(len(name) < MAX_STR, "name too long")
-
-    def node(self):
-        """("open" | "single" | "close", Node), or None at the end of the file."""
-        c = " "
-        while c in " \n\r":
-            if self.at == len(self.text):
-                return None
-            c = self.char()
-        need(c == "<", f"expected '<', got {c!r}")
-        name, value, c = self.token()
-        need(value is None, "an element without a name")
-        if name == "" and c == "/":
-            name, _, c = self.token()
-            need(c == ">", "trailing character in a closing tag")
-            return "close", Node(name, {})
-        attrs = {}
-        while c == " ":
-            key, value, c = self.token()
-            need(value is not None and key not in attrs, f"attribute {key!r} without a value, or twice")
-            attrs[key] = value
-        need(len(attrs) <= MAX_ATTRS, "too many attributes")
-        kind = "open"
-        if c == "/":
-            kind = "single"
-            c = self.char()
-        need(c == ">", f"expected >, got {c!r}")
-        return kind, Node(name, attrs)
+# One element with its attributes, each after one blank; no entities, and no character that the lexer trips over.
+NAME = rf"\w{{1,{MAX_STR - 1}}}"
+ATTRIBUTE = rf" ({NAME})=\"([^\n\r\t&<>'\"]{{0,{MAX_STR}}})\""
+ELEMENT = re.compile(rf"[ \n\r]*<(/?)({NAME})((?:{ATTRIBUTE}){{0,{MAX_ATTRS}}})(/?)>")
 
 
 def lex(text):
-    """The elements of the file, one after the other."""
-    lexer, found = Lexer(text), []
-    while (node := lexer.node()) is not None:
-        found.append(node)
+    """The elements of the file, one after the other: ("open" | "single" | "close", Node)."""
+    found, at = [], 0
+    while at < len(text.rstrip(" \n\r")):
+        element = ELEMENT.match(text, at)
+        need(element, f"no element of the loader's form: {text[at : at + 60]!r}")
+        closing, name, given, *_, single = element.groups()
+        attrs = re.findall(ATTRIBUTE, given)
+        need(len({key for key, _ in attrs}) == len(attrs), "an attribute twice")
+        need(not closing or not (attrs or single), "a closing tag with more than its name")
+        found.append(("close" if closing else "single" if single else "open", Node(name, dict(attrs))))
+        at = element.end()
     return found
 
 

@@ -18,7 +18,6 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime import reference_data
 from synth.runtime.array_info import array_info
-from synth.runtime.cuda import executor
 from synth.runtime.dtypes import dtype
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 
@@ -43,20 +42,6 @@ class Tensor:
 
 def inputs(program, elements, kind="float32", seed=1):
     return reference_data.random_inputs(Layout(program.collective, program.chunks), elements, dtype(kind), "sum", seed)
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    """The stand-in in the place of CuPy."""
-
-    def there(**options):
-        cupy = Cupy(**options)
-        monkeypatch.setattr(executor, "_cupy", lambda: cupy)
-        monkeypatch.setattr(executor, "missing", lambda: None)
-        monkeypatch.setattr(executor, "kernel", cupy.kernel)
-        return cupy
-
-    return there
 
 
 def test_numpy_arrays_stacked_or_one_a_rank():
@@ -130,32 +115,23 @@ def test_in_place_the_arrays_lie_in_each_other(gpu):
 def test_arrays_that_do_not_fit_are_one_line(gpu):
     gpu(gpus=2)
     program = ring_allgather(3)
-    good, results = (
-        [Tensor(np.zeros(4, np.float32)) for _ in range(3)],
-        [Tensor(np.zeros(12, np.float32)) for _ in range(3)],
-    )
+    good = [Tensor(np.zeros(4, np.float32)) for _ in range(3)]
+    results = [Tensor(np.zeros(12, np.float32)) for _ in range(3)]
+    five, matrix = np.zeros(5, np.float32), np.zeros((2, 2), np.float32)
     for bad, why in (
-        (
-            Tensor(np.zeros(5, np.float32)),
-            "the input of rank 2 is of 5 elements of float32; this call takes 4 of float32",
-        ),
+        (Tensor(five), "the input of rank 2 is of 5 elements of float32; this call takes 4 of float32"),
         (Tensor(np.zeros(4)), "4 elements of float64; this call takes 4 of float32"),
-        (
-            Tensor(np.zeros(4, np.float32), 1),
-            "is in the memory of GPU 1; this call takes it in the memory of GPU 0",
-        ),
-        (np.zeros(4, np.float32), "is in the host's memory; this call takes it in the memory of GPU 0"),
-        (Tensor(np.zeros((2, 2), np.float32).T), "is not contiguous"),
-        (Tensor(np.zeros(4, np.float32), skip=2), "begins at an address that is no multiple of 4 bytes"),
+        (Tensor(five[:4], 1), "is in the memory of GPU 1; this call takes it in the memory of GPU 0"),
+        (five[:4], "is in the host's memory; this call takes it in the memory of GPU 0"),
+        (Tensor(matrix.T), "is not contiguous"),
+        (Tensor(five[:4], skip=2), "begins at an address that is no multiple of 4 bytes"),
     ):
         with pytest.raises(UsageError, match=why):
             synth.prepare(program, [*good[:2], bad], results)
     with pytest.raises(UsageError, match="2 inputs for 3 ranks"):
         synth.prepare(program, good[:2], results)
     with pytest.raises(UsageError, match="5 elements, which do not divide into 3 parts of the data"):
-        synth.prepare(
-            api.lower(api.baseline("direct", "ring:3", "alltoall")), [Tensor(np.zeros(5, np.float32))] * 3, results
-        )
+        synth.prepare(api.lower(api.baseline("direct", "ring:3", "alltoall")), [Tensor(five)] * 3, results)
     with pytest.raises(UsageError, match="the reference executor cannot be prepared"):
         synth.prepare(program, good, results, executor="reference")
 
@@ -195,12 +171,10 @@ def test_views_that_begin_anywhere_are_right(gpu):
 
 @needs_compiler
 def test_torch_tensors_run_on_torchs_stream(gpu, monkeypatch):
-    cupy, program = gpu(), ring_allgather(3)
+    cupy, program, namespace = gpu(), ring_allgather(3), types.SimpleNamespace
     stream = cupy.Stream()
-    torch = types.SimpleNamespace(
-        cuda=types.SimpleNamespace(current_stream=lambda: types.SimpleNamespace(cuda_stream=stream.ptr))
-    )
-    monkeypatch.setitem(sys.modules, "torch", torch)
+    cuda = namespace(current_stream=lambda: namespace(cuda_stream=stream.ptr))
+    monkeypatch.setitem(sys.modules, "torch", namespace(cuda=cuda))
     given = [np.arange(4, dtype=np.float32) + 10 * r for r in range(3)]
     results = [np.zeros(12, np.float32) for _ in range(3)]
     Torch = type("Tensor", (Tensor,), {"__module__": "torch"})

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 import synth
+from synth.commands import kept_searches, pareto, tune
 from synth.commands.kept_searches import machine_digest
-from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.export.job_files import JobShape, readme, run_script
 from synth.export.request import Machine
 from synth.model.topology import Multicast, Topology
+from synth.topologies.this_machine import this_machine
 from synth.topologies.topology_files import dump as document
+from tests.command_line import synth as command
 
 # Seconds: more than any build here takes on a busy machine. Each ends by itself, with all that its effort can find.
 ENOUGH = 600.0
@@ -52,10 +54,17 @@ def built(first, monkeypatch):
 
 
 @pytest.fixture
+def kept_plan(built, tmp_path, monkeypatch):
+    """The file of the plan that `first` left, in a cache directory of its own."""
+    shutil.copytree(os.environ["SYNTH_CACHE"], tmp_path / "cache", symlinks=True)
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
+    (plan,) = (tmp_path / "cache" / "builds").glob("*/plan.json")
+    return plan
+
+
+@pytest.fixture
 def searches(monkeypatch):
     """The arguments of each search of the test, which stops as Ctrl-C stops it."""
-    from synth.commands import pareto
-
     begun = []
 
     def stop(*arguments: object, **options: object) -> None:
@@ -147,8 +156,6 @@ def test_a_second_build_in_the_same_folder_searches_nothing(built, searches):
 
 def test_the_same_dump_under_another_name_gives_the_same_files(tmp_path, monkeypatch):
     """A search that its time limit ended found other schedules, and so other files, each time (8 GPUs on PCIe)."""
-    from synth.commands import pareto
-
     search, made = pareto.frontier, []
 
     def once(*arguments: object, **options: object) -> object:
@@ -199,11 +206,8 @@ def test_the_key_of_an_answer_holds_each_fact_of_the_machine():
     assert machine_digest(replace(machine)) == digests[0]
 
 
-def test_a_damaged_answer_is_searched_anew(built, searches, tmp_path, monkeypatch):
-    shutil.copytree(os.environ["SYNTH_CACHE"], tmp_path / "cache", symlinks=True)
-    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
-    (plan,) = (tmp_path / "cache" / "builds").glob("*/plan.json")
-    plan.write_text(plan.read_text()[:-20])
+def test_a_damaged_answer_is_searched_anew(kept_plan, searches, tmp_path):
+    kept_plan.write_text(kept_plan.read_text()[:-20])
     with pytest.raises(KeyboardInterrupt):
         synth.build("ring:3", output=tmp_path / "a", **SMALL)
     assert len(searches) == 1
@@ -216,15 +220,12 @@ def test_a_cache_that_cannot_be_written_hinders_no_build(tmp_path, monkeypatch):
     assert result.tables[0].rows and (tmp_path / "a" / "frontiers" / "allgather.json").is_file()
 
 
-def test_searches_that_the_time_limit_ended_are_named(built, tmp_path, monkeypatch):
+def test_searches_that_the_time_limit_ended_are_named(built, kept_plan, tmp_path):
     """A build whose search was cut short printed its table as if nothing else could be found."""
-    shutil.copytree(os.environ["SYNTH_CACHE"], tmp_path / "cache", symlinks=True)
-    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
-    (kept,) = (tmp_path / "cache" / "builds").glob("*/plan.json")
-    plan = json.loads(kept.read_text())
+    plan = json.loads(kept_plan.read_text())
     assert not any("--time-limit" in note for note in built[0].notes)
     plan["notes"].append("the time limit ended the search for schedules that divide every size, at 2 steps")
-    kept.write_text(json.dumps(plan))
+    kept_plan.write_text(json.dumps(plan))
     folder = tmp_path / "a"
     (said,) = [note for note in synth.build("ring:3", output=folder, **SMALL).notes if "--time-limit" in note]
     assert said.startswith("allgather: not searched to the end; the same command with a longer --time-limit")
@@ -233,7 +234,6 @@ def test_searches_that_the_time_limit_ended_are_named(built, tmp_path, monkeypat
 
 def test_a_search_that_found_nothing_in_time_says_so(tmp_path, monkeypatch):
     """As where a time limit ends all searches: neither a frontier nor the tuner has anything to choose from."""
-    from synth.commands import pareto, tune
 
     def nothing_to_choose(*_):
         raise SynthError("nothing says how long alltoall takes")
@@ -241,9 +241,8 @@ def test_a_search_that_found_nothing_in_time_says_so(tmp_path, monkeypatch):
     found = replace(synth.frontier("ring:3", "alltoall", jobs=1), points=())
     monkeypatch.setattr(pareto, "frontier", lambda *_, **__: found)
     monkeypatch.setattr(tune, "tune_request", nothing_to_choose)
-    with pytest.raises(
-        SynthError, match=r"no schedule of alltoall was found within the time limit of 1 s.*--time-limit"
-    ):
+    said = "no schedule of alltoall was found within the time limit of 1 s.*--time-limit"
+    with pytest.raises(SynthError, match=said):
         synth.build("ring:3", "alltoall", tmp_path / "a", sizes=(1 << 10,), time_limit=1)
 
 
@@ -256,7 +255,6 @@ def test_the_frontier_in_the_folder_is_that_of_the_last_root(tmp_path):
 
 
 def test_another_version_of_synth_searches_anew(built, searches, monkeypatch, tmp_path):
-    from synth.commands import kept_searches
 
     monkeypatch.setattr(kept_searches, "program_digest", lambda: "another")
     with pytest.raises(KeyboardInterrupt):
@@ -300,8 +298,6 @@ def test_a_collective_that_no_runtime_takes_is_left_to_the_library_with_the_reas
 
 
 def test_this_machine_is_read_from_its_tools(tmp_path, monkeypatch):
-    from synth.topologies.this_machine import this_machine
-
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\nprintf '\\tGPU0\\tGPU1\\nGPU0\\t X \\tNV2\\nGPU1\\tNV2\\t X \\n'\n")
     tool.chmod(0o755)
@@ -309,42 +305,27 @@ def test_this_machine_is_read_from_its_tools(tmp_path, monkeypatch):
     assert this_machine().ranks == 2
 
 
-def test_without_gpu_and_dump_the_command_says_how_to_get_one(tmp_path, monkeypatch, capsys):
+def test_without_gpu_and_dump_the_command_says_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SystemExit) as end:
-        root.main(["build", "-o", str(tmp_path / "new")])
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert end.value.code == 2
-    assert len(lines) == 1 and "nvidia-smi topo -m > topo.txt" in lines[0]
-    assert not (tmp_path / "new").exists()
+    (line,) = command(f"build -o {tmp_path}/new", code=2).stderr.splitlines()
+    assert "nvidia-smi topo -m > topo.txt" in line and not (tmp_path / "new").exists()
 
 
-def test_commands_without_files_do_not_say_that_they_were_run(tmp_path, capsys):
+def test_commands_without_files_do_not_say_that_they_were_run(tmp_path):
     """They said "wrote 0 files of msccl-executor, all linted and run"."""
-    with pytest.raises(SystemExit) as end:
-        root.main(f"build ring:2 --coll allgather --sizes 64KB --time-limit 600s -o {tmp_path}/a".split())
-    last = capsys.readouterr().err.splitlines()[-1]
-    said = f"synth: wrote {tmp_path}/a/README.txt: no file for msccl-executor, all sizes are left to the library"
-    assert (end.value.code, last) == (0, said)
+    said = command(f"build ring:2 --coll allgather --sizes 64KB --time-limit 600s -o {tmp_path}/a").stderr
+    last = f"synth: wrote {tmp_path}/a/README.txt: no file for msccl-executor, all sizes are left to the library"
+    assert said.splitlines()[-1] == last
 
 
-def test_the_command_prints_one_table_and_continues_after_ctrl_c(tmp_path, monkeypatch, capsys):
-    from synth.commands import pareto
-
-    line = ["build", "ring:3", "--coll", "allgather", "--sizes", "1KB,1MB", "--time-limit", f"{ENOUGH}s",
-            "-o", str(tmp_path / "a")]  # fmt: skip
+def test_the_command_prints_one_table_and_continues_after_ctrl_c(tmp_path, monkeypatch):
+    words = f"build ring:3 --coll allgather --sizes 1KB,1MB --time-limit {ENOUGH}s -o {tmp_path}/a"
 
     def stop(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         patched.setattr(pareto, "frontier", stop)
-        with pytest.raises(SystemExit) as end:
-            root.main(line)
-        assert end.value.code == 130
-        assert "the same command continues" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as end:
-        root.main(line)
-    assert end.value.code == 0
-    shown = capsys.readouterr().out
+        assert "the same command continues" in command(words, code=130).stderr
+    shown = command(words).stdout
     assert "ring µs" in shown and "x bound" in shown

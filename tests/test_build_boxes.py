@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from test_plan_export_code import call, fake_mscclpp
 
 import synth
-from synth.commands.root import root
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import SynthError, UsageError
 from synth.export.plans import registration_code
@@ -19,6 +18,7 @@ from synth.model.collective import collective
 from synth.model.plan_registration import PlanRegistration
 from synth.program import plan_limits
 from synth.program.checked_lowering import too_many_ranks_for_plan
+from tests import command_line
 
 SIZES = (1 << 10, 1 << 16)
 ENOUGH = 600.0  # seconds: more than any search here takes
@@ -54,33 +54,20 @@ def test_a_job_gets_the_plans_for_its_ranks_and_boxes(made, monkeypatch):
     folder, builds = made
     scope: dict = {"__file__": f"{folder}/register.py"}
     exec((folder / "register.py").read_text(), scope)
-    added: list[SimpleNamespace] = []
-    builder = SimpleNamespace(add_algorithm_builder=added.append, set_algorithm_selector=lambda select: None)
-
-    class FakeAlgorithm(SimpleNamespace):
-        Constraint = staticmethod(lambda ranks, per_node: (ranks, per_node))
-
-    fake = SimpleNamespace(
-        AlgorithmCollectionBuilder=lambda: builder, ExecutionPlan=lambda path, rank: path, Algorithm=FakeAlgorithm
-    )
-    monkeypatch.setitem(__import__("sys").modules, "mscclpp", fake)
-    monkeypatch.setitem(__import__("sys").modules, "mscclpp.ext", SimpleNamespace())
+    added, _ = fake_mscclpp(monkeypatch, "0.9")
     for build, ranks in zip(builds, (3, 6), strict=True):
         added.clear()
         scope["register"](0, ranks, 3)
         assert [one.id for one in added] == [
             f"boxes-{ranks // 3}/mscclpp/{plan.name}" for plan in build.registrations
         ]  # fmt: skip
-        assert all(Path(one.execution_plan).is_file() for one in added)
+        assert all(Path(one.execution_plan[0]).is_file() for one in added)
         known = f"there are plans for .*{ranks} ranks, 3 of a node"
         with pytest.warns(UserWarning, match=f"no plan is loaded for {ranks} ranks, 1 of a node; {known}"):
             scope["register"](0, ranks, 1)
     plan = next(plan for plan in builds[1].registrations if not plan.in_place)
     name = f"boxes-2/mscclpp/{plan.name}"
-    request = SimpleNamespace(
-        collective="allgather", world_size=6, rank=1, message_size=plan.low // 6 or 16, input_buffer=0,
-        output_buffer=1 << 40, dtype="any",
-    )  # fmt: skip
+    request = call("allgather", 6, 1, plan.low // 6 or 16)
     assert scope["select"]({"allgather": {name: "this"}}, request) == "this"
 
 
@@ -117,13 +104,9 @@ def test_switch_channels_are_not_taken_for_types_of_8_bits(monkeypatch):
     entries = [PlanRegistration("allreduce", 8, 8, 0, 1 << 20, 16, False, True, "nvls")]
     scope: dict = {"__file__": "register.py"}
     exec(registration_code.python(entries, "0.10"), scope)
-    types = SimpleNamespace(float32="float32", uint8="uint8")
-    monkeypatch.setitem(__import__("sys").modules, "mscclpp", SimpleNamespace(DataType=types))
+    fake_mscclpp(monkeypatch)
     for dtype, found in (("float32", "nvls"), ("uint8", None)):
-        request = SimpleNamespace(
-            collective="allreduce", world_size=8, rank=0, message_size=1024, input_buffer=0, output_buffer=1 << 40,
-            dtype=dtype,
-        )  # fmt: skip
+        request = call("allreduce", 8, 0, 1024, dtype=dtype)
         assert scope["select"]({"allreduce": {"nvls": "nvls"}}, request) == found
 
 
@@ -166,18 +149,14 @@ def test_wrong_input_is_one_line(tmp_path):
     [("--boxes 2", "takes the NAME of one box"), ("dgx1 --boxes 2 --ranks 0,1", "and no changes of it"),
      ("dgx1 --boxes 2,2", "twice")],
 )  # fmt: skip
-def test_the_command_refuses_what_makes_no_sense(tmp_path, capsys, words, says):
-    with pytest.raises(SystemExit) as end:
-        root.main(["build", *words.split(), "-o", str(tmp_path / "new")])
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert (end.value.code, len(lines)) == (2, 1) and says in lines[0]
+def test_the_command_refuses_what_makes_no_sense(tmp_path, words, says):
+    (line,) = command_line.synth("build", words, "-o", tmp_path / "new", code=2).stderr.strip().splitlines()
+    assert says in line
 
 
-def test_the_command_builds_for_each_number_of_boxes(tmp_path, capsys):
+def test_the_command_builds_for_each_number_of_boxes(tmp_path):
     line = f"build switch:2 --boxes 1-2 --coll allgather --sizes 64KB --for nccl-tuner --time-limit 600s -o {tmp_path}"
-    with pytest.raises(SystemExit) as end:
-        root.main(line.split())
-    shown = capsys.readouterr()
-    assert end.value.code == 0 and "4 ranks, for nccl-tuner" in shown.out
+    shown = command_line.synth(line)
+    assert "4 ranks, for nccl-tuner" in shown.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["boxes-1", "boxes-2"]
-    assert f"1 file of nccl-tuner to {tmp_path}/boxes-2: see {tmp_path}/boxes-2/README.txt" in shown.err
+    assert f"1 file of nccl-tuner to {tmp_path}/boxes-2: see {tmp_path}/boxes-2/README.txt" in shown.stderr

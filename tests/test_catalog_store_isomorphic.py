@@ -69,15 +69,8 @@ def moved(task: Collective, ranks: list[int], rng: random.Random) -> Collective:
             tuple(sorted((ranks[r], frozenset(ranks[i] for i in own)) for r, own in row)) for row in task.wants
         )
     name = "custom" if wants else task.name  # a scan is one only in its own order
-    return Collective(
-        name,
-        task.ranks,
-        images(task.pre),
-        images(task.post),
-        task.combining,
-        tuple(ranks[r] for r in task.roots),
-        wants,
-    )
+    roots = tuple(ranks[r] for r in task.roots)
+    return Collective(name, task.ranks, images(task.pre), images(task.post), task.combining, roots, wants)
 
 
 @settings(max_examples=60, deadline=None)
@@ -103,9 +96,8 @@ def test_a_found_frontier_and_its_certificates_are_accepted(seed, tmp_path) -> N
     rng = random.Random(seed)
     network = randoms.network(rng, rng.randint(2, 4))
     name = rng.choice(["allgather", "broadcast", "reduce", "gather", "alltoall", "reduce-scatter"])
-    task = collective(
-        name, network.ranks, [rng.randrange(network.ranks)] if name in ("broadcast", "reduce", "gather") else ()
-    )
+    roots = [rng.randrange(network.ranks)] if name in ("broadcast", "reduce", "gather") else ()
+    task = collective(name, network.ranks, roots)
     other, ranks = shuffled(network, rng)
     root = [ranks[r] for r in task.roots]
     asked = collective(name, network.ranks, root)
@@ -149,12 +141,8 @@ def test_other_widths_and_other_options_are_other_problems(broadcast, tmp_path) 
     with Store.open(tmp_path / "catalog.db", create=True) as store:
         store.put(entry(broadcast, **{"max-steps": "3"}))
         assert store.find(line, broadcast.collective, {"max-steps": "3"}) is not None
-        for network, options in (
-            (line, {}),
-            (line, {"max-steps": "4"}),
-            (wide, {"max-steps": "3"}),
-            (wider, {"max-steps": "3"}),
-        ):
+        for network, most in ((line, None), (line, "4"), (wide, "3"), (wider, "3")):
+            options = {"max-steps": most} if most else {}
             assert store.find(network, broadcast.collective, options) is None
 
 
@@ -166,9 +154,9 @@ def test_the_invariant_tells_most_networks_apart(seed) -> None:
     network = randoms.network(rng, 5)
     task = collective("allgather", 5)
     i = rng.randrange(len(network.routes))
-    other = replace(
-        network, routes=tuple(r._replace(units=r.units + 1) if i == k else r for k, r in enumerate(network.routes))
-    )
+    routes = list(network.routes)
+    routes[i] = routes[i]._replace(units=routes[i].units + 1)
+    other = replace(network, routes=tuple(routes))
     assert invariant(network, task) != invariant(other, task)
     assert renumbering((network, task), (other, task)) is None
 
@@ -220,7 +208,6 @@ def _shared() -> list[tuple]:
             found.append((network, task, bound.certificate, None, bound.value))
     priced = {row[0] for _, _, certificate, _, _ in found for row in certificate["prices"]}
     assert priced == {"link", "limit"}
-    assert any(
-        isinstance(row[3], list) for _, _, c, _, _ in found for row in c["prices"] if row[0] == "link" and len(row) > 3
-    )
+    links = [row for _, _, certificate, _, _ in found for row in certificate["prices"] if row[0] == "link"]
+    assert any(isinstance(end, list) for row in links for end in row[3:4])
     return found

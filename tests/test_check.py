@@ -12,6 +12,7 @@ from unittest import mock
 
 import pytest
 
+from bench.forge import operators, seeds
 from synth.checker.certificates import instance
 from synth.checker.certificates.cuts import check
 from synth.checker.schedule import machine, replay
@@ -83,44 +84,12 @@ def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
 CASES = _cases()
 
 
-def _places(doc: object, path: tuple = ()) -> list[tuple]:
-    """Every place in the document below the top."""
-    inside = doc.items() if isinstance(doc, dict) else enumerate(doc) if isinstance(doc, list) else ()
-    return [found for key, value in inside for found in ((*path, key), *_places(value, (*path, key)))]
-
-
 def _corrupted(rng: random.Random, certificate: dict) -> dict:
-    doc = copy.deepcopy(certificate)
+    case = seeds.Case("", "", copy.deepcopy(certificate))
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        path = rng.choice(_places(doc))
-        parent = doc
-        for key in path[:-1]:
-            parent = parent[key]
-        key, value = path[-1], parent[path[-1]]
-        what = rng.randrange(8)
-        if what == 0:
-            del parent[key]
-        elif what == 1 and isinstance(parent, list):
-            parent.insert(key, copy.deepcopy(value))
-        elif what == 2 and isinstance(parent, list):
-            other = rng.randrange(len(parent))
-            parent[key], parent[other] = parent[other], parent[key]
-        elif what == 3:
-            parent[key] = rng.choice(
-                [None, True, False, 1.0, float("nan"), "1", [], {}, [value], {"0": value}, -1, 10**400, "link"]
-            )
-        elif isinstance(value, int) and not isinstance(value, bool):
-            parent[key] = rng.choice(
-                [value + 1, value - 1, value * 2, -value, value + rng.randint(-9, 9), 0, 1, 2, 10**6]
-            )
-        elif isinstance(value, dict) and value:
-            name = rng.choice(list(value))
-            value[rng.choice(["0", "1", "2", "7", "00", "x", "-1"])] = value.pop(name)
-        elif isinstance(value, str):
-            parent[key] = rng.choice(["link", "limit", "in", "out", "static-cuts", "deadline-cuts", "distance", ""])
-        elif isinstance(value, list) and value:
-            rng.shuffle(value)
-    return doc
+        change = rng.choice([*operators.OPERATORS.values()])
+        change(case, rng, [seeds.Case("", "", other) for _, _, other, *_ in CASES])
+    return case.doc
 
 
 def test_true_certificates_are_accepted() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,21 +19,10 @@ from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.outcome import Unknown
 from synth.model.schedule import Schedule, Send, Step
 from synth.pareto.events import Event, SweepInterrupted
+from tests.command_line import synth
 
-COMMANDS = [
-    "pareto",
-    "solve",
-    "bound",
-    "verify",
-    "export",
-    "run",
-    "list",
-    "topo list",
-    "topo show",
-    "topo import",
-    "topo match",
-    "topo draw",
-]
+COMMANDS = ["pareto", "solve", "bound", "verify", "export", "run", "list"]
+COMMANDS += [f"topo {name}" for name in ("list", "show", "import", "match", "draw")]
 
 
 @pytest.fixture(autouse=True)
@@ -43,13 +32,6 @@ def alone(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
     for name in [name for name in os.environ if name.startswith("SYNTH_") and name != "SYNTH_CACHE"]:
         monkeypatch.delenv(name)
-
-
-def synth(*words: str, code: int = 0):
-    """Runs a command line (split at blanks) and checks its exit code; the outcome has .stdout and .stderr."""
-    outcome = CliRunner().invoke(root, " ".join(words).split())
-    assert outcome.exit_code == code, (outcome.exit_code, outcome.stdout, outcome.stderr, outcome.exception)
-    return outcome
 
 
 def refused(*words: str, code: int) -> str:
@@ -185,26 +167,23 @@ def test_an_exhausted_budget_prints_what_was_found_and_exits_4(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("reason", "message"),
-    [("gave-up", "the search ended"), ("effort", "the default effort is spent, --time-limit allows more")],
+    ("reason", "code", "message"),
+    [
+        ("gave-up", 0, "the search ended"),
+        ("effort", 0, "the default effort is spent, --time-limit allows more"),
+        *((reason, 4, "open: with 3 steps") for reason in ("time", "memory", "crash", "interrupted")),
+    ],
 )
-def test_what_stays_open_without_a_budget_is_no_failure(reason, message, monkeypatch):
+def test_what_a_budget_left_open_exits_4_and_what_stays_open_without_one_is_no_failure(
+    reason, code, message, monkeypatch
+):
     """Documented in docs/cli.md, "Exit codes": scripts ask `complete` and `open` of the JSON."""
-    found = line()
-    left = Frontier(found.network, found.collective, found.points, (Open(3, Fraction(1), None, reason),))
+    left = replace(line(), open=(Open(3, Fraction(1), None, reason),), notes=())
     monkeypatch.setattr(pareto.frontier, "of", lambda _: left)
-    shown = synth("pareto --topo line:3 --coll broadcast").stdout
+    shown = synth("pareto --topo line:3 --coll broadcast", code=code).stdout
     assert "nothing was found" in shown and message in shown
-    doc = json.loads(synth("pareto --topo line:3 --coll broadcast --format json").stdout)
+    doc = json.loads(synth("pareto --topo line:3 --coll broadcast --format json", code=code).stdout)
     assert doc["complete"] is False and [row["reason"] for row in doc["open"]] == [reason]
-
-
-@pytest.mark.parametrize("reason", ["time", "memory", "crash", "interrupted"])
-def test_what_a_budget_left_open_exits_4(reason, monkeypatch):
-    found = line()
-    left = Frontier(found.network, found.collective, found.points, (Open(3, Fraction(1), None, reason),))
-    monkeypatch.setattr(pareto.frontier, "of", lambda _: left)
-    assert "open: with 3 steps" in synth("pareto --topo line:3 --coll broadcast", code=4).stdout
 
 
 def test_interruption_prints_what_is_kept_and_exits_130(monkeypatch):
@@ -257,13 +236,10 @@ def test_options_reach_the_api(monkeypatch):
         return line()
 
     monkeypatch.setattr(pareto.frontier, "of", record)
-    words = (
-        "--topo ring:6 --ranks 0,1,2,3 --coll multi-broadcast --root 0,3 --max-steps 9 --max-chunks 4 --sweep "
-        "blind --encoding sccl"
-    )
+    words = "--topo ring:6 --ranks 0,1,2,3 --coll multi-broadcast --root 0,3 --max-steps 9 --max-chunks 4 --sweep blind"
     more = "--solver z3 --time-limit 1m30s --jobs 3 --deterministic --same-bits --fresh"
-    new = "--cross-check --no-multicast"
-    synth("pareto", *words.split(), *more.split(), *new.split(), code=4)
+    new = "--encoding sccl --cross-check --no-multicast"
+    synth("pareto", words, more, new, code=4)
     seen.pop("on_event")
     machine, task = seen.pop("topology"), seen.pop("collective")
     assert (machine.ranks, task.name, task.roots) == (4, "multi-broadcast", (0, 3))
@@ -401,6 +377,6 @@ def test_a_bug_is_one_line_that_says_how_to_report_it(monkeypatch):
 
 def test_debug_shows_the_traceback(monkeypatch):
     monkeypatch.setenv("SYNTH_DEBUG", "1")
-    outcome = synth("pareto --topo dgx11 --coll allgather", code=2)
-    assert "Traceback" in outcome.stderr
+    outcome = CliRunner().invoke(root, ["pareto", "--topo", "dgx11", "--coll", "allgather"])
+    assert outcome.exit_code == 2 and "Traceback" in outcome.stderr
     assert "UsageError" in outcome.stderr

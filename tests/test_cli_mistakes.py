@@ -64,6 +64,8 @@ FILES: dict[str, bytes] = {
     "keys.yaml": b"1: 2\nfoo: 3\npre: [[0, 0]]\npost: [[0, 1]]\n",
     "unit.yaml": b"pre: [[%s, 0]]\npost: [[0, 1]]\n" % (b"a" * 3000),
     "rank.yaml": b"pre: [[0, %s]]\npost: [[0, 1]]\n" % (b"b" * 3000),
+    "fleet.yaml": b"topologies: ['ring:4']\ncollectives: [allgather]\n",
+    "keys.fleet.yaml": b"topologies: [dgx1]\ncolls: [allgather]\n",
     "ranks.yaml": b"pre: [[0, 0]]\npost: [[0, 1]]\nranks: %s\n" % (b"x" * 3000),
 }
 HUGE = "999999999999999999999"
@@ -110,10 +112,6 @@ MISTAKES = [
     ("bound --coll allgather --topo ring(8)", 2, "did you mean ring:8?"),
     ("bound --coll allgather --topo torus-4x4", 2, "did you mean torus:4x4?"),
     ("bound --coll allgather --topo torus:4,4", 2, "such as 8 or 4x4"),
-    ("bound --coll allgather --topo ring", 2, "as in ring:8"),
-    ("bound --coll allgather --topo ring:0", 2, "between 2 and"),
-    ("bound --coll allgather --topo dgxx1", 2, "did you mean"),
-    ("bound --coll allgather --topo dgx1*0", 2, "such as *2"),
     ("bound --topo ring:3 --coll dir", 2, "dir is a folder and no collective; the name of a file that defines one"),
     ("bound --topo ring:3 --coll=", 2, "error: the name of the collective is empty; `synth list collectives`"),
     (
@@ -146,12 +144,9 @@ MISTAKES = [
     ("bound --topo ring:3 --coll allgather --root 0", 2, "remove --root"),
     # numbers
     (f"pareto {ASKED} --jobs 0", 2, "whole number >= 1"),
-    (f"pareto {ASKED} --jobs auto", 2, "whole number >= 1"),
     (f"pareto {ASKED} --time-limit 0", 2, "leave it out for no limit"),
     (f"pareto {ASKED} --time-limit 5x", 2, "such as 30s, 5m or 1h30m"),
     ("run s.json --size -1", 2, "such as 512, 64KB, 1MB"),
-    ("run s.json --size 1e6", 2, "such as 512, 64KB, 1MB"),
-    ("run s.json --size 99999999999GB", 1, "choose a smaller size"),
     ("bench f.json --sizes 1GB:1KB", 2, "begins above its end"),
     ("bench f.json --sizes 1KB-1MB", 2, "1KiB:1GiB:x4 or 1KB,6MB"),
     ("bench f.json --sizes 0", 2, "less than one byte"),
@@ -187,6 +182,32 @@ MISTAKES = [
     ("catalog ls --db notes.txt", 1, "is no catalog"),
     ("tune --from f.json --measured f.json", 1, "`synth bench -o` writes such files"),
     ("build", 2, "nvidia-smi topo -m > topo.txt"),
+    # tuning, runs, catalogs
+    ("tune", 2, "which collective"),
+    ("tune --coll allgather", 2, "nothing to choose from"),
+    ("tune --coll allgahter --topo full:4", 2, "allgather"),
+    ("tune --topo full:4 --coll allgather --log nccl", 2, "BACKEND=FILE"),
+    ("tune --topo full:4 --coll allgather --log nccl=none.txt", 1, "none.txt: does not exist"),
+    ("tune --from f.json --measured none.json", 1, "none.json: does not exist"),
+    ("tune --from f.json --protocol LL64", 2, "LL64"),
+    ("tune --from f.json --topo dgx1", 2, "a plan is for one machine"),
+    ("tune --from f.json --dtype int3", 2, "int3"),
+    ("tune --from f.json -o no/such/p.json", 1, "the folder no/such does not exist"),
+    ("tune --from f.json --import t.csv", 2, "--from"),
+    ("tune --import none.csv", 1, "does not exist"),
+    ("run program.xml --depth 9", 2, "1 to 8"),
+    ("run program.xml --size 4TB", 1, "at most 4 GiB are allocated"),
+    ("run program.xml --topo line:4", 1, "no such link"),
+    ("run program.xml --topo ring:8", 1, "is for 4 ranks, ring:8 has 8"),
+    ("run program.xml --point 1", 2, "this is none"),
+    ("run program.xml --instances 2", 2, "program already"),
+    ("run s.json --runtime nccl", 2, "unknown runtime"),
+    ("catalog build none.yaml", 1, "none.yaml: does not exist"),
+    ("catalog build keys.fleet.yaml", 1, "keys.fleet.yaml: unknown key 'colls'"),
+    ("catalog build fleet.yaml --db none/catalog.db", 1, "none/catalog.db: "),
+    ("catalog build fleet.yaml --db fleet.yaml", 1, "fleet.yaml: is no catalog"),
+    ("catalog ls", 1, "there is no catalog catalog.db"),
+    ("catalog gc", 2, "gc"),
     # schedules of other programs, programs of the chunk language, builds
     ("import f.json -o a.json", 2, "choose a point with --point K or --step S"),
     ("import s.json --step 2", 2, "s.json is no frontier"),
@@ -223,6 +244,7 @@ MISTAKES = [
     (f"bound {ASKED} -o dir", 1, "it is a folder; name a file in it"),
     (f"bound {ASKED} -o no/such/a.json", 1, "cannot write no/such/a.json: the folder no/such does not exist"),
     ("export s.json -o dir", 1, "it is a folder"),
+    ("report nothere.json -o no/such/r.html", 1, "cannot write no/such/r.html"),
     # odd values
     ("list", 2, "name what to list: topologies, collectives, encodings"),
     ("bound --topo= --coll allgather", 2, "no topology given"),
@@ -301,7 +323,6 @@ show schedule.json --root 1
 lint program.xml --step 2
 lint schedule.json --step 2
 lint schedule.json --root 1
-run program.xml --instances 2
 run program.xml --step 2
 run program.xml --threads 64
 run schedule.json --no-data --seed 3
@@ -391,8 +412,7 @@ def test_no_refusal_is_long(words, folder, monkeypatch):
 
 def test_ctrl_c_midway_is_one_line_and_130():
     code = (
-        "import os, signal\nfrom synth.commands import main\n"
-        "from synth.commands.bound import bound\n"
+        "import os, signal\nfrom synth.commands import main\nfrom synth.commands.bound import bound\n"
         f"bound.of = lambda _: os.kill(os.getpid(), {int(signal.SIGINT)})\nmain()"
     )
     words = [sys.executable, "-c", code, "bound", *ASKED.split()]

@@ -14,77 +14,50 @@ from synth.commands import pareto, root
 from synth.commands.framework.types import Counts, Duration, Positive, Ranks, Size
 from synth.model.frontier import Frontier
 
+# Kinds of options, what is given to them, and the value.
+GOOD = [
+    *((Duration, text, seconds) for text, seconds in (("30s", 30), ("5m", 300), ("5min", 300), ("1h", 3600))),
+    *((Duration, text, seconds) for text, seconds in (("1h30m", 5400), ("90", 90), ("0.5s", 0.5), ("1.5M", 90))),
+    *((Size, text, 1024) for text in ("1KB", "1kb", "1KiB")),
+    *((Size, text, size) for text, size in (("1MB", 1 << 20), ("1.5 MB", 3 << 19), ("1GB", 1 << 30), ("17", 17))),
+    (Size, 7, 7),
+    (Ranks, "0,3,1", (0, 3, 1)),
+    (Ranks, [0, 3], (0, 3)),
+    (Ranks, "5,0-2", (5, 0, 1, 2)),
+    (Counts, "2,1,0", [2, 1, 0]),
+    (Counts, "0,1;2,3", [[0, 1], [2, 3]]),
+    (Positive, "3", 3),
+]
+BAD = {
+    Duration: ["", "s", "5 parsecs", "-3s", "0", "0h0m0s", "m5", "nan", "inf", "1d", "30s5m"],
+    Size: ["", "MB", "1XB", "-1", "0", "0.5", "1e9", "nan", "1MBB"],
+    Ranks: ["", "0,,1", "a", "-1", "0,0", "1.5", "3-1", "0-2,1", "0-99999999", "0-"],
+    Counts: ["", ";", "x", "1,-1"],
+    Positive: ["0", "-1", "x", "1.5", ""],
+}
 
-def value(kind: click.ParamType, text: object):
-    return kind.convert(text, None, None)
+
+@pytest.mark.parametrize(("kind", "text", "value"), GOOD)
+def test_a_value_is_read(kind, text, value):
+    assert kind().convert(text, None, None) == value
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("30s", 30), ("5m", 300), ("5min", 300), ("1h", 3600), ("1h30m", 5400), ("90", 90), ("0.5s", 0.5), ("1.5M", 90)],
-)  # fmt: skip
-def test_durations(text, seconds):
-    assert value(Duration(), text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "s", "5 parsecs", "-3s", "0", "0h0m0s", "m5", "nan", "inf", "1d", "30s5m"])
-def test_bad_durations(text):
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in BAD.items() for text in texts])
+def test_what_is_no_value_is_refused(kind, text):
     with pytest.raises(click.BadParameter):
-        value(Duration(), text)
+        kind().convert(text, None, None)
 
 
 @given(st.integers(0, 99), st.integers(0, 59), st.integers(1, 59))
 def test_durations_add_up(hours, minutes, seconds):
-    assert value(Duration(), f"{hours}h{minutes}m{seconds}s") == 3600 * hours + 60 * minutes + seconds
+    assert Duration().convert(f"{hours}h{minutes}m{seconds}s", None, None) == 3600 * hours + 60 * minutes + seconds
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("1KB", 1024),
-        ("1kb", 1024),
-        ("1KiB", 1024),
-        ("1MB", 1 << 20),
-        ("1.5 MB", 3 << 19),
-        ("1GB", 1 << 30),
-        ("17", 17),
-        (7, 7),
-    ],
-)
-def test_sizes(text, size):
-    assert value(Size(), text) == size
-
-
-@pytest.mark.parametrize("text", ["", "MB", "1XB", "-1", "0", "0.5", "1e9", "nan", "1MBB"])
-def test_bad_sizes(text):
-    with pytest.raises(click.BadParameter):
-        value(Size(), text)
-
-
-def test_ranks():
-    assert value(Ranks(), "0,3,1") == (0, 3, 1)
-    assert value(Ranks(), [0, 3]) == (0, 3)
-    assert value(Ranks(), "5,0-2") == (5, 0, 1, 2)
-    for bad in ("", "0,,1", "a", "-1", "0,0", "1.5", "3-1", "0-2,1", "0-99999999", "0-"):
-        with pytest.raises(click.BadParameter):
-            value(Ranks(), bad)
-
-
-def test_counts(tmp_path):
+def test_counts_are_read_from_a_file_and_not_from_a_folder(tmp_path):
     (tmp_path / "m.txt").write_text("0 1\n2, 3\n\n")
-    assert value(Counts(), "2,1,0") == [2, 1, 0]
-    assert value(Counts(), "0,1;2,3") == [[0, 1], [2, 3]]
-    assert value(Counts(), str(tmp_path / "m.txt")) == [[0, 1], [2, 3]]
-    for bad in ("", ";", "x", "1,-1", str(tmp_path)):
-        with pytest.raises(click.BadParameter):
-            value(Counts(), bad)
-
-
-def test_positive():
-    assert value(Positive(), "3") == 3
-    for bad in ("0", "-1", "x", "1.5", ""):
-        with pytest.raises(click.BadParameter):
-            value(Positive(), bad)
+    assert Counts().convert(str(tmp_path / "m.txt"), None, None) == [[0, 1], [2, 3]]
+    with pytest.raises(click.BadParameter):
+        Counts().convert(str(tmp_path), None, None)
 
 
 # ---------------------------------------------------------------- where values come from

@@ -54,20 +54,13 @@ def test_the_roots_that_nobody_gave_are_said(command):
     assert "therootsofamulti-rootcollective,bydefault0,1" in "".join(said(f"{command.split()[0]} -h").output.split())
 
 
-@pytest.mark.parametrize(
-    ("count", "what", "message"),
-    [
-        (1, "rank", "1 rank"),
-        (0, "rank", "0 ranks"),
-        (2, "class", "2 classes"),
-        (1, "class", "1 class"),
-        (3, "latency", "3 latencies"),
-        (2, "switch", "2 switches"),
-        (2, "way", "2 ways"),
-    ],
-)
-def test_what_is_counted_agrees_with_its_number(count, what, message):
-    assert counted(count, what) == message
+def test_what_is_counted_agrees_with_its_number():
+    for what, messages in (
+        ("rank", "0 ranks, 1 rank, 2 ranks"), ("class", "1 class, 2 classes"), ("latency", "3 latencies"),
+        ("switch", "2 switches"), ("way", "2 ways"),
+    ):  # fmt: skip
+        for message in messages.split(", "):
+            assert counted(int(message[0]), what) == message
 
 
 def test_complete_up_to_one_step():

@@ -8,13 +8,12 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.checker.schedule import compressed_replay
 from synth.checker.schedule import replay as ordinary
-from synth.commands import api, root
+from synth.commands import api
 from synth.encodings.bounds.trees.cheapest_trees import SteinerTreeDP
 from synth.errors import VerificationError
 from synth.model.bitwise_equality import same_bits
@@ -32,6 +31,7 @@ from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
 from synth.solvers.processes.deadline import Deadline
 from synth.topologies import modify, topology
+from tests.command_line import synth
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 
@@ -70,25 +70,18 @@ def test_allreduce_is_at_least_as_good_as_known(name, known):
         replayed(point)
 
 
-def slow_but(quick):
-    """Return all pairs of a machine of `quick` and a collective, slow but for the collectives that `quick` names."""
-    pairs = []
-    for name, collectives in quick.items():
-        for collective in COLLECTIVES:
-            marks = () if collective in collectives else pytest.mark.slow
-            pairs.append(pytest.param(name, collective, marks=marks))
-    return pairs
+def slow_but(name, quick):
+    """Return the pairs of a machine and each collective, slow but for the collectives in `quick`."""
+    return [pytest.param(name, each, marks=() if each in quick else pytest.mark.slow) for each in COLLECTIVES]
 
 
 @pytest.mark.parametrize(
     ("name", "collective"),
-    slow_but(
-        {
-            "dgx-a100*2": COLLECTIVES,
-            "mi300x*2": (),
-            "ring:4*2:nic=1": ("allgather", "reduce-scatter", "broadcast", "alltoall"),
-        }
-    ),
+    [
+        *slow_but("dgx-a100*2", COLLECTIVES),
+        *slow_but("mi300x*2", ()),
+        *slow_but("ring:4*2:nic=1", ("allgather", "reduce-scatter", "broadcast", "alltoall")),
+    ],
 )
 def test_every_point_is_replayed_and_no_better_than_the_bound(name, collective):
     machine = topology(name)
@@ -229,12 +222,9 @@ def test_an_exchange_without_roots_is_replayed():
 
 
 def test_the_command_line_prints_composed_schedules_of_unequal_boxes(tmp_path):
-    found = CliRunner().invoke(
-        root, ["pareto", "--topo", "fully-connected:2*2:nic=1", "--ranks", "0,1,2", "--coll", "allreduce",
-               "--max-steps", "3", "--fresh", "-o", str(tmp_path / "f.json")],
-    )  # fmt: skip
-    assert "boxes: " in found.output, found.output
-    assert CliRunner().invoke(root, ["verify", str(tmp_path / "f.json")]).exit_code == 0
+    words = "--topo fully-connected:2*2:nic=1 --ranks 0,1,2 --coll allreduce --max-steps 3 --fresh"
+    assert "boxes: " in synth("pareto", words, f"-o {tmp_path}/f.json").stdout
+    synth(f"verify {tmp_path}/f.json")
 
 
 PARTS = {
@@ -245,14 +235,12 @@ PARTS = {
 
 @pytest.mark.parametrize(
     ("name", "collective"),
-    slow_but(
-        {
-            "ring:4*2:nic=1": ("reduce-scatter", "broadcast", "alltoall"),
-            "fully-connected:3*3:nic=2,nics=1": COLLECTIVES,
-            "dgx1*2": ("broadcast", "allreduce", "alltoall"),
-            "pcie-4x2*2": ("reduce-scatter", "reduce", "allreduce"),
-        }
-    ),
+    [
+        *slow_but("ring:4*2:nic=1", ("reduce-scatter", "broadcast", "alltoall")),
+        *slow_but("fully-connected:3*3:nic=2,nics=1", COLLECTIVES),
+        *slow_but("dgx1*2", ("broadcast", "allreduce", "alltoall")),
+        *slow_but("pcie-4x2*2", ("reduce-scatter", "reduce", "allreduce")),
+    ],
 )
 def test_programs_of_composed_schedules_are_right(name, collective):
     """The last of the first few points is lowered, linted, and run on two executors."""
@@ -347,18 +335,10 @@ def test_merged_trees_reduce_and_copy_in_the_same_step():
     first = tree_template(0, [((0, 1, 0), True), ((1, 0, 1), False)])
     second = tree_template(1, [((0, 0, 1), True), ((1, 0, 1), True), ((2, 1, 0), False)])
     both = merged([first, second], 0)
-    kinds = {
-        (i, src, dst, both.placed[p]): phase.reduces
-        for p, phase in enumerate(both.phases)
-        for i, src, dst in phase.sends
-    }
-    assert kinds == {
-        (0, 1, 0, 0): True,
-        (0, 0, 1, 1): False,
-        (1, 0, 1, 0): True,
-        (1, 0, 1, 1): True,
-        (1, 1, 0, 2): False,
-    }
+    kinds = {True: set(), False: set()}
+    for placed, phase in zip(both.placed, both.phases, strict=True):
+        kinds[phase.reduces].update((*send, placed) for send in phase.sends)
+    assert kinds == {True: {(0, 1, 0, 0), (1, 0, 1, 0), (1, 0, 1, 1)}, False: {(0, 0, 1, 1), (1, 1, 0, 2)}}
 
 
 def without_nic(name, rank):

@@ -34,6 +34,16 @@ def inputs(program, elements, kind="float32", op="sum", seed=1):
     return reference_data.random_inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, seed)
 
 
+def launched_right(loaded, program, elements, kind="float32", op="sum", launches=2):
+    """Launch so many times, on new data each; what comes out is right."""
+    for seed in range(launches):
+        given = inputs(program, elements, kind, op, seed)
+        loaded.fill(given)
+        loaded.launch()
+        loaded.finish()
+        reference_data.check(loaded.layout, dtype(kind), op, given, loaded.outputs())
+
+
 @needs_compiler
 @pytest.mark.parametrize("in_place", [False, True])
 def test_tables_pointers_and_division(in_place):
@@ -41,12 +51,7 @@ def test_tables_pointers_and_division(in_place):
         for kind, op in (("float32", "sum"), ("int32", "avg"), ("bfloat16", "avg")):
             for elements in (0, 1, 37):
                 loaded = machine(program, elements, kind, op, in_place, slot=64)
-                given = inputs(program, elements, kind, op)
-                for _ in range(3):
-                    loaded.fill(given)
-                    loaded.launch()
-                    loaded.finish()
-                    reference_data.check(loaded.layout, dtype(kind), op, given, loaded.outputs())
+                launched_right(loaded, program, elements, kind, op, 3)
 
 
 @needs_compiler
@@ -55,12 +60,7 @@ def test_a_launch_for_each_rank_on_gpus_of_its_choice(on):
     for program in KNOWN:
         cupy = Cupy(gpus=4)
         loaded = machine(program, 9, "int32", "avg", cupy=cupy, ranks_on=on)
-        given = inputs(program, 9, "int32", "avg")
-        for _ in range(2):
-            loaded.fill(given)
-            loaded.launch()
-            loaded.finish()
-            reference_data.check(loaded.layout, dtype("int32"), "avg", given, loaded.outputs())
+        launched_right(loaded, program, 9, "int32", "avg")
         used = set(on)
         assert cupy.enabled == {(i, j) for i in used for j in used if i != j}
         for device, kernel in loaded.kernels.items():
@@ -195,19 +195,13 @@ def test_logical_time_is_the_references():
     program = api.lower(schedule)
     wanted = api.run(program, topology="dgx1", size=8 * program.chunks * 400, bound=False, overheads=False).execution
     loaded = machine(program, 100, cupy=Cupy(), network=network, clock="logical", timeout=20)
-    given = inputs(program, 100)
     for _ in range(2):
-        loaded.fill(given)
-        loaded.launch()
-        loaded.finish()
-        reference_data.check(loaded.layout, dtype("float32"), "sum", given, loaded.outputs())
+        launched_right(loaded, program, 100, launches=1)
         assert (loaded.timed.picoseconds, loaded.timed.links) == (wanted.picoseconds, wanted.links)
-    for options, why in (
-        ({"clock": "wall"}, "logical exists"),
-        ({"clock": "logical", "network": None}, "name the machine"),
-    ):
-        with pytest.raises(UsageError, match=why):
-            machine(program, 100, **({"network": network} | options))
+    with pytest.raises(UsageError, match="logical exists"):
+        machine(program, 100, clock="wall", network=network)
+    with pytest.raises(UsageError, match="name the machine"):
+        machine(program, 100, clock="logical", network=None)
     with pytest.raises(UsageError, match="knows no modelled times"):
         executor.Cuda().time(program, 5)
 
@@ -225,32 +219,38 @@ def test_a_deadlock_then_a_right_launch():
 
 
 @needs_compiler
-def test_blocks_that_cannot_all_be_resident_are_refused_never_left_out():
-    assert machine(ring_allgather(3), cupy=Cupy(units=2)).threads == 256
-    assert machine(ring_allgather(5), cupy=Cupy(units=2)).threads == 128
-    with pytest.raises(SynthError, match="33 thread blocks; at most 32 are resident"):
-        machine(ring_allgather(33), cupy=Cupy(units=2))
-    with pytest.raises(SynthError, match="5 thread blocks; at most 4"):
-        machine(ring_allgather(5), cupy=Cupy(units=2), threads=256)
-    with pytest.raises(UsageError, match="1 to 256"):
-        machine(ring_allgather(3), threads=512)
-    # of each GPU, and all launches on it together
-    assert machine(ring_allgather(6), cupy=Cupy(units=1, gpus=3), ranks_on=(0, 1, 2, 0, 1, 2)).threads == 256
-    assert machine(ring_allgather(6), cupy=Cupy(units=1, gpus=3), ranks_on=(0, 1, 2, 2, 2, 2)).threads == 128
-    with pytest.raises(SynthError, match="17 thread blocks on GPU 1; at most 16 are resident at once on GPU 1"):
-        machine(ring_allgather(18), cupy=Cupy(units=1, gpus=2), ranks_on=(0, *[1] * 17))
+def test_the_threads_of_a_block_are_as_many_as_keep_all_blocks_resident():
+    """Of each GPU, and of all launches on it together."""
+    for ranks, on, threads, cupy in (
+        (3, None, 256, Cupy(units=2)),
+        (5, None, 128, Cupy(units=2)),
+        (6, (0, 1, 2, 0, 1, 2), 256, Cupy(units=1, gpus=3)),
+        (6, (0, 1, 2, 2, 2, 2), 128, Cupy(units=1, gpus=3)),
+    ):
+        assert machine(ring_allgather(ranks), cupy=cupy, ranks_on=on).threads == threads
 
 
 @needs_compiler
-def test_gpus_that_are_not_there_or_cannot_reach_each_other_are_one_line(monkeypatch):
-    with pytest.raises(UsageError, match=r"names GPU 2, and here are GPUs 0 to 1: --ranks-on 0,1,0 fits"):
-        machine(ring_allgather(3), cupy=Cupy(gpus=2), ranks_on=(0, 1, 2))
-    with pytest.raises(UsageError, match="names GPU 1, and here is GPU 0 alone"):
-        machine(ring_allgather(3), ranks_on=(0, 1, 0))
-    with pytest.raises(SynthError, match=r"GPU 2 has no peer access to the memory of GPU 0"):
-        machine(ring_allgather(3), cupy=Cupy(gpus=3, apart={(2, 0)}), ranks_on=(0, 1, 2))
-    with pytest.raises(UsageError, match="names 2 devices"):
-        machine(ring_allgather(3), cupy=Cupy(gpus=2), ranks_on=(0, 1))
+@pytest.mark.parametrize(("ranks", "cupy", "options", "error", "why"), [
+    (33, {"units": 2}, {}, SynthError, "33 thread blocks; at most 32 are resident"),
+    (5, {"units": 2}, {"threads": 256}, SynthError, "5 thread blocks; at most 4"),
+    (3, {}, {"threads": 512}, UsageError, "1 to 256"),
+    (18, {"units": 1, "gpus": 2}, {"ranks_on": (0, *[1] * 17)}, SynthError,
+     "17 thread blocks on GPU 1; at most 16 are resident at once on GPU 1"),
+    (3, {"gpus": 2}, {"ranks_on": (0, 1, 2)}, UsageError,
+     "names GPU 2, and here are GPUs 0 to 1: --ranks-on 0,1,0 fits"),
+    (3, {}, {"ranks_on": (0, 1, 0)}, UsageError, "names GPU 1, and here is GPU 0 alone"),
+    (3, {"gpus": 3, "apart": {(2, 0)}}, {"ranks_on": (0, 1, 2)}, SynthError,
+     "GPU 2 has no peer access to the memory of GPU 0"),
+    (3, {"gpus": 2}, {"ranks_on": (0, 1)}, UsageError, "names 2 devices"),
+])  # fmt: skip
+def test_what_the_gpus_here_cannot_run_is_refused_never_left_out(ranks, cupy, options, error, why):
+    with pytest.raises(error, match=why):
+        machine(ring_allgather(ranks), cupy=Cupy(**cupy), **options)
+
+
+@needs_compiler
+def test_gpus_that_need_not_reach_each_other_and_launches_that_must_not_block(monkeypatch):
     machine(ring_allgather(3), cupy=Cupy(gpus=3, apart={(2, 0)}), ranks_on=(0, 1, 1))
     cupy = Cupy(gpus=2)
     for _ in range(2):  # access that has been given already is no error
@@ -262,11 +262,8 @@ def test_gpus_that_are_not_there_or_cannot_reach_each_other_are_one_line(monkeyp
 
 
 @needs_compiler
-def test_too_little_memory_is_one_line(monkeypatch):
-    cupy = Cupy(room=10_000)
-    monkeypatch.setattr(executor, "_cupy", lambda: cupy)
-    monkeypatch.setattr(executor, "missing", lambda: None)
-    monkeypatch.setattr(executor, "kernel", cupy.kernel)
+def test_too_little_memory_is_one_line(gpu):
+    cupy = gpu(room=10_000)
     with pytest.raises(SynthError, match=r"^loading ring-allgather: not enough GPU memory; choose a smaller size$"):
         executor.Cuda().load(ring_allgather(3), 10_000, dtype="float32")
     assert cupy.freed  # what the pool keeps was given back first
@@ -334,22 +331,10 @@ def test_what_is_missing_is_one_line(monkeypatch):
 
 
 @needs_compiler
-def test_bench_names_the_device_and_times_a_copy_beside(monkeypatch):
-    cupy = Cupy(gpus=4, cache=1000)
-    for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
-        monkeypatch.setattr(executor, name, value)
-    monkeypatch.setattr(executor.nvrtc, "version", lambda: (13, 0))
-    program = ring_allreduce(4)
-    doc = api.bench(
-        program,
-        (4096, 65536),
-        "cuda",
-        baselines=("COPY",),
-        repeats=3,
-        warmup=1,
-        ranks_on=(0, 1, 2, 3),
-        timeout=20,
-    ).to_json()
+def test_bench_names_the_device_and_times_a_copy_beside(gpu):
+    gpu(gpus=4, cache=1000)
+    program, options = ring_allreduce(4), {"repeats": 3, "warmup": 1, "ranks_on": (0, 1, 2, 3), "timeout": 20}
+    doc = api.bench(program, (4096, 65536), "cuda", baselines=("COPY",), **options).to_json()
     assert [gpu["index"] for gpu in doc["device"]["gpus"]] == doc["device"]["ranks_on"] == [0, 1, 2, 3]
     assert doc["device"]["gpus"][0] == {
         "index": 0, "name": "A GPU", "compute": "9.0", "bytes": 1 << 37, "processors": 132, "l2_bytes": 50 << 20,

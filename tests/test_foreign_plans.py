@@ -4,14 +4,14 @@ import json
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
 
-from synth.commands import api, root
+from synth.commands import api
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.export.mscclpp.read import read
 from synth.program import analysis, text
 from synth.program.program import Dep, Loop, Part, Program
 from synth.program.straight_line import straight_line
+from tests.command_line import synth
 
 
 def buffers(*places: tuple) -> list[dict]:
@@ -32,6 +32,7 @@ def op(name: str, src: tuple = (), dst: tuple = (), kind: str = "", ids: tuple =
 
 
 NOP = op("nop")
+SIGNAL, WAIT = (op(name, kind="memory", ids=(0,)) for name in ("signal", "wait"))
 
 
 def gpu(rank: int, sizes: tuple, blocks: list, kind: str = "memory", remote: str = "s", channels: int = 1) -> dict:
@@ -134,10 +135,8 @@ def test_packets_keep_their_threads():
     assert faults(plan("allreduce", [gpu(r, (2, 2, 4), [again[r]]) for r in (0, 1)], "LL")) == []
     plain = op("copy", (("i", 0, 1),), (("o", 0, 1),))
     copies = [[*packet_allreduce(r), plain] for r in (0, 1)]
-    assert set(faults(plan("allreduce", [gpu(r, (2, 2, 4), [copies[r]]) for r in (0, 1)], "LL"))) == {
-        "join 0.0.4",
-        "join 1.0.4",
-    }
+    beside = plan("allreduce", [gpu(r, (2, 2, 4), [copies[r]]) for r in (0, 1)], "LL")
+    assert set(faults(beside)) == {"join 0.0.4", "join 1.0.4"}
 
 
 @pytest.mark.parametrize(
@@ -162,9 +161,8 @@ def test_a_port_channel_sends_packets_as_they_lie_there(name, joined, found):
 def swap(rank: int, early: bool = False) -> list[dict]:
     put = op("put", (("i", 1 - rank, 1),), ((0, 0, 1),), "memory")
     take = op("copy", (("s", 0, 1),), (("i", 1 - rank, 1),))
-    signal, wait = op("signal", kind="memory", ids=(0,)), op("wait", kind="memory", ids=(0,))
-    entry = [signal, wait, NOP]
-    return [*entry, put, NOP, signal, wait, NOP, take] if not early else [*entry, take, NOP, put, NOP, signal, wait]
+    entry = [SIGNAL, WAIT, NOP]
+    return [*entry, put, NOP, SIGNAL, WAIT, NOP, take] if not early else [*entry, take, NOP, put, NOP, SIGNAL, WAIT]
 
 
 def test_an_alltoall_in_place_overwrites_its_input():
@@ -180,14 +178,13 @@ def test_an_alltoall_in_place_overwrites_its_input():
 
 def dealt_out(rank: int, blocks: int, meet: bool = True) -> list[list[dict]]:
     """Return the blocks of an allgather that share one put; the first one signals for all."""
-    signal, wait = op("signal", kind="memory", ids=(0,)), op("wait", kind="memory", ids=(0,))
     barrier = op("barrier", barrier_id=0, num_threadblocks=blocks)
     lists = []
     for b in range(blocks):
         put = op("put", (("o", rank, 1),), ((0, rank, 1),), "memory", tbg_info={"tb_id": b, "tbg_size": blocks})
         ends = [barrier] if meet else []
         mine = [*ends, put, *ends]
-        lists.append([signal, wait, NOP, *mine, *([] if meet else [NOP]), signal, wait] if b == 0 else mine)
+        lists.append([SIGNAL, WAIT, NOP, *mine, *([] if meet else [NOP]), SIGNAL, WAIT] if b == 0 else mine)
     return lists
 
 
@@ -218,16 +215,10 @@ def test_small_calls_leave_shares_of_packets_empty():
     """An empty share waits for no packet: what its block does next is then not in order."""
     ranks = []
     for r in (0, 1):
-        first = [op("ppkt", (("o", r, 1),), ((0, 0, 1),), "memory"), op("wait", kind="memory", ids=(0,))]
+        first = [op("ppkt", (("o", r, 1),), ((0, 0, 1),), "memory"), WAIT]
         cut = {"tbg_info": {"tb_id": 1, "tbg_size": 2}}
         put = op("put", (("o", r, 1),), ((1, r, 1),), "memory")
-        second = [
-            op("upkt", (("s", 0, 1),), (("s", 1, 1),), **cut),
-            NOP,
-            put,
-            NOP,
-            op("signal", kind="memory", ids=(0,)),
-        ]
+        second = [op("upkt", (("s", 0, 1),), (("s", 1, 1),), **cut), NOP, put, NOP, SIGNAL]
         ranks.append(gpu(r, (1, 2, 2), [first, second]))
         ranks[r]["remote_buffers"].append({"rank": 1 - r, "type": "o", "access_channel_types": ["memory"]})
         for block in ranks[r]["threadblocks"]:
@@ -282,7 +273,6 @@ def pipelined(credits: int | None = None, unit: int = 1 << 20, **more: object) -
     """
     ranks = []
     for r in (0, 1):
-        signal, wait = op("signal", kind="memory", ids=(0,)), op("wait", kind="memory", ids=(0,))
         copy, put = op("copy", (("o", r, 1),), (("s", 0, 1),)), op("put", (("s", 0, 1),), ((0, r, 1),), "memory")
         first = [NOP, copy, NOP, op("sem_release", semaphore_ids=[0]), NOP]
         second = [op("sem_acquire", semaphore_ids=[0]), NOP, put, NOP]
@@ -290,7 +280,7 @@ def pipelined(credits: int | None = None, unit: int = 1 << 20, **more: object) -
             first = [op("sem_acquire", semaphore_ids=[1]), *first]
             second += [op("sem_release", semaphore_ids=[1]), NOP]
         context = {"iter_context": {"unit_size": unit, "num_chunks": 1}}
-        there = [signal, wait, NOP, op("pipeline", **context, ops=second), signal, wait]
+        there = [SIGNAL, WAIT, NOP, op("pipeline", **context, ops=second), SIGNAL, WAIT]
         ranks.append(gpu(r, (1, 2, 2), [[op("pipeline", **context, ops=first)], there], remote="o"))
         ranks[r]["semaphores"] = [{"init_value": 0}, *([] if credits is None else [{"init_value": credits}])]
     return plan("allgather", ranks, **more)
@@ -364,16 +354,16 @@ def test_malformed_pipelines_are_refused_with_their_place(change, fault):
     assert fault in str(caught.value)
 
 
+TWO = op("copy", (("o", 0, 2),), (("s", 0, 2),))
+
+
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (
-            lambda ops: ops[0]["ops"][1].update(op("copy", (("o", 0, 2),), (("s", 0, 2),))),
-            "moves 2 chunks in a pipeline",
-        ),
+        (lambda ops: ops[0]["ops"][1].update(TWO), "moves 2 chunks in a pipeline"),
         (lambda ops: ops[0]["ops"][1].update(tbg_info={"tb_id": 0, "tbg_size": 2}), "moves share 0 of 2 in a pipeline"),
         (lambda ops: ops[0]["ops"][1].update(name="cpkt"), "moves all packets in every turn"),
-        (lambda ops: ops[0]["ops"].append(op("signal", kind="memory", ids=(0,))), "gets 1 signals"),
+        (lambda ops: ops[0]["ops"].append(SIGNAL), "gets 1 signals"),
     ],
 )
 def test_pipelines_that_go_wrong_are_named_by_block_and_step(change, fault):
@@ -419,18 +409,17 @@ def test_blocks_meet_at_two_barriers_in_one_order():
 
 def test_signals_of_more_turns_than_are_waited_for():
     """Two waits, then the use of all that the turns before them put: right for two turns."""
-    signal, wait = op("signal", kind="memory", ids=(0,)), op("wait", kind="memory", ids=(0,))
     doc = pipelined()
     for r, each in enumerate(doc["gpus"]):
         ops = each["threadblocks"][1]["ops"]
         turns = ops[3]
-        turns["ops"].append(signal)
+        turns["ops"].append(SIGNAL)
         use = op("copy", (("o", 1 - r, 1),), (("s", 1, 1),))
-        ops[3:] = [turns, signal, signal, wait, wait, NOP, use, NOP, turning(wait)]
+        ops[3:] = [turns, SIGNAL, SIGNAL, WAIT, WAIT, NOP, use, NOP, turning(WAIT)]
     assert "race 0.1.12" in faults(doc)
     for each in doc["gpus"]:
         ops = each["threadblocks"][1]["ops"]
-        ops[3:] = [ops[3], turning(NOP, signal, unit=2 << 20), turning(wait, unit=2 << 20), turning(wait)]
+        ops[3:] = [ops[3], turning(NOP, SIGNAL, unit=2 << 20), turning(WAIT, unit=2 << 20), turning(WAIT)]
     assert "signals-left 0.None.None" in faults(doc)
 
 
@@ -449,7 +438,6 @@ def test_a_semaphore_of_two_pipelines():
 
 def test_pipelines_over_chunks_that_overlap_in_part():
     """The turns that touch the same bytes are as far apart as a chunk is long."""
-    signal, wait = op("signal", kind="memory", ids=(0,)), op("wait", kind="memory", ids=(0,))
     acquire, release = op("sem_acquire", semaphore_ids=[0]), op("sem_release", semaphore_ids=[0])
     ranks = []
     for r in (0, 1):
@@ -457,7 +445,7 @@ def test_pipelines_over_chunks_that_overlap_in_part():
         copy = op("copy", (("o", 2 * r, 1),), (("s", 0, 1),))
         second = turning(acquire, NOP, op("copy", (("s", 0, 2),), (("s", 3, 2),)), NOP, chunks=2)
         put = op("put", (("o", 2 * r, 2),), ((0, 2 * r, 2),), "memory")
-        there = [signal, wait, NOP, copy, second, put, NOP, signal, wait]
+        there = [SIGNAL, WAIT, NOP, copy, second, put, NOP, SIGNAL, WAIT]
         ranks.append(gpu(r, (2, 4, 5), [[first], there], remote="o"))
         ranks[r]["semaphores"] = [{"init_value": 2}]
     assert any(fault.startswith("part") for fault in faults(plan("allgather", ranks)))
@@ -489,14 +477,13 @@ def test_a_semaphore_of_several_blocks():
     """All releases, or all acquisitions, at one place: everyone waits for everyone. Otherwise nothing is certain."""
 
     def blocks(rank: int, counts: list[int]) -> list[list[dict]]:
-        signal, wait = op("signal", kind="memory", ids=(0,)), op("wait", kind="memory", ids=(0,))
         release = op("sem_release", semaphore_ids=[0])
         sources = [[op("copy", (("o", rank, 1),), (("s", k, 1),)), NOP, release] for k in range(2)]
         take = op("put", (("s", 0, 1),), ((0, rank, 1),), "memory")
         acquires = []
         for n in counts:
             acquires += [op("sem_acquire", semaphore_ids=[0] * n), NOP]
-        return [*sources, [signal, wait, *acquires, take, NOP, signal, wait]]
+        return [*sources, [SIGNAL, WAIT, *acquires, take, NOP, SIGNAL, WAIT]]
 
     doc = plan("allgather", [gpu(r, (1, 2, 2), blocks(r, [2]), remote="o") for r in (0, 1)])
     for each in doc["gpus"]:
@@ -614,14 +601,12 @@ def test_what_is_not_analysed_is_not_called_wrong(tmp_path):
     assert report.to_json()["verdict"] == "not analysed"
     for size in (6 * 2048, 6 * 2048 + 6 * 16):
         assert api.run(program(doc), size=size, in_place=True).checked is not None
-    (tmp_path / "plan.json").write_text(json.dumps(doc))
-    lint = CliRunner().invoke(root, ["lint", str(tmp_path / "plan.json")])
-    assert lint.exit_code == 4 and "not analysed: gpu 0 block 1 step 4: cuts scratch" in lint.stdout
-    audit = CliRunner().invoke(root, ["audit", str(tmp_path / "plan.json")])
-    assert audit.exit_code == 4 and "not analysed" in audit.stdout
-    export = ["export", str(tmp_path / "plan.json"), "--to", "mscclpp", "-o", str(tmp_path / "again.json")]
-    exported = CliRunner().invoke(root, export)
-    assert exported.exit_code == 4 and "is not analysed: gpu 0 block 1 step 4: cuts scratch" in exported.stderr
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(doc))
+    assert "not analysed: gpu 0 block 1 step 4: cuts scratch" in synth("lint", path, code=4).stdout
+    assert "not analysed" in synth("audit", path, code=4).stdout
+    exported = synth("export", path, "--to mscclpp -o", tmp_path / "again.json", code=4)
+    assert "is not analysed: gpu 0 block 1 step 4: cuts scratch" in exported.stderr
 
 
 def test_outputs_that_a_call_in_place_may_fill_are_not_called_wrong():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.forge import __main__ as forge
-from bench.forge import campaign, check, operators, oracle, search, seeds
+from bench.forge import campaign, operators, oracle, search, seeds
 from bench.forge.search import Machine, Task
 
 SEED = 15
@@ -32,7 +32,7 @@ def documents(made: list[seeds.Case]) -> dict[str, seeds.Case]:
 def test_what_is_right_verifies_and_the_oracle_agrees(made: list[seeds.Case]) -> None:
     assert {case.schema for case in made} == {name.removeprefix("synth.") for name in oracle.JUDGES}
     for case in made:
-        answer, lines = check.verified(case)
+        answer, lines = campaign.verified(case)
         assert answer == "accepted", (case.name, lines)
         assert oracle.judge(case.doc, lines) == ("true", ""), case.name
 
@@ -56,7 +56,7 @@ def test_every_kind_of_certificate_is_attacked(made: list[seeds.Case]) -> None:
 
 def test_no_false_document_is_accepted(made: list[seeds.Case], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "CHUNKS", 2)
-    monkeypatch.setattr(check, "SECONDS", 60.0)
+    monkeypatch.setattr(campaign, "SECONDS", 60.0)
     count: Counter[str] = Counter()
     for number in MUTANTS:
         done = campaign.examine(made, SEED, number)
@@ -93,7 +93,7 @@ def test_every_operator_changes_documents_of_every_schema(made: list[seeds.Case]
 
 
 def judged(case: seeds.Case, lines: list[str] | None = None) -> str:
-    return oracle.judge(case.doc, check.verified(case)[1] if lines is None else lines)[0]
+    return oracle.judge(case.doc, campaign.verified(case)[1] if lines is None else lines)[0]
 
 
 def edited(case: seeds.Case, *steps: tuple[list, object]) -> seeds.Case:
@@ -143,7 +143,7 @@ def test_a_bound_a_little_above_the_truth_is_false_too(documents: dict[str, seed
 
 def test_frontiers_that_lack_a_point_or_answer_something_else(documents: dict[str, seeds.Case]) -> None:
     found = documents["frontier broadcast"]
-    lines = check.verified(found)[1]
+    lines = campaign.verified(found)[1]
     assert judged(found, lines) == "true"
     assert (
         judged(edited(found, (["points"], found.doc["points"][:1]), (["max_steps"], 3)), ["complete: up to 3 steps"])
@@ -175,7 +175,7 @@ def test_what_is_possible_is_not_impossible(documents: dict[str, seeds.Case]) ->
 
 def test_schedules_and_machines(documents: dict[str, seeds.Case]) -> None:
     case = documents["schedule alltoall through a switch"]
-    lines = check.verified(case)[1]
+    lines = campaign.verified(case)[1]
     assert judged(case, lines) == "true"
     assert judged(edited(case, (["steps", 0, "rounds"], 1)), lines) == "false"
     limits = case.doc["topology"]["limits"]

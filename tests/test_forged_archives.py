@@ -11,12 +11,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from test_forged_at_scale import verdict, verified
 
 from synth.checker import exact_sums
 from synth.checker.documents import schedule_archive
 from synth.checker.schedule import compressed_replay
-from synth.commands import root
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.compressed_schedule import CompressedSchedule, over_links
 from synth.model.topology import Limit, Link, Topology
@@ -32,13 +31,6 @@ def ring(ranks: int, switches: int = 0) -> Topology:
 
 def allgather(machine: str = "ring:4") -> CompressedSchedule:
     return frontier(topology(machine), "allgather").points[0].schedule
-
-
-def verified(path) -> tuple[int, str]:
-    """Exit code of `synth verify`, and all it said: one line where something is wrong, and no traceback."""
-    done = CliRunner().invoke(root, ["verify", str(path)])
-    assert done.exit_code in (0, 4) or (done.stdout == "" and done.stderr.count("\n") == 1), done.output
-    return done.exit_code, done.output
 
 
 @pytest.mark.parametrize(
@@ -63,7 +55,7 @@ def test_rounds_are_added_up_and_multiplied_without_wrapping(huge, tmp_path):
         exact = Fraction(sum(rounds.tolist()), made.chunks)
         assert given.rounds_per_chunk == exact
         given.save(tmp_path / "a.npz")
-        code, said = verified(tmp_path / "a.npz")
+        code, said = verdict(tmp_path / "a.npz")
         assert (code == 5 and "rounds" in said) or f"R/C={exact}," in said
 
 
@@ -176,7 +168,7 @@ def test_an_archive_of_other_arrays_is_refused_before_it_is_unpacked(arrays, wor
     archive(tmp_path / "a.npz", **arrays)
     with pytest.raises(FormatError, match=words):
         schedule_archive.load(tmp_path / "a.npz")
-    assert verified(tmp_path / "a.npz")[0] == 1
+    assert verdict(tmp_path / "a.npz")[0] == 1
 
 
 def test_a_name_twice_is_refused(tmp_path):
@@ -209,9 +201,9 @@ HEADER = {"schema": "synth.bulk/1", "collective": "allgather", "root": None, "ch
 )  # fmt: skip
 def test_an_altered_header_is_refused(change, tmp_path):
     archive(tmp_path / "a.npz", header=HEADER)
-    assert verified(tmp_path / "a.npz")[0] == 0
+    assert verdict(tmp_path / "a.npz")[0] == 0
     archive(tmp_path / "a.npz", header=HEADER | change)
-    assert verified(tmp_path / "a.npz")[0] == 5
+    assert verdict(tmp_path / "a.npz")[0] == 5
 
 
 @pytest.mark.parametrize(
@@ -245,7 +237,7 @@ def test_an_altered_header_is_refused(change, tmp_path):
 )
 def test_altered_arrays_are_refused(arrays, tmp_path):
     archive(tmp_path / "a.npz", **arrays)
-    assert verified(tmp_path / "a.npz")[0] == 5
+    assert verdict(tmp_path / "a.npz")[0] == 5
 
 
 def test_a_schedule_on_fewer_ranks_of_the_same_links_is_that_of_another_machine(tmp_path):
@@ -259,8 +251,7 @@ def test_a_schedule_on_fewer_ranks_of_the_same_links_is_that_of_another_machine(
     doc["points"] = [doc["points"][0] | row | {"gap": str(rate * 2 - 1)}]
     doc["least_steps"] = 1
     made.save(tmp_path / "a.npz")
-    (tmp_path / "f.json").write_text(json.dumps(doc))
-    code, said = verified(tmp_path / "f.json")
+    code, said = verified(doc, tmp_path)
     assert code == 5 and "its file is for another machine: ranks is 4" in said
 
 
@@ -268,8 +259,7 @@ def test_a_schedule_on_fewer_ranks_of_the_same_links_is_that_of_another_machine(
 def test_a_file_that_is_not_there_is_named(name, tmp_path):
     (tmp_path / "folder").mkdir()
     large = frontier(topology("ring:4"), "allgather")
-    (tmp_path / "f.json").write_text(json.dumps(large.to_json({0: name})))
-    code, said = verified(tmp_path / "f.json")
+    code, said = verified(large.to_json({0: name}), tmp_path)
     if name.startswith("/"):
         assert code == 5 and "points[0].file: " in said
     else:

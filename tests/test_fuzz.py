@@ -59,7 +59,7 @@ def test_what_counts_as_a_fault(code, said, fault):
 
 def test_a_command_that_fails_is_saved_and_can_be_replayed(folder, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(fuzz, "prepare", lambda place: None)
-    monkeypatch.setattr(fuzz, "run", lambda asked, place: fuzz.Ended(-11, fuzz.fault(-11, ""), "", 0.0))
+    monkeypatch.setattr(fuzz, "run", lambda asked, place: fuzz.Ended(-11, fuzz.fault(-11, ""), ""))
     saved = tmp_path / "saved"
     assert fuzz.main(["--seed", "3", "--cases", "2", "--jobs", "1", "--saved", str(saved)]) == 1
     assert sorted(path.name for path in saved.iterdir()) == ["3-0.json", "3-1.json"]

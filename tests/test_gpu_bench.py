@@ -6,9 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from standin import Cupy
 
-from bench import gpu, gpu_arrays, gpu_checks, gpu_common
+from bench import gpu, gpu_checks, gpu_common
 from synth.commands import api
 from synth.errors import VerificationError
 from synth.runtime import reference_data
@@ -19,11 +18,8 @@ pytestmark = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ co
 
 
 @pytest.fixture
-def standin(monkeypatch):
-    cupy = Cupy()
-    for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
-        monkeypatch.setattr(executor, name, value)
-    monkeypatch.setattr(executor.nvrtc, "version", lambda: (13, 0))
+def standin(gpu, monkeypatch):
+    cupy = gpu()
     monkeypatch.setattr(gpu_common, "prebuild", lambda group: None)
     return cupy
 
@@ -78,7 +74,7 @@ def test_a_wrong_element_and_a_crash_are_rows_and_the_exit_code(tmp_path, monkey
     found = document(gpu_checks, tmp_path / "a.json", "--executor", "host", "--only", "collectives", code=1)
     assert found["wrong"] == 3
     assert "rank 0 output chunk 0 element 0" in found["rows"][0]["found"]
-    monkeypatch.setattr(gpu_arrays.synth, "prepare", lambda *words, **more: 1 / 0)
+    monkeypatch.setattr(gpu_checks.synth, "prepare", lambda *words, **more: 1 / 0)
     found = document(gpu_checks, tmp_path / "a.json", "--executor", "host", "--only", "launches", code=1)
     assert found["rows"][-1]["found"].startswith("ZeroDivisionError") and "traceback" in found["rows"][-1]
 

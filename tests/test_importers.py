@@ -101,48 +101,18 @@ def uniform(n, link):
     return matrix([["X" if i == j else link for j in range(n)] for i in range(n)])
 
 
+def read(tmp_path, text, **given):
+    path = tmp_path / "dump"
+    path.write_text(text)
+    return load(path, **given)
+
+
+def pairs_of(made, kind):
+    return {(k.src, k.dst): k.bandwidth for k in made.links if k.kind == kind and k.src < k.dst}
+
+
 def test_numbers_of_gpus_are_kept(tmp_path):
-    path = tmp_path / "topo.txt"
-    path.write_text("\tGPU2\tGPU5\nGPU2\tX\tNV2\nGPU5\tNV2\tX\n")
-    assert load(path).labels == (2, 5)
-
-
-REFUSED = [
-    ("", "is empty"),
-    ("hello", "neither a dump"),
-    ("links: hello", "missing"),
-    ("\tGPU0\tGPU1\nGPU0\tX\tNV1\n", "no row for GPU1"),
-    ("\tGPU0\tGPU1\nGPU0\tX\nGPU1\tNV1\tX\n", "1 of 2 columns"),
-    ("\tGPU0\tGPU1\nGPU0\tX\tNV1\nGPU1\tNV2\tX\n", "back it is"),
-    ("\tGPU0\tGPU1\nGPU0\tX\tNVX\nGPU1\tNV2\tX\n", "'NVX'"),
-    ("\tGPU0\tGPU1\nGPU0\tNV1\tX\nGPU1\tX\tNV1\n", "GPU0 to GPU0"),
-    ("\tGPU0\tGPU0\nGPU0\tX\tNV1\n", "twice"),
-    ("\tGPU0\nGPU0\tX\n", "one GPU"),
-    ("<system><cpu></system>", "not well-formed"),
-    ("<system><cpu>", "not well-formed"),
-    ('<!DOCTYPE x [<!ENTITY a "b">]><system><cpu>&a;</cpu></system>', "document type"),
-    ("<topology><cpu/></topology>", "<topology>"),
-    ("<system>" + "<pci>" * 100 + "</pci>" * 100 + "</system>", "deeper"),
-    ("<system>" + "<pci/>" * 20_000 + "</system>", "elements"),
-    ('<system><pci busid="1"><gpu dev="0" sm="70"/></pci></system>', "at least two"),
-    (
-        '<system><pci busid="1"><gpu dev="0" sm="70"/></pci><pci busid="1"><gpu dev="1" sm="70"/></pci></system>',
-        "two GPUs",
-    ),
-    ('<system><cpu><gpu dev="0" sm="70"/><gpu dev="1" sm="70"/></cpu></system>', "busid"),
-    (
-        '<system><pci busid="1"><gpu dev="x" sm="70"/></pci><pci busid="2"><gpu dev="1" sm="70"/></pci></system>',
-        "whole number",
-    ),
-    (
-        '<system><pci busid="1"><gpu dev="0" sm="70"><nvlink target="2" count="-1"/></gpu></pci>'
-        '<pci busid="2"><gpu dev="1" sm="70"/></pci></system>',
-        "count",
-    ),
-    ("=== ROCm System Management Interface ===\n", "lacks the tables"),
-    ("Weight between two GPUs\n     GPU0 GPU1\nGPU0 0 15\n", "cut off"),
-    ("Weight between two GPUs\n     GPU0 GPU1\nGPU0 0 15\nGPU1 40 0\n", "back it is"),
-]
+    assert read(tmp_path, "\tGPU2\tGPU5\nGPU2\tX\tNV2\nGPU5\tNV2\tX\n").labels == (2, 5)
 
 
 def refusal(path, text):
@@ -155,48 +125,41 @@ def refusal(path, text):
     return line
 
 
-@pytest.mark.parametrize(("text", "what"), REFUSED, ids=[str(i) for i in range(len(REFUSED))])
-def test_refused_in_one_line(tmp_path, text, what):
-    assert what in refusal(tmp_path / "dump", text)
+def xml(gpus, host="0x1", attributes='sm="80"', links=()):
+    """One host of an XML: `links[u]` lists (target, count, class) of a GPU."""
+    body = ""
+    for u, bus in enumerate(gpus):
+        inner = "".join(
+            f'<{"xgmi" if "gcn" in attributes else "nvlink"} target="{target}" count="{count}" tclass="{kind}"/>\n'
+            for target, count, kind in (links[u] if links else ())
+        )
+        body += f'<pci busid="{bus}" class="0x030200">\n<gpu dev="{u}" {attributes}>\n{inner}</gpu>\n</pci>\n'
+    return f'<cpu host_hash="{host}" numaid="0">\n{body}</cpu>\n'
 
 
-def host(number, gpus):
-    """One <cpu> of a host; GPU i is joined by NVLink to what `gpus[i]` lists."""
-    body = "".join(
-        f'<pci busid="{number}:{i}"><gpu dev="{i}" sm="80" rank="{number * len(gpus) + i}">'
-        + "".join(f'<nvlink target="{target}" count="{count}" tclass="0x030200"/>' for target, count in links)
-        + "</gpu></pci>"
-        for i, links in enumerate(gpus)
-    )
-    return f'<cpu host_hash="0x{number}" numaid="0" vendor="GenuineIntel" modelid="85">{body}</cpu>'
+def nvlinks(*ends):
+    return [(target, count, "0x030200") for target, count in ends]
 
 
 def test_hosts_of_one_file_are_boxes(tmp_path):
-    path = tmp_path / "two.xml"
-    path.write_text(
-        "<system>" + host(0, [[("0:1", 4)], [("0:0", 4)]]) + host(1, [[("1:1", 4)], [("1:0", 4)]]) + "</system>"
-    )
-    made = load(path)
+    hosts = [xml("ab", f"0x{h}", links=[nvlinks(("b", 4)), nvlinks(("a", 4))]) for h in range(2)]
+    made = read(tmp_path, f"<system>{''.join(hosts)}</system>")
     assert made.nodes == (0, 0, 1, 1)
     assert made.labels == ()
     assert {(k.src, k.dst) for k in made.links} == {(0, 1), (1, 0), (2, 3), (3, 2)}  # no PCIe from host to host
 
 
 def test_odd_links_are_noted(tmp_path):
-    path = tmp_path / "odd.xml"
-    path.write_text("<system>" + host(0, [[("0:1", 4), ("0:0", 12), ("0:9", 2)], []]) + "</system>")
-    made = load(path)
+    made = read(tmp_path, f"<system>{xml('ab', links=[nvlinks(('b', 4), ('a', 12), ('x', 2)), []])}</system>")
     assert {(k.src, k.dst): k.bandwidth for k in made.links} == {(0, 1): 100, (1, 0): 100}
-    for words in ("from a GPU to itself", "links to 0:9", "at one end only"):
+    for words in ("from a GPU to itself", "links to x", "at one end only"):
         assert any(words in note for note in made.notes), words
 
 
 def test_switches_of_another_size_a_gpu(tmp_path):
-    path = tmp_path / "ports.xml"
     switch = "fffffff:ffff:ff"
-    path.write_text("<system>" + host(0, [[(switch, 12)], [(switch, 6)], [(switch, 12)]]) + "</system>")
-    made = load(path)
-    assert {(k.src, k.dst): k.bandwidth for k in made.links if k.src < k.dst} == {(0, 1): 150, (0, 2): 300, (1, 2): 150}
+    made = read(tmp_path, f"<system>{xml('abc', links=[nvlinks((switch, count)) for count in (12, 6, 12)])}</system>")
+    assert pairs_of(made, "nvlink") == {(0, 1): 150, (0, 2): 300, (1, 2): 150}
     assert {m.name: m.bandwidth for m in made.limits}["switch port 1 in"] == 150
 
 
@@ -220,9 +183,7 @@ DEVICES = [
 
 @pytest.mark.parametrize(("ids", "count", "fast", "limits", "latency"), DEVICES)
 def test_links_of_the_board_where_a_file_lists_pci_devices_alone(tmp_path, ids, count, fast, limits, latency):
-    path = tmp_path / "cloud.xml"
-    path.write_text(devices(ids, range(count)))
-    made = load(path)
+    made = read(tmp_path, devices(ids, range(count)))
     assert Counter(k.bandwidth for k in made.links) == fast
     assert {k.latency for k in made.links} == {latency}
     assert len(made.limits) == limits
@@ -232,18 +193,14 @@ def test_links_of_the_board_where_a_file_lists_pci_devices_alone(tmp_path, ids, 
 
 
 def test_gpus_of_a_bare_file_are_ranked_by_bus_id(tmp_path):
-    path = tmp_path / "cloud.xml"
-    path.write_text(devices(V100))
-    straight = load(path)
-    path.write_text(devices(V100, [5, 0, 7, 2, 1, 6, 3, 4]))
-    assert load(path).links == straight.links
+    straight = read(tmp_path, devices(V100))
+    assert read(tmp_path, devices(V100, [5, 0, 7, 2, 1, 6, 3, 4])).links == straight.links
     assert match(straight).machine == "dgx1-v100"
     assert any("assumed" in note for note in straight.notes)
     assert {(k.src, k.dst): k.bandwidth for k in straight.links}[0, 3] == 50
 
 
 def test_machines_of_azure_are_known_by_their_shape(tmp_path):
-    path = tmp_path / "cloud.xml"
     gpus = "".join(f'<pci busid="{domain:04x}:00:00.0" class="0x030200"/>' for domain in range(1, 9))
     nic = '<pci busid="0101:00:00.0" class="0x020700"/>'
     for cpu, nics, fast in (
@@ -251,29 +208,11 @@ def test_machines_of_azure_are_known_by_their_shape(tmp_path):
         ('vendor="AuthenticAMD" modelid="49"', 8, {300}),
         ('vendor="GenuineIntel" modelid="143"', 8, {450}),
     ):
-        path.write_text(f"<system><cpu {cpu}>{gpus}{nic * nics}</cpu></system>")
-        assert {k.bandwidth for k in load(path).links} == fast
-        assert any("Azure" in note for note in load(path).notes)
-        path.write_text(f"<system><cpu {cpu}>{gpus}{nic * (nics + 1)}</cpu></system>")
+        made = read(tmp_path, f"<system><cpu {cpu}>{gpus}{nic * nics}</cpu></system>")
+        assert {k.bandwidth for k in made.links} == fast
+        assert any("Azure" in note for note in made.notes)
         with pytest.raises(FormatError, match="8 display-class"):
-            load(path)
-
-
-UNKNOWN = [
-    (devices(None), "8 display-class <pci> devices but no <gpu>"),
-    (devices(("0x10de", "0x20f1")), "8 display-class"),  # A100 PCIe: a card
-    (devices(("0x1002", "0x1db5")), "8 display-class"),  # another vendor's number
-    (devices(H100, range(7)), "7 display-class"),
-    (devices(V100, range(4)), "4 display-class"),
-    (devices(V100, range(7), devices(H100, [7])[8:].split("</cpu>")[0].split(">", 1)[1]), "8 display-class"),
-    (devices(H100, [0, 1, 2, 3, 4, 5, 6, 6]), "two GPUs have the bus id 0000:06:00.0"),
-    (devices(H100).replace("0000:03:00.0", "here"), 'busid="here"'),
-]
-
-
-@pytest.mark.parametrize(("text", "what"), UNKNOWN, ids=[str(i) for i in range(len(UNKNOWN))])
-def test_pci_devices_of_unknown_boards_are_refused(tmp_path, text, what):
-    assert what in refusal(tmp_path / "cloud.xml", text)
+            read(tmp_path, f"<system><cpu {cpu}>{gpus}{nic * (nics + 1)}</cpu></system>")
 
 
 def test_a_dump_has_the_latency_of_the_machine_that_it_is():
@@ -343,16 +282,6 @@ def test_samples_are_the_machines_they_are(file, machine):
     found = match(load(SAMPLES / file))
     assert found is not None
     assert found.machine == machine
-
-
-def read(tmp_path, text, name="dump.txt", **given):
-    path = tmp_path / name
-    path.write_text(text)
-    return load(path, **given)
-
-
-def pairs_of(made, kind):
-    return {(k.src, k.dst): k.bandwidth for k in made.links if k.kind == kind and k.src < k.dst}
 
 
 RING = [[0, 15, 30, 15], [15, 0, 15, 30], [30, 15, 0, 15], [15, 30, 15, 0]]
@@ -451,18 +380,6 @@ def test_amd_gpus_that_the_text_names(tmp_path):
         assert set(pairs_of(read(tmp_path, f"{line}\n{rocm_text(RING)}"), "xgmi").values()) == {gbps}
     unknown = read(tmp_path, f"GPU[0]: GFX Version: gfx1234\n{rocm_text(RING)}").notes
     assert any("gfx1234, which is not known: 50 GB/s" in note and "--gbps-per-link" in note for note in unknown)
-
-
-def xml(gpus, host="0x1", attributes='sm="80"', links=()):
-    """One host of an XML: `links[u]` lists (target, count, class) of a GPU."""
-    body = ""
-    for u, bus in enumerate(gpus):
-        inner = "".join(
-            f'<{"xgmi" if "gcn" in attributes else "nvlink"} target="{target}" count="{count}" tclass="{kind}"/>\n'
-            for target, count, kind in (links[u] if links else ())
-        )
-        body += f'<pci busid="{bus}" class="0x030200">\n<gpu dev="{u}" {attributes}>\n{inner}</gpu>\n</pci>\n'
-    return f'<cpu host_hash="{host}" numaid="0">\n{body}</cpu>\n'
 
 
 def test_gpus_that_are_not_known_are_named(tmp_path):
@@ -590,7 +507,51 @@ def test_tables_are_found_in_what_people_paste(tmp_path, how):
 XML = (FIXTURES / "nccl-ring.xml").read_text()
 GFX906 = 'gcn="906"'
 THREE_LINKS = [[(other, 1, "0x03") for other in "abcd" if other != one] for one in "abcd"]
-TORN = [
+REFUSED = [
+    ("", "is empty"),
+    ("hello", "neither a dump"),
+    ("links: hello", "missing"),
+    ("\tGPU0\tGPU1\nGPU0\tX\tNV1\n", "no row for GPU1"),
+    ("\tGPU0\tGPU1\nGPU0\tX\nGPU1\tNV1\tX\n", "1 of 2 columns"),
+    ("\tGPU0\tGPU1\nGPU0\tX\tNV1\nGPU1\tNV2\tX\n", "back it is"),
+    ("\tGPU0\tGPU1\nGPU0\tX\tNVX\nGPU1\tNV2\tX\n", "'NVX'"),
+    ("\tGPU0\tGPU1\nGPU0\tNV1\tX\nGPU1\tX\tNV1\n", "GPU0 to GPU0"),
+    ("\tGPU0\tGPU0\nGPU0\tX\tNV1\n", "twice"),
+    ("\tGPU0\nGPU0\tX\n", "one GPU"),
+    ("<system><cpu></system>", "not well-formed"),
+    ("<system><cpu>", "not well-formed"),
+    ('<!DOCTYPE x [<!ENTITY a "b">]><system><cpu>&a;</cpu></system>', "document type"),
+    ("<topology><cpu/></topology>", "<topology>"),
+    ("<system>" + "<pci>" * 100 + "</pci>" * 100 + "</system>", "deeper"),
+    ("<system>" + "<pci/>" * 20_000 + "</system>", "elements"),
+    ('<system><pci busid="1"><gpu dev="0" sm="70"/></pci></system>', "at least two"),
+    (
+        '<system><pci busid="1"><gpu dev="0" sm="70"/></pci><pci busid="1"><gpu dev="1" sm="70"/></pci></system>',
+        "two GPUs",
+    ),
+    ('<system><cpu><gpu dev="0" sm="70"/><gpu dev="1" sm="70"/></cpu></system>', "busid"),
+    (
+        '<system><pci busid="1"><gpu dev="x" sm="70"/></pci><pci busid="2"><gpu dev="1" sm="70"/></pci></system>',
+        "whole number",
+    ),
+    (
+        '<system><pci busid="1"><gpu dev="0" sm="70"><nvlink target="2" count="-1"/></gpu></pci>'
+        '<pci busid="2"><gpu dev="1" sm="70"/></pci></system>',
+        "count",
+    ),
+    ("=== ROCm System Management Interface ===\n", "lacks the tables"),
+    ("Weight between two GPUs\n     GPU0 GPU1\nGPU0 0 15\n", "cut off"),
+    ("Weight between two GPUs\n     GPU0 GPU1\nGPU0 0 15\nGPU1 40 0\n", "back it is"),
+    # PCI devices of unknown boards
+    (devices(None), "8 display-class <pci> devices but no <gpu>"),
+    (devices(("0x10de", "0x20f1")), "8 display-class"),  # A100 PCIe: a card
+    (devices(("0x1002", "0x1db5")), "8 display-class"),  # another vendor's number
+    (devices(H100, range(7)), "7 display-class"),
+    (devices(V100, range(4)), "4 display-class"),
+    (devices(V100, range(7), devices(H100, [7])[8:].split("</cpu>")[0].split(">", 1)[1]), "8 display-class"),
+    (devices(H100, [0, 1, 2, 3, 4, 5, 6, 6]), "two GPUs have the bus id 0000:06:00.0"),
+    (devices(H100).replace("0000:03:00.0", "here"), 'busid="here"'),
+    # torn tables
     (LAID.replace("GPU3    CPU", "CPU"), "has rows for GPU3 and no columns"),
     ("\n".join(line[:30] for line in LAID.split("\n")), "has rows for GPU3"),
     (LAID.rsplit("\n", 1)[0], "no row for GPU3"),
@@ -625,8 +586,8 @@ TORN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "what"), TORN, ids=[str(i) for i in range(len(TORN))])
-def test_torn_tables_are_refused_with_the_missing_names(tmp_path, text, what):
+@pytest.mark.parametrize(("text", "what"), REFUSED, ids=[str(i) for i in range(len(REFUSED))])
+def test_refused_in_one_line(tmp_path, text, what):
     line = refusal(tmp_path / "dump.txt", text)
     assert what in line and "YAML" not in line
 

@@ -59,14 +59,12 @@ def test_links_in_two_limits_of_one_side_are_read_by_both_engines(coll):
 @pytest.mark.parametrize("coll", scale_collectives.COLLECTIVES[:5])
 @pytest.mark.parametrize("name", ["torus:3x3", "fully-connected:4*2", "hypercube:16"])
 def test_seeds_do_the_collective(name, coll):
-    found = seeds(name, coll, (4,) if coll in ("broadcast", "reduce") else ())
+    root = (4,) if coll in ("broadcast", "reduce") else ()
+    found = seeds(name, coll, root)
     assert found
     for method, schedule in found:
-        replay = verify.schedule(schedule)
-        assert replay.steps == len(schedule.steps) and method
-        assert schedule.collective == collective(
-            coll, schedule.network.ranks, (4,) if coll in ("broadcast", "reduce") else ()
-        )
+        assert verify.schedule(schedule).steps == len(schedule.steps) and method
+        assert schedule.collective == collective(coll, schedule.network.ranks, root)
 
 
 def test_there_are_none_where_nothing_applies(monkeypatch):
@@ -157,8 +155,10 @@ def test_no_schedule_is_begun_when_the_time_is_over_but_the_first():
     assert [name for name, _ in cut_short.schedules] == [whole.schedules[0][0]]
 
 
-def interrupted_at_row(count):
-    """Return the rows that were announced, and the frontier that Ctrl-C at the last of them leaves."""
+@pytest.mark.parametrize("count", [2, 4])
+def test_ctrl_c_keeps_the_rows_so_far(count):
+    """Each row stands as soon as it is announced, also where the next one is interrupted; each number of steps is open
+    at the row that it has, as one interval at the first row with the rounds of the last would be refused."""
     rows = []
 
     def listen(event):
@@ -169,21 +169,9 @@ def interrupted_at_row(count):
     machine = topology("dgx-a100*2")
     with pytest.raises(SweepInterrupted) as stop:
         engine_choice.synthesize(engine_choice.Query(machine, collective("scatter", 16), Options()), listen)
-    return rows, stop.value.frontier
-
-
-def test_ctrl_c_keeps_the_rows_so_far():
-    """Each row stands as soon as it is announced, also where the next one is interrupted."""
-    rows, kept = interrupted_at_row(2)
+    kept = stop.value.frontier
     assert rows[0].construction == "direct sends" and rows[1].construction.startswith("boxes: ")
-    assert [point.construction for point in kept.points] == ["direct sends"]
-    api.verify(kept)
-
-
-def test_each_number_of_steps_of_interrupted_rows_is_open_at_the_row_that_it_has():
-    """One interval at the first row with the rounds of the last would be refused by `verify`."""
-    _, kept = interrupted_at_row(4)
-    assert len(kept.points) > 1
+    assert kept.points[0].construction == "direct sends" and (len(kept.points) > 1) == (count > 2)
     uppers = {interval.steps: interval.upper for interval in kept.open}
     for point in kept.points:
         assert point.status == "optimal" or uppers[point.steps] == point.rounds_per_chunk
@@ -198,12 +186,11 @@ def test_ctrl_c_in_exact_synthesis_keeps_the_rows_before_it(monkeypatch):
         raise SweepInterrupted(Frontier(network, task, ()), None)
 
     monkeypatch.setattr(engine_choice, "synthesize_exact", stopped)
-    rows = []
+    kinds = []
     with pytest.raises(SweepInterrupted) as stop:
-        engine_choice.synthesize(
-            engine_choice.Query(machine, task, Options()), lambda event: rows.append(event.kind == "point")
-        )
-    assert sum(rows) >= len(stop.value.frontier.points) > 1
+        query = engine_choice.Query(machine, task, Options())
+        engine_choice.synthesize(query, lambda event: kinds.append(event.kind))
+    assert kinds.count("point") >= len(stop.value.frontier.points) > 1
     api.verify(stop.value.frontier)
 
 
@@ -216,57 +203,41 @@ def test_a_seed_that_meets_the_bound_asks_no_solver(monkeypatch):
         machine = topology(name)
         query = engine_choice.Query(machine, collective("allgather", machine.ranks), Options(jobs=1), fresh=True)
         found = engine_choice.synthesize(query)
-        assert found.complete and [(p.steps, p.rounds_per_chunk, p.construction) for p in found.points] == [
-            (steps, bandwidth, construction)
-        ]  # fmt: skip
+        (point,) = found.points
+        assert (point.steps, point.rounds_per_chunk, point.construction) == (steps, bandwidth, construction)
         assert api.verify(found)[-2].startswith("complete")
 
 
 def sweep(*schedules, **options):
-    network = topology("torus:3x3").network()
-    return Sweep(
-        network,
-        collective("allgather", 9),
-        Options(jobs=1, **options),
-        Log(None, ""),
-        seeds=tuple(("mine", s) for s in schedules),
-    )
+    network, task = topology("torus:3x3").network(), collective("allgather", 9)
+    mine = tuple(("mine", schedule) for schedule in schedules)
+    return Sweep(network, task, Options(jobs=1, **options), Log(None, ""), seeds=mine)
 
 
 def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
     from synth.encodings import bounds
 
-    short = next(
-        s
-        for name, s in seeds("torus:3x3", "allgather")
-        if name == "breadth-first broadcast" and s.rounds_per_chunk == 2
-    )
+    found = [s for name, s in seeds("torus:3x3", "allgather") if name == "breadth-first broadcast"]
+    short = next(schedule for schedule in found if schedule.rounds_per_chunk == 2)
     network = short.network
     bound = bounds.flow(network, short.collective, 2)
     slow = replace(short, steps=(short.steps[0]._replace(rounds=9), *short.steps[1:]))
     run = sweep(slow, short)
     point = close_step_count.seed(run, 2, bound)
-    assert (
-        point is not None
-        and point.schedule is short
-        and point.status == "optimal"
-        and close_step_count.has_few_chunks(run, point, bound)
-    )
+    assert point is not None and point.schedule is short and point.status == "optimal"
+    assert close_step_count.has_few_chunks(run, point, bound)
     assert close_step_count.seed(sweep(slow), 2, bound).status == "best-known"
-    assert (
-        close_step_count.seed(run, 3, bound) is None
-        and close_step_count.seed(sweep(short, max_chunks=short.chunks - 1), 2, bound) is None
-    )
-    many = Schedule(
-        network, short.collective, short.chunks * 3,
-        tuple(
-            step._replace(rounds=step.rounds * 3, sends=tuple(sorted(
-                s._replace(chunk=s.chunk // short.chunks * short.chunks * 3 + k * short.chunks + s.chunk % short.chunks)
-                for s in step.sends for k in range(3)
-            )))
-            for step in short.steps
-        ),
-    )  # fmt: skip
+    assert close_step_count.seed(run, 3, bound) is None
+    assert close_step_count.seed(sweep(short, max_chunks=short.chunks - 1), 2, bound) is None
+    # the same with three times the chunks
+    steps = []
+    for step in short.steps:
+        sends = []
+        for send in step.sends:
+            unit, chunk = divmod(send.chunk, short.chunks)
+            sends += [send._replace(chunk=(3 * unit + k) * short.chunks + chunk) for k in range(3)]
+        steps.append(step._replace(rounds=3 * step.rounds, sends=tuple(sorted(sends))))
+    many = Schedule(network, short.collective, 3 * short.chunks, tuple(steps))
     assert verify.schedule(many).rounds_per_chunk == 2
     run = sweep(many)
     assert not close_step_count.has_few_chunks(run, close_step_count.seed(run, 2, bound), bound)
@@ -299,9 +270,8 @@ def test_rows_at_scale_come_before_long_searches(name, coll):
         if event.kind == "bound":
             assert event.bound <= found.bound
         if event.kind == "point":
-            assert any(
-                p.steps <= event.steps and p.rounds_per_chunk <= event.point.rounds_per_chunk for p in found.points
-            )
+            within = [p.rounds_per_chunk for p in found.points if p.steps <= event.steps]
+            assert min(within) <= event.point.rounds_per_chunk
 
 
 def _no_flow_bound(*_, **__):
@@ -319,9 +289,8 @@ def test_bounds_that_direct_sends_attain_are_final(monkeypatch):
     found = api.bound("fat-tree:16", "scatter")
     assert [(steps, bound.value) for steps, bound in found] == [(0, 1), (1, 15), (None, 15)]
     frontier = api.frontier("fat-tree:16", "scatter", fresh=True)
-    assert frontier.complete and [(p.steps, p.rounds_per_chunk, p.status) for p in frontier.points] == [
-        (1, 15, "optimal")
-    ]
+    (point,) = frontier.points
+    assert frontier.complete and (point.steps, point.rounds_per_chunk, point.status) == (1, 15, "optimal")
     api.verify(frontier)
 
 

@@ -78,11 +78,6 @@ def frontier(doc, name, **options):
     return api.frontier(read(doc), name, engine="exact", jobs=1, fresh=True, **options)
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
-
-
 # ---------------------------------------------------------------- the network, its document, the replay
 
 
@@ -209,16 +204,11 @@ def test_bounds_count_every_crossing():
     gather = collective("allgather", 2)
     assert bounds.flow(network, gather, 1).value == Fraction(3, 2)
     assert bounds.rounds(network, gather, 1, 2)[0] == 3
-    every = collective("allreduce", 2)
-    for task, value in (
-        (every, Fraction(3, 2)),
-        (collective("reduce", 2), Fraction(1, 2)),
-        (collective("broadcast", 2), 1),
-    ):
+    for name, value in (("allreduce", Fraction(3, 2)), ("reduce", Fraction(1, 2)), ("broadcast", 1)):
+        task = collective(name, 2)
         assert bounds.flow(network, task, None).value == bounds.flow(network, task, 1).value == value
-    assert (
-        single_cut_bound(pair(0, 0, 1), collective("scan", 2)).value == 1
-    )  # the sum enters rank 1 over route 0, which counts twice
+    # the sum enters rank 1 over route 0, which counts twice
+    assert single_cut_bound(network, collective("scan", 2)).value == 1
     assert single_cut_bound(pair(0, 0, 0, 1), collective("allreduce", 2)).value == Fraction(3, 2)
 
 
@@ -229,10 +219,8 @@ def test_bounds_of_random_limits_stay_below_schedules():
         ends = [(a, b) for a in range(3) for b in range(3) if a != b]
         routes = tuple(Route(a, b, rng.randint(1, 2)) for a, b in ends)
         caps = tuple(Cap(tuple(rng.choices(range(6), k=rng.randint(1, 5))), rng.randint(1, 3)) for _ in range(2))
-        network, task = (
-            Network("random", 3, routes, caps),
-            collective(rng.choice(("allgather", "broadcast", "alltoall")), 3),
-        )
+        network = Network("random", 3, routes, caps)
+        task = collective(rng.choice(("allgather", "broadcast", "alltoall")), 3)
         group = symmetry.generators(network, task)
         flow = bounds.flow(network, task, 2, group).value
         assert flow == bounds.flow(network, task, 2, ()).value
@@ -270,10 +258,9 @@ def test_a_renumbered_machine_is_the_same_problem():
     again = relabel.frontier(found, *asked, where)
     assert [p.rounds_per_chunk for p in again.points] == [2, Fraction(3, 2)]
     exact_frontier.document(json.loads(json.dumps(again.to_json())))
-    assert (
-        renumbering((pair(0, 0, 1), collective("allgather", 2)), (pair(0, 1, 1, 0), collective("allgather", 2))) is None
-    )
-    assert invariant(pair(0, 0, 1), collective("allgather", 2)) != invariant(pair(0, 1), collective("allgather", 2))
+    gather = collective("allgather", 2)
+    assert renumbering((pair(0, 0, 1), gather), (pair(0, 1, 1, 0), gather)) is None
+    assert invariant(pair(0, 0, 1), gather) != invariant(pair(0, 1), gather)
 
 
 def test_a_transfer_is_served_once_for_each_crossing():

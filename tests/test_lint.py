@@ -41,16 +41,6 @@ def test_good_programs_are_proved_in_both_modes(program):
     assert judged == f"judged: {program.collective.name}, {program.ranks} ranks, program {program.name}"
 
 
-def test_a_dropped_dependency_is_a_race():
-    program = programs.recursive_doubling_allreduce(4)
-    report = lint.check(edit(program, 2, 1, 0, deps=()))
-    assert rules(report) == {"race"}
-    found = next(f for f in report.errors if f.block == 0)
-    assert (found.gpu, found.block, found.op) == (2, 0, 1)
-    assert "output 0 of rank 2" in found.message
-    assert "block 1 step" in found.message
-
-
 @pytest.mark.parametrize(
     "program", [*GOOD, edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())], ids=lambda p: p.name
 )
@@ -70,38 +60,77 @@ def test_blocks_watched_in_parts_give_the_same(program, monkeypatch):
         assert report.ok == (program in GOOD)
 
 
-def test_a_cleared_flag_is_found():
-    program = programs.recursive_doubling_allreduce(4)
-    report = lint.check(edit(program, 1, 0, 1, flag=False))
-    assert rules(report) == {"dep-unflagged"}
-    assert report.safe == 0
-    assert lint.check(edit(program, 1, 1, 1, flag=True)).ok
+DOUBLING = programs.recursive_doubling_allreduce(4)
+DIRECT = programs.direct_allgather(2)
+RING, SUMS = programs.ring_allgather(3), programs.ring_allreduce(3)
+I0, O0, S0 = (Span("i", 0),), (Span("o", 0),), (Span("s", 0),)
+SHIFT = Block(None, None, 0, (Op("cpy", I0, O0, 4), Op("cpy", O0, (Span("o", 1),), 3)))
 
 
-@pytest.mark.parametrize("change", [{"src": (Span("o", 1),)}, {"dst": (Span("o", 0),)}], ids=["source", "destination"])
-def test_a_wrong_operand_gives_a_wrong_output(change):
-    program = programs.ring_allreduce(4)
-    report = lint.check(edit(program, 1, 0, 3, **change))
-    assert "wrong-output" in rules(report)
+def more(program, block=None, **fields):
+    """`program` with other fields of rank 0, and a block more."""
+    gpu = program.gpus[0]._replace(**fields)
+    gpu = gpu if block is None else gpu._replace(blocks=(*gpu.blocks, block))
+    return replace(program, gpus=(gpu, *program.gpus[1:]))
 
 
-def test_a_contribution_counted_twice_is_said():
-    program = programs.ring_allreduce(3)
-    ops = program.gpus[0].blocks[0].ops
-    report = lint.check(edit(program, 0, 0, 0, ops=(*ops, Op("re", (Span("i", 0),), (Span("o", 0),)))), in_place="out")
-    assert rules(report) == {"wrong-output"}
-    assert "counts rank 0's contribution to chunk 0 twice (gpu 0 block 0 step 5)" in report.errors[0].message
+def with_op(program, op):
+    """`program` with an op more at the end of rank 0's first block."""
+    return edit(program, 0, 0, 0, ops=(*program.gpus[0].blocks[0].ops, op))
 
 
-def test_a_missing_contribution_is_said():
+def forwarding(scratch):
     """Rank 1 forwards what came without adding its own."""
-    program = programs.ring_allreduce(3)
-    report = lint.check(edit(program, 1, 0, 1, code="rcs", src=(), dst=(Span("s", 0),)))
-    assert rules(report) == {"bounds"}
-    gpus = tuple(gpu._replace(scratch=1) for gpu in program.gpus)
-    report = lint.check(edit(replace(program, gpus=gpus), 1, 0, 1, code="rcs", src=(), dst=(Span("s", 0),)))
-    assert rules(report) == {"wrong-output"}
-    assert "without the contribution of rank 1" in report.errors[0].message
+    gpus = tuple(gpu._replace(scratch=scratch) for gpu in SUMS.gpus)
+    return edit(replace(SUMS, gpus=gpus), 1, 0, 1, code="rcs", src=(), dst=S0)
+
+
+# rules that an execution finds; what breaks another one is executed at no size
+EXECUTED = {"race", "wrong-output", "uninitialised", "input-written", "overlap", "buffers"}
+# program, the rules that it breaks, where it says so first, what it says there
+FAULTS = [
+    (edit(DOUBLING, 2, 1, 0, deps=()), {"race"}, (2, 0, 1), "reads output 0 of rank 2 while block 1 step 1 writes it"),
+    (edit(DOUBLING, 1, 0, 1, flag=False), {"dep-unflagged"}, None, ""),
+    (edit(programs.ring_allreduce(4), 1, 0, 3, src=(Span("o", 1),)), {"uninitialised", "wrong-output"}, None, ""),
+    (edit(programs.ring_allreduce(4), 1, 0, 3, dst=O0), {"wrong-output"}, None, ""),
+    (replace(with_op(SUMS, Op("re", I0, O0)), in_place="out"), {"wrong-output"}, None,
+     "counts rank 0's contribution to chunk 0 twice (gpu 0 block 0 step 5)"),
+    (forwarding(0), {"bounds"}, None, ""),
+    (forwarding(1), {"wrong-output"}, None, "without the contribution of rank 1"),
+    (edit(programs.direct_allgather(2, 2), 0, 0, 0, count=1), {"counts-differ"}, (1, 0, 1), ""),
+    (edit(DIRECT, 0, 0, 0, ops=DIRECT.gpus[0].blocks[0].ops[:1]), {"unreceived"}, None, ""),
+    (edit(DIRECT, 0, 0, 0, ops=DIRECT.gpus[0].blocks[0].ops[1:]), {"unsent"}, None, ""),
+    (more(RING, Block(1, None, 0, (Op("s", I0),))), {"two-ends"}, (0, 1, None), ""),
+    (replace(edit(RING, 0, 0, 0, src=O0), in_place="out"), {"uninitialised", "wrong-output"}, None,
+     "output 0 of rank 0 before anything is written"),
+    (replace(with_op(SUMS, Op("cpy", O0, I0)), in_place="out"), {"input-written"}, None, ""),
+    (Program("shift", None, 1, (Gpu(0, 4, 4, 0, (SHIFT,)),)), {"overlap"}, None, ""),
+    (edit(DIRECT, 0, 0, 0, count=0), {"count"}, (0, 0, 0), ""),
+    (edit(DIRECT, 0, 0, 0, src=(Span("i", 1),)), {"bounds"}, (0, 0, 0), ""),
+    (edit(DIRECT, 0, 0, 0, src=()), {"operands"}, (0, 0, 0), ""),
+    (edit(DIRECT, 0, 0, 0, src=(Span("i", 0, 1),)), {"operands"}, (0, 0, 0), ""),
+    (edit(DIRECT, 0, 0, 0, deps=(Dep(9, 0),)), {"dep-missing"}, (0, 0, 0), ""),
+    (edit(DIRECT, 0, 0, 0, deps=(Dep(0, 9),)), {"dep-missing"}, (0, 0, 0), ""),
+    (edit(DIRECT, 0, 0, 0, deps=(Dep(0, 1),)), {"dep-self"}, (0, 0, 0), ""),
+    (edit(DIRECT, 0, 0, 0, code="put"), {"code"}, (0, 0, 0), ""),
+    (more(DIRECT, Block(0, None, 0, ())), {"self-peer"}, None, ""),
+    (more(DIRECT, Block(7, None, 0, ())), {"peer"}, None, ""),
+    (replace(DIRECT, gpus=DIRECT.gpus[::-1]), {"ranks"}, None, ""),
+    (more(DIRECT, Block(None, None, 0, (Op("cpy", I0, (Span("o", 2),)),)), output=3), {"buffers"}, None, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "broken", "place", "words"), FAULTS)
+def test_each_fault_is_found_on_its_own(program, broken, place, words):
+    report = lint.check(program)
+    assert rules(report) == broken
+    assert (report.safe == 0) == (not broken & EXECUTED)
+    assert any(words in f.message and place in (None, (f.gpu, f.block, f.op)) for f in report.errors), report.errors
+
+
+def test_what_is_next_to_a_fault_is_none():
+    assert lint.check(edit(DOUBLING, 1, 1, 1, flag=True)).ok
+    assert lint.check(replace(with_op(SUMS, Op("cpy", O0, I0)), in_place="in")).ok
 
 
 def test_scan_wants_its_own_sums():
@@ -115,48 +144,6 @@ def test_scan_wants_its_own_sums():
     assert lint.check(program).ok
     report = lint.check(replace(program, collective=collective("allreduce", 2)))
     assert [f.gpu for f in report.errors] == [0]
-
-
-def test_counts_differ():
-    program = programs.direct_allgather(2, 2)
-    report = lint.check(edit(program, 0, 0, 0, count=1))
-    assert rules(report) == {"counts-differ"}
-    assert [(f.gpu, f.block, f.op) for f in report.errors] == [(1, 0, 1)]
-
-
-def test_messages_that_nobody_sends_or_receives():
-    program = programs.direct_allgather(2)
-    ops = program.gpus[0].blocks[0].ops
-    assert rules(lint.check(edit(program, 0, 0, 0, ops=ops[:1]))) == {"unreceived"}
-    assert rules(lint.check(edit(program, 0, 0, 0, ops=ops[1:]))) == {"unsent"}
-
-
-def test_two_writers_on_a_connection():
-    program = programs.ring_allgather(3)
-    gpu = program.gpus[0]
-    extra = Block(1, None, 0, (Op("s", (Span("i", 0),)),))
-    report = lint.check(replace(program, gpus=(gpu._replace(blocks=(*gpu.blocks, extra)), *program.gpus[1:])))
-    assert rules(report) == {"two-ends"}
-    assert report.errors[0].block == 1
-
-
-def test_reading_before_writing():
-    program = programs.ring_allgather(3)
-    ops = program.gpus[0].blocks[0].ops
-    report = lint.check(edit(program, 0, 0, 0, ops=(ops[0]._replace(src=(Span("o", 0),)), *ops[1:])), in_place="out")
-    assert "uninitialised" in rules(report)
-    assert (
-        "output 0 of rank 0 before anything is written"
-        in next(f for f in report.errors if f.rule == "uninitialised").message
-    )
-
-
-def test_the_input_of_a_call_out_of_place_is_left_alone():
-    program = programs.ring_allreduce(3)
-    ops = program.gpus[0].blocks[0].ops
-    changed = edit(program, 0, 0, 0, ops=(*ops, Op("cpy", (Span("o", 0),), (Span("i", 0),))))
-    assert rules(lint.check(changed, in_place="out")) == {"input-written"}
-    assert lint.check(changed, in_place="in").ok
 
 
 def test_a_program_that_is_right_only_out_of_place():
@@ -272,42 +259,6 @@ def test_chunks_of_a_split_message_are_ordered_one_by_one():
     assert rules(lint.check(program(1))) == {"race"}
 
 
-def test_an_op_that_overlaps_itself():
-    ops = Op("cpy", (Span("i", 0),), (Span("o", 0),), 4), Op("cpy", (Span("o", 0),), (Span("o", 1),), 3)
-    program = Program("shift", None, 1, (Gpu(0, 4, 4, 0, (Block(None, None, 0, ops),)),))
-    assert rules(lint.check(program)) == {"overlap"}
-
-
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        ({"count": 0}, "count"),
-        ({"src": (Span("i", 1),)}, "bounds"),
-        ({"src": ()}, "operands"),
-        ({"deps": (Dep(9, 0),)}, "dep-missing"),
-        ({"deps": (Dep(0, 9),)}, "dep-missing"),
-        ({"deps": (Dep(0, 1),)}, "dep-self"),
-        ({"code": "put"}, "code"),
-        ({"src": (Span("i", 0, 1),)}, "operands"),
-    ],
-)
-def test_structure(change, rule):
-    report = lint.check(edit(programs.direct_allgather(2), 0, 0, 0, **change))
-    assert rules(report) == {rule}
-    assert report.safe == 0
-    assert (report.errors[0].gpu, report.errors[0].block) == (0, 0)
-
-
-@pytest.mark.parametrize(("block", "rule"), [(Block(0, None, 0, ()), "self-peer"), (Block(7, None, 0, ()), "peer")])
-def test_peers(block, rule):
-    program = programs.direct_allgather(2)
-    gpu = program.gpus[0]
-    assert rules(lint.check(replace(program, gpus=(gpu._replace(blocks=(*gpu.blocks, block)), program.gpus[1])))) == {
-        rule
-    }
-    assert rules(lint.check(replace(program, gpus=program.gpus[::-1]))) == {"ranks"}
-
-
 def test_buffers_of_absurd_size_are_refused_at_once():
     program = programs.direct_allgather(2)
     huge = program.gpus[0]._replace(scratch=10**9)
@@ -391,13 +342,6 @@ def test_msccl_wants_whole_loops():
     gpus = tuple(gpu._replace(output=5) for gpu in program.gpus)
     report = lint.check(replace(program, gpus=gpus, in_place="out"), "msccl")
     assert rules(report) == {"loop-chunks"}
-
-
-def test_ops_beyond_the_collectives_buffers():
-    program = programs.direct_allgather(2)
-    gpu = program.gpus[0]._replace(output=3)
-    blocks = (*gpu.blocks, Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("o", 2),)),)))
-    assert rules(lint.check(replace(program, gpus=(gpu._replace(blocks=blocks), program.gpus[1])))) == {"buffers"}
 
 
 def pairwise_allreduce(n, declared=True):

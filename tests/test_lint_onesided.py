@@ -29,43 +29,79 @@ def pair(ops0, ops1, kind="memory", name="alltonext", more0=(), scratch=2):
 
 
 PUT = Op("put", I0, (Span("o", 0, 1),), ports=(0,))
+PUT_SCRATCH = PUT._replace(dst=(Span("s", 0, 1),))
+KEEP, TAKE, SEND = Op("cpy", I0, S0), Op("cpy", S0, O0), PUT._replace(src=S0)
+GET = Op("get", (Span("i", 0, 0),), O0, ports=(0,))
+PACKET, UNPACK = PUT._replace(dst=(Span("s", 0, 1, True),)), Op("cpy", (Span("s", 0, None, True),), O0)
+MEET = Op("barrier", group=(0, 1))
 
 
-def test_entry_put_signal_wait_is_proved():
-    report = analysis.check(pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT]))
-    assert not [f for f in report.findings if f.severity != "remark"]
-    assert report.outputs == 1
-    assert report.safe is None
+def beside(*ops):
+    """A second block of rank 0."""
+    return {"more0": (Block(None, None, 0, ops, (), (MEMORY,)),)}
 
 
-def test_who_is_not_in_the_call_yet_keeps_its_memory():
-    """A put of the next launch may come before rank 1's user has read the output of this one."""
-    report = analysis.check(pair([PUT, SIGNAL], [WAIT]))
-    assert rules(report) == {"entry"}
-    assert "output 0 of rank 1" in next(f for f in report.findings if f.rule == "entry").message
+FLAGGED = Op("cpy", I0, S0, flag=True)
+AFTER = SEND._replace(deps=(Dep(1, 0),))
+# ops of rank 0, ops of rank 1, what else, the rules broken
+CASES = [
+    ([WAIT, PUT, SIGNAL], [SIGNAL, WAIT], {}, set()),
+    # a put of the next launch may come before rank 1's user has read the output of this one
+    ([PUT, SIGNAL], [WAIT], {}, {"entry"}),
+    # a call does not return before the data are there
+    ([WAIT, PUT], [SIGNAL], {}, {"unfinished"}),
+    # a read of scratch needs the signal
+    ([WAIT, PUT_SCRATCH, SIGNAL], [SIGNAL, WAIT, TAKE], {}, set()),
+    ([WAIT, PUT_SCRATCH, SIGNAL], [SIGNAL, TAKE, WAIT], {}, {"race"}),
+    # the source of a put is free once it has left; a port channel's engine reads later: flush, or an answer, says when
+    ([WAIT, KEEP, SEND, KEEP, SIGNAL], [SIGNAL, WAIT], {}, set()),
+    ([WAIT, KEEP, SEND, KEEP, SIGNAL], [SIGNAL, WAIT], {"kind": "port"}, {"race"}),
+    ([WAIT, KEEP, SEND, FLUSH, KEEP, SIGNAL], [SIGNAL, WAIT], {}, set()),
+    ([WAIT, KEEP, SEND, FLUSH, KEEP, SIGNAL], [SIGNAL, WAIT], {"kind": "port"}, set()),
+    ([WAIT, KEEP, SEND, SIGNAL, WAIT, KEEP], [SIGNAL, WAIT, SIGNAL], {}, set()),
+    ([WAIT, KEEP, SEND, SIGNAL, WAIT, KEEP], [SIGNAL, WAIT, SIGNAL], {"kind": "port"}, set()),
+    ([SIGNAL, WAIT], [WAIT, GET, SIGNAL], {}, set()),
+    ([SIGNAL], [WAIT, GET], {}, {"unfinished"}),
+    # packets need no signal
+    ([PACKET, WAIT], [UNPACK, SIGNAL], {}, set()),
+    ([PACKET], [UNPACK], {}, {"packet-launch"}),
+    ([PACKET], [TAKE], {}, {"packet-mix", "race"}),
+    ([PACKET, PACKET], [UNPACK], {}, {"packet-twice", "packet-launch"}),
+    ([PACKET, PUT_SCRATCH, SIGNAL], [WAIT, UNPACK], {}, {"packet-mix", "packet-launch"}),
+    ([NOP], [UNPACK], {}, {"deadlock"}),
+    # blocks meet at a barrier
+    ([WAIT, MEET, SEND, SIGNAL], [SIGNAL, WAIT], beside(KEEP, MEET), set()),
+    ([WAIT, SEND, SIGNAL, MEET], [SIGNAL, WAIT], beside(KEEP, MEET), {"race"}),
+    ([WAIT, SEND, SIGNAL], [SIGNAL, WAIT], beside(KEEP, MEET), {"deadlock", "race"}),
+    # dependencies order blocks
+    ([WAIT, AFTER, SIGNAL], [SIGNAL, WAIT], beside(FLAGGED), set()),
+    ([WAIT, AFTER, SIGNAL], [SIGNAL, WAIT], beside(KEEP), {"dep-unflagged"}),
+    # signals that do not match: one is left, and rank 1 may be a launch behind
+    ([WAIT, PUT, SIGNAL, SIGNAL], [SIGNAL, WAIT], {}, {"unfinished", "signals-left"}),
+    ([WAIT, PUT, SIGNAL], [SIGNAL, SIGNAL, WAIT], {}, {"entry", "signals-left"}),
+    ([WAIT, PUT, SIGNAL], [SIGNAL, WAIT, WAIT], {}, {"deadlock"}),
+    ([WAIT, PUT, SIGNAL], [SIGNAL, WAIT, WAIT], beside(SIGNAL), {"two-ends"}),
+    # a put by the wrong port
+    ([WAIT, PUT._replace(dst=S0), SIGNAL], [SIGNAL, WAIT], {}, {"port", "wrong-output"}),
+]
 
 
-def test_a_call_does_not_return_before_the_data_are_there():
-    assert rules(analysis.check(pair([WAIT, PUT], [SIGNAL]))) == {"unfinished"}
+@pytest.mark.parametrize(("ops0", "ops1", "more", "broken"), CASES)
+def test_each_fault_is_found_on_its_own(ops0, ops1, more, broken):
+    report = analysis.check(pair(ops0, ops1, **more))
+    assert {f.rule for f in report.findings if f.severity != "remark"} == broken
+    assert (report.safe == 0) == bool(broken & {"deadlock", "dep-unflagged"})
+    assert report.verdict == ("wrong" if broken else "right")
 
 
-def test_a_read_of_scratch_needs_the_signal():
-    put = PUT._replace(dst=(Span("s", 0, 1),))
-    take = Op("cpy", S0, O0)
-    assert analysis.check(pair([WAIT, put, SIGNAL], [SIGNAL, WAIT, take])).ok
-    assert rules(analysis.check(pair([WAIT, put, SIGNAL], [SIGNAL, take, WAIT]))) == {"race"}
-
-
-@pytest.mark.parametrize("kind", ["memory", "port"])
-def test_the_source_of_a_put_is_free_once_it_has_left(kind):
-    """A port channel's engine reads later: only flush, or an answer, says that it has."""
-    first, again = Op("cpy", I0, S0), Op("cpy", I0, S0)
-    put = Op("put", S0, (Span("o", 0, 1),), ports=(0,))
-    early = analysis.check(pair([WAIT, first, put, again, SIGNAL], [SIGNAL, WAIT], kind))
-    assert rules(early) == (set() if kind == "memory" else {"race"})
-    assert analysis.check(pair([WAIT, first, put, FLUSH, again, SIGNAL], [SIGNAL, WAIT], kind)).ok
-    answered = pair([WAIT, first, put, SIGNAL, WAIT, again], [SIGNAL, WAIT, SIGNAL], kind)
-    assert analysis.check(answered).ok
+def test_faults_name_what_they_are_about():
+    assert analysis.check(pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT])).outputs == 1
+    left = analysis.check(pair([WAIT, PUT, SIGNAL], [SIGNAL, SIGNAL, WAIT]))
+    assert (rules(left, "warning"), rules(left)) == ({"signals-left"}, {"entry"})
+    for ops0, ops1, words in (
+        ([PUT, SIGNAL], [WAIT], "output 0 of rank 1"), ([NOP], [UNPACK], "for packet s[0] of rank 1"),
+    ):  # fmt: skip
+        assert words in analysis.check(pair(ops0, ops1)).errors[0].message
 
 
 def test_a_port_channel_that_only_signals_needs_no_clock_of_its_own():
@@ -91,10 +127,7 @@ def edit_blocks(program: Program, rank: int, *blocks: Block) -> Program:
     return replace(program, gpus=tuple(gpus))
 
 
-def test_get_and_reduce_read_what_lies_elsewhere():
-    get = Op("get", (Span("i", 0, 0),), O0, ports=(0,))
-    assert analysis.check(pair([SIGNAL, WAIT], [WAIT, get, SIGNAL])).ok
-    assert rules(analysis.check(pair([SIGNAL], [WAIT, get]))) == {"unfinished"}
+def test_a_reduction_reads_what_lies_elsewhere():
     gpus = []
     for r in (0, 1):
         ops = SIGNAL, WAIT, Op("reduce", (Span("i", 0), Span("i", 0, 1 - r)), O0), SIGNAL, WAIT
@@ -105,58 +138,10 @@ def test_get_and_reduce_read_what_lies_elsewhere():
     assert "race" in rules(analysis.check(replace(program, in_place="in")))
 
 
-def test_packets_need_no_signal():
-    packet = Op("put", I0, (Span("s", 0, 1, True),), ports=(0,))
-    take = Op("cpy", (Span("s", 0, None, True),), O0)
-    report = analysis.check(pair([packet, WAIT], [take, SIGNAL]))
-    assert report.verdict == "right"
-    assert not [f for f in report.findings if f.severity != "remark"]
-    assert rules(analysis.check(pair([packet], [take]))) == {"packet-launch"}
-    assert rules(analysis.check(pair([packet], [Op("cpy", S0, O0)]))) == {"packet-mix", "race"}
-    assert "packet-twice" in rules(analysis.check(pair([packet, packet], [take])))
-    plain = PUT._replace(dst=(Span("s", 0, 1),))
-    assert "packet-mix" in rules(analysis.check(pair([packet, plain, SIGNAL], [WAIT, take])))
-    report = analysis.check(pair([NOP], [take]))
-    assert rules(report) == {"deadlock"}
-    assert "for packet s[0] of rank 1" in report.errors[0].message
-
-
-def test_blocks_meet_at_a_barrier():
-    meet = Op("barrier", group=(0, 1))
-    other = Block(None, None, 0, (Op("cpy", I0, S0), meet), (), (MEMORY,))
-    put = Op("put", S0, (Span("o", 0, 1),), ports=(0,))
-    assert analysis.check(pair([WAIT, meet, put, SIGNAL], [SIGNAL, WAIT], more0=(other,))).ok
-    report = analysis.check(pair([WAIT, put, SIGNAL, meet], [SIGNAL, WAIT], more0=(other,)))
-    assert rules(report) == {"race"}
-    report = analysis.check(pair([WAIT, put, SIGNAL], [SIGNAL, WAIT], more0=(other,)))
-    assert "deadlock" in rules(report)
-    assert report.safe == 0
-
-
-def test_dependencies_order_blocks():
-    first = Block(None, None, 0, (Op("cpy", I0, S0, flag=True),), (), (MEMORY,))
-    put = Op("put", S0, (Span("o", 0, 1),), ports=(0,), deps=(Dep(1, 0),))
-    assert analysis.check(pair([WAIT, put, SIGNAL], [SIGNAL, WAIT], more0=(first,))).ok
-    silent = first._replace(ops=(first.ops[0]._replace(flag=False),))
-    assert rules(analysis.check(pair([WAIT, put, SIGNAL], [SIGNAL, WAIT], more0=(silent,)))) == {"dep-unflagged"}
-
-
-def test_signals_that_do_not_match():
-    report = analysis.check(pair([WAIT, PUT, SIGNAL, SIGNAL], [SIGNAL, WAIT]))
-    assert (rules(report, "warning"), rules(report)) == ({"signals-left"}, {"unfinished"})
-    harmless = analysis.check(pair([WAIT, PUT, SIGNAL], [SIGNAL, SIGNAL, WAIT]))  # rank 1 may be a launch behind
-    assert (rules(harmless, "warning"), rules(harmless)) == ({"signals-left"}, {"entry"})
-    assert rules(analysis.check(pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT, WAIT]))) == {"deadlock"}
+def test_a_port_without_its_other_end():
     program = pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT])
-    gpu = program.gpus[1]
-    odd = gpu._replace(blocks=(gpu.blocks[0]._replace(ports=(Port("memory", 0, 1),)),))
-    assert {"port-pair", "deadlock"} <= rules(analysis.check(replace(program, gpus=(program.gpus[0], odd))))
-    twice = Block(None, None, 0, (SIGNAL,), (), (MEMORY,))
-    assert "two-ends" in rules(analysis.check(pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT, WAIT], more0=(twice,))))
-
-
-def test_a_put_by_the_wrong_port():
-    assert rules(analysis.check(pair([WAIT, PUT._replace(dst=S0), SIGNAL], [SIGNAL, WAIT]))) == {"port", "wrong-output"}
+    odd = program.gpus[1].blocks[0]._replace(ports=(Port("memory", 0, 1),))
+    assert {"port-pair", "deadlock"} <= rules(analysis.check(edit_blocks(program, 1, odd)))
 
 
 @pytest.mark.parametrize(

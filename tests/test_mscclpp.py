@@ -4,20 +4,19 @@ back."""
 import json
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 
 import launch_judge
 import pytest
 import strict_mscclpp
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from onesided_machine import Machine, Wrong, decoded, launches
-from randoms import schedule as random_schedule
+from onesided_machine import Machine, Wrong, launches
+from test_forged_at_scale import changed
+from test_lower import exchange_allreduce
 
 from synth import topologies
 from synth.checker.schedule import replay
 from synth.commands import api
-from synth.commands.root import root
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.mscclpp.emit import Mscclpp, document, message_sizes, port_channels
 from synth.export.mscclpp.read import read
@@ -25,11 +24,13 @@ from synth.export.request import ExportRequest, Target
 from synth.language.library import hierarchical, two_shot
 from synth.model.collective import collective
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Link, Topology
 from synth.program import analysis
 from synth.program import plan_limits as limits
 from synth.program.lowering_options import LoweringOptions
 from synth.program.onesided.lower import onesided
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
+from tests.command_line import synth
 from tests.programs import put_allgather, ring_allgather
 
 SOLVED = {
@@ -70,6 +71,16 @@ def emit(program: Program) -> str:
     return Mscclpp().emit(program, Target(ExportRequest(assume_root=roots[0] if roots else None)))
 
 
+def written_and_run(program: Program, seed: int = 0) -> dict:
+    """Return the program's plan, which the loader takes, which is read back as it was, and which runs as it should."""
+    text = emit(program)
+    plan = strict_mscclpp.check(text)
+    again = read(text, task=program.collective)
+    assert again == program
+    launches(again, seed)
+    return plan
+
+
 @pytest.mark.parametrize("protocol", ["Simple", "LL"])
 @pytest.mark.parametrize(("topo", "name"), CASES)
 def test_plans_of_real_machines(topo, name, protocol):
@@ -79,10 +90,8 @@ def test_plans_of_real_machines(topo, name, protocol):
         program = onesided(solved(topo, name), LoweringOptions(protocol=protocol, in_place=in_place, nodes=nodes(topo)))
         report = analysis.check(program, "mscclpp")
         assert [str(finding) for finding in report.errors if finding.rule != "dispatch"] == []
-        text = emit(program)
-        plan = strict_mscclpp.check(text)
-        launches(decoded(plan, program.collective, program.chunks), seed=1)
-        assert read(text) == program
+        plan = written_and_run(program, seed=1)
+        assert read(emit(program)) == program  # its collective and root are found, too
         kinds = {channel["channel_type"] for gpu in plan["gpus"] for channel in gpu["channels"]}
         assert kinds == ({"memory"} if topo == "dgx1" else {"memory", "port"})
 
@@ -109,7 +118,7 @@ def test_in_place_what_lies_in_a_larger_buffer_is_reached_where_the_kernel_count
     schedule = scattered(name, root)
     replay.schedule(schedule)
     program = onesided(schedule, LoweringOptions(in_place="in", nodes=boxes))
-    launches(decoded(strict_mscclpp.check(emit(program)), program.collective, program.chunks))
+    written_and_run(program)
     assert analysis.check(program, "mscclpp").ok
     assert api.run(program, size=program.loop_chunks * 64, in_place=True)
     out = onesided(schedule, LoweringOptions(nodes=boxes))
@@ -117,37 +126,12 @@ def test_in_place_what_lies_in_a_larger_buffer_is_reached_where_the_kernel_count
     assert ("buffer-start" in misplaced) == ((name, root) != ("scatter", 0))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.integers(0, 1 << 30), st.data())
-def test_random_schedules(seed, data):
-    schedule = random_schedule(seed)
-    ranks = schedule.collective.ranks
-    boxes = data.draw(st.lists(st.integers(0, 1), min_size=ranks, max_size=ranks))
-    protocol, in_place = data.draw(st.sampled_from(["Simple", "LL"])), data.draw(st.sampled_from(["out", "in", "both"]))
-    instances, blocks = data.draw(st.integers(1, 2)), data.draw(st.sampled_from([None, 1, 2]))
-    try:
-        program = onesided(
-            schedule,
-            LoweringOptions(protocol=protocol, in_place=in_place, nodes=boxes, instances=instances, blocks=blocks),
-        )
-    except UsageError as error:
-        assert "in place" in str(error)
-        return
-    for called in {"out": [False], "in": [True], "both": [False, True]}[in_place]:
-        launches(program, seed, called)
-    assert analysis.check(program, "mscclpp").ok
-    if in_place != "both":
-        text = emit(program)
-        launches(decoded(strict_mscclpp.check(text), program.collective, program.chunks), seed)
-        assert read(text, task=program.collective) == program
-
-
 @pytest.mark.parametrize("protocol", ["Simple", "LL"])
 @pytest.mark.parametrize("boxes", [(0, 0, 0, 0), (0, 0, 1, 1)])
 def test_no_sync_is_idle(protocol, boxes):
     """The machine notices every op that is left out of an allreduce: none is there for nothing, and the machine can
     fail."""
-    program = onesided(exchange(), LoweringOptions(protocol=protocol, nodes=boxes))
+    program = onesided(exchange_allreduce(4), LoweringOptions(protocol=protocol, nodes=boxes))
     Machine(program).run()
     gone = 0
     for r, gpu in enumerate(program.gpus[:2]):
@@ -181,12 +165,6 @@ def test_forwarded_packets_are_flushed_where_their_writer_cannot_know_that_they_
     assert not any(op.code == "flush" for gpu in near.gpus for block in gpu.blocks for op in block.ops)
 
 
-def exchange() -> Schedule:
-    from test_lower import exchange_allreduce
-
-    return exchange_allreduce(4)
-
-
 def names_of(program):
     """The operations of a plan's first rank, counted by name."""
     return Counter(op["name"] for block in document(program)["gpus"][0]["threadblocks"] for op in block["ops"])
@@ -203,7 +181,7 @@ def test_a_sum_of_a_box_is_read_and_stored_in_one_operation(in_place):
     for options in (LoweringOptions(instances=2), LoweringOptions(reads=False)):
         assert {"put", "res"} <= names_of(onesided(schedule, options)).keys()
     for made in (program, eight):
-        launches(decoded(strict_mscclpp.check(emit(made)), made.collective, made.chunks))
+        written_and_run(made)
         assert analysis.check(made, "mscclpp").ok
 
 
@@ -219,7 +197,7 @@ def test_a_sum_of_packets_is_stored_where_it_goes_next_in_one_operation(in_place
     found = names_of(across)
     assert found["recpkt"] > 0 == found["nop"] + found["cpkt"]
     for made in (in_box, across):
-        launches(decoded(strict_mscclpp.check(emit(made)), made.collective, made.chunks), in_place=in_place == "in")
+        written_and_run(made)
         assert analysis.check(made, "mscclpp").ok
 
 
@@ -267,25 +245,19 @@ def test_port_channels_are_capped_by_fewer_blocks(monkeypatch):
     assert 0 < port_channels(onesided(schedule, options)) <= port_channels(capped)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--to", "msccl-xml", "--blocks", "2"], ["--to", "msccl-xml", "--no-reads"], ["--blocks", "0", "--to", "mscclpp"]],
-)
-def test_options_of_plans_are_refused_elsewhere(arguments, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        root(["compile", "two-shot", "--topo", "dgx-a100", "--no-bounds", "-o", "-", *arguments])
-    assert stopped.value.code == 2
-    assert "--blocks" in capsys.readouterr().err
+COMPILE = "compile two-shot --topo dgx-a100 --no-bounds"
+
+
+@pytest.mark.parametrize("words", ["--to msccl-xml --blocks 2", "--to msccl-xml --no-reads", "--blocks 0 --to mscclpp"])
+def test_options_of_plans_are_refused_elsewhere(words):
+    assert "--blocks" in synth(COMPILE, "-o -", words, code=2).stderr
 
 
 def test_blocks_and_reads_are_options_of_the_commands(tmp_path):
     names = {}
     for option in ("--reads", "--no-reads"):
         path = tmp_path / f"plan{option}.json"
-        with pytest.raises(SystemExit) as stopped:
-            root(["compile", "two-shot", "--topo", "dgx-a100", "--no-bounds", "--to", "mscclpp", "--chunks", "1",
-                  "--instances", "2", "--blocks", "2", option, "-o", str(path)])  # fmt: skip
-        assert stopped.value.code == 0
+        synth(COMPILE, "--to mscclpp --chunks 1 --instances 2 --blocks 2", option, "-o", path)
         blocks = json.loads(path.read_text())["gpus"][0]["threadblocks"]
         names[option] = {op["name"] for block in blocks for op in block["ops"]}
         assert len(blocks) == 2
@@ -294,10 +266,8 @@ def test_blocks_and_reads_are_options_of_the_commands(tmp_path):
 
 def test_golden(golden):
     for protocol in ("Simple", "LL"):
-        golden(
-            f"allreduce-{protocol}.mscclpp.json",
-            emit(onesided(exchange(), LoweringOptions(protocol=protocol, nodes=(0, 0, 1, 1)))),
-        )
+        program = onesided(exchange_allreduce(4), LoweringOptions(protocol=protocol, nodes=(0, 0, 1, 1)))
+        golden(f"allreduce-{protocol}.mscclpp.json", emit(program))
 
 
 def uneven_scratch() -> Program:
@@ -322,12 +292,10 @@ def test_every_second_launch_wants_equal_scratch():
     with pytest.raises(SynthError, match=r"second launch: stuck: .* never comes"):
         api.run(program, size=64)
     assert {finding.rule for finding in analysis.check(program).errors} == {"packet-half"}
-    text = emit(replace(program, gpus=tuple(gpu._replace(scratch=1) for gpu in program.gpus)))
-    launches(decoded(strict_mscclpp.check(text), program.collective, 1))
-    even = read(text)
+    even = read(emit(replace(program, gpus=tuple(gpu._replace(scratch=1) for gpu in program.gpus))))
+    plan = written_and_run(even)
     assert analysis.check(even, "mscclpp").ok
     assert api.run(even, size=64)
-    plan = json.loads(text)
     plan["gpus"][0]["scratch_chunks"] = 0
     with pytest.raises(AssertionError, match="own half"):
         strict_mscclpp.check(json.dumps(plan))
@@ -366,10 +334,6 @@ def test_every_offset_fits_at_the_largest_size(name, protocol):
 
 
 def star(ranks: int) -> Schedule:
-    from fractions import Fraction
-
-    from synth.model.topology import Link, Topology
-
     net = Topology("star", ranks, tuple(Link(0, r, Fraction(1)) for r in range(1, ranks))).network()
     return Schedule(net, collective("broadcast", ranks), 1, (Step(1, tuple(Send(0, 0, r) for r in range(1, ranks))),))
 
@@ -420,6 +384,11 @@ def test_what_a_plan_cannot_say(program, message):
         emit(program)
 
 
+def test_what_shares_no_data_is_not_called_in_place():
+    with pytest.raises(UsageError, match="alltoall cannot be called in place"):
+        onesided(solved("dgx1", "alltoall"), LoweringOptions(in_place="in"))
+
+
 def test_a_root_must_be_asserted():
     program = onesided(star(3))
     with pytest.raises(SynthError, match="add --assume-root 0"):
@@ -442,14 +411,12 @@ def test_plans_are_written_from_schedules():
 
 
 def plan() -> dict:
-    return json.loads(emit(onesided(exchange(), LoweringOptions(nodes=(0, 0, 1, 1)))))
+    return json.loads(emit(onesided(exchange_allreduce(4), LoweringOptions(nodes=(0, 0, 1, 1)))))
 
 
-def put_at(doc: dict, path: str, value: object) -> None:
-    *way, last = path.split(".")
-    for key in way:
-        doc = doc[int(key)] if key.isdigit() else doc[key]
-    doc[int(last) if last.isdigit() else last] = value
+def switch(size: int, ranks: list[int]) -> dict:
+    """Return a switch channel of one group."""
+    return {"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": size, "ranks": ranks}]}
 
 
 FAULTS = [
@@ -466,32 +433,16 @@ FAULTS = [
     ("gpus.0.threadblocks", [], "at least one thread block"),
     ("gpus.0.channels.0.connected_to.0", 9, "whole number in 0..3"),
     ("gpus.0.channels.0.connected_to.0", 0, "to itself"),
-    (
-        "gpus.0.channels.0",
-        {"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": 2, "ranks": [0, 0]}]},
-        "is no group of two ranks or more",
-    ),
-    (
-        "gpus.0.channels.0",
-        {"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": 3, "ranks": [0, 1]}]},
-        "is 3, the group has 2 ranks",
-    ),
-    (
-        "gpus.0.channels.0",
-        {"channel_type": "switch", "buffer_type": "i", "rank_groups": [{"size": 2, "ranks": [0, 1]}]},
-        "rank 1 lists the switch channel of rank 0 over ranks 0 1 later, or not at all",
-    ),
+    ("gpus.0.channels.0", switch(2, [0, 0]), "is no group of two ranks or more"),
+    ("gpus.0.channels.0", switch(3, [0, 1]), "is 3, the group has 2 ranks"),
+    ("gpus.0.channels.0", switch(2, [0, 1]), "rank 1 lists the switch channel of rank 0 over ranks 0 1 later, or not"),
     ("gpus.0.threadblocks.0.ops.0.name", "pipeline", "a pipeline needs 'iter_context' and 'ops'"),
     ("gpus.0.threadblocks.0.ops.0.name", "gstorepkt", "expected one of switch"),
     ("gpus.0.threadblocks.0.ops.0.name", "glres", "expected one of switch"),
     ("gpus.0.threadblocks.0.ops.0.name", "send", "unknown operation"),
     ("gpus.0.threadblocks.0.ops.0.channel_ids", [5], "whole number in 0..0"),
     ("gpus.0.threadblocks.0.ops", [{"name": "nop"}] * 65, "at most 64"),
-    (
-        "gpus.0.threadblocks.0.ops",
-        [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "nop"}],
-        "semaphore 0 does not exist",
-    ),
+    ("gpus.0.threadblocks.0.ops", [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "nop"}], "semaphore 0 does"),
     ("gpus.0.threadblocks.0.ops", [{"name": "pws", "src_buff": [], "dst_buff": []}], "never signals"),
     ("gpus.0.threadblocks.0.ops.0.extra", 1, "'extra' is not a field"),
     ("gpus.0.scratch_chunks", -1, "whole number in 0.."),
@@ -512,8 +463,7 @@ def test_a_collective_of_ones_own_is_named_by_who_reads_the_plan():
     ("path", "value", "message"), FAULTS, ids=[f"{path}={str(value)[:20]}" for path, value, _ in FAULTS]
 )
 def test_malformed_plans_are_refused_with_their_place(path, value, message):
-    doc = plan()
-    put_at(doc, path, value)
+    doc = changed(plan(), path, value)
     with pytest.raises(FormatError) as caught:
         read(json.dumps(doc), "p.json")
     assert message in str(caught.value)
@@ -562,13 +512,8 @@ def test_what_others_write():
     buffers = [{"rank": r, "type": "o", "access_channel_types": ["port"]} for r in (1, 2)]
     gpu = {"id": 0, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 0, "threadblocks": [first],
            "channels": [{"channel_type": "port", "connected_to": [1, 2]}], "remote_buffers": buffers}  # fmt: skip
-    doc = {
-        "name": "theirs",
-        "collective": "custom",
-        "protocol": "Simple",
-        "inplace": False,
-        "gpus": [gpu, other(1), other(2)],
-    }
+    doc = {"name": "theirs", "collective": "custom", "protocol": "Simple", "inplace": False}
+    doc["gpus"] = [gpu, other(1), other(2)]
     program = read(json.dumps(doc))
     assert [op.code for op in program.gpus[0].blocks[0].ops] == ["wait", "nop", "put", "signal"]
     both = Op("put", (Span("i", 0), Span("i", 1)), (Span("o", 0, 1), Span("o", 1, 2)), ports=(0, 1))

@@ -134,36 +134,31 @@ def test_networks_without_multicast_keep_their_fingerprints(name: str, digest: s
     assert problem_fingerprint(made.multicast_network(), task) != digest
 
 
+# What is done to a document and its first or last step.
+MUTANTS = {
+    "dropped": lambda doc, step: step["switch_sends"].pop(),
+    "doubled": lambda doc, step: step["switch_sends"].append(step["switch_sends"][0]),
+    "port": lambda doc, step: step.update(rounds=step["rounds"] - 1),  # than the busiest port takes
+    "rank outside": lambda doc, step: doc["topology"]["multicast"][0]["ports"].pop(),
+    "issuer missing": lambda doc, step: step["switch_sends"][0][2].remove(step["switch_sends"][0][1]),
+    "unknown switch": lambda doc, step: step["switch_sends"][0].__setitem__(4, "another"),
+}
+
+
 @pytest.mark.parametrize("kind", ["multicast", "multicast-reduce", "fetch-reduce"])
 @pytest.mark.parametrize("own", ["through", "local"])
-@pytest.mark.parametrize("change", ["dropped", "doubled", "port", "rank outside", "issuer missing", "unknown switch"])
+@pytest.mark.parametrize("change", MUTANTS)
 def test_a_mutant_of_each_kind_is_refused(own: str, kind: str, change: str) -> None:
     network = machine(own)
+    schedule = fetch_then_multicast(network)
     if kind == "multicast-reduce":
         sends = tuple(switch_send(0, rank, kind) for rank in EVERYONE)
-        rounds = 4 if own == "through" else 3
-        schedule = Schedule(network, collective("allreduce", 4), 1, (Step(rounds, (), sends),))
-    else:
-        schedule = fetch_then_multicast(network)
-    doc = schedule.to_json()
-    replay.schedule(doc)
-    mutant = copy.deepcopy(doc)
-    step = mutant["steps"][1 if kind == "multicast" else 0]
-    rows = step["switch_sends"]
-    if change == "dropped":
-        rows.pop()
-    elif change == "doubled":
-        rows.append(rows[0])
-    elif change == "port":  # one round less than the busiest port takes
-        step["rounds"] -= 1
+        schedule = Schedule(network, collective("allreduce", 4), 1, (Step(4 if own == "through" else 3, (), sends),))
+    replay.schedule(schedule.to_json())
+    mutant = copy.deepcopy(schedule.to_json())
+    MUTANTS[change](mutant, mutant["steps"][1 if kind == "multicast" else 0])
+    if change in ("port", "rank outside"):
         mutant.pop("fingerprint")
-    elif change == "rank outside":
-        mutant["topology"]["multicast"][0]["ports"].pop()
-        mutant.pop("fingerprint")
-    elif change == "issuer missing":
-        rows[0][2] = [rank for rank in EVERYONE if rank != rows[0][1]]
-    else:
-        rows[0][4] = "another"
     with pytest.raises(VerificationError):
         replay.schedule(mutant)
 
@@ -316,55 +311,58 @@ def test_operations_of_two_ranks_are_counted_without_steps() -> None:
         check(certificate | {"steps": 2}, network.document, collective("allreduce", 2).document, steps=2)
 
 
-@pytest.mark.parametrize("change", ["one limit twice", "another rank's limit", "local", "broadcast", "a link beside"])
+def without_link(limits: list[dict], link: list[int]) -> None:
+    for limit in limits:
+        limit["links"] = [other for other in limit["links"] if other != link]
+
+
+# What is done to the ports of a certificate, and to the machine.
+FALSE_COUNTS = {
+    "one limit twice": lambda ports, doc: ports.__setitem__(1, ports[0]),
+    "another rank's limit": lambda ports, doc: ports.__setitem__(slice(2), ports[1::-1]),
+    "local": lambda ports, doc: doc["multicast"][0].update(own="local"),
+    "broadcast": lambda ports, doc: None,
+    "a link beside": lambda ports, doc: without_link(doc["limits"], [0, 1]),
+}
+
+
+@pytest.mark.parametrize("change", FALSE_COUNTS)
 def test_a_false_count_of_operations_is_refused(change: str) -> None:
     network, certificate = operations()
-    doc, task = copy.deepcopy(network.to_json()), collective("allreduce", 4)
+    doc, task = copy.deepcopy(network.to_json()), collective("broadcast" if change == "broadcast" else "allreduce", 4)
     certificate = copy.deepcopy(certificate)
-    if change == "one limit twice":
-        certificate["ports"][1] = certificate["ports"][0]
-    elif change == "another rank's limit":
-        certificate["ports"][:2] = certificate["ports"][1::-1]
-    elif change == "local":
-        doc["multicast"][0]["own"] = "local"
-    elif change == "broadcast":
-        task = collective("broadcast", 4)
-    else:
-        for limit in doc["limits"]:
-            limit["links"] = [link for link in limit["links"] if link != [0, 1]]
+    FALSE_COUNTS[change](certificate["ports"], doc)
     certificate["problem"] = problem_fingerprint(Network.from_json(doc), task)
     with pytest.raises(VerificationError):
         check(certificate, doc, task.document)
 
 
+def static_cuts(problem: str, prices: list, cuts: dict, scale: int = 1, **more: object) -> dict:
+    head = {"kind": "static-cuts", "problem": problem, "steps": None, "scale": scale, "generators": []}
+    return head | {"prices": [["limit", *price] for price in prices], "cuts": cuts} | more
+
+
 def test_cuts_whose_multicasts_do_not_pay_are_refused() -> None:
     network, task = machine("local"), collective("broadcast", 4)
-    up = network.multicast[0].ports[0].up[0]
-    certificate = {
-        "kind": "static-cuts", "problem": problem_fingerprint(network, task), "steps": None, "scale": 1,
-        "prices": [["limit", up, 1]], "generators": [], "cuts": {"0": [[1, -1, 1, 1, 1]]},
-    }  # fmt: skip
+    ports = network.multicast[0].ports
+    problem = problem_fingerprint(network, task)
+    certificate = static_cuts(problem, [[ports[0].up[0], 1]], {"0": [[1, -1, 1, 1, 1]]})
     assert check(certificate, network.document, task.document) == 1  # what leaves the root, counted once
-    apart = [[1, -1, 1, -1, -1], [1, -1, -1, 1, -1], [1, -1, -1, -1, 1]]
-    prices = [["limit", port.up[0], 1] for port in network.multicast[0].ports]
-    certificate |= {"prices": prices, "scale": 4, "cuts": {"0": apart}}
+    apart = {"0": [[1, -1, 1, -1, -1], [1, -1, -1, 1, -1], [1, -1, -1, -1, 1]]}
+    prices = [[port.up[0], 1] for port in ports]
     with pytest.raises(VerificationError, match="overload multicasts"):  # a link enters one cut, a multicast three
-        check(certificate, network.document, task.document)
+        check(static_cuts(problem, prices, apart, 4), network.document, task.document)
     plain = topology("switch:4").network()
-    certificate["problem"] = problem_fingerprint(plain, task)
+    certificate = static_cuts(problem_fingerprint(plain, task), prices, apart, 4)
     assert check(certificate, plain.document, task.document) == Fraction(3, 4)
 
 
 def test_fetches_that_do_not_pay_are_refused() -> None:
     network, task = machine("local"), collective("reduce", 4)
-    apart = [[1, 1, -1, 1, 1], [1, 1, 1, -1, 1], [1, 1, 1, 1, -1]]
-    certificate = {
-        "kind": "static-cuts", "problem": problem_fingerprint(network, task), "steps": None, "scale": 4,
-        "prices": [["limit", port.down[0], 1] for port in network.multicast[0].ports],
-        "generators": [], "cuts": {"0": apart},
-    }  # fmt: skip
+    apart = {"0": [[1, 1, -1, 1, 1], [1, 1, 1, -1, 1], [1, 1, 1, 1, -1]]}
+    prices = [[port.down[0], 1] for port in network.multicast[0].ports]
     with pytest.raises(VerificationError, match="overload fetches"):
-        check(certificate, network.document, task.document)
+        check(static_cuts(problem_fingerprint(network, task), prices, apart, 4), network.document, task.document)
 
 
 def test_sums_turned_round_pay_for_multicasts_to_one_member() -> None:
@@ -374,13 +372,10 @@ def test_sums_turned_round_pay_for_multicasts_to_one_member() -> None:
     task, network = collective("reduce", 2, (1,)), Network.from_json(machine)
     sends = tuple(SwitchSend(chunk, 0, (0, 1), "multicast-reduce", "sw") for chunk in range(10))
     assert replay.schedule(Schedule(network, task, 10, (Step(1, (), sends),))).rounds_per_chunk == Fraction(1, 10)
-    certificate = {
-        "kind": "static-cuts", "problem": problem_fingerprint(network, task), "steps": None, "scale": 1,
-        "prices": [["limit", 2, 1]], "generators": [], "cuts": {"0": [[1, 1, -1]]}, "reversed": True,
-    }  # fmt: skip
+    problem, cuts = problem_fingerprint(network, task), {"0": [[1, 1, -1]]}
     with pytest.raises(VerificationError, match="overload fetches"):  # the port of rank 1 upwards is not used
-        check(certificate, machine, task.document)
-    honest = certificate | {"scale": 10, "prices": [["limit", 0, 1]]}
+        check(static_cuts(problem, [[2, 1]], cuts, reversed=True), machine, task.document)
+    honest = static_cuts(problem, [[0, 1]], cuts, 10, reversed=True)
     assert check(honest, machine, task.document) == Fraction(1, 10)
 
 
@@ -388,12 +383,10 @@ def test_generators_must_keep_the_ports() -> None:
     made = topology("switch:3:multicast=local")
     network = replace(made, multicast=(Multicast("switch", (0, 1)),)).multicast_network()
     task = collective("allgather", 3)
-    certificate = {
-        "kind": "static-cuts", "problem": problem_fingerprint(network, task), "steps": None, "scale": 1,
-        "prices": [], "generators": [[[2, 1, 0], [2, 1, 0]]], "cuts": {},
-    }  # fmt: skip
+    problem = problem_fingerprint(network, task)
     with pytest.raises(VerificationError, match="not kept"):
-        check(certificate, network.document, task.document)
+        turned = static_cuts(problem, [], {}, generators=[[[2, 1, 0], [2, 1, 0]]])
+        check(turned, network.document, task.document)
 
 
 def test_symmetries_keep_the_ports() -> None:
@@ -429,11 +422,10 @@ def test_ranks_at_a_switch_that_multicasts_are_one_step_apart(pairs: list[tuple[
     assert least.value == check(least.certificate, network.document, task.document) == 1
 
 
-@pytest.mark.parametrize("kind", ["too-few-steps"])
-def test_other_kinds_of_certificates_do_not_hold_with_multicast(kind: str) -> None:
+def test_other_kinds_of_certificates_do_not_hold_with_multicast() -> None:
     network, task = machine("local"), collective("allreduce", 4)
-    certificate = dict.fromkeys(KEYS[kind][0], 0)
-    certificate |= {"kind": kind, "problem": problem_fingerprint(network, task)}
+    certificate = dict.fromkeys(KEYS["too-few-steps"][0], 0)
+    certificate |= {"kind": "too-few-steps", "problem": problem_fingerprint(network, task)}
     with pytest.raises(VerificationError, match="does not bound schedules whose switches multicast"):
         check(certificate, network.document, task.document, steps=2)
 

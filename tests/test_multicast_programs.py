@@ -10,11 +10,9 @@ import onesided_machine
 import pytest
 import randoms
 import strict_mscclpp
-from click.testing import CliRunner
 from test_switch_boxes import boxes
 
 from synth.checker.schedule import replay
-from synth.commands import root
 from synth.commands.run import run
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, SynthError, UsageError
@@ -30,6 +28,7 @@ from synth.program.text import dump, parse
 from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale.composition.switch_boxes import SwitchBoxes
 from synth.topologies import topology
+from tests.command_line import synth
 
 
 def one_box(name: str, steps: int, ranks: int = 3, own: str = "local") -> Schedule:
@@ -75,12 +74,11 @@ def test_programs_are_right_and_round_trip(case: int, in_place: str) -> None:
     assert parse(dump(program)) == program and Program.from_json(program.to_json()) == program
     plan = document(program)
     strict_mscclpp.check(json.dumps(plan))
-    task = program.collective
-    assert task is not None
-    for seed in range(3):
-        onesided_machine.launches(onesided_machine.decoded(plan, task, program.chunks), seed)
-    again = read(json.dumps(plan), root=0 if task.roots else None)
+    assert program.collective is not None
+    again = read(json.dumps(plan), root=0 if program.collective.roots else None)
     assert again.gpus == program.gpus
+    for seed in range(3):
+        onesided_machine.launches(again, seed)
 
 
 def test_a_fetched_sum_that_is_multicast_next_is_one_op() -> None:
@@ -113,32 +111,25 @@ def test_lint_finds_whatever_is_left_out(case: int) -> None:
                 assert not report.ok or any(finding.rule == "entry" for finding in report.findings), (g, b, i)
 
 
-def altered(change: str) -> Program:
-    """A program whose first glres or gstore is changed."""
-    program = lowered(2 if change == "another rank's source" else 0, "out")
+# Which program's first glres or gstore is changed, and how.
+GROUPS = {
+    "another place": (0, lambda op: op._replace(dst=(*op.dst[:-1], op.dst[-1]._replace(buffer="i")))),
+    "a rank twice": (0, lambda op: op._replace(dst=(*op.dst[:-1], op.dst[1]))),
+    "without its rank": (0, lambda op: op._replace(src=op.src[1:], dst=op.dst[1:])),
+    "two groups": (0, lambda op: op._replace(src=op.src[:-1])),
+    "another rank's source": (2, lambda op: op._replace(src=(op.src[0]._replace(rank=1),))),
+}
+
+
+@pytest.mark.parametrize("change", GROUPS)
+def test_lint_refuses_groups_that_no_switch_has(change: str) -> None:
+    case, altered = GROUPS[change]
+    program = lowered(case, "out")
     blocks = program.gpus[0].blocks
     i = next(i for i, op in enumerate(blocks[0].ops) if op.dst)
-    op = blocks[0].ops[i]
-    if change == "another place":
-        op = op._replace(dst=(*op.dst[:-1], op.dst[-1]._replace(buffer="i")))
-    elif change == "a rank twice":
-        op = op._replace(dst=(*op.dst[:-1], op.dst[1]))
-    elif change == "without its rank":
-        op = op._replace(src=op.src[1:], dst=op.dst[1:])
-    elif change == "two groups":
-        op = op._replace(src=op.src[:-1])
-    else:
-        op = op._replace(src=(op.src[0]._replace(rank=1),))
-    block = blocks[0]._replace(ops=(*blocks[0].ops[:i], op, *blocks[0].ops[i + 1 :]))
+    block = blocks[0]._replace(ops=(*blocks[0].ops[:i], altered(blocks[0].ops[i]), *blocks[0].ops[i + 1 :]))
     gpu = program.gpus[0]._replace(blocks=(block, *blocks[1:]))
-    return replace(program, gpus=(gpu, *program.gpus[1:]))
-
-
-@pytest.mark.parametrize(
-    "change", ["another place", "a rank twice", "without its rank", "two groups", "another rank's source"]
-)
-def test_lint_refuses_groups_that_no_switch_has(change: str) -> None:
-    rules = {finding.rule for finding in check(altered(change), "mscclpp").findings}
+    rules = {finding.rule for finding in check(replace(program, gpus=(gpu, *program.gpus[1:])), "mscclpp").findings}
     assert rules & {"group-place", "operands"}
 
 
@@ -170,15 +161,12 @@ def test_what_no_operation_of_a_plan_does_is_refused() -> None:
 def test_plans_are_exported_linted_and_run(tmp_path: Path, steps: int, own: str) -> None:
     source, plan = tmp_path / "schedule.json", tmp_path / "plan.json"
     source.write_text(json.dumps(one_box("allreduce", steps, own=own).to_json()))
-    runner = CliRunner()
-    result = runner.invoke(root, ["export", str(source), "--to", "mscclpp", "-o", str(plan)])
-    assert result.exit_code == 0 and "switch channels (NVLS)" in result.output, result.output
+    assert "switch channels (NVLS)" in synth("export", source, "--to mscclpp -o", plan).output
     channels = json.loads(plan.read_text())["gpus"][2]["channels"]
     group = {"size": 3, "ranks": [0, 1, 2]}
     assert {"channel_type": "switch", "buffer_type": "i", "rank_groups": [group]} in channels
-    assert runner.invoke(root, ["lint", str(plan), "--runtime", "mscclpp"]).exit_code == 0
-    result = runner.invoke(root, ["run", str(plan), "--size", "3KB", "--executor", "reference"])
-    assert result.exit_code == 0 and "right" in result.output, result.output
+    synth("lint", plan, "--runtime mscclpp")
+    assert "right" in synth("run", plan, "--size 3KB --executor reference").output
 
 
 def foreign(rank: int) -> dict:

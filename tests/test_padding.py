@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from host_runs import needs_compiler
 from programs import put_allgather, recursive_doubling_allreduce, ring_allgather, ring_allreduce
-from standin import Cupy
 from test_arrays import Tensor
 
 import synth
@@ -19,7 +18,6 @@ from synth.model.collective import COLLECTIVES, collective
 from synth.program.buffer_layout import Layout
 from synth.program.program import Span
 from synth.runtime import reference_data
-from synth.runtime.cuda import executor
 from synth.runtime.dtypes import dtype
 from synth.runtime.padding import Padding
 
@@ -171,11 +169,9 @@ def test_in_place_parts_of_the_larger_buffer_lie_where_the_layout_says():
 
 @needs_compiler
 @pytest.mark.parametrize("ranks_on", [None, (0, 0, 1), (0, 1, 2)])
-def test_arrays_on_gpus_are_copied_in_and_out_on_the_stream(monkeypatch, ranks_on):
+def test_arrays_on_gpus_are_copied_in_and_out_on_the_stream(gpu, ranks_on):
     """On the stand-in for CuPy: nothing allocates or waits in a launch, also while a graph is captured."""
-    cupy = Cupy(gpus=3)
-    for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
-        monkeypatch.setattr(executor, name, value)
+    cupy = gpu(gpus=3)
     made, on = ring_allreduce(3, 6), ranks_on or (0, 0, 0)
     given = reference_data.random_inputs(Layout(made.collective, 1), 7, dtype("f32"), "sum", 4)
     got = [np.full(7, CANARY, np.float32) for _ in range(3)]
@@ -191,10 +187,7 @@ def test_arrays_on_gpus_are_copied_in_and_out_on_the_stream(monkeypatch, ranks_o
             array[:] = CANARY
         graph.launch(stream)
         ready.finish(stream)
-        reference_data.check(
-            Layout(made.collective, 1), dtype("f32"), "sum", given, [array.reshape(1, 7) for array in got]
-        )
+        reference_data.check(Layout(made.collective, 1), dtype("f32"), "sum", given, [a.reshape(1, 7) for a in got])
+    # inputs before all launches, outputs after
     last = max(k for k, what in enumerate(cupy.log) if what == "launch")
-    assert (
-        cupy.log[:last].count("copy") == 3 and cupy.log[last:].count("copy") == 3
-    )  # inputs before all launches, outputs after
+    assert cupy.log[:last].count("copy") == 3 and cupy.log[last:].count("copy") == 3

@@ -14,6 +14,7 @@ import strict_mscclpp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_export import ring_schedule, slow_schedule
+from test_forged_at_scale import changed
 
 from synth.commands import api
 from synth.errors import SynthError, UsageError
@@ -186,33 +187,19 @@ def test_what_the_runtime_lacks_is_listed_and_the_next_takes_its_place():
     assert [ends(text)[0] for _, text in plus.files] == [0, LARGE + 1]
     named = api.export_plan(change(0, schedule=None))
     assert any("the plan knows it by name only" in line for line in named.remarks)
+    alone = replace(plan().tables[0], ranges=(Range(0, None, (0,)),))
     for to in ("msccl-dir", "mscclpp-dir"):
         with pytest.raises(SynthError, match=r"no range of the plan can be exported: .*LL128"):
-            api.export_plan(
-                replace(
-                    change(0, protocol="LL128"), tables=(replace(plan().tables[0], ranges=(Range(0, None, (0,)),)),)
-                ),
-                to,
-            )
+            api.export_plan(replace(change(0, protocol="LL128"), tables=(alone,)), to)
 
 
 def test_an_algorithm_whose_chunks_divide_no_judged_size_is_not_chosen():
     odd = replace(plan().tables[0], sizes=(1 << 12, 1 << 13, 1 << 20), ranges=(Range(0, None, (1, 0)),))
-    three = replace(
-        ring_schedule(4),
-        chunks=6,
-        steps=tuple(
-            Step(
-                3,
-                tuple(
-                    sorted(
-                        Send(s.chunk // 2 * 6 + s.chunk % 2 * 3 + k, s.src, s.dst) for s in step.sends for k in range(3)
-                    )
-                ),
-            )
-            for step in ring_schedule(4).steps
-        ),
-    )
+    steps = []
+    for step in ring_schedule(4).steps:
+        sends = [Send(s.chunk // 2 * 6 + s.chunk % 2 * 3 + k, s.src, s.dst) for s in step.sends for k in range(3)]
+        steps.append(Step(3, tuple(sorted(sends))))
+    three = replace(ring_schedule(4), chunks=6, steps=tuple(steps))
     made = api.export_plan(replace(change(1, schedule=three, divisor=24), tables=(odd,)))
     assert [name for name, _ in made.files] == ["01-allgather-S2-R2-C1-LL.xml"]
     alone = replace(odd, ranges=(Range(0, None, (1,)),))
@@ -258,10 +245,8 @@ def plugin(text: str, coll: str, size: int, ranks: int, nodes: int) -> tuple | N
         if line.startswith("#") or not line:
             continue
         kind, low, high, algorithm, protocol, channels, wants_nodes, wants_ranks, pipe, reg = line.split(",")
-        assert kind in ("broadcast", "reduce", "allgather", "reducescatter", "allreduce") and (pipe, reg) == (
-            "-1",
-            "-1",
-        )
+        assert kind in ("broadcast", "reduce", "allgather", "reducescatter", "allreduce")
+        assert (pipe, reg) == ("-1", "-1")
         assert algorithm in ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
         assert protocol in ("ll", "ll128", "simple")
         near = int(wants_nodes) in (-1, nodes) and int(wants_ranks) in (-1, ranks)
@@ -282,17 +267,14 @@ def test_the_tuner_gets_the_ranges_where_nccl_is_preferred(file, tmp_path):
     assert "MPI is mpi's, which no tuner can name" in said.stderr
 
 
+LARGEST = "allgather,67108865,18446744073709551615"
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (
-            (("algorithm", "NVLSTree"), ("protocol", "Simple")),
-            "allgather,67108865,18446744073709551615,nvls_tree,simple,-1,1,4,-1,-1",
-        ),
-        (
-            (("algorithm", "CollnetDirect"), ("protocol", "ll")),
-            "allgather,67108865,18446744073709551615,collnet_direct,ll,-1,1,4,-1,-1",
-        ),
+        ((("algorithm", "NVLSTree"), ("protocol", "Simple")), f"{LARGEST},nvls_tree,simple,-1,1,4,-1,-1"),
+        ((("algorithm", "CollnetDirect"), ("protocol", "ll")), f"{LARGEST},collnet_direct,ll,-1,1,4,-1,-1"),
         ((("algorithm", "hypercube"), ("protocol", "ll")), "does not say which algorithm"),
         ((("algorithm", "ring"),), "does not say which protocol"),
         ((), "does not say which algorithm"),
@@ -355,14 +337,8 @@ def test_mcrdl_tables_go_into_a_folder_where_they_are_several(tmp_path):
     ],
 )
 def test_a_bad_plan_is_one_line(tmp_path, path, value, words):
-    doc = json.loads(json.dumps(plan().to_json()))
-    *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
-    inner = doc
-    for key in way:
-        inner = inner[key]
-    inner[last] = value
     file = tmp_path / "plan.json"
-    file.write_text(json.dumps(doc))
+    file.write_text(json.dumps(changed(json.loads(json.dumps(plan().to_json())), path, value)))
     with pytest.raises(SynthError, match=words) as caught:
         api.export_plan(file)
     assert "\n" not in str(caught.value)

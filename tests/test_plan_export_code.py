@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 from test_plan_export import LARGE, SMALL, plan
 
 from synth.commands import api
 from synth.model.tuning_plan import Algorithm, Range, Table
+
+
+def fake_mscclpp(monkeypatch, version="0.10") -> tuple[list, list]:
+    """Stand in for MSCCL++'s Python modules. Return the lists of what is added to them, and of the selectors set."""
+
+    class Algorithm(SimpleNamespace):
+        Constraint = staticmethod(lambda ranks, per_node: (ranks, per_node))
+
+    added, selectors = [], []
+    builder = SimpleNamespace(add_algorithm_builder=added.append, set_algorithm_selector=selectors.append)
+    types = SimpleNamespace(float32="float32", uint8="uint8")
+    fake = SimpleNamespace(Algorithm=Algorithm, DataType=types, ExecutionPlan=lambda path, rank: (path, rank))
+    ext = SimpleNamespace()
+    (fake if version == "0.9" else ext).AlgorithmCollectionBuilder = lambda: builder
+    monkeypatch.setitem(sys.modules, "mscclpp", fake)
+    monkeypatch.setitem(sys.modules, "mscclpp.ext", ext)
+    return added, selectors
+
+
+def call(collective, ranks, rank, size, given=0, out=1 << 40, dtype="any"):
+    """Return a request as MSCCL++ hands it to the selector."""
+    return SimpleNamespace(
+        collective=collective, world_size=ranks, rank=rank, message_size=size, input_buffer=given, output_buffer=out,
+        dtype=dtype,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +78,7 @@ def number_off(name):
 def test_python_selects_and_registers(files, monkeypatch):
     scope = {"__file__": "/plans/register.py"}
     exec(files["register.py"], scope)
-    added, selectors = [], []
-    builder = SimpleNamespace(add_algorithm_builder=added.append, set_algorithm_selector=selectors.append)
-    fake, ext = ModuleType("mscclpp"), ModuleType("mscclpp.ext")
-    ext.AlgorithmCollectionBuilder = lambda: builder
-    fake.ExecutionPlan = lambda path, rank: (path, rank)
-
-    class FakeAlgorithm(SimpleNamespace):
-        Constraint = staticmethod(lambda ranks, per_node: (ranks, per_node))
-
-    fake.Algorithm = FakeAlgorithm
-    monkeypatch.setitem(__import__("sys").modules, "mscclpp", fake)
-    monkeypatch.setitem(__import__("sys").modules, "mscclpp.ext", ext)
+    added, selectors = fake_mscclpp(monkeypatch)
     kept = scope["register"](1, 4, 4)
     assert kept == added and selectors == [scope["select"]]
     assert sorted(a.id + ".json" for a in added) == sorted(name for name in files if name.endswith(".json"))
@@ -73,11 +88,9 @@ def test_python_selects_and_registers(files, monkeypatch):
     known = {}
     for name in (row[-1] for row in scope["PLANS"]):
         known.setdefault("reducescatter" if "reduce" in name else "allgather", {})[name] = name
-    for (coll, ranks, rank, size, given, out), want in requests():
-        request = SimpleNamespace(
-            collective=coll, world_size=ranks, rank=rank, message_size=size, input_buffer=given, output_buffer=out
-        )
-        assert number_off(scope["select"](known, request)) == want, (coll, ranks, size)
+    for asked, want in requests():
+        request = call(*asked)
+        assert number_off(scope["select"](known, request)) == want, asked
     assert scope["select"]({}, request) is None
 
 

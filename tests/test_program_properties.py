@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import replace
 
 import floods
+import onesided_machine
 import pytest
 import random_programs
 import randoms
@@ -137,18 +138,18 @@ def planned(schedule, seed: int) -> str:
     rng = random.Random(f"{schedule.collective.name} {seed}")
     layout = Layout(schedule.collective, schedule.chunks)
     boxes = rng.choice((None, [r % 2 for r in range(schedule.collective.ranks)]))
-    protocol, in_place = (
-        rng.choice(("Simple", "LL")),
-        rng.choice(("out", "in", "both")) if layout.shares_chunks else "out",
-    )
+    in_place = rng.choice(("out", "in", "both")) if layout.shares_chunks else "out"
     try:
         program = onesided(
-            schedule, LoweringOptions(protocol=protocol, instances=rng.randint(1, 4), in_place=in_place, nodes=boxes)
-        )
+            schedule, LoweringOptions(
+            protocol=rng.choice(("Simple", "LL")), instances=rng.randint(1, 4), in_place=in_place, nodes=boxes,
+            blocks=rng.choice((None, None, 1, 2))))  # fmt: skip
     except SynthError as error:
         assert not isinstance(error, UsageError), error
         return "refused"
     right(program, schedule.network, "mscclpp", rng)
+    for mode in modes(program):
+        onesided_machine.launches(program, seed, mode == "in")
     if in_place == "both":
         return "planned for both"  # files are for one of the two
     content = api.export_program(program, "mscclpp", assume_root=roots(program)).files[0][1]

@@ -26,7 +26,7 @@ USES: dict[str, set[str]] = {
     "ortools": {"solvers/cp_sat.py", "solvers/max_flow.py"},
     "scipy.optimize": {"solvers/highs.py", "solvers/least_squares.py"},
     "matplotlib": set(),  # through registry.need, in view/plot.py
-    "rich": {"cli/framework/progress.py"},
+    "rich": {"commands/framework/progress.py"},
 }
 
 
@@ -65,7 +65,7 @@ def test_each_heavy_library_stays_in_its_files(library):
 
 
 def test_click_stays_in_the_command_line():
-    assert {name.partition("/")[0] for name in users("click")} == {"cli"}
+    assert {name.partition("/")[0] for name in users("click")} == {"commands"}
 
 
 def file_of(name: str) -> Path | None:
@@ -80,11 +80,10 @@ def file_of(name: str) -> Path | None:
 
 
 def test_the_roots_of_trust_import_values_and_the_standard_library_whichever_way():
-    todo = [ROOT / "synth/checker/schedule" / f"{name}.py" for name in ("replay", "state", "machine", "collective")]
-    todo += [
-        ROOT / "synth/checker/certificates" / f"{name}.py"
-        for name in ("cuts", "single_chunk", "unreachable", "partition", "throughput_cuts")
-    ]
+    schedules, certificates = ROOT / "synth/checker/schedule", ROOT / "synth/checker/certificates"
+    todo = [schedules / f"{name}.py" for name in ("replay", "state", "machine", "collective")]
+    names = ("cuts", "single_chunk", "unreachable", "partition", "throughput_cuts")
+    todo += [certificates / f"{name}.py" for name in names]
     done: set[Path] = set()
     while todo:
         path = todo.pop()
@@ -103,8 +102,8 @@ def test_the_roots_of_trust_import_values_and_the_standard_library_whichever_way
 
 # Modules named by strings: registries, whose entries are imported when asked for, and the entry points of processes.
 REGISTRIES = {
-    "__init__.py", "api/__init__.py", "cli/root.py", "cli/catalog/group.py", "encodings/__init__.py",
-    "export/__init__.py", "model/registry.py", "runtime/__init__.py",
+    "__init__.py", "commands/api/__init__.py", "commands/root.py", "commands/catalog/group.py",
+    "encodings/__init__.py", "export/__init__.py", "model/registry.py", "runtime/__init__.py",
 }  # fmt: skip
 PROCESSES = {
     "pareto/combining/attempts.py", "pareto/portfolio/members.py",
@@ -150,17 +149,9 @@ def test_every_extra_that_the_design_names_exists():
 
 
 def test_every_library_imported_is_declared():
-    declared = {
-        requirement.split(">")[0].split("=")[0].split("[")[0].lower()
-        for requirement in PROJECT["project"]["dependencies"]
-    }
-    distribution = {
-        "z3": "z3-solver",
-        "pysat": "python-sat",
-        "pysolvers": "python-sat",
-        "yaml": "pyyaml",
-        "ml_dtypes": "ml-dtypes",
-    }
+    declared = {re.split(r"[>=\[]", line)[0].lower() for line in PROJECT["project"]["dependencies"]}
+    distribution = {"z3": "z3-solver", "pysat": "python-sat", "pysolvers": "python-sat"}
+    distribution |= {"yaml": "pyyaml", "ml_dtypes": "ml-dtypes"}
     for path in SOURCES:
         for name, _ in imports(path):
             top = name.partition(".")[0]
@@ -182,14 +173,8 @@ def test_make_knows_its_targets(target):
 
 
 def test_make_says_clearly_when_there_is_no_python(tmp_path):
-    command = [
-        "make",
-        "--no-print-directory",
-        "PYTHON=",
-        f"VENV={tmp_path / 'venv'}",
-        f"BIN={tmp_path / 'venv/bin'}",
-        "demo",
-    ]
+    places = f"VENV={tmp_path / 'venv'}", f"BIN={tmp_path / 'venv/bin'}"
+    command = ["make", "--no-print-directory", "PYTHON=", *places, "demo"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode != 0
     assert "Python >= 3.11" in done.stderr

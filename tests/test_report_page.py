@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from test_report import measured, named
 
 from bench import chromium
 from synth.checker.schedule.replay import schedule as replayed
@@ -24,52 +24,26 @@ from tests.needs import need
 HOSTILE = "</script><img src=x onerror=window.hacked=1><svg onload=window.hacked=1>"
 
 
-def named(found: Frontier, name: str) -> Frontier:
-    network = replace(found.network, name=name)
-    points = tuple(replace(p, source=replace(p.schedule, network=network)) for p in found.points)
-    return replace(found, network=network, points=points, notes=(name,))
-
-
 def allreduce() -> Frontier:
     """Copies, sums, and inputs sent by a rank that has summed already: what it sends then is its own alone."""
     network, task = api.topology("line:3").network(), api.collective("allreduce", 3)
+    back = Send(1, 1, 0, "reduce-input")
     steps = (
         Step(2, (Send(0, 0, 1, "reduce"), Send(1, 2, 1, "reduce"))),
-        Step(
-            2,
-            (
-                Send(0, 1, 2, "reduce-input"),
-                Send(0, 2, 1, "reduce"),
-                Send(1, 0, 1, "reduce"),
-                Send(1, 1, 0, "reduce-input"),
-            ),
-        ),
+        Step(2, (Send(0, 1, 2, "reduce-input"), Send(0, 2, 1, "reduce"), Send(1, 0, 1, "reduce"), back)),
         Step(2, (Send(0, 1, 0), Send(0, 1, 2), Send(1, 1, 0), Send(1, 1, 2))),
     )
     made = Schedule(network, task, 2, steps)
     replayed(made.to_json())  # it is right, or this raises
-    return Frontier(
-        network, task, (Point.of(made, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand"),)
-    )
+    point = Point.of(made, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand")
+    return Frontier(network, task, (point,))
 
 
-MEASURED = {
-    "schema": "synth.measured/1",
-    "executor": "cuda",
-    "modelled": False,
-    "says": "measured by hand",
-    "topology": "dgx1-v100",
-    "collective": "allgather",
-    "ranks": 8,
-    "root": None,
-    "programs": [
-        {"label": "point 1", "point": 1, "steps": 2, "bandwidth": "3/2", "protocol": "LL", "channels": 1, "chunks": 2}
-    ],
-    "rows": [
-        {"program": 0, "size": 1 << k, "in_place": False, "seconds": 1e-6 * k, "least": 9e-7 * k, "most": 2e-6 * k}
-        for k in (10, 20)
-    ],
-}
+# Of the first point, in µs the power of two that the size is.
+ROWS = [
+    {"program": 0, "size": 1 << k, "in_place": False, "seconds": 1e-6 * k, "least": 9e-7 * k, "most": 2e-6 * k}
+    for k in (10, 20)
+]
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +63,8 @@ def path(gather, tmp_path_factory):
     """Entries: 1 an allgather with measurements, 2 an allreduce, 3 with hostile names, 4 of the flow engine, 5 with
     switches."""
     folder = tmp_path_factory.mktemp("report")
-    (folder / "measured.json").write_text(json.dumps(MEASURED))
+    few = measured()["programs"][0] | {"label": "point 1"}
+    (folder / "measured.json").write_text(json.dumps(measured(programs=[few], rows=ROWS)))
     large = api.frontier("dgx-h100*2", "allgather", engine="flow")
     switched = api.frontier(
         "fat-tree:4", "allgather", max_steps=2, jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log"
@@ -120,73 +95,101 @@ def at(browser, path):
     assert {url.partition("#")[0] for url in browser.requests()} <= {path.resolve().as_uri(), "about:blank"}
 
 
-def message(page) -> str:
-    return page.run("document.getElementById('step-text').textContent")
+def text(page, selector: str) -> str:
+    return page.run(f"document.querySelector({selector!r}).textContent")
 
 
-def tokens(page) -> list[str]:
-    return page.run("[...document.querySelectorAll('.token')].map(t => t.textContent)")
+def texts(page, selector: str) -> list[str]:
+    return page.run(f"[...document.querySelectorAll({selector!r})].map(e => e.textContent)")
+
+
+def count(page, selector: str) -> int:
+    return page.run(f"document.querySelectorAll({selector!r}).length")
+
+
+def enter(page, name: str, value: object, event: str = "change") -> None:
+    """Give a control of this id a value, as its user does."""
+    change = f"e.value = {str(value)!r}; e.dispatchEvent(new Event({event!r}))"
+    page.run(f"(e => {{ {change} }})(document.getElementById({name!r}))")
+
+
+def focus(page, selector: str) -> None:
+    page.run(f"document.querySelector({selector!r}).focus()")
+
+
+def box(page, selector: str) -> list[float]:
+    """Scroll to an element; return its left, top, width and height in the window."""
+    return page.run(
+        f"(e => {{ e.scrollIntoView({{block: 'center'}}); const b = e.getBoundingClientRect();"
+        f" return [b.x, b.y, b.width, b.height] }})(document.querySelector({selector!r}))"
+    )
 
 
 def press(page, selector: str) -> None:
     """A click of the mouse in the middle of an element."""
+    x, y, width, height = box(page, selector)
+    page.point(x + width / 2, y + height / 2, click=True)
+
+
+def point_at_link(page, link: int, share: float) -> None:
+    """The mouse on the line of a link, at a share of its length."""
     x, y = page.run(
-        f"(() => {{ const e = document.querySelector({selector!r}); e.scrollIntoView({{block: 'center'}});"
-        " const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+        f"(e => {{ e.scrollIntoView({{block: 'center'}}); const p = e.getPointAtLength(e.getTotalLength() * {share})"
+        f".matrixTransform(e.getScreenCTM()); return [p.x, p.y] }})(document.querySelector('[data-link=\"{link}\"]'))"
     )
-    page.point(x, y, click=True)
+    page.point(x, y)
 
 
-def test_it_opens_without_complaints_or_requests(at):
-    page = at()
-    assert page.run("document.querySelectorAll('.list tbody tr').length") == 5
-    for entry in range(1, 6):
-        page = at(entry)
-        assert page.run("document.querySelector('h2').textContent") != ""
+def message(page) -> str:
+    return text(page, "#step-text")
+
+
+def gauges(page) -> list[int]:
+    """Return how much each rank has of what it must have, in percent."""
+    shares = page.run("[...document.querySelectorAll('.gauge')].map(g => g.getAttribute('stroke-dasharray'))")
+    return [round(float(share.split()[0])) for share in shares]
+
+
+def shown(browser, folder, report):
+    """The page of a report of one entry, opened."""
+    (folder / "r.html").write_text(api.report(report).html)
+    browser.window(1200, 900)
+    browser.open(folder / "r.html")
+    browser.wait("!!document.querySelector('#sends button')")
+    return browser
 
 
 def test_nothing_can_be_asked_of_a_network(at, path):
     page = at(1)
-    assert page.run("fetch('https://example.com').then(() => 'answered', () => 'refused')") == "refused"
-    assert page.run("fetch(location.href).then(() => 'answered', () => 'refused')") == "refused"
-    refused = (
-        "new Promise(done => {{ const e = document.createElement('{}'); e.onload = () => done('loaded'); e.onerror "
-        "= () => done('refused');"
-        " e.{} = '{}'; document.head.append(e); }})"
+    image = (
+        "new Promise(done => { const e = document.createElement('img'); e.onload = () => done('loaded');"
+        " e.onerror = () => done('refused'); e.src = 'data:image/gif;base64,R0lGODlhAQABAAAAACw=';"
+        " document.head.append(e) })"
     )
-    assert page.run(refused.format("img", "src", "data:image/gif;base64,R0lGODlhAQABAAAAACw=")) == "refused"
-    assert (
-        page.run(
-            "try_ = (() => { try { document.body.innerHTML = '<b>x</b>'; return 'set'; } catch { return 'refused'; "
-            "} })()"
-        )
-        == "refused"
-    )
+    markup = "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'set' } catch { return 'refused' } })()"
+    fetched = "fetch({}).then(() => 'answered', () => 'refused')"
+    fetches = fetched.format("'https://example.com'"), fetched.format("location.href")
+    assert [page.run(attempt) for attempt in (*fetches, image, markup)] == ["refused"] * 4
     assert any("Content Security Policy" in said for said in page.complaints())
     page.open(path)  # what this test did wrong on purpose is no complaint about the page
 
 
 def test_names_are_shown_and_never_run(at):
     page = at()
-    assert page.run("document.getElementById('title').textContent") == HOSTILE == page.run("document.title")
-    assert HOSTILE in page.run("[...document.querySelectorAll('.list a')].map(a => a.textContent)")
-    page = at(3)
-    assert HOSTILE in page.run("document.querySelector('h2').textContent")
-    assert page.run("typeof window.hacked") == "undefined"
-    assert page.run("document.querySelectorAll('img, [onerror], [onload]').length") == 0
+    assert text(page, "#title") == HOSTILE == page.run("document.title") and HOSTILE in texts(page, ".list a")
+    assert HOSTILE in text(at(3), "h2")
+    assert page.run("typeof window.hacked") == "undefined" and count(page, "img, [onerror], [onload]") == 0
 
 
 def test_search_filters_and_sorting(at):
     page = at()
     rows = "[...document.querySelectorAll('.list tbody tr')].map(r => [...r.children].map(c => c.textContent))"
-    type_ = "(() => {{ const e = document.getElementById('{}'); e.value = '{}'; e.dispatchEvent(new Event('{}')); }})()"
-    page.run(type_.format("search", "FAT-tree", "input"))
-    assert [row[0] for row in page.run(rows)] == ["fat-tree:4"]
-    assert page.run("document.getElementById('count').textContent") == "1 of 5 entries"
-    page.run(type_.format("search", "", "input"))
-    page.run(type_.format("filter-collective", "allreduce", "change"))
+    enter(page, "search", "FAT-tree", "input")
+    assert [row[0] for row in page.run(rows)] == ["fat-tree:4"] and text(page, "#count") == "1 of 5 entries"
+    enter(page, "search", "", "input")
+    enter(page, "filter-collective", "allreduce")
     assert [row[2] for row in page.run(rows)] == ["allreduce"]
-    page.run(type_.format("filter-collective", "", "change"))
+    enter(page, "filter-collective", "")
     press(page, ".list th:nth-child(2) button")
     ranks = [int(row[1]) for row in page.run(rows)]
     assert ranks == sorted(ranks) and len(set(ranks)) > 1
@@ -206,10 +209,9 @@ def test_long_lists_are_drawn_in_parts(browser, tmp_path):
     (tmp_path / "r.html").write_text(html.page(sheets))
     browser.window(1200, 900)
     browser.open(tmp_path / "r.html")
-    count = "document.querySelectorAll('.list tbody tr').length"
-    assert browser.run(count) == 300 and browser.run("document.getElementById('count').textContent") == "301 entries"
+    assert count(browser, ".list tbody tr") == 300 and text(browser, "#count") == "301 entries"
     press(browser, "#more")
-    assert browser.run(count) == 301 and browser.run("document.getElementById('more').hidden") is True
+    assert count(browser, ".list tbody tr") == 301 and browser.run("document.getElementById('more').hidden") is True
 
 
 def test_buttons_step_through_the_schedule(at, gather):
@@ -217,32 +219,26 @@ def test_buttons_step_through_the_schedule(at, gather):
     says = [f"step {t} of 2: {step.rounds} round{'s' * (step.rounds > 1)}, {len(step.sends)} sends"
             for t, step in enumerate(gather.points[0].schedule.steps, 1)]  # fmt: skip
     assert message(page) == says[0]
-    first = tokens(page)
+    first = texts(page, ".token")
     press(page, "#forth")
-    assert message(page) == says[1] and tokens(page) != first
+    assert message(page) == says[1] and texts(page, ".token") != first
     assert page.run("document.getElementById('forth').disabled") is True
     press(page, "#back")
-    assert message(page).startswith("step 1") and tokens(page) == first
+    assert message(page).startswith("step 1") and texts(page, ".token") == first
     press(page, "#first")
-    assert message(page) == "before step 1 of 2" and tokens(page) == []
+    assert message(page) == "before step 1 of 2" and texts(page, ".token") == []
+    assert gauges(page) == [12] * 8  # every rank begins with its own
     press(page, "#end")
-    assert message(page).startswith("step 2")
-    rings = "[...document.querySelectorAll('.gauge')].map(g => g.getAttribute('stroke-dasharray'))"
-    assert page.run(rings) == ["100 100"] * 8  # every rank ends with all that it must have
-    press(page, "#first")
-    assert page.run(rings) == ["12.5 100"] * 8  # and begins with its own
+    assert message(page).startswith("step 2") and gauges(page) == [100] * 8
 
 
 def test_sums_are_replayed_as_they_are_added(at):
     page = at(2)
-    rings = (
-        "[...document.querySelectorAll('.gauge')].map(g => Math.round(parseFloat(g.getAttribute('stroke-dasharray'))))"
-    )
     seen = []
     for _ in range(4):
-        seen.append(page.run(rings))
+        seen.append(gauges(page))
         page.press("ArrowRight")
-    assert seen[0] == [33, 67, 33] and seen[1] == [50, 100, 50] and seen[2] == seen[3] == [100, 100, 100]
+    assert seen == [[33, 67, 33], [50, 100, 50], [100, 100, 100], [100, 100, 100]]
 
 
 def test_an_input_that_is_added_again_travels_no_link_and_counts(browser, tmp_path):
@@ -253,44 +249,40 @@ def test_an_input_that_is_added_again_travels_no_link_and_counts(browser, tmp_pa
     steps = (Step(1, (Send(0, 0, 1),)), Step(1, (Send(0, 1, 1, "reduce-input"), Send(0, 1, 2, "reduce"))))
     made = Schedule(network, task, 1, steps)
     replayed(made.to_json())
-    (tmp_path / "r.html").write_text(api.report(made).html)
-    browser.window(1200, 900)
-    browser.open(tmp_path / "r.html")
-    browser.wait("!!document.querySelector('#sends button')")
-    rings = (
-        "[...document.querySelectorAll('.gauge')].map(g => Math.round(parseFloat(g.getAttribute('stroke-dasharray'))))"
-    )
+    page = shown(browser, tmp_path, made)
     seen = []
     for _ in steps:
-        seen.append((browser.run(rings)[1:], len(tokens(browser))))
-        browser.press("ArrowRight")
+        seen.append((gauges(page)[1:], count(page, ".token")))
+        page.press("ArrowRight")
     assert seen == [([50, 50], 1), ([100, 100], 1)]  # after each step, and what moved in it
-    assert browser.complaints() == []
+    assert page.complaints() == []
 
 
-def test_the_keyboard_steps_plays_and_pauses(at):
+def test_the_keyboard_steps_plays_and_pauses_and_moves_the_slider(at):
     page = at(1)
     page.press("ArrowRight")
     assert message(page).startswith("step 2")
     page.press("ArrowLeft")
     page.press("ArrowLeft")
     assert message(page).startswith("before")
-    page.run("document.getElementById('play').focus()")
+    focus(page, "#step")
+    page.press("ArrowRight")
+    assert message(page).startswith("step 1")
+    assert page.run("document.getElementById('step').getAttribute('aria-valuetext')") == message(page)
+    focus(page, "#play")
     page.press("End")
     assert message(page).startswith("step 2")
     page.press("Home")
     assert message(page).startswith("before")
     page.press("Enter")
-    assert page.run("document.getElementById('play').textContent") == "pause"
+    assert text(page, "#play") == "pause"
     page.press(" ")
-    assert page.run("document.getElementById('play').textContent") == "play"
+    assert text(page, "#play") == "play"
 
 
 def test_play_goes_through_all_steps_and_stops(at):
     page = at(1)
-    page.run(
-        "(() => { const s = document.getElementById('speed'); s.value = '4'; s.dispatchEvent(new Event('change')); })()"
-    )
+    enter(page, "speed", 4)
     press(page, "#first")
     press(page, "#play")
     page.wait("document.getElementById('step-text').textContent.startsWith('step 1')")
@@ -300,14 +292,6 @@ def test_play_goes_through_all_steps_and_stops(at):
     page.wait("document.getElementById('step-text').textContent.startsWith('step 2')")
     page.wait("document.getElementById('play').textContent === 'play'")
     assert message(page).startswith("step 2")
-
-
-def test_the_slider_goes_to_a_step(at):
-    page = at(1)
-    page.run("document.getElementById('step').focus()")
-    page.press("ArrowRight")
-    assert message(page).startswith("step 2")
-    assert page.run("document.getElementById('step').getAttribute('aria-valuetext')") == message(page)
 
 
 def test_pointing_tells_which_chunk_goes_where(at, gather):
@@ -321,41 +305,30 @@ def test_pointing_tells_which_chunk_goes_where(at, gather):
     )
     going = sorted(s.chunk for s in step.sends if (s.src, s.dst) == (route.src, route.dst))
     room = route.units * step.rounds
-    x, y = page.run(
-        f"(() => {{ const g = document.querySelector('[data-link=\"{link}\"]'); g.scrollIntoView({{block: 'center'}});"
-        " const m = g.getScreenCTM(), p = g.getPointAtLength(g.getTotalLength() * 0.4).matrixTransform(m); return "
-        "[p.x, p.y]; })()"
-    )
-    page.point(x, y)
-    said = page.run("document.getElementById('info').textContent")
+    point_at_link(page, link, 0.4)
+    said = text(page, "#info")
     assert said.startswith(
         f"{route.src} → {route.dst} ({25 * route.units} GB/s), step 1: {len(going)} of {room} sends, "
         f"{100 * len(going) // room}%"
     )
     assert f"rank {route.src}'s data: chunk{'s' * (len(going) > 1)} {', '.join(map(str, going))}" in said
-    assert page.run("document.querySelectorAll('.wire.lit').length") == 1
-    assert page.run("document.querySelector('#sends .lit').textContent").startswith(f"{route.src} → {route.dst}")
+    assert count(page, ".wire.lit") == 1 and text(page, "#sends .lit").startswith(f"{route.src} → {route.dst}")
 
 
 def test_the_list_of_sends_tells_the_same_by_keyboard(at):
     page = at(1)
-    first, second = page.run("[...document.querySelectorAll('#sends b')].map(b => b.textContent)")[:2]
-    page.run("document.querySelector('#sends button').focus()")
-    assert page.run("document.getElementById('info').textContent").startswith(f"{first} (")
+    first, second = texts(page, "#sends b")[:2]
+    focus(page, "#sends button")
+    assert text(page, "#info").startswith(f"{first} (")
     page.press("ArrowDown")
-    assert page.run("document.getElementById('info').textContent").startswith(f"{second} (") and first != second
+    assert text(page, "#info").startswith(f"{second} (") and first != second
     assert page.run("document.activeElement.textContent").startswith(second)
-    assert page.run("document.querySelectorAll('#sends [tabindex=\"0\"]').length") == 1
-    x, y = page.run(
-        "(() => { const b = document.querySelector('[data-rank=\"3\"]').getBoundingClientRect(); return [b.x + 9, "
-        "b.y + 9]; })()"
-    )
-    page.point(x, y)
-    assert page.run("document.getElementById('info').textContent").startswith("rank 3 ")
+    assert count(page, "#sends [tabindex='0']") == 1
+    x, y, *_ = box(page, "[data-rank='3']")
+    page.point(x + 9, y + 9)
+    assert text(page, "#info").startswith("rank 3 ")
     page.point(1, 1)
-    assert page.run("document.getElementById('info').textContent").startswith(
-        f"{second} ("
-    )  # as the focus is still there
+    assert text(page, "#info").startswith(f"{second} (")  # as the focus is still there
     page.press("ArrowRight")
     assert message(page).startswith("step 2")  # arrows still step
 
@@ -364,14 +337,9 @@ def test_loads_are_coloured_by_step_and_in_total(at):
     page = at(2)
     heat = "[...document.querySelectorAll('.wire')].map(w => w.getAttribute('class'))"
     assert page.run(heat) == ["wire h3", "wire", "wire", "wire h3"]  # 0→1, 1→0, 1→2, 2→1: one send of two
-    choose = (
-        "(() => { const s = document.getElementById('loads'); s.value = 'total'; s.dispatchEvent(new "
-        "Event('change')); })()"
-    )
-    page.run(choose)
+    enter(page, "loads", "total")
     assert page.run(heat) == ["wire h2", "wire h3", "wire h3", "wire h2"]  # two and three sends of six
-    cell = page.run("document.querySelector('[data-cell=\"0 1\"]').textContent")
-    assert cell == "0 → 1: step 2, 1 send of 2, 50%"
+    assert text(page, '[data-cell="0 1"]') == "0 → 1: step 2, 1 send of 2, 50%"
     press(page, '[data-cell="0 1"]')
     assert message(page).startswith("step 2") and page.run("document.getElementById('loads').value") == "step"
 
@@ -380,75 +348,55 @@ def test_limits_are_shown_beside_their_links(browser, tmp_path):
     links = [Link(a, b, Fraction(1)) for a, b in ((0, 1), (1, 0), (0, 2), (2, 0))]
     machine = Topology("hub", 3, tuple(links), (Limit("out", (0, 2), Fraction(1)),))
     made = api.frontier(machine, "broadcast", max_steps=1, jobs=1, engine="exact", log=tmp_path / "log")
-    (tmp_path / "r.html").write_text(api.report(made).html)
-    browser.window(1200, 900)
-    browser.open(tmp_path / "r.html")
-    browser.wait("!!document.querySelector('#sends button')")
-    browser.run("document.querySelector('#sends button').focus()")
-    said = browser.run("document.getElementById('info').textContent")
+    page = shown(browser, tmp_path, made)
+    focus(page, "#sends button")
+    said = text(page, "#info")
     assert said.startswith("0 → 1 (1 GB/s), step 1: ") and '(limit "all out of 0": 100%)' in said
-    names = browser.run("[...document.querySelectorAll('.heat text')].map(t => t.textContent)")
-    assert names[2].startswith("all ")  # after the heads: limits come before links
+    assert texts(page, ".heat text")[2].startswith("all ")  # after the heads: limits come before links
 
 
 def test_sends_through_a_switch_follow_each_other(browser, tmp_path):
     found = api.frontier("dgx-a100", "allgather", max_steps=1, jobs=1, engine="exact", log=tmp_path / "log")
-    (tmp_path / "r.html").write_text(api.report(found).html)
-    browser.window(1200, 900)
-    browser.open(tmp_path / "r.html")
-    browser.wait("!!document.querySelector('#sends button')")
-    assert browser.run("document.querySelectorAll('.wire').length") == 16  # a port in and out for each rank
-    assert (
-        browser.run("new Set([...document.querySelectorAll('.token')].map(t => t.getAttribute('transform'))).size")
-        == 56
-    )
-    assert browser.run("new Set([...document.querySelectorAll('.wire')].map(w => w.getAttribute('class'))).size") == 1
-    browser.run("document.querySelector('#sends button').focus()")
-    assert browser.run("document.getElementById('info').textContent").startswith(
-        "0 → 1 through switch (300 GB/s), step 1"
-    )
-    assert browser.complaints() == []
+    page = shown(browser, tmp_path, found)
+    assert count(page, ".wire") == 16  # a port in and out for each rank
+    for each, attribute, different in ((".token", "transform", 56), (".wire", "class", 1)):
+        every = f"[...document.querySelectorAll('{each}')].map(e => e.getAttribute('{attribute}'))"
+        assert len(set(page.run(every))) == different
+    focus(page, "#sends button")
+    assert text(page, "#info").startswith("0 → 1 through switch (300 GB/s), step 1")
+    assert page.complaints() == []
 
 
 def test_one_rank_s_data_can_be_followed(at):
     page = at(1)
-    page.run(
-        "(() => { const s = document.getElementById('follow'); s.value = '5'; s.dispatchEvent(new Event('change')); "
-        "})()"
-    )
-    shown = page.run("[...document.querySelectorAll('#sends button')].map(b => b.textContent)")
-    assert shown and all("rank 5's data" in text for text in shown) and len(shown) == len(tokens(page))
+    enter(page, "follow", 5)
+    sends = texts(page, "#sends button")
+    assert sends and all("rank 5's data" in send for send in sends) and len(sends) == count(page, ".token")
 
 
 def test_the_frontier_tells_what_is_pointed_at_and_zooms(at):
     page = at(4)
-    note = "document.querySelector('[aria-label=Frontier] .note').textContent"
-    page.run("document.querySelector('[data-point=\"0\"]').focus()")
-    assert page.run(note) == page.run("document.querySelector('[data-point=\"0\"] title').textContent")
-    ticks = "[...document.querySelectorAll('[aria-label=Frontier] .tick')].map(t => t.textContent).join(' ')"
-    every = page.run(ticks)
-    x, y = page.run(
-        "(() => { const e = document.querySelector('[aria-label=Frontier] .plot'); e.scrollIntoView({block: 'center'});"
-        " const b = e.getBoundingClientRect(); return [b.x, b.y + 20]; })()"
-    )
-    page.drag((x + 70, y), (x + 200, y))
-    assert page.run(ticks) != every
+    focus(page, "[data-point='0']")
+    assert text(page, "[aria-label=Frontier] .note") == text(page, "[data-point='0'] title")
+    every = texts(page, "[aria-label=Frontier] .tick")
+    x, y, *_ = box(page, "[aria-label=Frontier] .plot")
+    page.drag((x + 70, y + 20), (x + 200, y + 20))
+    assert texts(page, "[aria-label=Frontier] .tick") != every
     press(page, "[aria-label=Frontier] > button")
-    assert page.run(ticks) == every
+    assert texts(page, "[aria-label=Frontier] .tick") == every
 
 
 def test_two_algorithms_are_compared(at, gather):
     page = at(1)
-    select = "document.getElementById('compare')"
-    page.run(f"{select}.value = '1'; {select}.dispatchEvent(new Event('change'))")
+    enter(page, "compare", 1)
     rows = "[...document.querySelectorAll('[aria-label=\"differences between two algorithms\"] tbody tr')]"
     page.wait(f"{rows}.length > 5")
     found = {row[0]: row[1:] for row in page.run(f"{rows}.map(r => [...r.children].map(c => c.textContent))")}
     assert found["rounds/chunk"] == ["3/2", "7/6", "× 0.778"] and found["status"] == ["optimal", "optimal", "same"]
     counts = [sum(len(step.sends) for step in point.schedule.steps) for point in gather.points]
     assert found["sends"][:2] == [str(count) for count in counts] and found["links in use"] == ["32", "32", "same"]
-    said = page.run("document.querySelector('[aria-label=Differences]').textContent")
-    assert "By synchronous steps 2 steps is faster up to 410 KB, 3 steps from there on." in said
+    said = "By synchronous steps 2 steps is faster up to 410 KB, 3 steps from there on."
+    assert said in text(page, "[aria-label=Differences]")
     press(page, "tbody tr:nth-child(2) input[type=radio]")
     page.wait("document.querySelector('[aria-label=Differences]').textContent.includes('chosen algorithm itself')")
 
@@ -509,23 +457,23 @@ def test_another_algorithm_is_chosen(at, way):
     elif way == "dot":
         press(page, '[data-point="1"] .dot')
     else:
-        page.run("document.querySelector('[data-point=\"1\"]').focus()")
+        focus(page, "[data-point='1']")
         page.press("Enter")
     page.wait("document.getElementById('step-text').textContent.includes('of 3')")
-    assert page.run("document.querySelector('tr.chosen').textContent").startswith("376")  # steps, rounds, ...
+    assert text(page, "tr.chosen").startswith("376")  # steps, rounds, ...
     page.wait("document.querySelectorAll('.series.chosen.s1').length === 1")
 
 
 def test_times_are_read_with_the_slider(at):
     page = at(1)
-    assert page.run("document.querySelectorAll('.mark').length") == 2
+    assert count(page, ".mark") == 2
     cells = ".map(r => [...r.children].slice(1).map(c => c.textContent))"
     rows = f"[...document.querySelectorAll('[aria-label=\"times at this size\"] tbody tr')]{cells}"
     found = {row[0]: row[1:] for row in page.run(rows)}
     assert found["3 steps predicted, synchronous steps"] == ["8.22 µs", "128", "112"]
     assert found["lower bound proved, synchronous steps"] == ["8.22 µs", "128", "112"]
     assert found["point 1 measured at 1 MB"] == ["20 µs", "52.4", "45.9"]
-    page.run("document.getElementById('size').focus()")
+    focus(page, "#size")
     page.press("Home")
     found = {row[0]: row[1:] for row in page.run(rows)}
     assert found["2 steps predicted, synchronous steps"][0] == "1.41 µs" and "point 1 measured at 1 KB" in found
@@ -533,61 +481,45 @@ def test_times_are_read_with_the_slider(at):
 
 def test_the_chart_is_read_and_zoomed_with_the_mouse(at):
     page = at(1)
-    x, y, width = page.run(
-        "(() => { const e = document.querySelector('.pair > section .plot'); e.scrollIntoView({block: 'center'});"
-        " const b = e.getBoundingClientRect(); return [b.x, b.y + 100, b.width]; })()"
-    )
-    size = "document.querySelector('output[for=size]').textContent"
-    page.point(x + 62, y)
-    assert page.run(size) == "1 KB"
-    ticks = "[...document.querySelectorAll('.plot .tick')].map(t => t.textContent)"
-    assert "1 GB" in page.run(ticks)
-    page.drag((x + 62, y), (x + (62 + width - 14) / 2, y))  # the left half
-    assert "1 GB" not in page.run(ticks) and "1 KB" in page.run(ticks)
+    x, y, width, _ = box(page, ".pair > section .plot")
+    page.point(x + 62, y + 100)
+    assert text(page, "output[for=size]") == "1 KB" and "1 GB" in texts(page, ".plot .tick")
+    page.drag((x + 62, y + 100), (x + (62 + width - 14) / 2, y + 100))  # the left half
+    ticks = texts(page, ".plot .tick")
+    assert "1 GB" not in ticks and "1 KB" in ticks
     press(page, "[aria-label='all sizes']")
-    assert "1 GB" in page.run(ticks)
-    slider = "document.getElementById('size')"
-    page.run(f"{slider}.value = 100; {slider}.dispatchEvent(new Event('input'))")
+    assert "1 GB" in texts(page, ".plot .tick")
+    enter(page, "size", 100, "input")
     press(page, "[aria-label='zoom in around the size']")
-    assert "1 GB" not in page.run(ticks) and page.run(size) == "1 MB"
+    assert "1 GB" not in texts(page, ".plot .tick") and text(page, "output[for=size]") == "1 MB"
 
 
 def test_the_chart_shows_bandwidth(at):
     page = at(1)
-    mode = "document.getElementById('mode')"
     for name in ("rate", "bus"):
-        page.run(f"{mode}.value = '{name}'; {mode}.dispatchEvent(new Event('change'))")
-        texts = page.run("[...document.querySelectorAll('.plot .tick')].map(t => t.textContent)")
-        assert "GB/s" in texts and "0" in texts and "time" not in texts
+        enter(page, "mode", name)
+        ticks = texts(page, ".plot .tick")
+        assert "GB/s" in ticks and "0" in ticks and "time" not in ticks
     heights = page.run("document.querySelector('.plot .series.chosen').getBBox().height")
     assert heights > 50  # from almost nothing at 1 KB to near the rate of the links at 1 GB
 
 
 def test_large_frontiers_have_rates_but_no_player(at):
     page = at(4)
-    assert page.run("document.getElementById('player')") is None
-    assert "not drawn" in page.run("document.getElementById('stage').textContent")
-    x, y = page.run(
-        "(() => { const g = document.querySelector('[data-link]'); g.scrollIntoView({block: 'center'});"
-        " const p = g.getPointAtLength(g.getTotalLength() / 2).matrixTransform(g.getScreenCTM());"
-        " return [p.x, p.y]; })()"
-    )
-    page.point(x, y)
-    assert page.run("document.querySelector('#stage .info').textContent") == "0 → switch 0: 450 GB/s"
-    assert (
-        page.run("document.querySelectorAll('.series').length") > 2
-        and page.run("document.querySelectorAll('.dot').length") > 2
-    )
+    assert count(page, "#player") == 0 and "not drawn" in text(page, "#stage")
+    point_at_link(page, 0, 0.5)
+    assert text(page, "#stage .info") == "0 → switch 0: 450 GB/s"
+    assert count(page, ".series") > 2 and count(page, ".dot") > 2
 
 
 @pytest.mark.parametrize("entry", [None, 1, 2, 3, 4, 5])
 def test_it_fits_a_phone(at, entry):
     page = at(entry, 360, 740)
+    assert text(page, "h2" if entry else "#title") != ""
     assert page.run("document.documentElement.scrollWidth") <= 360
     small = page.run(
-        "[...document.querySelectorAll('button, select, input[type=range]')].filter(e => e.offsetParent && "
-        "!e.closest('.list'))"
-        ".filter(e => e.getBoundingClientRect().height < 28).length"
+        "[...document.querySelectorAll('button, select, input[type=range]')].filter(e => e.offsetParent"
+        " && !e.closest('.list') && e.getBoundingClientRect().height < 28).length"
     )
     assert small == 0  # what a finger must hit
 

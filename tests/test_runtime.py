@@ -1,5 +1,6 @@
 """The reference executor: times to the picosecond, results of every type and operator, what it refuses."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -41,13 +42,15 @@ def run(program, elements=8, kind="float32", op="sum", in_place=False, network=N
 
 def program(task, *gpus, chunks=1, in_place="both"):
     """A program from (input, output, scratch, blocks) per rank."""
-    return Program(
-        "test",
-        task,
-        chunks,
-        tuple(Gpu(r, *sizes, tuple(blocks)) for r, (*sizes, blocks) in enumerate(gpus)),
-        in_place=in_place,
-    )
+    made = tuple(Gpu(r, *sizes, tuple(blocks)) for r, (*sizes, blocks) in enumerate(gpus))
+    return Program("test", task, chunks, made, in_place=in_place)
+
+
+def changed(good, rank, block=0, **change):
+    """`good` with one block of a rank changed."""
+    gpu = good.gpus[rank]
+    blocks = (*gpu.blocks[:block], gpu.blocks[block]._replace(**change), *gpu.blocks[block + 1 :])
+    return replace(good, gpus=(*good.gpus[:rank], gpu._replace(blocks=blocks), *good.gpus[rank + 1 :]))
 
 
 # ---------------------------------------------------------------- time
@@ -154,10 +157,8 @@ def test_a_missing_or_doubled_contribution_is_found_in_every_floating_type(kind,
         (ops[0], ops[1]._replace(code="r", src=())),  # the partner's sum instead of both
         (*ops, Op("re", (Span("o", 0),), (Span("o", 0),))),  # its own twice
     ):
-        block = good.gpus[0].blocks[1]._replace(ops=wrong)
-        gpu = good.gpus[0]._replace(blocks=(good.gpus[0].blocks[0], block))
         with pytest.raises(VerificationError, match=r"rank 0 output chunk 0 element \d+: found .*, the allreduce"):
-            run(Program("bad", good.collective, 1, (gpu, *good.gpus[1:])), 64, kind, op)
+            run(changed(good, 0, 1, ops=wrong), 64, kind, op)
 
 
 def test_the_smallest_error_in_an_integer_or_a_copy_is_found():
@@ -196,8 +197,7 @@ def test_no_elements_and_the_input_untouched():
 def test_writing_the_input_is_refused_out_of_place_and_allowed_in_place():
     swap = Op("cpy", (Span("o", 0),), (Span("i", 0),))
     good = ring_allreduce(2)
-    gpu = good.gpus[0]._replace(blocks=(good.gpus[0].blocks[0]._replace(ops=(*good.gpus[0].blocks[0].ops, swap)),))
-    made = Program("p", good.collective, 2, (gpu, good.gpus[1]))
+    made = changed(good, 0, ops=(*good.gpus[0].blocks[0].ops, swap))
     with pytest.raises(SynthError, match=r"rank 0 block 0 op 3 .*writes the input of an out-of-place call"):
         run(made)
     run(made, in_place=True)
@@ -205,12 +205,9 @@ def test_writing_the_input_is_refused_out_of_place_and_allowed_in_place():
 
 def test_reading_what_nobody_wrote_is_an_error():
     good = ring_allgather(3)
-    ops = good.gpus[1].blocks[0].ops
-    gpu = good.gpus[1]._replace(blocks=(good.gpus[1].blocks[0]._replace(ops=(Op("s", (Span("o", 2),)), *ops[1:])),))
-    made = Program("p", good.collective, 1, (good.gpus[0], gpu, good.gpus[2]))
-    with pytest.raises(
-        VerificationError, match=r"rank 1 block 0 op 0 \(s o\[2\]\) reads o\[2\], which nothing has written yet"
-    ):
+    made = changed(good, 1, ops=(Op("s", (Span("o", 2),)), *good.gpus[1].blocks[0].ops[1:]))
+    said = r"rank 1 block 0 op 0 \(s o\[2\]\) reads o\[2\], which nothing has written yet"
+    with pytest.raises(VerificationError, match=said):
         run(made)
     with pytest.raises(VerificationError):
         Reference().time(made, 4)
@@ -225,15 +222,11 @@ def test_random_delays_show_a_race_and_leave_a_right_program_right():
         except VerificationError:
             failed += 1
     assert 0 < failed < 20
-    for seed in range(5):
-        for made in (ring_allreduce(4), recursive_doubling_allreduce(8), put_allgather(4), broadcast_chain(4, 8)):
+    for made in (ring_allreduce(4), recursive_doubling_allreduce(8), put_allgather(4), broadcast_chain(4, 8)):
+        network = api.topology(f"fully-connected:{made.ranks}").network()
+        for seed in range(5):
             run(made, delays=seed, depth=2)
-            run(
-                made,
-                delays=seed,
-                in_place=True,
-                network=api.topology("fully-connected:8" if made.ranks == 8 else "fully-connected:4").network(),
-            )
+            run(made, delays=seed, in_place=True, network=network)
 
 
 # ---------------------------------------------------------------- waiting for ever
@@ -241,8 +234,7 @@ def test_random_delays_show_a_race_and_leave_a_right_program_right():
 
 def test_an_output_that_nothing_writes_is_named_with_data_and_without():
     good = ring_allgather(3)
-    gpu = good.gpus[1]._replace(blocks=(good.gpus[1].blocks[0]._replace(ops=good.gpus[1].blocks[0].ops[:-1]),))
-    made = Program("p", good.collective, 1, (good.gpus[0], gpu, good.gpus[2]))
+    made = changed(good, 1, ops=good.gpus[1].blocks[0].ops[:-1])
     for attempt in (lambda: run(made), lambda: Reference().time(made, 4), lambda: Reference().time(made, 1 << 20)):
         with pytest.raises(VerificationError, match="nothing writes chunk 2 of the output of rank 1"):
             attempt()
@@ -260,22 +252,9 @@ def test_all_send_before_receive_is_stuck_above_the_depth(depth):
 
 
 def test_a_size_decides_whether_it_is_stuck():
-    made = all_send_first(2, 1)
-    big = Program(
-        "p",
-        made.collective,
-        6,
-        tuple(
-            Gpu(
-                r,
-                6,
-                6,
-                0,
-                (Block(1 - r, 1 - r, 0, (Op("s", (Span("i", 0),), (), 6), Op("r", (), (Span("o", 0),), 6))),),
-            )
-            for r in range(2)
-        ),
-    )
+    ops = (Op("s", (I0,), (), 6), Op("r", (), (O0,), 6))
+    gpus = [(6, 6, 0, [Block(1 - r, 1 - r, 0, ops)]) for r in range(2)]
+    big = program(all_send_first(2, 1).collective, *gpus, chunks=6)
     limit = (2 << 20) // 3 // 4  # three chunks of float32 share an operation, six are two: as many as Simple holds
     run(big, limit)
     with pytest.raises(DeadlockError):
@@ -292,37 +271,32 @@ def test_rings_need_two_slots():
 def test_a_cycle_of_dependencies_names_each_op():
     cpy = Op("cpy", (Span("i", 0),), (Span("s", 0),))
     blocks = [Block(None, None, 0, (cpy._replace(deps=(Dep(1 - b, 0),), flag=True),)) for b in range(2)]
-    with pytest.raises(
-        DeadlockError,
-        match=r"rank 0 block 0 op 0 .* waits for block 1 op 0; rank 0 block 1 op 0 .* waits for block 0 op 0",
-    ):
+    said = "rank 0 block 0 op 0 .* waits for block 1 op 0; rank 0 block 1 op 0 .* waits for block 0 op 0"
+    with pytest.raises(DeadlockError, match=said):
         run(program(collective("broadcast", 1), (1, 1, 1, blocks)))
 
 
 def test_data_that_nobody_sends():
-    gpus = [
-        (1, 1, 0, [Block(1, None, 0, (Op("nop"),))]),
-        (0, 1, 0, [Block(None, 0, 0, (Op("r", (), (Span("o", 0),)),))]),
-    ]
-    with pytest.raises(
-        DeadlockError, match="data from rank 0 on channel 0, where no block sends, which never comes"
-    ) as caught:
-        run(program(collective("broadcast", 2), *gpus))
+    silent, waiting = Block(1, None, 0, (Op("nop"),)), Block(None, 0, 0, (Op("r", (), (O0,)),))
+    made = program(collective("broadcast", 2), (1, 1, 0, [silent]), (0, 1, 0, [waiting]))
+    said = "data from rank 0 on channel 0, where no block sends, which never comes"
+    with pytest.raises(DeadlockError, match=said) as caught:
+        run(made)
     assert not caught.value.closed
 
 
 def test_counts_that_differ_at_the_ends():
     good = ring_allgather(2, 2)
-    ops = good.gpus[0].blocks[0].ops
-    gpu = good.gpus[0]._replace(blocks=(good.gpus[0].blocks[0]._replace(ops=(ops[0]._replace(count=1), *ops[1:])),))
+    first, *others = good.gpus[0].blocks[0].ops
     with pytest.raises(VerificationError, match=r"takes 2 chunks, but what arrives is 1 chunks of rank 0 block 0 op 0"):
-        run(Program("p", good.collective, 2, (gpu, good.gpus[1])))
+        run(changed(good, 0, ops=(first._replace(count=1), *others)))
 
 
 # ---------------------------------------------------------------- one-sided
 
 
 MEMORY = (Port("memory", 1, 0),)
+TWO = api.topology("fully-connected:2").network()
 
 
 def pair(*ops0, ops1=(), ports=MEMORY, scratch=2):
@@ -343,11 +317,10 @@ def test_put_signal_wait(kind):
     put = Op("put", (I0,), (Span("s", 0, 1),), ports=(0,))
     copy = Op("cpy", (S0,), (O0,))
     ports = (Port(kind, 1, 0),)
-    network = api.topology("fully-connected:2").network()
-    done, _ = run(pair(put, SIGNAL, ops1=(WAIT, copy), ports=ports), 100, network=network)
-    assert done.picoseconds == step_time(network, 400)
+    done, _ = run(pair(put, SIGNAL, ops1=(WAIT, copy), ports=ports), 100, network=TWO)
+    assert done.picoseconds == step_time(TWO, 400)
     with pytest.raises(VerificationError, match=r"rank 1 block 0 op 0 .*reads s\[0\], which nothing has written yet"):
-        run(pair(put, SIGNAL, ops1=(copy, WAIT), ports=ports), 100, network=network)
+        run(pair(put, SIGNAL, ops1=(copy, WAIT), ports=ports), 100, network=TWO)
     with pytest.raises(DeadlockError, match="a signal from rank 0"):
         run(pair(put, ops1=(WAIT, copy), ports=ports))
 
@@ -356,7 +329,7 @@ def test_a_source_overwritten_before_flush_is_what_arrives():
     put = Op("put", (S0,), (Span("o", 0, 1),), ports=(0,))
     fill, spoil = Op("cpy", (I0,), (S0,)), Op("re", (I0,), (S0,))
     ports = (Port("port", 1, 0),)
-    for network in (api.topology("fully-connected:2").network(), None):
+    for network in (TWO, None):
         for seed in (None, *range(5)):
             run(pair(fill, put, FLUSH, spoil, SIGNAL, ops1=(WAIT,), ports=ports), 100, network=network, delays=seed)
         with pytest.raises(VerificationError, match="output chunk 0"):
@@ -378,7 +351,7 @@ def test_delays_reach_the_engine_of_a_port_channel():
 
 def test_get_packets_and_reduce():
     get = Op("get", (Span("i", 0, 0),), (O0,), ports=(0,))
-    run(pair(SIGNAL, ops1=(WAIT, get)), network=api.topology("fully-connected:2").network())
+    run(pair(SIGNAL, ops1=(WAIT, get)), network=TWO)
     packet, arrived = Span("s", 0, 1, True), Span("s", 0, None, True)
     put, unpack = Op("put", (I0,), (packet,), ports=(0,)), Op("cpy", (arrived,), (O0,))
     run(pair(put, ops1=(unpack,)))
@@ -391,24 +364,18 @@ def test_get_packets_and_reduce():
         blocks.append([Block(None, None, 0, (to, add), (), (Port("memory", 1 - r, 0),))])
     made = program(collective("allreduce", 2), (1, 1, 1, blocks[0]), (1, 1, 1, blocks[1]))
     for in_place in (False, True):
-        run(made, 64, "float16", in_place=in_place, network=api.topology("fully-connected:2").network())
+        run(made, 64, "float16", in_place=in_place, network=TWO)
     far = Op("reduce", (I0, Span("i", 0, 1)), (O0, Span("o", 0, 1)))
-    one = program(
-        collective("allreduce", 2),
-        (1, 1, 0, [Block(None, None, 0, (far,), (), (Port("memory", 1, 0),))]),
-        (1, 1, 0, []),
-    )
-    network = api.topology("fully-connected:2").network()
-    done, _ = run(one, 100, network=network)
-    assert done.picoseconds == 2 * step_time(network, 400)
+    one = program(collective("allreduce", 2), (1, 1, 0, [Block(None, None, 0, (far,), (), MEMORY)]), (1, 1, 0, []))
+    done, _ = run(one, 100, network=TWO)
+    assert done.picoseconds == 2 * step_time(TWO, 400)
 
 
 def test_barrier_orders_the_blocks_of_a_rank():
     meet = Op("barrier", group=(0, 1))
-    fill = Block(None, None, 0, (Op("cpy", (I0,), (S0,)), meet), (), (Port("memory", 1, 0),))
-    copy = Block(
-        None, None, 0, (meet, Op("cpy", (S0,), (O0,)), Op("put", (S0,), (Span("o", 0, 1),), ports=(0,))), (), fill.ports
-    )
+    fill = Block(None, None, 0, (Op("cpy", (I0,), (S0,)), meet), (), MEMORY)
+    put = Op("put", (S0,), (Span("o", 0, 1),), ports=(0,))
+    copy = Block(None, None, 0, (meet, Op("cpy", (S0,), (O0,)), put), (), MEMORY)
     other = (0, 1, 0, [])
     for seed in range(6):
         run(program(collective("broadcast", 2), (1, 1, 1, [fill, copy]), other), delays=seed)
@@ -445,10 +412,8 @@ def test_chunks_beyond_an_operation_fall_into_slices():
     ],
 )  # fmt: skip
 def test_malformed_programs_are_refused_with_their_op(change, said):
-    good = ring_allgather(3)
-    gpu = good.gpus[0]._replace(blocks=(good.gpus[0].blocks[0]._replace(**change),))
     with pytest.raises(SynthError, match="rank 0 block 0 op ") as caught:
-        run(Program("p", good.collective, 1, (gpu, *good.gpus[1:])))
+        run(changed(ring_allgather(3), 0, **change))
     assert said in str(caught.value)
 
 

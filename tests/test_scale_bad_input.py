@@ -22,28 +22,20 @@ def _both(*rows):
     return tuple(link for a, b, w in rows for link in (Link(a, b, Fraction(w)), Link(b, a, Fraction(w))))
 
 
-RING = _both((0, 1, 1), (1, 2, 1))
+RING, DOWN = _both((0, 1, 1), (1, 2, 1)), Limit("down", (0, 1), Fraction(0))
 CUT_OFF = {
     "switches": Topology("switches", 4, _both((0, 4, 2), (1, 4, 2), (2, 5, 2), (3, 5, 2)), (), ("s", "t")),
     "link of 0": Topology("link of 0", 3, _both((0, 1, 1), (1, 2, 0))),
-    "limit of 0": Topology("limit of 0", 3, RING, (Limit("down", (0, 1), Fraction(0)),)),
+    "limit of 0": Topology("limit of 0", 3, RING, (DOWN,)),
 }
 SPARE = {
     "link of 0": Topology("link of 0", 3, _both((0, 1, 1), (1, 2, 0), (0, 2, 1))),
-    "limit of 0": Topology(
-        "limit of 0", 3, _both((1, 2, 1), (0, 1, 1), (0, 2, 1)), (Limit("down", (0, 1), Fraction(0)),)
-    ),
+    "limit of 0": Topology("limit of 0", 3, (*RING[2:], *RING[:2], *_both((0, 2, 1))), (DOWN,)),
 }
+BOXES = _both((0, 1, 4), (1, 2, 4), (0, 2, 4), (3, 4, 4), (2, 5, 1), (3, 5, 1))
 ODD = {
     "thirds": Topology("thirds", 3, _both((0, 1, Fraction(7, 3)), (1, 2, Fraction(11, 13)), (0, 2, Fraction(5, 2)))),
-    "3 + 2": Topology(
-        "3 + 2",
-        5,
-        _both((0, 1, 4), (1, 2, 4), (0, 2, 4), (3, 4, 4), (2, 5, 1), (3, 5, 1)),
-        (),
-        ("net",),
-        (0, 0, 0, 1, 1),
-    ),
+    "3 + 2": Topology("3 + 2", 5, BOXES, (), ("net",), (0, 0, 0, 1, 1)),
     "dead switch": Topology("dead switch", 2, _both((0, 1, 1), (0, 2, 1)), (), ("dead",)),
     "two links": Topology("two links", 2, _both((0, 1, 1), (0, 1, 2))),
     "to itself": Topology("to itself", 2, (*_both((0, 1, 1)), Link(0, 0, Fraction(1)))),
@@ -123,10 +115,8 @@ def test_explain_of_ranks_that_no_link_joins_is_proved_infeasible():
 
 
 def test_explain_of_many_ranks_is_bounded_by_flows():
-    found = api.explain(topology("dgx-a100*3"), "allgather")
-    assert (
-        found.rates[0].units
-        == bound(topology("dgx-a100*3"), "allgather").bound_gbps / topology("dgx-a100*3").unit_bandwidth()
-    )
+    machine = topology("dgx-a100*3")
+    found = api.explain(machine, "allgather")
+    assert found.rates[0].units == bound(machine, "allgather").bound_gbps / machine.unit_bandwidth()
     assert all(way.units <= found.rates[0].units for way in found.rates)
     assert found.limit == "ranks 8-23: 8 units to the others, which must get 16 of 24 parts from there"

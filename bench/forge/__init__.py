@@ -5,6 +5,5 @@ seeds      valid documents of every schema and every kind of certificate
 operators  name -> a change of a document: of one value, or of what it claims
 settle     what an attacker does afterwards: digests and derived fields are computed anew, so that all agrees
 oracle     whether an accepted document is true: replay by sets, linear programs, searches for schedules
-check      the verifier as `synth verify` calls it, with a limit on its time
-campaign   mutants by the thousand, the table, and what was found
+campaign   mutants by the thousand, the verifier as `synth verify` calls it, and what was found
 """

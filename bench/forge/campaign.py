@@ -1,4 +1,4 @@
-"""Mutants by the thousand: made, shown to the verifier, and judged where it accepts them.
+"""Mutants by the thousand: made, shown to the verifier as `synth verify` calls it, and judged where it accepts them.
 
 Mutant i is made of a seed and an operator, in turn, with random numbers of its own, so that a run is the same for the
 same seed whatever the number of jobs. Half of them are changed by a second operator too; four in five are made to agree
@@ -10,29 +10,65 @@ from __future__ import annotations
 import json
 import multiprocessing
 import resource
+import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
 
-from bench.forge import check, oracle
+from bench.forge import oracle
 from bench.forge.operators import OPERATORS
 from bench.forge.seeds import Case
 from bench.forge.settle import settle
+from synth.commands import api
 from synth.errors import SynthError
 
 TRIES = 20  # of an operator, until it changes something
 BATCH = 100  # mutants that a worker makes at a time
 MEMORY = 6 << 30  # bytes of address space of a worker
+SECONDS = 20.0  # beyond which a checker of documents so small is kept busy
 BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, SynthError)  # nothing is left to change
+
+
+class Slow(Exception):
+    """The checker did not end in time."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Slow is raised in the main thread after so many seconds of CPU."""
+
+    def stop(*_: object) -> None:
+        raise Slow
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def verified(case: Case) -> tuple[str, list[str]]:
+    """("accepted", the lines that are printed), ("refused", why), ("crashed", how) or ("slow", [])."""
+    try:
+        with limited(SECONDS):
+            return "accepted", api.verify(case.doc)
+    except Slow:
+        return "slow", []
+    except SynthError as error:
+        return "refused", [str(error)]
+    except Exception as error:
+        return "crashed", [f"{type(error).__name__}: {error}"[:200]]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A mutant that shows a fault of the verifier: ``false``, ``undecided``, ``crashed`` or ``slow``, and the
-    reason."""
+    """A mutant that shows a fault of the verifier: ``false``, ``undecided``, ``crashed`` or ``slow``, and why."""
 
     number: int
     mutation: str
@@ -67,20 +103,20 @@ def examine(seeds: Sequence[Case], seed: int, number: int) -> tuple[tuple[str, s
     """(schema, kind of certificate, answer) of one mutant, and what is worth keeping; the answer is ``refused`` or a
     verdict. None where there is no such mutant."""
     try:
-        with check.limited(check.SECONDS):
+        with limited(SECONDS):
             made = mutant(seeds, seed, number)
-    except (check.Slow, MemoryError):
+    except (Slow, MemoryError):
         made = None
     if made is None:
         return None
     origin, case, mutation = made
-    answer, lines = check.verified(case)
+    answer, lines = verified(case)
     reason = " ".join(lines)
     if answer == "accepted":
         try:
-            with check.limited(10 * oracle.search.SECONDS):
+            with limited(10 * oracle.search.SECONDS):
                 answer, reason = oracle.judge(case.doc, lines)
-        except (check.Slow, MemoryError, OverflowError, RecursionError) as error:
+        except (Slow, MemoryError, OverflowError, RecursionError) as error:
             answer, reason = "undecided", f"the oracle ended with {type(error).__name__}"
     finding = Finding(number, mutation, origin.name, answer, reason, lines, case)
     return (origin.schema, origin.kind, answer), None if answer in ("refused", "true") else finding
@@ -90,22 +126,17 @@ def batch(seeds: Sequence[Case], seed: int, first: int) -> tuple[Counter, list[F
     """Counts by (schema, kind, answer) and findings of `BATCH` mutants."""
     count: Counter = Counter()
     findings = []
-    for number in range(first, first + BATCH):
-        done = examine(seeds, seed, number)
-        if done is not None:
-            count[done[0]] += 1
-            findings += [done[1]] if done[1] else []
+    for cell, finding in filter(None, (examine(seeds, seed, number) for number in range(first, first + BATCH))):
+        count[cell] += 1
+        findings += [finding] if finding else []
     return count, findings
 
 
 def run(seeds: Sequence[Case], seed: int, cases: int, jobs: int) -> Iterator[tuple[Counter, list[Finding]]]:
     """Counts and findings, batch after batch, of about so many mutants."""
-    with multiprocessing.get_context("fork").Pool(jobs, initializer=_limit) as pool:
+    limits = (resource.RLIMIT_AS, (MEMORY, MEMORY))
+    with multiprocessing.get_context("fork").Pool(jobs, resource.setrlimit, limits) as pool:
         yield from pool.imap(partial(batch, seeds, seed), range(0, cases, BATCH))
-
-
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 def save(finding: Finding, folder: Path) -> Path:

@@ -38,12 +38,10 @@ def certificates(value: Any) -> Iterator[dict]:
 
 def schedules(case: Case) -> list[dict]:
     """Every schedule in the document, itself if it is one."""
-    rows = [case.doc, case.doc.get("schedule"), *(p.get("schedule") for p in _dicts(case.doc.get("points")))]
-    return [row for row in rows if isinstance(row, dict) and "steps" in row and isinstance(row["steps"], list)]
-
-
-def _dicts(rows: Any) -> list[dict]:
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    points = case.doc.get("points")
+    holders = [case.doc, *(points if isinstance(points, list) else ())]
+    rows = [case.doc, *(row.get("schedule") for row in holders if isinstance(row, dict))]
+    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("steps"), list)]
 
 
 def topologies(case: Case) -> list[dict]:
@@ -51,16 +49,11 @@ def topologies(case: Case) -> list[dict]:
     return [doc["topology"] for doc in [case.doc, *schedules(case)] if isinstance(doc.get("topology"), dict)]
 
 
-def _start(case: Case, random: Random) -> Any:
-    """Where to look for a place: anywhere, or in a certificate."""
-    found = list(certificates(case.doc))
-    return random.choice(found) if found and random.random() < 0.5 else case.doc
-
-
 def place(case: Case, random: Random, wanted: Callable[[Any], bool]) -> tuple[Any, Any] | None:
-    """(container, key) of a value that is `wanted`, found by going down at random."""
+    """(container, key) of a value that is `wanted`, found by going down at random from the top or a certificate."""
+    held = list(certificates(case.doc))
     for _ in range(60):
-        at = _start(case, random)
+        at: Any = random.choice(held) if held and random.random() < 0.5 else case.doc
         while isinstance(at, dict | list) and at:
             key = random.choice(list(at)) if isinstance(at, dict) else random.randrange(len(at))
             inner = at[key]
@@ -114,29 +107,25 @@ def huge(case: Case, random: Random, _: Sequence[Case]) -> bool:
     def far() -> int:
         return random.choice((1, 1, 1, -1)) * ((1 << random.choice(POWERS)) + random.choice((-1, 0, 0, 1)))
 
-    if random.random() < 0.5:
-        return _edit(
-            case, random, _number, lambda old: _counted(old, lambda x: far() if random.random() < 0.7 else x + far())
-        )
-    value = far()
-    rows = place(case, random, lambda v: isinstance(v, list) and bool(v) and all(type(x) is int for x in v))
-    if rows is None:
-        return huge(case, random, _)
-    at, key = rows
-    at[key] = [value if random.random() < 0.9 else x for x in at[key]]
-    return True
+    def moved(old: Any) -> Any:
+        return _counted(old, lambda x: far() if random.random() < 0.7 else x + far())
 
+    def alike(old: list) -> list:
+        value = far()
+        return [value if random.random() < 0.9 else x for x in old]
 
-def _rows(case: Case, random: Random) -> list | None:
-    found = place(case, random, lambda v: isinstance(v, list) and bool(v))
-    return None if found is None else found[0][found[1]]
+    def integers(value: Any) -> bool:
+        return isinstance(value, list) and bool(value) and all(type(x) is int for x in value)
+
+    return (random.random() < 0.5 and _edit(case, random, integers, alike)) or _edit(case, random, _number, moved)
 
 
 def rows(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """A row less, once more, very often, or in another's place."""
-    found = _rows(case, random)
-    if found is None:
+    at = place(case, random, lambda v: isinstance(v, list) and bool(v))
+    if at is None:
         return False
+    found = at[0][at[1]]
     i, j = random.randrange(len(found)), random.randrange(len(found))
     what = random.choice(("less", "more", "other"))
     if what == "less":
@@ -213,10 +202,11 @@ def foreign(case: Case, random: Random, seeds: Sequence[Case]) -> bool:
 
 def generators(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """A permutation that may be no automorphism among the generators, in their place, or where there are none."""
-    machine = case.doc.get("topology")
-    ranks = machine.get("ranks", 4) if isinstance(machine, dict) else 4
-    nodes = ranks + len(machine.get("switches", []) if isinstance(machine, dict) else [])
-    units = case.doc["collective"].get("chunks", 1) if isinstance(case.doc.get("collective"), dict) else 1
+    # A built-in machine or collective stands there by its name.
+    parts = {key: value for key, value in case.doc.items() if isinstance(value, dict)}
+    topo, task = parts.get("topology", {}), parts.get("collective", {})
+    ranks, units = topo.get("ranks", 4), task.get("chunks", 1)
+    nodes = ranks + len(topo.get("switches", []))
 
     def mixed(n: int) -> list[int]:
         made = list(range(min(n, 1000)))
@@ -245,8 +235,7 @@ WEIGHED = (
 
 
 def weigh(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """A certificate that says more: weights, lengths or the distance times something, scale, prices or limits by
-    something."""
+    """A certificate that says more: weights, lengths or the distance times something, scale by something."""
     found = list(certificates(case.doc))
     if not found:  # more chunks in the same rounds
         for doc in schedules(case):
@@ -254,26 +243,25 @@ def weigh(case: Case, random: Random, _: Sequence[Case]) -> bool:
         return True
     at, factor = random.choice(found), random.choice((2, 3, 7, 1 << 32, 1 << 62))
 
-    def times(value: Any, deep: bool = True) -> Any:
+    def times(value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: times(v, deep) for k, v in value.items()}
+            return {k: times(v) for k, v in value.items()}
         if isinstance(value, list):
             if value and type(value[0]) is int and not any(isinstance(x, list) for x in value):
-                return (
-                    [value[0] * factor, *value[1:]]
-                    if random.random() < 0.9
-                    else [x * factor if type(x) is int else x for x in value]
-                )
-            return [times(x, deep) for x in value]
+                count = 1 if random.random() < 0.9 else len(value)
+                return [x * factor if type(x) is int else x for x in value[:count]] + value[count:]
+            return [times(x) for x in value]
         return _counted(value, lambda x: x * factor) if _number(value) else value
 
     keys = [key for key in WEIGHED if key in at]
-    key = random.choice(keys) if keys else None
+    if not keys:
+        return False
+    key = random.choice(keys)
     if key == "scale" and type(at[key]) is int:
         at[key] = max(1, at[key] // random.choice((2, 3, 4)))
-    elif key is not None:
+    else:
         at[key] = times(at[key])
-    return key is not None
+    return True
 
 
 # ---------------------------------------------------------------- the problem
@@ -303,8 +291,8 @@ def condition(case: Case, random: Random, _: Sequence[Case]) -> bool:
     elif what == "drop" and rows:
         rows.pop(random.randrange(len(rows)))
     elif what == "add":
-        rows.append([random.randrange(units), random.randrange(ranks)])
-        rows = [list(row) for row in dict.fromkeys(map(_frozen, rows))] if side == "pre" else rows
+        row = [random.randrange(units), random.randrange(ranks)]
+        rows += [row] if side == "post" or row not in rows else []
     elif what == "move" and rows:
         random.choice(rows)[1] = random.randrange(ranks)
     elif what == "want" and rows and side == "post" and task.get("combining"):
@@ -320,19 +308,14 @@ def condition(case: Case, random: Random, _: Sequence[Case]) -> bool:
     for inner in schedules(case):
         if inner is not case.doc:
             c = inner.get("chunks", 1)
-            inner["collective"] = task | {"chunks": units * c} | {
-                key: [[row[0] * c + k, *row[1:]] for row in task[key] for k in range(c)] for key in ("pre", "post")
-            }  # fmt: skip
+            inner["collective"] = task | {"chunks": units * c}
+            for key in ("pre", "post"):
+                inner["collective"][key] = [[row[0] * c + k, *row[1:]] for row in task[key] for k in range(c)]
     return True
 
 
-def _frozen(row: list) -> tuple:
-    return tuple(tuple(x) if isinstance(x, list) else x for x in row)
-
-
 def machine(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """Another machine, said alike wherever it stands: a link or limit of other capacity, one more or less, a limit's
-    links."""
+    """Another machine, said alike wherever it stands: links and limits of other capacity, one more or less."""
     found = topologies(case)
     if not found:
         return False
@@ -358,9 +341,8 @@ def machine(case: Case, random: Random, _: Sequence[Case]) -> bool:
         if what == "links" and links:
             random.choice(links)[2] = capacity
         elif what == "limits":
-            members = (
-                [[*row[:2], *row[3:]] for row in random.choices(links, k=random.choice((1, 2, 3)))] if links else []
-            )
+            chosen = random.choices(links, k=random.choice((1, 2, 3))) if links else []
+            members = [[*row[:2], *row[3:]] for row in chosen]
             if limits and random.random() < 0.6:
                 row = random.choice(limits)
                 row[random.choice(("units", "links"))] = capacity
@@ -377,8 +359,8 @@ def machine(case: Case, random: Random, _: Sequence[Case]) -> bool:
             topo["unit_gbps"] = random.choice(("2", "1/2", "-1", "0"))
         else:
             topo["ranks"] = ranks + random.choice((-1, 1))
-        if isinstance(topo.get("latency_us"), list):
-            topo["latency_us"] = (topo["latency_us"] * 2 + ["1"])[: len(topo["links"])] if topo["latency_us"] else []
+        if topo.get("latency_us"):
+            topo["latency_us"] = (topo["latency_us"] * 2 + ["1"])[: len(topo["links"])]
     for old in found:
         old.clear()
         old.update(copy.deepcopy(topo))
@@ -388,11 +370,11 @@ def machine(case: Case, random: Random, _: Sequence[Case]) -> bool:
 # ---------------------------------------------------------------- claims
 
 
-def sends(case: Case, random: Random, _: Sequence[Case]) -> bool:
+def sends(case: Case, random: Random, seeds: Sequence[Case]) -> bool:
     """A schedule that does something else: sends, rounds, kinds, steps; a document without one gets one."""
     found = schedules(case)
     if not found:
-        case.doc["schedule"] = next((s.copy().doc for s in _ if s.schema == "schedule/1"), None)
+        case.doc["schedule"] = next((s.copy().doc for s in seeds if s.schema == "schedule/1"), None)
         return True
     doc = random.choice(found)
     steps = doc["steps"]
@@ -414,13 +396,13 @@ def sends(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 
 def claim(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """The document says more than it shows: complete, for every number of steps, impossible at all, fewer chunks, more
-    steps."""
+    """The document says more than it shows: complete, for any steps, impossible at all, fewer chunks, more steps."""
     doc = case.doc
     if "points" in doc and "complete" in doc:
         doc["complete"], doc["open"] = True, []
-        left = random.choice((0, 0, 1, len(doc["points"]) - 1, len(doc["points"])))
-        doc["points"] = doc["points"][:left] if random.random() < 0.7 else doc["points"][len(doc["points"]) - left :]
+        count = len(doc["points"])
+        left = random.choice((0, 0, 1, count - 1, count))
+        doc["points"] = doc["points"][:left] if random.random() < 0.7 else doc["points"][count - left :]
         doc["max_steps"] = random.choice((None, None, 0, 1, doc["max_steps"], 100))
     elif isinstance(doc.get("bounds"), list) and doc["bounds"]:
         random.choice(doc["bounds"])["steps"] = random.choice((None, 0, 1, 2, 3, 10))
@@ -435,9 +417,8 @@ def claim(case: Case, random: Random, _: Sequence[Case]) -> bool:
     elif "least_steps" in doc:
         doc["least_steps"] += random.choice((-1, 1, 2))
         if random.random() < 0.5:
-            doc["bound"]["value"] = _counted(
-                doc["bound"]["value"], lambda x: x + random.choice((1, -1, Fraction(1, 2)))
-            )
+            more = random.choice((1, -1, Fraction(1, 2)))
+            doc["bound"]["value"] = _counted(doc["bound"]["value"], lambda x: x + more)
     elif schedules(case):
         schedules(case)[0]["steps"].pop()
     return True

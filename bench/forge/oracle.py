@@ -5,8 +5,7 @@ A verdict is ``true`` (what the document says holds), ``false`` (a hole) or ``un
 
 - a schedule is replayed by sets, link by link, a limit's links as often as it lists them;
 - a lower bound is false where a schedule below it is found (any number of chunks: C ≤ 4 are tried), true where a linear
-program
-  proves it or the search ends without one;
+  program proves it or the search ends without one;
 - a frontier is complete where no schedule with C ≤ 4 lies below it; what is impossible is looked for, too;
 - bounds on rates (large) are compared with the optimum: trees and ways packed by a linear program.
 
@@ -21,13 +20,13 @@ from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
-from math import gcd, lcm
+from math import gcd, inf, lcm
 from typing import Any
 
 from bench.forge import search
 from bench.forge.search import Machine, Task
 
-MANY = 10_000  # links
+MANY = 10_000  # links; of more those that are alike are one of their bandwidth together
 Verdict = tuple[str, str]
 
 
@@ -61,8 +60,8 @@ def _say(truth: object, message: str) -> None:
         raise False_(message)
 
 
-def _int(value: Any, low: int, what: str) -> int:
-    _say(type(value) is int and value >= low, f"{what} is {value!r}"[:80])
+def _int(value: Any, low: int, what: str, below: float = inf) -> int:
+    _say(type(value) is int and low <= value < below, f"{what} is {value!r}"[:80])
     return value
 
 
@@ -75,10 +74,7 @@ def network(doc: dict) -> Machine:
     routes: dict[tuple, int] = {}
     carries: list[tuple[Fraction, Counter[int]]] = []
     for u, v, units, *via in doc["links"]:
-        _say(
-            0 <= _int(u, 0, "a link's end") < ranks and 0 <= _int(v, 0, "a link's end") < ranks and u != v,
-            "a link joins no two ranks",
-        )
+        _say(_int(u, 0, "a link's end", ranks) != _int(v, 0, "a link's end", ranks), "a link joins no two ranks")
         key = (u, v, tuple(via[0]) if via else ())
         _say(key not in routes, f"link {key} is there twice")
         routes[key] = len(routes)
@@ -90,12 +86,10 @@ def network(doc: dict) -> Machine:
     for a, b, units in doc.get("wires", []):
         wires[a, b] = wires.get((a, b), 0) + _int(units, 1, "units of a wire")
     riders: dict[tuple, Counter[int]] = {}
-    for (u, v, via), i in routes.items():
-        stops = (u, *via, v)
-        for hop in pairwise(stops):
-            if wires:
-                _say(hop in wires, f"wire {hop} does not exist")
-                riders.setdefault(hop, Counter())[i] += 1
+    for (u, v, via), i in routes.items() if wires else ():
+        for hop in pairwise((u, *via, v)):
+            _say(hop in wires, f"wire {hop} does not exist")
+            riders.setdefault(hop, Counter())[i] += 1
     carries += [(Fraction(wires[hop]), who) for hop, who in riders.items()]
     return Machine(ranks, tuple(routes), tuple((cap, tuple(sorted(who.items()))) for cap, who in carries))
 
@@ -108,15 +102,10 @@ def task(doc: dict, chunks: int) -> Task:
     pre: list[set[int]] = [set() for _ in range(count)]
     post: list[dict[int, frozenset[int]]] = [{} for _ in range(count)]
     for c, r in doc["pre"]:
-        _say(
-            r not in pre[_int(c, 0, "a chunk")] and 0 <= _int(r, 0, "a rank") < ranks, "pre names no rank, or one twice"
-        )
+        _say(_int(r, 0, "a rank", ranks) not in pre[_int(c, 0, "a chunk")], "pre names a rank twice")
         pre[c].add(r)
     for c, r, *want in doc["post"]:
-        _say(
-            r not in post[_int(c, 0, "a chunk")] and 0 <= _int(r, 0, "a rank") < ranks,
-            "post names no rank, or one twice",
-        )
+        _say(_int(r, 0, "a rank", ranks) not in post[_int(c, 0, "a chunk")], "post names a rank twice")
         post[c][r] = frozenset(want[0]) if want else frozenset(pre[c])
     made = Task(ranks, doc["combining"], tuple(map(frozenset, pre)), tuple(frozenset(row.items()) for row in post))
     _say(count % chunks == 0, f"{count} chunks are no multiple of {chunks}")
@@ -175,26 +164,22 @@ def replay(machine: Machine, given: Task, steps: Sequence[tuple[int, list[tuple]
         copies: dict[tuple[int, int], frozenset[int]] = {}
         adds: list[tuple[tuple[int, int], frozenset[int]]] = []
         for c, u, v, kind, via in sends:
-            _say(
-                0 <= c < len(given.pre) and 0 <= u < given.ranks and 0 <= v < given.ranks,
-                "a send names no chunk or no rank",
-            )
+            named = 0 <= c < len(given.pre) and 0 <= u < given.ranks and 0 <= v < given.ranks
+            _say(named, "a send names no chunk or no rank")
+            kinds = ("copy", "reduce", "copy-input", "reduce-input") if given.combining else ("copy",)
+            _say(kind in kinds, f"{kind} makes no sense")
             how, _, own = kind.partition("-")
-            _say(
-                how in ("copy", "reduce") and own in ("", "input") and (given.combining or kind == "copy"),
-                f"{kind} makes no sense",
-            )
             _say(not own or u in given.pre[c], f"rank {u} has no input of chunk {c}")
-            value = frozenset([u]) if own else held.get((c, u))
+            value = frozenset([u]) if own else held.get((c, u), frozenset())
             _say(value, f"rank {u} sends chunk {c} before it holds it")
             if u != v or not own:
                 _say((u, v, via) in route, f"there is no link {u} to {v}")
                 load[route[u, v, via]] += 1
             if how == "reduce":
-                adds.append(((c, v), value))  # type: ignore[arg-type]
+                adds.append(((c, v), value))
             else:
                 _say(not given.combining or (c, v) not in copies, "two copies land on one")
-                copies[c, v] = value  # type: ignore[assignment]
+                copies[c, v] = value
         for cap, members in machine.carries:
             crossing = sum(load[i] * times for i, times in members)
             _say(crossing <= cap * rounds, f"{crossing} sends where {cap} x {rounds} fit")
@@ -215,10 +200,10 @@ def _replayed(doc: dict, place: str = "") -> tuple[Machine, Task, int, int, int]
     machine, chunks = network(doc["topology"]), _int(doc["chunks"], 1, "C")
     given = task(doc["collective"], chunks)
     _say(machine.ranks == given.ranks, f"{place} ranks differ")
-    steps = [
-        (s["rounds"], [(c, u, v, k, tuple(via[0]) if via else ()) for c, u, v, k, *via in s["sends"]])
-        for s in doc["steps"]
-    ]
+    steps = []
+    for step in doc["steps"]:
+        sends = [(c, u, v, kind, tuple(via[0]) if via else ()) for c, u, v, kind, *via in step["sends"]]
+        steps.append((step["rounds"], sends))
     return machine, given, chunks, len(steps), replay(machine, given, steps)
 
 
@@ -260,18 +245,14 @@ def _problem(doc: dict) -> tuple[Machine, Task]:
     return machine, given
 
 
-def _bounds(doc: dict, __: list[str]) -> None:
+def _bounds(doc: dict, _: Any = None) -> None:
     machine, given = _problem(doc)
-    for row in doc["bounds"]:
-        _one_bound(machine, given, row)
-
-
-def _one_bound(machine: Machine, given: Task, row: dict) -> None:
-    value = _fraction(row["value"])
-    if row["steps"] == 0:
-        steps_at_least(machine, given, value)
-    else:
-        at_least(machine, given, row["steps"], value)
+    for row in doc.get("bounds", []):
+        value = _fraction(row["value"])
+        if row["steps"] == 0:
+            steps_at_least(machine, given, value)
+        else:
+            at_least(machine, given, row["steps"], value)
 
 
 def _frontier(doc: dict, lines: list[str]) -> None:
@@ -281,10 +262,8 @@ def _frontier(doc: dict, lines: list[str]) -> None:
         on, of, chunks, steps, rounds = _replayed(row["schedule"], f"points[{i}]")
         _say(on == machine, f"points[{i}] runs on another machine")
         _say(of == _split(given, chunks), f"points[{i}] answers another collective")
-        _say(
-            (row["steps"], row["rounds"], row["chunks"]) == (steps, rounds, chunks),
-            f"points[{i}] says other numbers than its schedule has",
-        )
+        said = (row["steps"], row["rounds"], row["chunks"])
+        _say(said == (steps, rounds, chunks), f"points[{i}] says other numbers than its schedule has")
         rate = Fraction(rounds, chunks)
         _say(_fraction(row["bandwidth"]) == rate, f"points[{i}] has R/C {rate}")
         _say(not points or (steps > points[-1][0] and rate < points[-1][1]), f"points[{i}] is dominated")
@@ -293,8 +272,7 @@ def _frontier(doc: dict, lines: list[str]) -> None:
         whole = row["bound"]["scope"] == "any-chunks"
         at_least(machine, given, steps, bound, None if whole else chunks)
         _say(row["status"] != "optimal" or (bound == rate and whole), f"points[{i}] is not proved optimal")
-    for row in doc.get("bounds", []):
-        _one_bound(machine, given, row)
+    _bounds(doc)
     for i, row in enumerate(doc["open"]):
         lower, upper = _fraction(row["lower"]), None if row["upper"] is None else _fraction(row["upper"])
         best = min((rate for steps, rate in points if steps <= row["steps"]), default=None)
@@ -315,31 +293,21 @@ def _complete(machine: Machine, given: Task, points: list[tuple[int, Fraction]],
         at_least(machine, given, end - 1, rate)
     until = re.search(r"complete: .* up to (\d+) steps", "\n".join(lines))
     last, rate = points[-1]
-    if until is None:
-        at_least(machine, given, None, rate)
-    elif int(until[1]) > last:
-        at_least(machine, given, int(until[1]), rate)
+    if until is None or int(until[1]) > last:
+        at_least(machine, given, int(until[1]) if until else None, rate)
 
 
-def _infeasible(doc: dict, __: list[str]) -> None:
+def _infeasible(doc: dict, _: list[str]) -> None:
     most = doc["max_steps"]
     if type(doc["collective"]) is str:
         _say(most is None, "max_steps is a number")
         start, end = doc["certificate"]["pair"]
-        physical = Physical(doc["topology"])
+        machine = Physical(doc["topology"]).machine()
         collective, root = doc["collective"], doc["certificate"]["root"]
-        _say(
-            0 <= _int(start, 0, "a rank") < physical.ranks
-            and 0 <= _int(end, 0, "a rank") < physical.ranks
-            and start != end,
-            "no two ranks",
-        )
-        _say(
-            collective not in ("broadcast", "reduce") or root == (start if collective == "broadcast" else end),
-            "not between these",
-        )
+        _say(_int(start, 0, "a rank", machine.ranks) != _int(end, 0, "a rank", machine.ranks), "no two ranks")
+        _say(root == {"broadcast": start, "reduce": end}.get(collective, root), "not between these")
         _say(collective in SCALE, f"{collective} is no collective")
-        _say(end not in search.reached(physical.machine(), start), f"rank {end} can be reached from {start}")
+        _say(end not in search.distances(machine, [start]), f"rank {end} can be reached from {start}")
         return
     machine, given = _problem(doc)
     if most is not None:
@@ -349,10 +317,8 @@ def _infeasible(doc: dict, __: list[str]) -> None:
     wanted = dict(given.post[_int(unit, 0, "a unit")])
     _say(rank in wanted, "the rank does not want the unit")
     sources = [{s} for s in wanted[rank] & given.pre[unit]] if given.combining else [given.pre[unit]]
-    _say(
-        any(all(rank not in search.reached(machine, s) for s in source) for source in sources),
-        f"unit {unit} can reach rank {rank}",
-    )
+    apart = [rank not in search.distances(machine, source) for source in sources]
+    _say(any(apart), f"unit {unit} can reach rank {rank}")
 
 
 # ---------------------------------------------------------------- machines with switches, of flow methods
@@ -371,27 +337,18 @@ class Physical:
         _say(len(src) == len(dst) == len(sort), "columns of unlike length")
         widths = [Fraction(row[0]) for row in doc["sorts"]]
         rows = list(zip(src, dst, sort, strict=True))
-        if len(rows) > MANY and not doc["limits"]:  # those that are alike as one of their bandwidth together
-            alike = Counter(rows).items()
-            self.links = [(a, b, widths[_int(s, 0, "a sort")] * times) for (a, b, s), times in alike]
-        else:
-            self.links = [(a, b, widths[_int(s, 0, "a sort")]) for a, b, s in rows]
+        self.links = [(a, b, widths[s]) for a, b, s in rows]
+        if len(rows) > MANY and not doc["limits"]:
+            self.links = [(a, b, widths[s] * times) for (a, b, s), times in Counter(rows).items()]
         self.limits = [(_unpacked(row[2]), Fraction(row[1])) for row in doc["limits"]]
-        self.unit = self._unit()
-
-    def _unit(self) -> Fraction:
         for a, b, width in self.links:
-            _say(
-                0 <= a < self.nodes and 0 <= b < self.nodes and a != b and width >= 0,
-                f"link {a} to {b} of {width} GB/s",
-            )
+            joined = a < self.nodes and b < self.nodes and a != b
+            _say(joined and width >= 0, f"link {a} to {b} of {width} GB/s")
         for members, width in self.limits:
-            _say(width >= 0 and all(0 <= i < len(self.links) for i in members), "a limit of no links")
-        every = [w for *_, w in self.links if w] + [w for _, w in self.limits if w]
-        if not every:
-            return Fraction(1)
+            _say(width >= 0 and all(i < len(self.links) for i in members), "a limit of no links")
+        every = [w for *_, w in self.links if w] + [w for _, w in self.limits if w] or [Fraction(1)]
         common = lcm(*(w.denominator for w in every))
-        return Fraction(gcd(*(int(w * common) for w in every)), common)
+        self.unit = Fraction(gcd(*(int(w * common) for w in every)), common)
 
     def machine(self) -> Machine:
         """Ways from rank to rank through switches as routes, in units."""
@@ -401,30 +358,21 @@ class Physical:
             if width:
                 out.setdefault(a, []).append(i)
 
-        def walk(path: tuple[int, ...], seen: frozenset[int]) -> None:
-            for i in out.get(self.links[path[-1]][1], ()):
+        def walk(at: int, path: tuple[int, ...], seen: frozenset[int]) -> None:
+            for i in out.get(at, ()):
                 end = self.links[i][1]
                 if end < self.ranks and end not in seen:
                     ways.append((*path, i))
                 elif end not in seen:
-                    walk((*path, i), seen | {end})
+                    walk(end, (*path, i), seen | {end})
 
         for r in range(self.ranks):
-            for i in out.get(r, ()):
-                end = self.links[i][1]
-                if end < self.ranks:
-                    ways.append((i,))
-                else:
-                    walk((i,), frozenset([r, end]))
+            walk(r, (), frozenset([r]))
         routes = tuple((self.links[way[0]][0], self.links[way[-1]][1], tuple(map(str, way))) for way in ways)
         carries = []
-        for i, (_, _, width) in enumerate(self.links):
-            users = tuple((k, 1) for k, way in enumerate(ways) if i in way)
-            if users:
-                carries.append((width / self.unit, users))
-        for members, width in self.limits:
+        for members, width in [*(([i], width) for i, (_, _, width) in enumerate(self.links)), *self.limits]:
             times = Counter(members)
-            users = Counter({k: sum(times[i] for i in way) for k, way in enumerate(ways)})
+            users = {k: sum(map(times.__getitem__, way)) for k, way in enumerate(ways)}
             carries.append((width / self.unit, tuple((k, n) for k, n in users.items() if n)))
         return Machine(self.ranks, routes, tuple(carries))
 
@@ -436,24 +384,22 @@ def _unpacked(rows: list) -> list[int]:
             first, step, count = row
             found += range(first, first + step * count, step) if step else [first] * count
         else:
-            found.append(_int(row, 0, "a number"))
-    return found
+            found.append(row)
+    return [_int(value, 0, "a number") for value in found]
 
 
-def _parts(collective: str, ranks: int, root: int | None) -> list[search.Part]:
-    every = frozenset(range(ranks))
-    one = [frozenset([r]) for r in range(ranks)]
+def _parts(collective: str, ranks: int, root: int | None) -> tuple[search.Part, ...]:
     _say(collective in SCALE, f"{collective} is no collective")
-    if collective == "allgather":
-        return [("copy", r, every, Fraction(1)) for r in one]
-    if collective == "reduce-scatter":
-        return [("sum", every, r, Fraction(1)) for r in one]
-    if collective == "alltoall":
-        return [("copy", a, b, Fraction(1)) for a in one for b in one if a != b]
     if collective == "allreduce":
-        return [("allreduce", every, every, Fraction(1))]
-    at = one[_int(root, 0, "the root")]
-    return [("copy", at, every, Fraction(1)) if collective == "broadcast" else ("sum", every, at, Fraction(1))]
+        every = frozenset(range(ranks))
+        return (("allreduce", every, every, Fraction(1)),)
+    if collective in ("broadcast", "reduce"):
+        _int(root, 0, "the root", ranks)
+    of = _defined(collective, ranks, root)
+    assert of is not None
+    kind = "sum" if of.combining else "copy"
+    pairs = [(have, frozenset(dict(row))) for have, row in zip(of.pre, of.post, strict=True)]
+    return tuple((kind, have, want, Fraction(1)) for have, want in pairs if have != want)
 
 
 def _large(doc: dict, _: list[str]) -> None:
@@ -466,7 +412,8 @@ def _large(doc: dict, _: list[str]) -> None:
     best = search.rate(machine, _parts(doc["collective"], machine.ranks, doc["root"]))
     _say(best is None or value <= best, f"R/C ≥ {value}, {float(best or 0)} can be reached")
     turned = machine.reversed() if doc["collective"] == "reduce" else machine
-    far = max(search.hops(turned, r) for r in (range(machine.ranks) if doc["root"] is None else [doc["root"]]))
+    starts = range(machine.ranks) if doc["root"] is None else [doc["root"]]
+    far = max(max(search.distances(turned, [start]).values()) for start in starts)
     _say(doc["least_steps"] <= far, f"needs {doc['least_steps']} steps, no rank is farther than {far}")
     for i, row in enumerate(doc["points"]):  # `synth verify` says that their schedules were not replayed
         rate = Fraction(row["rounds"], row["chunks"])

@@ -24,9 +24,8 @@ SECONDS = 10.0  # of one search
 CLOSE = 1e-9  # what the linear solver answers, and what it stands for
 ROUNDS = 1 << 30  # in a step, where they do not count
 
-Part = tuple[
-    str, frozenset[int], frozenset[int], Fraction
-]  # copy, sum or allreduce; who has it, who wants it, how much
+# copy, sum or allreduce; who has it, who wants it, how much
+Part = tuple[str, frozenset[int], frozenset[int], Fraction]
 
 
 @dataclass(frozen=True)
@@ -69,16 +68,6 @@ def distances(machine: Machine, starts: Iterable[int]) -> dict[int, int]:
     return far
 
 
-def reached(machine: Machine, start: int) -> set[int]:
-    """The ranks that data from `start` can get to."""
-    return set(distances(machine, [start]))
-
-
-def hops(machine: Machine, start: int) -> int:
-    """Steps to the farthest rank."""
-    return max(distances(machine, [start]).values())
-
-
 def demands(task: Task) -> list[tuple[int, frozenset[int], int]]:
     """(unit, ranks of which one has it, the rank that needs it): data must travel from there."""
     found = []
@@ -98,6 +87,11 @@ def possible(machine: Machine, task: Task) -> bool:
     return all(rank in distances(machine, have) for _, have, rank in demands(task))
 
 
+def farthest(machine: Machine, task: Task) -> int:
+    """The most steps that one demand needs."""
+    return max((distances(machine, have)[rank] for _, have, rank in demands(task)), default=0)
+
+
 # ---------------------------------------------------------------- schedules by a constraint program
 
 
@@ -110,7 +104,7 @@ def below(machine: Machine, task: Task, steps: int | None, value: Fraction, chun
     """
     if value <= 0 or not possible(machine, task):
         return False
-    far = max((distances(machine, have)[rank] for _, have, rank in demands(task)), default=0)
+    far = farthest(machine, task)
     if steps is not None and (steps < far or (chunks is not None and value * chunks <= steps)):
         return False
     if value <= flow(machine, task):
@@ -133,9 +127,7 @@ def fewest_rounds(machine: Machine, task: Task, chunks: int, steps: int | None, 
     """The fewest rounds, `most` at most, of a schedule that was found; and a number of rounds below which there is
     none."""
     idle = 0 if steps is None else max(0, steps - STEPS)
-    count = STEPS if steps is None else min(steps, STEPS)
-    if steps is None:
-        count = min(count, most)  # no step without a round does anything
+    count = min(STEPS, most if steps is None else steps)  # no step without a round does anything
     found, bound = _search(machine, task, chunks, count, free=steps is None or idle > 0, most=most - idle)
     return None if found is None else found + idle, bound + idle
 
@@ -146,7 +138,7 @@ def fewest_steps(machine: Machine, task: Task, most: int | Fraction) -> Fraction
     none."""
     if not possible(machine, task):
         return most
-    far = max((distances(machine, have)[rank] for _, have, rank in demands(task)), default=0)
+    far = farthest(machine, task)
     if not task.combining or far == 0:
         return far
     for steps in range(far, min(ceil(most), STEPS + 1)):
@@ -195,12 +187,11 @@ def _search(
                     parts[b, a].append(y)
             after = {}
             for n in range(task.ranks):
-                if task.combining:
-                    keep = model.new_bool_var("")
-                    if n in have:
-                        own = model.new_bool_var("")
-                        model.add(own <= rounds[t])  # what takes no link takes a step
-                        parts[n, n].append(own)
+                if n in have and task.combining:
+                    own = model.new_bool_var("")
+                    model.add(own <= rounds[t])  # what takes no link takes a step
+                    parts[n, n].append(own)
+                keep = model.new_bool_var("")
                 for i in what:
                     new = after[n, i] = model.new_bool_var("")
                     if task.combining:
@@ -210,23 +201,15 @@ def _search(
             held = after
         for rank, want in task.post[u]:
             for i in what:
-                if not task.combining:
-                    model.add(held[rank, i] == 1)
-                else:
-                    model.add(held[rank, i] == (1 if i in want else 0))
+                model.add(held[rank, i] == (not task.combining or i in want))
     for cap, members in () if wide else machine.carries:
         if cap.denominator != 1:
             raise ValueError("a capacity is no whole number of units")
+        counted = dict(members)
         for t in range(steps):
-            load = [
-                times * sends[c, r, t, own]
-                for c in range(len(ids))
-                for r, times in members
-                for own in (False, True)
-                if (c, r, t, own) in sends
-            ]
+            load = [counted[r] * x for (_, r, at, _), x in sends.items() if at == t and r in counted]
             if load:
-                model.add(sum(load) <= min(int(cap), len(load) * max(times for _, times in members)) * rounds[t])
+                model.add(sum(load) <= min(int(cap), len(load) * max(counted.values())) * rounds[t])
     model.add(sum(rounds) <= most)
     if free:  # empty steps come last
         for now, later in pairwise(rounds):
@@ -299,16 +282,14 @@ class _Program:
 
         a, b = matrix(self.equal)
         c, d = matrix(self.below)
-        objective = [cost.get(j, 0.0) for j in range(self.columns)]
-        found = linprog(
-            objective, A_ub=c if d else None, b_ub=d or None, A_eq=a if b else None, b_eq=b or None, method="highs"
-        )
+        limits = {"A_ub": c, "b_ub": d} if d else {}
+        limits |= {"A_eq": a, "b_eq": b} if b else {}
+        found = linprog([cost.get(j, 0.0) for j in range(self.columns)], method="highs", **limits)
         if found.status != 0:
             return None
         near = Fraction(found.fun).limit_denominator(1000)
-        return (
-            near if abs(float(near) - found.fun) <= CLOSE * (1 + abs(found.fun)) else Fraction(found.fun * (1 - CLOSE))
-        )
+        close = abs(float(near) - found.fun) <= CLOSE * (1 + abs(found.fun))
+        return near if close else Fraction(found.fun * (1 - CLOSE))
 
 
 @lru_cache(maxsize=4096)
@@ -328,24 +309,18 @@ def flow(machine: Machine, task: Task) -> Fraction:
     return program.minimum({rounds: 1.0}) or Fraction(0)
 
 
-def rate(machine: Machine, parts: list[Part]) -> Fraction | None:
+@lru_cache(maxsize=4096)
+def rate(machine: Machine, parts: tuple[Part, ...]) -> Fraction | None:
     """Rounds in which all parts can be moved, at any steps and in any number of chunks; None where some cannot.
 
     Copies go along trees, which fill flows to every destination (Edmonds); sums go along the same trees backwards; an
     allreduce is summed at any ranks and copied from there.
     """
-    return _rate(machine, tuple(parts))
-
-
-@lru_cache(maxsize=4096)
-def _rate(machine: Machine, parts: tuple[Part, ...]) -> Fraction | None:
-    program = _Program()
-    routes = machine.routes
-    loads: list[int] = []
+    program, loads = _Program(), list[int]()
 
     def spread(have: frozenset[int], want: frozenset[int], *, backwards: bool, amount: int | None, size: float) -> None:
         """Flows of `size`, or of the variable `amount`, from `have` to each of `want`, which share loads."""
-        first = program.fresh(len(routes))
+        first = program.fresh(len(machine.routes))
         loads.append(first)
         for rank in want - have:
             used = program.shared(first, machine)

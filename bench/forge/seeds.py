@@ -18,6 +18,7 @@ from synth.encodings import bounds
 from synth.encodings.bounds import too_few_steps
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
+from synth.model.documents import link_columns
 from synth.model.frontier import LowerBound
 from synth.model.rational import show
 from synth.model.schedule import problem_fingerprint
@@ -59,33 +60,19 @@ def _task(pre: list, post: list, ranks: int, combining: bool = False, name: str 
 
 
 RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
-SWITCHED = Network(
-    "two",
-    2,
-    (Route(0, 1, 1, ("a",)), Route(0, 1, 2, ("b",)), Route(1, 0, 3, ("a",))),
-    (Cap((0, 1), 2),),
-    wires=((0, "a", 3), ("a", 1, 3), (0, "b", 2), ("b", 1, 2), (1, "a", 3), ("a", 0, 3)),
-)
+WIRES = ((0, "a", 3), ("a", 1, 3), (0, "b", 2), ("b", 1, 2), (1, "a", 3), ("a", 0, 3))
+WAYS = (Route(0, 1, 1, ("a",)), Route(0, 1, 2, ("b",)), Route(1, 0, 3, ("a",)))
+SWITCHED = Network("two", 2, WAYS, (Cap((0, 1), 2),), wires=WIRES)
 LINE = Network("line", 3, (Route(0, 1, 1), Route(1, 2, 1)))
-HOST = _machine(
-    3, _both([(0, 3), (1, 3), (2, 3)], 2), (((0, 1), 2), ((2, 3), 2)), ("s",)
-)  # ports that carry 2 both ways together
-ROOT = _machine(
-    3, _both([(0, 3), (1, 3), (2, 3)], 2), (((0, 1, 2, 3), 2),), ("s",)
-)  # a way from 0 to 1 crosses its limit twice
+PORTS = _both([(0, 3), (1, 3), (2, 3)], 2)
+HOST = _machine(3, PORTS, (((0, 1), 2), ((2, 3), 2)), ("s",))  # ports that carry 2 both ways together
+ROOT = _machine(3, PORTS, (((0, 1, 2, 3), 2),), ("s",))  # a way from 0 to 1 crosses its limit twice
 NIC = _machine(4, [*_both([(0, 1), (2, 3)], 4), *_both([(0, 4), (1, 4), (2, 4), (3, 4)], 1)], (((4, 6), 1),), ("nic",))
 HALO = _task([[0], [1]], [[2], [3]], 4)  # two messages between ranks that no link joins
 PARTS = _task([[0], [0], [1]], [[1, 2], [1, 2], [0, 2]], 3)  # an allgather of two units, one and none
 SUMS = _task([[0, 1], [0, 1]], [[0], [0]], 2, True)
-MIXED = Collective(
-    "mine",
-    3,
-    (frozenset({0, 1, 2}),),
-    (frozenset({0, 2}),),
-    True,
-    (),
-    (((0, frozenset({0, 1})), (2, frozenset({1, 2}))),),
-)
+SHARDS = _task([[0, 1, 2]] * 3, [[0], [1], [2]], 3, True)
+MIXED = replace(_task([[0, 1, 2]], [[0, 2]], 3, True), wants=(((0, frozenset({0, 1})), (2, frozenset({1, 2}))),))
 
 
 def _json(value: Any) -> Any:
@@ -108,13 +95,8 @@ def _left_open(doc: dict) -> dict:
     doc = copy.deepcopy(doc)
     last = doc["points"].pop()
     doc["complete"] = False
-    row = {
-        "steps": last["steps"],
-        "lower": last["bound"]["value"],
-        "upper": doc["points"][-1]["bandwidth"],
-        "reason": "the time limit",
-    }
-    doc["open"] = [row | {"certificate": last["bound"]["certificate"]}]
+    row = {"steps": last["steps"], "lower": last["bound"]["value"], "upper": doc["points"][-1]["bandwidth"]}
+    doc["open"] = [row | {"reason": "the time limit", "certificate": last["bound"]["certificate"]}]
     return doc
 
 
@@ -136,29 +118,20 @@ def frontiers() -> Iterator[Case]:
         yield Case(f"schedule {name}", "replay", doc["points"][0]["schedule"])
 
 
-def _bounds(
-    name: str, kind: str, network: Network, task: Collective, found: list[tuple[int | None, LowerBound]]
-) -> Case:
-    rows = [{"steps": steps} | bound.to_json() for steps, bound in found]
-    doc = {
-        "schema": "synth.bounds/1",
-        "topology": network.to_json(),
-        "collective": task.to_json(1),
-        "bounds": rows,
-    }
+def _bounds(name: str, kind: str, network: Network, task: Collective, found: dict[int | None, LowerBound]) -> Case:
+    rows = [{"steps": steps} | bound.to_json() for steps, bound in found.items()]
+    doc = {"schema": "synth.bounds/1", "topology": network.to_json(), "collective": task.to_json(1), "bounds": rows}
     return Case(f"bounds {name}", kind, _json(doc))
 
 
-def reversed_cuts(network: Network, task: Collective, steps: int | None, generators: tuple | None = None) -> LowerBound:
+def reversed_cuts(network: Network, task: Collective, steps: int | None) -> LowerBound:
     """The bound of the reversed problem, said of this one: links keep their names."""
     turned = network.reversed()
     data = Collective(task.name, task.ranks, task.post, task.pre, any(len(held) > 1 for held in task.post))
-    found = bounds.flow(turned, data, steps, generators)
+    found = bounds.flow(turned, data, steps, ())
     prices = [[row[0], row[2], row[1], *row[3:]] if row[0] == "link" else row for row in found.certificate["prices"]]
-    problem = problem_fingerprint(network, task)
-    return LowerBound(
-        found.value, found.certificate | {"problem": problem, "prices": prices, "reversed": True}, found.scope
-    )
+    own = {"problem": problem_fingerprint(network, task), "prices": prices, "reversed": True}
+    return LowerBound(found.value, found.certificate | own, found.scope)
 
 
 def _averaged() -> LowerBound:
@@ -182,50 +155,32 @@ def limits() -> Iterator[Case]:
     ring, star = topology("ring:4").network(), topology("star:5").network()
 
     def whole(name: str, kind: str, network: Network, task: Collective, steps: list[int | None]) -> Case:
-        return _bounds(name, kind, network, task, [(s, bounds.flow(network, task, s)) for s in steps])
+        return _bounds(name, kind, network, task, {s: bounds.flow(network, task, s) for s in steps})
 
     gather, tree, scan = collective("allgather", 4), collective("broadcast", 4), collective("scan", 5)
-    yield _bounds("distance", "distance", ring, gather, [(0, bounds.steps(ring, gather))])
-    yield _bounds("distance of sums", "distance", star, scan, [(0, bounds.steps(star, scan))])
+    three, line, sums = topology("ring:3").network(), topology("line:3").network(), collective("allreduce", 3)
+    yield _bounds("distance", "distance", ring, gather, {0: bounds.steps(ring, gather)})
+    yield _bounds("distance of sums", "distance", star, scan, {0: bounds.steps(star, scan)})
     yield whole("static", "static-cuts", ring, gather, [None])
     yield whole("static, halo", "static-cuts", ring, HALO, [None])
     yield whole("deadlines", "deadline-cuts", ring, gather, [2, 3])
     yield whole("deadlines, parallel", "deadline-cuts", SWITCHED, collective("broadcast", 2), [1])
     yield whole("deadlines, a switch", "deadline-cuts", HOST.network(), collective("alltoall", 3), [1, 2])
-    yield whole("scan", "deadline-cuts, sums", topology("ring:3").network(), collective("scan", 3), [1, 2, None])
-    yield whole("mixed sums", "deadline-cuts, sums", topology("line:3").network(), MIXED, [2, None])
+    yield whole("scan", "deadline-cuts, sums", three, collective("scan", 3), [1, 2, None])
+    yield whole("mixed sums", "deadline-cuts, sums", line, MIXED, [2, None])
     yield whole("covers", "deadline-cuts, covers", ring, tree, [2])
     full, one = topology("fully-connected:3").network(), collective("broadcast", 3)
-    yield _bounds("means of cuts", "deadline-cuts, averaged", full, one, [(1, _averaged())])
-    yield whole("count", "static-cuts, count", topology("line:3").network(), collective("allreduce", 3), [None])
-    yield whole(
-        "count, deadlines", "deadline-cuts, count", topology("ring:3").network(), collective("allreduce", 3), [2]
-    )
-    for name, network, task in (
-        ("two sums", topology("line:2").network(), SUMS),
-        ("shards", topology("ring:3").network(), None),
-    ):
-        task = task or _task([[0, 1, 2]] * 3, [[0], [1], [2]], 3, True)
-        yield _bounds(
-            f"reversed, {name}",
-            "static-cuts, reversed",
-            network,
-            task,
-            [(None, reversed_cuts(network, task, None, ()))],
-        )
-        yield _bounds(
-            f"reversed deadlines, {name}",
-            "deadline-cuts, reversed",
-            network,
-            task,
-            [(2, reversed_cuts(network, task, 2, ()))],
-        )
+    yield _bounds("means of cuts", "deadline-cuts, averaged", full, one, {1: _averaged()})
+    yield whole("count", "static-cuts, count", line, sums, [None])
+    yield whole("count, deadlines", "deadline-cuts, count", three, sums, [2])
+    for name, network, task in (("two sums", topology("line:2").network(), SUMS), ("shards", three, SHARDS)):
+        for steps, words, kind in ((None, "reversed", "static-cuts"), (2, "reversed deadlines", "deadline-cuts")):
+            found = {steps: reversed_cuts(network, task, steps)}
+            yield _bounds(f"{words}, {name}", f"{kind}, reversed", network, task, found)
     five = topology("ring:5").network(), collective("allreduce", 5)
     few = too_few_steps.too_few_steps(*five, 2)
     assert few is not None
-    yield _bounds("steps", "too-few-steps", *five, [(0, few)])
-    least, this = bounds.rounds(ring, gather, 2, 1)
-    assert least == 2 and this.scope == "this-chunks"
+    yield _bounds("steps", "too-few-steps", *five, {0: few})
 
 
 def refusals() -> Iterator[Case]:
@@ -239,24 +194,16 @@ def refusals() -> Iterator[Case]:
             try:
                 api.frontier(machine, name, max_steps=most, engine="exact", fresh=True, log=Path(folder) / "log")
             except InfeasibleError as error:
-                yield Case(
-                    f"infeasible {name}", kind, _json(api.infeasible_document(machine, name, error, max_steps=most))
-                )
+                doc = api.infeasible_document(machine, name, error, max_steps=most)
+                yield Case(f"infeasible {name}", kind, _json(doc))
     for name in ("broadcast", "reduce", "allgather"):
         try:
             api.scale_bound(apart, name)
         except InfeasibleError as error:
-            certificate = error.certificate
             head = {"name": "mine", "ranks": 4, "unit_gbps": show(apart.unit_bandwidth())}
-            from synth.model.documents import link_columns
-
-            doc = {
-                "schema": "synth.infeasible/1",
-                "topology": head | link_columns.columns(apart.live()),
-                "collective": name,
-                "max_steps": None,
-            }
-            yield Case(f"infeasible at scale {name}", "closed sets", _json(doc | {"certificate": certificate}))
+            doc = {"schema": "synth.infeasible/1", "topology": head | link_columns.columns(apart.live())}
+            doc |= {"collective": name, "max_steps": None, "certificate": error.certificate}
+            yield Case(f"infeasible at scale {name}", "closed sets", _json(doc))
 
 
 # ---------------------------------------------------------------- any size
@@ -266,15 +213,9 @@ def _weighed(doc: dict) -> dict:
     """One cut as several with weights."""
     doc = _json(doc)
     given = doc["bound"]["certificate"]
-    doc["bound"]["certificate"] = {
-        "kind": "throughput-cuts",
-        "topology": given["topology"],
-        "collective": given["collective"],
-        "root": given["root"],
-        "cuts": [["1", given["inside"]]],
-        "limits": [[k, "1"] for k in given["limits"]],
-        "potentials": [[4, "0"]],
-    }
+    kept = {key: given[key] for key in ("topology", "collective", "root")} | {"kind": "throughput-cuts"}
+    limits = [[k, "1"] for k in given["limits"]]
+    doc["bound"]["certificate"] = kept | {"cuts": [["1", given["inside"]]], "limits": limits, "potentials": [[4, "0"]]}
     return doc
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
+from math import ceil
 
 from bench.forge.operators import certificates
 from bench.forge.seeds import Case
@@ -24,19 +26,12 @@ from synth.model.rational import show
 from synth.model.schedule import Schedule
 
 OF_STEPS = ("distance", "too-few-steps")
-HARMLESS = (Exception,)
 
 
 def settle(case: Case) -> None:
     """Changes the case's document so that what it says of itself agrees, as far as that can be done."""
-    with suppress(*HARMLESS):
-        {
-            "frontier/1": _frontier,
-            "bounds/1": _bounds,
-            "infeasible/1": _infeasible,
-            "large/1": _large,
-            "schedule/1": lambda case: case.doc.pop("fingerprint", None),
-        }[case.schema](case)
+    with suppress(Exception):
+        SETTLERS[case.schema](case.doc)
 
 
 def _digests(doc: dict) -> None:
@@ -62,20 +57,19 @@ def _value(doc: dict, certificate: dict, steps: int | None, chunks: int | None =
 
 def _bound_rows(doc: dict) -> None:
     for row in doc.get("bounds", []):
-        with suppress(*HARMLESS):
+        with suppress(Exception):
             kind = row["certificate"]["kind"]
             if kind == cuts.TIMED:
                 row["steps"] = row["certificate"]["steps"]
             row["value"] = show(_value(doc, row["certificate"], None if kind in OF_STEPS else row["steps"]))
 
 
-def _bounds(case: Case) -> None:
-    _digests(case.doc)
-    _bound_rows(case.doc)
+def _bounds(doc: dict) -> None:
+    _digests(doc)
+    _bound_rows(doc)
 
 
-def _infeasible(case: Case) -> None:
-    doc = case.doc
+def _infeasible(doc: dict) -> None:
     if isinstance(doc["collective"], str):
         doc["certificate"]["topology"] = throughput_cuts.digest(link_columns.read(doc["topology"]))
     else:
@@ -83,27 +77,22 @@ def _infeasible(case: Case) -> None:
         _value(doc, doc["certificate"], None)
 
 
-def _frontier(case: Case) -> None:
-    doc = case.doc
+def _frontier(doc: dict) -> None:
     _digests(doc)
     best: list[tuple[int, Fraction]] = []
     for row in doc["points"]:
-        with suppress(*HARMLESS):
+        with suppress(Exception):
             row["schedule"].pop("fingerprint", None)
             replay = verify.schedule(row["schedule"])
-            row |= {
-                "steps": replay.steps,
-                "rounds": replay.rounds,
-                "chunks": replay.chunks,
-                "bandwidth": show(replay.rounds_per_chunk),
-            }
+            row |= {"steps": replay.steps, "rounds": replay.rounds, "chunks": replay.chunks}
+            row["bandwidth"] = show(replay.rounds_per_chunk)
             combining = row["schedule"]["collective"]["combining"]
             row["same_bits"] = not combining or bool(same_bits(Schedule.from_json(row["schedule"])))
             best.append((replay.steps, replay.rounds_per_chunk))
             _point_bound(doc, row, replay)
     _bound_rows(doc)
     for row in doc["open"]:
-        with suppress(*HARMLESS):
+        with suppress(Exception):
             if row.get("certificate"):
                 row["lower"] = show(_value(doc, row["certificate"], row["steps"]))
         reached = min((rate for steps, rate in best if steps <= row["steps"]), default=None)
@@ -112,35 +101,34 @@ def _frontier(case: Case) -> None:
 
 def _point_bound(doc: dict, row: dict, replay: verify.Replay) -> None:
     """The bound of a point: weaker where the certificate proves more than the schedule has."""
-    bound = row["bound"]
+    bound, certificate = row["bound"], row["bound"]["certificate"]
     at = replay.chunks if bound["scope"] == "this-chunks" else None
-    if bound["certificate"]["kind"] == cuts.TIMED:
-        bound["certificate"]["steps"] = (
-            bound["certificate"]["steps"] if bound["certificate"]["steps"] == replay.steps else replay.steps
-        )
-    value = _value(doc, bound["certificate"], replay.steps, at)
-    if value > replay.rounds_per_chunk and "scale" in bound["certificate"]:
-        scale = bound["certificate"]["scale"]
-        bound["certificate"]["scale"] = -(
-            -scale
-            * value.numerator
-            * replay.rounds_per_chunk.denominator
-            // (value.denominator * replay.rounds_per_chunk.numerator)
-        )
-        value = _value(doc, bound["certificate"], replay.steps, at)
+    if certificate["kind"] == cuts.TIMED:
+        certificate["steps"] = replay.steps
+    value = _value(doc, certificate, replay.steps, at)
+    if value > replay.rounds_per_chunk and "scale" in certificate:
+        certificate["scale"] = ceil(certificate["scale"] * value / replay.rounds_per_chunk)
+        value = _value(doc, certificate, replay.steps, at)
     bound["value"] = show(value)
     row["status"] = "optimal" if value == replay.rounds_per_chunk and at is None else "best-known"
 
 
-def _large(case: Case) -> None:
-    doc = case.doc
+def _large(doc: dict) -> None:
     topology, certificate = link_columns.read(doc["topology"]), doc["bound"]["certificate"]
     doc["topology"]["unit_gbps"] = show(topology.unit_bandwidth())
-    certificate["topology"] = (
-        path_lengths.alltoall_digest if certificate["kind"] == "alltoall-lengths" else throughput_cuts.digest
-    )(topology)
+    alltoall = certificate["kind"] == "alltoall-lengths"
+    certificate["topology"] = (path_lengths.alltoall_digest if alltoall else throughput_cuts.digest)(topology)
     proved = scale_frontier.bound(certificate, topology)
     doc["bound"]["value"] = show(proved)
     for row in doc["points"]:
         row["bandwidth"] = show(Fraction(row["rounds"], row["chunks"]))
         row["gap"] = show(Fraction(row["rounds"], row["chunks"]) / proved - 1)
+
+
+SETTLERS: dict[str, Callable[[dict], object]] = {
+    "frontier/1": _frontier,
+    "bounds/1": _bounds,
+    "infeasible/1": _infeasible,
+    "large/1": _large,
+    "schedule/1": lambda doc: doc.pop("fingerprint", None),
+}

@@ -10,7 +10,7 @@ from types import CodeType
 from synth.errors import UsageError
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_LIBRARY = os.path.join(os.path.dirname(_HERE), "algorithms")
+_LIBRARY = os.path.join(_HERE, "library")
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class SourceLines:
         frame = sys._getframe(1)
         while frame is not None and frame.f_code is not self._root:
             file = frame.f_code.co_filename
-            if not file.startswith(_HERE):
-                in_library = file.startswith(_LIBRARY)
+            in_library = file.startswith(_LIBRARY)
+            if in_library or not file.startswith(_HERE):
                 if not lines or not in_library:
                     lines.append((file, frame.f_lineno))
                 if not in_library:
