@@ -15,9 +15,9 @@ from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
     Changes,
-    Executor,
+    ExecutorOptions,
     Output,
-    Step,
+    StepOption,
     collective_option,
     dtype_option,
     executor_option,
@@ -48,7 +48,7 @@ SIZES = tuple(1 << k for k in range(10, 29, 2))  # 1 KiB to 256 MiB
 
 
 @dataclass(frozen=True)
-class Timing(Executor):
+class Timing(ExecutorOptions):
     """The options of times over sizes."""
 
     source: Program | Schedule | ParetoFrontier | str | Path = option(
@@ -181,7 +181,7 @@ def bench(asked: Timing) -> Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench(Output, Changes, SearchLimit, Step, Timing):
+class Bench(Output, Changes, SearchLimit, StepOption, Timing):
     """The options of `synth bench`."""
 
     file: Path | None = option("file", default=None, type=FILE, required=False)

@@ -16,7 +16,7 @@ from synth.commands.framework.shared import (
     LISTED,
     Changes,
     Output,
-    Task,
+    TaskOptions,
     chosen_collective,
     chosen_machine,
     collective_or_name,
@@ -69,7 +69,7 @@ class BoundsInterrupted(KeyboardInterrupt):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundQuestion(Task):
+class BoundQuestion(TaskOptions):
     """The options of bounds at each number of steps."""
 
     max_steps: int | None = option(
@@ -257,7 +257,7 @@ def multicast_bounds(
 
 
 @dataclass(frozen=True)
-class TimeQuestion(Task):
+class TimeQuestion(TaskOptions):
     """The options of bounds in time."""
 
     size: int | str | Iterable[int | str] = option(

@@ -18,8 +18,8 @@ from synth.commands.framework.shared import (
     FILE,
     Changes,
     Output,
-    Step,
-    Task,
+    StepOption,
+    TaskOptions,
     chosen_collective,
     chosen_machine,
     machine_if_named,
@@ -28,7 +28,7 @@ from synth.commands.framework.shared import (
     time_limit_option,
 )
 from synth.commands.inputs import collective as task_of
-from synth.commands.inputs import named_topology
+from synth.commands.inputs import integers, named_topology
 from synth.commands.root import INTERRUPTED, UNDECIDED
 from synth.errors import InfeasibleError, UsageError
 from synth.model.schedule import Schedule
@@ -226,7 +226,7 @@ def blame(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explain(Output, Changes, Step, Task):
+class Explain(Output, Changes, StepOption, TaskOptions):
     """The options of `synth explain`."""
 
     file: Path | None = option("file", default=None, type=FILE, required=False)
@@ -281,13 +281,8 @@ def _explain_file(file: Path, options: Explain) -> int:
     refuse_given("the file says how much each rank has", "counts")
     machine, limit = machine_if_named(options), options.time_limit
     with waiting(f"explaining {file}", limit):
-        found = import_schedule(
-            file,
-            machine,
-            collective=options.collective,
-            roots=options.roots,
-            point=options.point,  # type: ignore[arg-type]
-        )
+        roots = integers(options.roots, "roots")
+        found = import_schedule(file, machine, collective=options.collective, roots=roots, point=options.point)
         schedule = found.schedule
         far = distance(schedule, machine or schedule.network.as_topology(), time_limit=limit)
         places = {}

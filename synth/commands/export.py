@@ -19,7 +19,7 @@ from synth.commands.framework.shared import (
     FILE,
     Blocks,
     Quiet,
-    Step,
+    StepOption,
     collective_option,
     given_options,
     in_place_option,
@@ -331,7 +331,7 @@ def chakra(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(Quiet, Step, ExportOptions):
+class Export(Quiet, StepOption, ExportOptions):
     """The options of `synth export`."""
 
     plan: Path | None = option(

@@ -17,7 +17,7 @@ from synth.commands.framework.shared import (
     FILE,
     Changes,
     Quiet,
-    Step,
+    StepOption,
     collective_option,
     machine_if_named,
     point_option,
@@ -95,7 +95,7 @@ def import_schedule(asked: Foreign) -> Imported:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Import(Quiet, Changes, Step, Foreign):
+class Import(Quiet, Changes, StepOption, Foreign):
     """The options of `synth import`."""
 
     output: str | None = option("-o", "--output", default=None, metavar="FILE", help="Write the schedule; - is stdout.")

@@ -15,7 +15,7 @@ from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
     Output,
-    Step,
+    StepOption,
     collective_option,
     in_place_option,
     point_option,
@@ -104,7 +104,7 @@ def lint(asked: Analysis) -> LintReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lint(Output, Step, Analysis):
+class Lint(Output, StepOption, Analysis):
     """The options of `synth lint`."""
 
     files: tuple[Path, ...] = option("files", type=FILE, nargs=-1, required=True, metavar="FILE|DIR...")

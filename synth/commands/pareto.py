@@ -17,9 +17,9 @@ from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
     FILE,
     Changes,
-    Engine,
+    EngineOptions,
     Output,
-    Task,
+    TaskOptions,
     chosen_machine,
     collective_or_name,
     engine_option,
@@ -47,7 +47,7 @@ FOR_TIMES = 0.35  # share of a time limit for the times at a size, as in a tunin
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search(Engine, Task):
+class Search(EngineOptions, TaskOptions):
     """The options of a search for a frontier."""
 
     max_steps: int | None = option(

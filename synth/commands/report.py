@@ -80,14 +80,14 @@ def report(shown: Shown) -> Page:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Quiet, Shown):
+class ReportCommand(Quiet, Shown):
     """The options of `synth report`."""
 
     output: str = option("-o", "--output", metavar="FILE.html", help="The page's file; - is stdout.")
 
 
-@command(Report)
-def report_command(options: Report) -> int:
+@command(ReportCommand)
+def report_command(options: ReportCommand) -> int:
     """Write one HTML file about FILE (a frontier, a plan, a schedule, measurements), which needs no network:
     plots with lower bounds, every schedule step by step on the drawn machine, times against size, certificates in
     words.

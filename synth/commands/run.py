@@ -18,9 +18,9 @@ from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
     Changes,
-    Executor,
+    ExecutorOptions,
     Output,
-    Step,
+    StepOption,
     collective_option,
     dtype_option,
     executor_option,
@@ -56,7 +56,7 @@ OF_EXECUTORS = ("depth", "part", "delays", "threads", "timeout", "clock", "ranks
 
 
 @dataclass(frozen=True)
-class RunOptions(Executor):
+class RunOptions(ExecutorOptions):
     """The options of a run."""
 
     program: Program | Schedule | ParetoFrontier | str | Path = option(
@@ -321,7 +321,7 @@ def opened(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Output, Changes, SearchLimit, Step, RunOptions):
+class Run(Output, Changes, SearchLimit, StepOption, RunOptions):
     """The options of `synth run`."""
 
     file: Path | None = option("file", default=None, type=FILE, required=False)
@@ -365,7 +365,7 @@ def run_command(options: Run) -> None:
     elif machine is None or options.collective is None:
         raise UsageError("--baseline needs the machine (--topo NAME) and the collective (--coll NAME)")
     else:
-        source = baseline(options.baseline, machine, options.collective, roots=options.roots or ())
+        source = baseline(options.baseline, machine, options.collective, roots=integers(options.roots, "roots"))
     if not options.data:
         refuse_given("without data nothing is drawn", "seed")
     asked = replace(options, program=source, topology=machine, trace=True if options.timeline else None)

@@ -14,7 +14,7 @@ from synth.commands.framework.output import check_writable, save
 from synth.commands.framework.shared import (
     FILE,
     Quiet,
-    Step,
+    StepOption,
     in_place_option,
     instances_option,
     point_option,
@@ -114,7 +114,7 @@ def load_program(loaded: Loaded) -> Program:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Show(Quiet, Step, Loaded):
+class Show(Quiet, StepOption, Loaded):
     """The options of `synth show`."""
 
     svg: Path | None = option(

@@ -7,7 +7,14 @@ from dataclasses import KW_ONLY, dataclass, replace
 from synth.commands.framework.declaration import command, function, option
 from synth.commands.framework.output import check_writable, emit
 from synth.commands.framework.progress import progress
-from synth.commands.framework.shared import Changes, Engine, Output, Task, chosen_collective, chosen_machine
+from synth.commands.framework.shared import (
+    Changes,
+    EngineOptions,
+    Output,
+    TaskOptions,
+    chosen_collective,
+    chosen_machine,
+)
 from synth.commands.framework.types import Positive
 from synth.commands.inputs import collective as task_of
 from synth.commands.inputs import named_topology, workers
@@ -22,7 +29,7 @@ LEAST_SECONDS = 0.1  # wall seconds of a search after the bounds, at least
 
 
 @dataclass(frozen=True)
-class Question(Engine, Task):
+class SolveQuestion(EngineOptions, TaskOptions):
     """The options of one question."""
 
     chunks: int = option(
@@ -38,8 +45,8 @@ class Question(Engine, Task):
     on_event: Listener | None = option(default=None, doc="called with each event of the search.")
 
 
-@function(Question)
-def solve(question: Question) -> Verdict:
+@function(SolveQuestion)
+def solve(question: SolveQuestion) -> Verdict:
     """Decide if a schedule with so many chunks, steps and rounds exists.
 
     With the encoding "auto" lower bounds come first. Allreduce, scan and other combining collectives that are no time
@@ -108,7 +115,7 @@ def solve(question: Question) -> Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Solve(Output, Changes, Question):
+class Solve(Output, Changes, SolveQuestion):
     """The options of `synth solve`."""
 
 

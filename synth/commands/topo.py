@@ -52,12 +52,12 @@ class Named(Changes):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Show(Output, Named):
+class TopoShow(Output, Named):
     """The options of `synth topo show` and `synth topo match`."""
 
 
-@command(Show, brief="Print a topology: links, limits, distances, symmetries.")
-def show_command(options: Show) -> None:
+@command(TopoShow, brief="Print a topology: links, limits, distances, symmetries.")
+def show_command(options: TopoShow) -> None:
     """Print a topology: its links or their matrix, shared limits, distances, symmetries and remarks. JSON is a topology
     file.
 
@@ -70,7 +70,7 @@ def show_command(options: Show) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Import(Output, Changes):
+class TopoImport(Output, Changes):
     """The options of `synth topo import`."""
 
     file: Path = option("file", type=FILE)
@@ -83,8 +83,8 @@ class Import(Output, Changes):
     )
 
 
-@command(Import, brief="Read a dump of a real machine.")
-def import_command(options: Import) -> None:
+@command(TopoImport, brief="Read a dump of a real machine.")
+def import_command(options: TopoImport) -> None:
     """Read a dump of a real machine and print it as a topology file.
 
     FILE may be the output of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`, an NCCL topology XML,
@@ -115,8 +115,8 @@ def _print(topology: Topology, options: Output) -> None:
     emit(lambda: dump(topology), table, options)
 
 
-@command(Show, brief="Find the known machine that equals this one.")
-def match_command(options: Show) -> None:
+@command(TopoShow, brief="Find the known machine that equals this one.")
+def match_command(options: TopoShow) -> None:
     """Find the known machine that a topology is, up to the names of its ranks, and print the map between the two.
 
     \b

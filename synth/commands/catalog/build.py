@@ -30,7 +30,7 @@ SOURCES = {"solved": "solved now", "known": "known", "alike": "alike"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build(Output, Database):
+class CatalogBuild(Output, Database):
     """The options of `synth catalog build`."""
 
     fleet: Path = option("fleet", type=FILE, metavar="FLEET.yaml")
@@ -47,8 +47,8 @@ class Build(Output, Database):
     dry_run: bool = option("--dry-run", default=False, help="Only list the tasks, with their states.")
 
 
-@command(Build, brief="Solve every task of a job file once; resumable.")
-def build_command(options: Build) -> int:
+@command(CatalogBuild, brief="Solve every task of a job file once; resumable.")
+def build_command(options: CatalogBuild) -> int:
     """Run a job: machines x collectives, each task answered by an entry of the catalog.
 
     What the catalog has, under the same fingerprint or for a machine that is equal up to numbering, is skipped. Ctrl-C,

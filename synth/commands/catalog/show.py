@@ -14,14 +14,14 @@ from synth.commands.framework.shared import Output
 
 
 @dataclass(frozen=True, kw_only=True)
-class Show(Output, Database):
+class CatalogShow(Output, Database):
     """The options of `synth catalog show`."""
 
     name: str = option("name", metavar="ID")
 
 
-@command(Show, brief="Print an entry: its frontier and its provenance.")
-def show_command(options: Show) -> None:
+@command(CatalogShow, brief="Print an entry: its frontier and its provenance.")
+def show_command(options: CatalogShow) -> None:
     """Print the frontier of entry ID (the first digits are enough) as `synth pareto` does, and its provenance.
 
     \b

@@ -17,14 +17,14 @@ FAILED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verify(Database):
+class CatalogVerify(Database):
     """The options of `synth catalog verify`."""
 
     verbose: bool = option("-v", "--verbose", default=False, help="Print a line for each claim that was checked.")
 
 
-@command(Verify, brief="Replay and re-check every entry, without a solver.")
-def verify_command(options: Verify) -> int:
+@command(CatalogVerify, brief="Replay and re-check every entry, without a solver.")
+def verify_command(options: CatalogVerify) -> int:
     """Replay every schedule and re-check every certificate and claim of a catalog by exact arithmetic; no solver is
     trusted.
 

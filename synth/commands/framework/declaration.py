@@ -1,14 +1,14 @@
 """One declaration of an option: a field of a frozen dataclass.
 
     @dataclass(frozen=True)
-    class Question(Task):                                          # the keywords of a function
+    class SolveQuestion(TaskOptions):                              # the keywords of a function
         chunks: int = option("--chunks", type=Positive(), help="Chunks of each part of the data.")
 
-    @function(Question)
-    def solve(question: Question) -> Verdict: ...                  # synth.solve(machine, name, chunks=6, ...)
+    @function(SolveQuestion)
+    def solve(question: SolveQuestion) -> Verdict: ...             # synth.solve(machine, name, chunks=6, ...)
 
     @dataclass(frozen=True)
-    class Solve(Output, Question): ...                             # with what the command line has beside them
+    class Solve(Output, SolveQuestion): ...                        # with what the command line has beside them
 
     @command(Solve)
     def solve_command(options: Solve) -> None: ...                 # synth solve --topo NAME --chunks 6 ...
@@ -36,7 +36,7 @@ from synth.model.frontier import StepCount
 
 Given = ParamSpec("Given")
 Value = TypeVar("Value")
-Result = TypeVar("Result", covariant=True)
+Result = TypeVar("Result")
 
 
 def option(*flags: str, default: Any = MISSING, help: str = "", doc: str = "", **attributes: Any) -> Any:

@@ -73,7 +73,7 @@ def multicast_option(doc: str = "") -> Any:
 
 
 def point_option(help: str, doc: str = "the number of a frontier's point, from 1, or its `StepCount`.") -> Any:
-    """Return --point, the number of a frontier's point; `Step` is --step beside it."""
+    """Return --point, the number of a frontier's point; `StepOption` is --step beside it."""
     return option("--point", default=None, type=Positive(), metavar="N", help=help, doc=doc)
 
 
@@ -176,7 +176,7 @@ class Blocks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class StepOption:
     """--step beside --point."""
 
     step: int | None = option(
@@ -193,7 +193,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Executor:
+class ExecutorOptions:
     """Options of executors."""
 
     per_send: MessageCost | str | None = per_send_option()
@@ -212,7 +212,7 @@ class Executor:
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskOptions:
     """A collective on a machine."""
 
     topology: TopologyLike = topology_option()
@@ -232,7 +232,7 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
+class EngineOptions:
     """Encoding, solver and effort of exact synthesis."""
 
     encoding: str = option(
@@ -345,8 +345,8 @@ def chosen_collective(options: Any, machine: Topology) -> Collective:
 def collective_or_name(options: Any, machine: Topology) -> Collective | str:
     """Return the collective; its name alone where only the flow methods use it, since thousands of ranks make millions
     of units of data."""
-    name = options.collective
-    by_name = name is not None and options.sizes is None and Path(name).suffix not in SUFFIXES
+    name = str(options.collective)
+    by_name = options.collective is not None and options.sizes is None and Path(name).suffix not in SUFFIXES
     if not by_name or options.engine == "exact" or machine.ranks <= LISTED:
         return chosen_collective(options, machine)
     small = collective(name, machine.ranks if options.roots else 2, options.roots)
