@@ -124,3 +124,7 @@ def test_a_wrong_file_is_refused_in_a_line(asked, text, says):
     asked.toml(text)
     line = asked(code=2)
     assert says in line and line.startswith("synth: error: ") and line.count("\n") == 1
+
+
+def test_the_main_command_has_few_options():
+    assert len(pareto.pareto_command.params) <= 26

@@ -14,7 +14,7 @@ from nccl_tests_output import Run, text
 
 from synth.catalog.tuner.request import SIZES
 from synth.commands import api, tune
-from synth.commands.framework.sizes import Sizes
+from synth.commands.framework.types import Sizes
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.plans import read
 from synth.model.frontier import Frontier, LowerBound, Point

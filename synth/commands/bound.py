@@ -25,8 +25,7 @@ from synth.commands.framework.shared import (
     refuse_given,
     time_limit_option,
 )
-from synth.commands.framework.sizes import Sizes
-from synth.commands.framework.types import Positive
+from synth.commands.framework.types import Positive, Sizes
 from synth.commands.inputs import collective as task_of
 from synth.commands.inputs import collective_or_value, integers, named_topology, sizes_in_bytes
 from synth.commands.root import INTERRUPTED, UNDECIDED

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ import click
 
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.commands.framework.completion import names_of
-from synth.commands.framework.declaration import command, function, option
+from synth.commands.framework.declaration import command, function, given, option
 from synth.commands.framework.output import note, wrote
 from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
@@ -594,7 +594,7 @@ def build_command(options: Build) -> int:
     from synth.view.tables import print_reports
 
     machine = options.topology
-    if any(getattr(options, one.name) for one in fields(Changes)):
+    if given(options, "ranks", "without", "degrade", "links"):
         if options.boxes:
             raise UsageError("--boxes takes the NAME of one box, such as dgx-a100, and no changes of it")
         machine = changed(this_machine() if machine is None else machine, options)

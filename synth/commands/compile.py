@@ -16,7 +16,7 @@ from synth.commands.algorithms import library
 from synth.commands.explain import blame, distance
 from synth.commands.export import ExportOptions, export_program
 from synth.commands.framework.completion import names_of
-from synth.commands.framework.declaration import command, option, part
+from synth.commands.framework.declaration import command, given, option, part
 from synth.commands.framework.distance_report import distance_document, print_distance
 from synth.commands.framework.output import check_writable, emit, note, save
 from synth.commands.framework.progress import waiting
@@ -153,10 +153,9 @@ def compile_command(options: Compile) -> None:
 
     to, output, source, roots = options.to, options.output, options.source, options.roots
     check_writable(output)
-    for name in OF_FILES if to is None else ():
-        if getattr(options, name) is not None:
-            formats = "--to mscclpp" if name in ("blocks", "reads") else "--to msccl-xml or --to mscclpp"
-            raise UsageError(f"--{name} is of a file for a runtime; write {formats}")
+    for flag in given(options, *OF_FILES) if to is None else ():
+        formats = "--to mscclpp" if flag in ("--blocks", "--reads") else "--to msccl-xml or --to mscclpp"
+        raise UsageError(f"{flag} is of a file for a runtime; write {formats}")
     if to is not None and output is None:
         raise UsageError("--to needs the name of its file: -o FILE, or -o - for stdout")
     machine = chosen_machine(options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from synth.commands.framework.declaration import command, function, option, part
+from synth.commands.framework.declaration import command, function, given, option, part
 from synth.commands.framework.frontier_files import save_schedules
 from synth.commands.framework.infeasible_document import write_infeasible_document
 from synth.commands.framework.output import check_writable, emit, note
@@ -121,16 +121,7 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
     machine = named_topology(search.topology)
     roots, collective = integers(search.roots, "roots"), collective_or_value(search.collective, machine.ranks)
     log, sizes, engine, multicast = path_or_none(search.log), search.sizes, search.engine, search.multicast
-    own = {
-        "encoding": search.encoding != "auto",
-        "solver": search.solver != "auto",
-        "sweep": search.sweep != "guided",
-        "max-extra-rounds": search.max_extra_rounds is not None,
-        "cross-check": search.cross_check,
-        "log": log is not None,
-        "seed": search.seed != 0,
-    }
-    wrong = [f"--{name}" for name, given in own.items() if given]
+    wrong = given(search, "encoding", "solver", "sweep", "max_extra_rounds", "cross_check", "log", "seed")
     options = part(Options, search, jobs=workers(search.jobs))
     first = replace(options, time_limit=_before_multicast(machine, multicast, search.time_limit))
 
@@ -155,12 +146,14 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
     # Exact synthesis, which ends with the better points of the catalog in the package.
     task = task_of(collective, machine.ranks, roots, sizes)
     if task.combining and not task.reversible:
-        own |= {"solver": search.solver not in ("auto", "cadical"), "cross-check": False, "log": False, "seed": False}
-        limits_multicasts = multicast and machine.multicast
-        own["max-chunks"] = search.max_chunks is not None and not limits_multicasts
-        known = [f"--{name}" for name, given in own.items() if given]
-        if known:
-            named = " and no ".join(known)
+        unknown = ["encoding", "sweep", "max_extra_rounds"]
+        if search.solver != "cadical":
+            unknown.append("solver")
+        if not (multicast and machine.multicast):  # whose multicasts it limits
+            unknown.append("max_chunks")
+        refused = given(search, *unknown)
+        if refused:
+            named = " and no ".join(refused)
             raise UsageError(f"{task.name} has engines of its own, with cadical, which know no {named}; leave that out")
     query = engine_choice.Query(machine, task, first, engine, log, search.fresh, cross_check=search.cross_check)
     found = engine_choice.synthesize(query, search.on_event)

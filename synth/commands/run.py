@@ -45,7 +45,6 @@ from synth.runtime.run_request import RunRequest
 
 if TYPE_CHECKING:
     from synth.commands.inputs import CollectiveLike, TopologyLike
-    from synth.export.program_reader import SizeChoice
     from synth.program.program import Program
     from synth.runtime.call import Call
     from synth.runtime.prepared_launch import Prepared
@@ -246,41 +245,34 @@ def _call(program: object, request: RunRequest, open_size: bool = False) -> Call
     `open_size`: no arrays give the size. Size and protocol of a choice by size count where none is asked for.
     """
     from synth.runtime.call import Call, timed_links
+    from synth.topologies import rank_placement
 
     machine = None if request.topology is None else named_topology(request.topology)
     found = opened(program, request.runtime, request.collective, request.roots)
-    says = ""
-    chosen = size_choice(program, found, request.dtype)
-    if chosen is not None:
-        request, says = _as_chosen(request, chosen, open_size)
-    switch_sends = _has_switch_sends(found, request)
-    found, network = lowered(found, request.point, request.size, request.lowering)
-    if machine is not None:
-        network = timed_links(machine, found)
-    from synth.topologies import rank_placement
 
-    if machine is None and network is not None:
-        machine = rank_placement.known(network)
-    with_switches = machine if machine is not None and machine.multicast else None
-    return Call(found, network, request, switch_sends, says, with_switches)
-
-
-def _as_chosen(request: RunRequest, chosen: SizeChoice, open_size: bool) -> tuple[RunRequest, str]:
+    # Size and protocol that `synth pareto --size` chose the file for.
     taken = []
-    if request.size is None and open_size:
+    chosen = size_choice(program, found, request.dtype)
+    if chosen is not None and request.size is None and open_size:
         request = replace(request, size=chosen.size)
         taken.append(size_text(chosen.size))
-    if request.protocol is None and chosen.protocol is not None:
+    if chosen is not None and request.protocol is None and chosen.protocol is not None:
         request = replace(request, protocol=chosen.protocol)
         taken.append(chosen.protocol)
-    return request, f"as in the file: {' in '.join(taken)}; --size and --protocol choose" if taken else ""
+    says = f"as in the file: {' in '.join(taken)}; --size and --protocol choose" if taken else ""
 
-
-def _has_switch_sends(found: Program | Schedule | ParetoFrontier, request: RunRequest) -> bool:
-    chosen: object = found
+    # The program, and the links that give its times.
+    picked: object = found
     if isinstance(found, ParetoFrontier) and found.network.multicast:
-        chosen = chosen_point(found, request.point, request.size).schedule
-    return isinstance(chosen, Schedule) and chosen.uses_multicast
+        picked = chosen_point(found, request.point, request.size).schedule
+    switch_sends = isinstance(picked, Schedule) and picked.uses_multicast
+    lowered_program, network = lowered(found, request.point, request.size, request.lowering)
+    if machine is not None:
+        network = timed_links(machine, lowered_program)
+    elif network is not None:
+        machine = rank_placement.known(network)
+    with_switches = machine if machine is not None and machine.multicast else None
+    return Call(lowered_program, network, request, switch_sends, says, with_switches)
 
 
 def _too_large(call: Call) -> str:

@@ -200,6 +200,7 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
 
 def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology | None) -> Plan:
     """Return the plan of one collective from its frontiers, measurements and logs."""
+    from synth.catalog.tuner.candidates import measured_candidates
     from synth.catalog.tuner.choice import Question, choose_algorithms
     from synth.catalog.tuner.cost_model import MeasuredTime, fit
     from synth.catalog.tuner.measurements import merge_measurements
@@ -212,7 +213,8 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
         facts = placed(inputs.network, (), machine, range(inputs.network.ranks))[1]
     model: dict = {}
     if measured or inputs.network is None:
-        found = _measured_candidates(inputs, request, measured)
+        ours = [one.label for one in measured if one.backend == OURS]
+        found = measured_candidates(candidate_schedules(inputs, request, ours), measured, request.variants)
         says = "; ".join(dict.fromkeys(one.says for one in measured))
         rows = []
         for one in found.candidates:
@@ -260,14 +262,6 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
         tuple(kinds),
         () if facts is None else facts.nodes,
     )
-
-
-def _measured_candidates(inputs: CollectiveInputs, request: TuningRequest, measured: Sequence) -> CandidateSet:
-    from synth.catalog.tuner.candidates import measured_candidates
-
-    names = [one.label for one in measured if one.backend == OURS]
-    schedules = candidate_schedules(inputs, request, names)
-    return measured_candidates(schedules, measured, request.variants)
 
 
 def _predicted_candidates(

@@ -52,7 +52,9 @@ def candidate_schedules(
     points = []
     for found in inputs.frontiers:
         for schedule in (point.schedule for point in found.points):
-            points += [NamedSchedule(_label(one), one) for one in (schedule, *_dividing(schedule, request))]
+            for one in (schedule, *_dividing(schedule, request)):
+                label = f"S{len(one.steps)}-R{one.rounds}-C{one.chunks}"
+                points.append(NamedSchedule(label, one))
     if inputs.network is None or not inputs.frontiers:
         return points
     if measured is not None:
@@ -65,10 +67,6 @@ def candidate_schedules(
     elif request.plans and holds_all_pairs(inputs.network.ranks) and inputs.network.ranks > BLOCK_CHANNELS:
         names.append("grid")  # no thread block has a channel to all others
     return points + _fitting(inputs, request.topology, dict.fromkeys(names), CHANNELS)
-
-
-def _label(schedule: Schedule) -> str:
-    return f"S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
 
 
 def _dividing(schedule: Schedule, request: TuningRequest) -> list[Schedule]:

@@ -57,6 +57,17 @@ def part(kind: Callable[..., Value], options: Any, /, **others: Any) -> Value:
     return kind(**same | others)
 
 
+def given(options: Any, *names: str) -> list[str]:
+    """Return the flags of those of these fields whose values are not the defaults."""
+    known = {one.name: one for one in fields(options)}
+    found = []
+    for name in names:
+        if getattr(options, name) != known[name].default:
+            flags = known[name].metadata["flags"] or (f"--{name.replace('_', '-')}",)
+            found.append(flags[0].partition("/")[0])
+    return found
+
+
 # Python -----------------------------------------------------------------------------------------------------------
 
 
@@ -92,11 +103,14 @@ def function(
 
         @wraps(body)
         def call(*args: Any, **kwargs: Any) -> Any:
-            given = signature.bind(*args, **kwargs).arguments
+            try:
+                given = signature.bind(*args, **kwargs).arguments
+            except TypeError as error:
+                raise ArgumentError(f"{body.__name__}() {error}") from None
             return body(options(**{name: _checked(known[name], value) for name, value in given.items()}))  # type: ignore[call-arg]
 
         call.__signature__ = signature  # type: ignore[attr-defined]
-        call.__doc__ = _documented(inspect.getdoc(body) or "", known.values())
+        call.__doc__ = _documented(inspect.getdoc(body) or "", [known[one.name] for one in parameters])
         call.of = body  # type: ignore[attr-defined]
         return call
 

@@ -12,8 +12,7 @@ from click.core import ParameterSource
 
 from synth.commands.framework.completion import names_of
 from synth.commands.framework.declaration import option
-from synth.commands.framework.sizes import Sizes
-from synth.commands.framework.types import Counts, Duration, LowerCase, PerSend, Places, Positive, Ranks
+from synth.commands.framework.types import Counts, Duration, LowerCase, PerSend, Places, Positive, Ranks, Sizes
 from synth.commands.inputs import collective, topology
 from synth.errors import UsageError
 from synth.model.frontier import StepCount
