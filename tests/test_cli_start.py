@@ -32,6 +32,17 @@ def test_help_loads_no_command() -> None:
     assert not loaded & {"z3", "networkx", "scipy", "numpy", "pysat", "ortools", "matplotlib", "rich", "yaml"}
 
 
+def test_help_of_no_command_loads_a_numerical_library_or_a_solver() -> None:
+    code = (
+        "import sys\nfrom synth.commands.root import COMMANDS, root\n"
+        "for name in COMMANDS:\n    try: root([name, '--help'])\n    except SystemExit: pass\nprint(*sys.modules)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = set(printed.splitlines()[-1].split())
+    assert "synth.commands.tune" in loaded
+    assert not loaded & {"z3", "networkx", "scipy", "numpy", "pysat", "ortools", "matplotlib", "yaml"}
+
+
 def test_the_package_runs_as_the_command_does() -> None:
     command = [sys.executable, "-m", "synth", "paretoo"]
     wrong = subprocess.run(command, capture_output=True, text=True, check=False)

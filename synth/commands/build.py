@@ -41,9 +41,6 @@ from synth.commands.kept_searches import PLAN, KeptSearch, machine_digest
 from synth.commands.programs import load_plan
 from synth.commands.root import INTERRUPTED
 from synth.errors import SynthError, UsageError
-from synth.export.folder_notes import call_warnings
-from synth.export.job_files import JobShape
-from synth.export.plans import registration_code
 from synth.export.request import Machine
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.collective import COLLECTIVES, canonical_name
@@ -60,6 +57,7 @@ from synth.solvers.processes.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.commands.inputs import TopologyLike
+    from synth.export.job_files import JobShape
     from synth.export.plans.folder import PlanExport
     from synth.export.plans.size_ranges import SizeShares
     from synth.model.collective import Collective
@@ -149,6 +147,7 @@ def build(asked: Building) -> BuildResult:
     >>> [table.collective for table in made.tables]
     ['allgather']
     """
+    from synth.export.job_files import JobShape
     from synth.topologies.this_machine import this_machine
 
     # The machine, the collectives and the runtime.
@@ -265,6 +264,9 @@ def build_boxes(
 
 def _boxes(asked: Building, boxes: Iterable[int]) -> tuple[BuildResult, ...]:
     """Build as `build_boxes` does, with all options as one value."""
+    from synth.export import folder_notes
+    from synth.export.plans import registration_code
+
     box, counts = asked.topology, sorted(set(boxes))
     if not counts or counts[0] < 1:
         raise UsageError("no number of boxes is given; boxes=(2, 4) and --boxes 2,4 name two")
@@ -291,7 +293,7 @@ def _boxes(asked: Building, boxes: Iterable[int]) -> tuple[BuildResult, ...]:
             if any(row.files for row in table.rows):
                 calls.append((table.collective, table.root))
         if plans:
-            version, warnings = asked.plan_version, call_warnings("mscclpp", calls)
+            version, warnings = asked.plan_version, folder_notes.call_warnings("mscclpp", calls)
             write(Path(asked.output) / "register.py", registration_code.python(plans, version, warnings))
     return tuple(built)
 
@@ -464,7 +466,9 @@ def _exported(
             files = [f"{runtime}/{name}" for name, _ in done.files]
             if registrations:
                 notes.append(f"the plans have the format of MSCCL++ {request['plan_version']}")
-            notes += call_warnings(runtime, [(row.table.collective, row.table.root) for row in done.served])
+            notes += folder_notes.call_warnings(
+                runtime, [(row.table.collective, row.table.root) for row in done.served]
+            )
             _check_files(folder, done, runtime, machine, on_event)
         except NoFilesError as error:
             shares = list(error.tables)

@@ -12,7 +12,6 @@ from synth.model.tuning_plan import OURS
 from synth.program.message_cost import NO_COST
 from synth.program.overheads import NCCL
 from synth.program.overheads import label as label_of
-from synth.runtime.dtypes import dtype
 from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
@@ -44,6 +43,7 @@ def times_at(
     from synth.catalog.tuner.request import TuningRequest
     from synth.commands.tuning_inputs import CollectiveInputs
     from synth.commands.tuning_schedules import candidate_schedules, library_schedules, list_schedules
+    from synth.runtime.dtypes import dtype
     from synth.view.algorithm_times import AlgorithmTime
 
     schedules = []

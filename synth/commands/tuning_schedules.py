@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from synth.catalog.tuner.fewer_chunks import of_chunks
 from synth.catalog.tuner.request import TuningRequest
 from synth.commands.baselines import baseline, baseline_summaries
 from synth.commands.tuning_inputs import CollectiveInputs
@@ -70,6 +69,7 @@ def candidate_schedules(
 
 
 def _dividing(schedule: Schedule, request: TuningRequest) -> list[Schedule]:
+    from synth.catalog.tuner.fewer_chunks import of_chunks
     from synth.program.connections import on_connections
 
     schedule = on_connections(schedule)
