@@ -15,8 +15,8 @@ from pathlib import Path
 TOPS = ("synth", "tests", "bench")
 BUDGET = {
     "synth nodes": 633_500,  # 876,855 before the cut; the issue after it leads to 560,000
-    "tests lines": 38_700,
-    "bench lines": 5_950,
+    "tests lines": 37_500,
+    "bench lines": 5_470,
     "docs words": 54_300,
     "bench/results KB": 260,
     "CHANGELOG KB": 8,

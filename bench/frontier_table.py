@@ -86,7 +86,10 @@ def random_machine(seed: int) -> dict:
 
 
 def measured(problem: Problem) -> dict:
-    """Search a problem, and return its points, its open intervals and its bound for any number of steps."""
+    """Search a problem, and return its points, its open intervals and its bound for any number of steps.
+
+    Rates are rounds per chunk over GB/s of a unit.
+    """
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="synth-bench-") as folder:
         machine, out = problem.machine, Path(folder) / "frontier.json"
@@ -105,10 +108,19 @@ def measured(problem: Problem) -> dict:
         found = json.loads(out.read_text(encoding="utf-8"))
     at_scale = isinstance(found.get("bound"), dict)
     bounds = [bound["value"] for bound in found.get("bounds", ()) if bound["steps"] is None]
-    row["points"] = [[p["steps"], p["bandwidth"], p.get("status", f"gap {p.get('gap')}")] for p in found["points"]]
-    row["bound"] = found["bound"]["value"] if at_scale else max(bounds, key=Fraction, default=None)
+    unit = Fraction(found["topology"]["unit_gbps"])  # commits may differ in it
+
+    def rate(rounds_per_chunk: str) -> str:
+        return str(Fraction(rounds_per_chunk) / unit)
+
+    row["points"] = [
+        [p["steps"], rate(p["bandwidth"]), p.get("status", f"gap {p.get('gap')}")] for p in found["points"]
+    ]
+    row["bound"] = rate(found["bound"]["value"] if at_scale else max(bounds, key=Fraction, default="0"))
     row["complete"] = bool(found.get("complete"))
-    row["open"] = [] if at_scale else [[o["steps"], o["lower"], o["upper"]] for o in found["open"]]
+    row["open"] = []
+    for interval in () if at_scale else found["open"]:
+        row["open"].append([interval["steps"], rate(interval["lower"]), interval["upper"] and rate(interval["upper"])])
     return row
 
 

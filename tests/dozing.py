@@ -9,7 +9,7 @@ def doze(*_: object) -> None:
     time.sleep(60)
 
 
-def doze_until(file: Path) -> None:
+def doze_until(file: Path, *_: object) -> None:
     """Sleeps until there is such a file."""
     while not file.exists():
         time.sleep(0.01)

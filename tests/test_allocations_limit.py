@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from synth.commands import api, root
 from synth.commands.allocations import FewerAllocations
 from synth.scale.baselines import allocations
-from synth.solvers.processes import deadline
+from synth.solvers import deadline
 
 
 def synth(*words: str):

@@ -12,8 +12,8 @@ from synth.model.outcome import Sat, Unsat
 from synth.model.schedule import Problem
 from synth.pareto import problem_bounds
 from synth.pareto.portfolio import portfolio
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import NEVER, Budget, Deadline, OutOfMemory, TimeUp
+from synth.solvers import pool
+from synth.solvers.deadline import NEVER, Budget, Deadline, OutOfMemory, TimeUp
 from synth.topologies import topology
 
 NETWORK = topology("torus:3x3").network()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -17,7 +16,7 @@ from synth.encodings.bounds import cut_lp, single_cut
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective, collective
 from synth.model.topology import Cap, Network, Route
-from synth.solvers.processes.deadline import Deadline, time_limited
+from synth.solvers.deadline import Deadline, time_limited
 from synth.topologies import topology
 
 
@@ -52,7 +51,8 @@ FLOW = [
 def test_a_large_program_ends_near_its_optimum_and_its_bound_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     network, coll = net("dgx1*2"), collective("allgather", 16)
     best = bounds.flow(network, coll, 5).value
-    monkeypatch.setattr(cut_lp, "SETTINGS", replace(cut_lp.SETTINGS, exact_ranks=1, many_columns=1))
+    monkeypatch.setattr(cut_lp, "EXACT_RANKS", 1)
+    monkeypatch.setattr(cut_lp, "MANY_COLUMNS", 1)
     bound = bounds.flow(network, coll, 5)
     assert best * Fraction(98, 100) <= bound.value <= best
     assert proved(network, coll, bound, 5) == bound.value
@@ -329,6 +329,6 @@ def test_the_units_of_a_single_cut_share_the_work_of_its_check(monkeypatch, name
 def test_a_search_that_ends_with_unsolved_cuts_still_gives_a_bound(monkeypatch, name):
     network, task = net("dgx1"), collective(name, 8)
     whole = bounds.flow(network, task, 3).value
-    monkeypatch.setattr(cut_lp, "SETTINGS", replace(cut_lp.SETTINGS, max_cycles=1))
+    monkeypatch.setattr(cut_lp, "MAX_CYCLES", 1)
     early = bounds.flow(network, task, 3).value
     assert 0 < early <= whole

@@ -18,7 +18,7 @@ from synth.program.program import PROTOCOLS
 from synth.runtime.reference import event_loop
 from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale.time_bound import time_bound
-from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
+from synth.solvers.deadline import Deadline, TimeUp, time_limited
 from synth.view import frontier_text
 
 

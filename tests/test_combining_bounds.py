@@ -19,9 +19,8 @@ from synth.pareto.combining.close_combining import CombiningSearch
 from synth.pareto.events import Options, SweepInterrupted
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Deadline
-from synth.solvers.processes.resumable_jobs import ResumableJobs
+from synth.solvers import pool
+from synth.solvers.deadline import Deadline
 from synth.topologies import topology
 
 NINE, ALL = topology("torus:3x3").network(), collective("allreduce", 9)
@@ -38,29 +37,26 @@ def never(*_):
     raise UsageError("was asked")
 
 
-def test_a_question_that_rests_goes_on_and_is_answered(tmp_path):
-    asked = ResumableJobs(None, prefetched_bounds.TREE_MEMBER.imports)
+def test_a_bound_that_rests_goes_on_and_is_answered(monkeypatch, tmp_path):
     gate = tmp_path / "gate"
-    asked.begin("late", doze_until, gate)
-    asked.wait(["late"], Deadline.after(0))
-    asked.suspend("late")
-    assert "late" in asked.jobs and not asked.results
-    asked.begin("late", never)
+    monkeypatch.setattr(bounds, "flow", doze_until)
+    asked = prefetched_bounds.PrefetchedBounds(gate, ALL, None, Deadline.after(LATE))
+    assert asked.bound(2, 0.0) == Unknown("time") == asked.bound(2, 0.0)
+    monkeypatch.setattr(bounds, "flow", never)
     gate.touch()
-    asked.wait(["late"], Deadline.after(LATE))
-    assert asked.results == {"late": None} and not asked.jobs
-    asked.begin("late", never)  # which has an answer
-    asked.close()
+    assert asked.bound(2) is None and not asked.jobs
+    assert asked.bound(2) is None  # which has an answer
 
 
-def test_a_question_that_fails_says_so_and_one_that_dies_is_not_asked_again():
-    asked = ResumableJobs(None, prefetched_bounds.TREE_MEMBER.imports)
-    asked.begin("wrong", time.sleep, "long")
+def test_a_bound_that_fails_says_so_and_one_that_dies_is_not_begun_again(monkeypatch):
+    asked = prefetched_bounds.PrefetchedBounds(NINE, ALL, None, Deadline.after(LATE))
+    monkeypatch.setattr(bounds, "flow", time.sleep)
     with pytest.raises(TypeError):
-        asked.wait(["wrong"], Deadline.after(LATE))
-    asked.begin("dies", _dies)
-    asked.wait(["dies"], Deadline.after(LATE))
-    assert asked.results["dies"] == Unknown("crash", f"ended with wait status {3 << 8}")
+        asked.bound(2)
+    monkeypatch.setattr(bounds, "flow", _dies)
+    assert asked.bound(3) == Unknown("crash", f"ended with wait status {3 << 8}")
+    monkeypatch.setattr(bounds, "flow", never)
+    assert asked.bound(3) == Unknown("crash", f"ended with wait status {3 << 8}")
 
 
 def _dies(*_):

@@ -136,11 +136,3 @@ def test_an_allreduce_is_made_of_two_halves(symmetric, depth):
     early = replace(made, step=np.where(made.kind == compressed_schedule.COPY, made.step - 1, made.step))
     with pytest.raises(VerificationError):
         compressed_replay.replay(early)
-
-
-def test_an_allgather_turned_is_a_reduce_scatter():
-    gather = pipelining.Pipeline(ring_forest(6)).schedule(3)
-    made = pipelining.reversed_in_time(gather)
-    compressed_replay.replay(made)
-    replay.schedule(made.written_out())
-    compressed_replay.replay(pipelining.scatter_then_gather(made, gather))

@@ -18,7 +18,7 @@ from synth.model.schedule import Problem
 from synth.pareto import cross_check as crosscheck
 from synth.pareto.cross_check import cross_check
 from synth.pareto.portfolio.selection import select_members
-from synth.solvers.processes.deadline import Budget
+from synth.solvers.deadline import Budget
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from synth.model.symmetry import subgroups
 from synth.model.topology import Cap, Network, Route
 from synth.solvers.boolean_model import Model
 from synth.solvers.cadical import Cadical
+from synth.solvers.deadline import Budget, Deadline
 from synth.solvers.minicard import MiniCard
-from synth.solvers.processes.deadline import Budget, Deadline
 from synth.solvers.z3_sat import Z3Sat
 from synth.topologies import topology
 

@@ -17,7 +17,7 @@ from synth.scale import search
 from synth.scale.bounds import allreduce_partition, graph_strength
 from synth.scale.fabric.automorphisms import symmetries
 from synth.scale.fabric.fabric import fabric
-from synth.solvers.processes.deadline import Deadline, time_limited
+from synth.solvers.deadline import Deadline, time_limited
 from synth.topologies import topology
 
 

@@ -26,8 +26,8 @@ from synth.pareto.portfolio import portfolio
 from synth.pareto.prefetched_bounds import PrefetchedBounds
 from synth.pareto.sweep import Sweep
 from synth.scale.search import ScaleSearch
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
+from synth.solvers import pool
+from synth.solvers.deadline import Deadline, current_deadline, time_limited
 from synth.topologies import topology
 
 
@@ -284,8 +284,8 @@ def _too_large(*_, **__):
 
 def test_bounds_that_direct_sends_attain_are_final(monkeypatch):
     """On `fat-tree:128` flow bounds took 58 s to say the same, and their certificates were too large to check."""
-    monkeypatch.setattr("synth.solvers.processes.pool.run_in_process", _no_flow_bound)
-    monkeypatch.setattr("synth.solvers.processes.resumable_jobs.ResumableJobs.run_until", _no_flow_bound)
+    monkeypatch.setattr("synth.solvers.pool.run_in_process", _no_flow_bound)
+    monkeypatch.setattr(PrefetchedBounds, "begin", _no_flow_bound)
     found = api.bound("fat-tree:16", "scatter")
     assert [(steps, bound.value) for steps, bound in found] == [(0, 1), (1, 15), (None, 15)]
     frontier = api.frontier("fat-tree:16", "scatter", fresh=True)
@@ -295,7 +295,7 @@ def test_bounds_that_direct_sends_attain_are_final(monkeypatch):
 
 
 def test_bounds_whose_certificates_are_too_large_to_check_are_none(monkeypatch):
-    monkeypatch.setattr("synth.solvers.processes.pool.run_in_process", _too_large)
+    monkeypatch.setattr("synth.solvers.pool.run_in_process", _too_large)
     network = topology("torus:3x3").network()
     task = collective("alltoall", 9)
     quick = single_cut_bound(network, task)

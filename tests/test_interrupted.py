@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from synth.commands import pareto, root
 from synth.encodings import bounds
 from synth.scale.baselines import comparison
-from synth.solvers.processes import pool
+from synth.solvers import pool
 
 
 @pytest.fixture(autouse=True, scope="module")

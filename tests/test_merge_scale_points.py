@@ -18,7 +18,7 @@ from synth.pareto import engine_choice, incumbents, merge_scale_points, notes, w
 from synth.pareto.events import Options
 from synth.scale import search
 from synth.scale.search import ScaleSearch
-from synth.solvers.processes.deadline import NEVER, Deadline
+from synth.solvers.deadline import NEVER, Deadline
 from synth.topologies import topology
 from synth.view import frontier_text
 

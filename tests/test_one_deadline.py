@@ -21,10 +21,9 @@ from synth.pareto import engine_choice, incumbents, prefetched_bounds
 from synth.pareto.events import Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
-from synth.scale import frontier_points, search
-from synth.solvers import linear_program
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import NEVER, Deadline, TimeUp, current_deadline, time_limited
+from synth.scale import search
+from synth.solvers import linear_program, pool
+from synth.solvers.deadline import NEVER, Deadline, TimeUp, current_deadline, time_limited
 from synth.topologies import topology
 
 MACHINE = topology("torus:3x3")
@@ -46,24 +45,11 @@ def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatc
     assert found.seconds >= 0.2
 
 
-class Ended:
-    """A job that is over, for which nothing need be done."""
-
-    def __init__(self, result=None, over_memory=False, ended=False):
-        self.result, self.out_of_memory, self.ended, self.name, self.status = result, over_memory, ended, "flow", 9
-        self.done = ended or result is not None
-        self.channel = SimpleNamespace(fileno=lambda: -1, close=lambda: None)
-
-    def kill(self):
-        pass
-
-    resume = suspend = stop = kill
-
-
 def ahead(monkeypatch, deadline: Deadline = NEVER, **job) -> prefetched_bounds.PrefetchedBounds:
     """Bounds whose jobs end as `job` says, and that nobody computes here."""
-    monkeypatch.setattr(pool, "submit", lambda *_: Ended(**job))
-    monkeypatch.setattr(pool, "_watch", lambda *_: None)
+    given = {"result": None, "out_of_memory": False, "done": False, "name": "flow", "status": 9} | job
+    monkeypatch.setattr(pool, "submit", lambda *_: SimpleNamespace(signal=lambda number: None, **given))
+    monkeypatch.setattr(pool, "wait", lambda *_: None)
     monkeypatch.setattr(bounds, "flow", lambda *_, **__: pytest.fail("was computed here"))
     return prefetched_bounds.PrefetchedBounds(NETWORK, TASK, None, deadline)
 
@@ -71,10 +57,10 @@ def ahead(monkeypatch, deadline: Deadline = NEVER, **job) -> prefetched_bounds.P
 @pytest.mark.parametrize(
     ("job", "why"),
     [
-        ({"over_memory": True, "ended": True}, "memory"),
-        ({"ended": True, "result": ("error", MemoryError())}, "memory"),
+        ({"out_of_memory": True, "done": True}, "memory"),
+        ({"done": True, "result": ("error", MemoryError())}, "memory"),
         ({}, "time"),
-        ({"ended": True}, "crash"),
+        ({"done": True}, "crash"),
     ],
 )
 def test_a_bound_that_ended_early_is_not_computed_again(job, why, monkeypatch):
@@ -83,12 +69,12 @@ def test_a_bound_that_ended_early_is_not_computed_again(job, why, monkeypatch):
     again = [some.bound(3), some.bound(3)]
     assert [bound.reason for bound in again if isinstance(bound, Unknown)] == [why, why]
     some.begin(3)
-    assert (3 in some.jobs.jobs) == (why == "time")  # that one may still come
+    assert (3 in some.jobs) == (why == "time")  # that one may still come
 
 
 def test_no_bound_is_begun_when_the_time_is_over(monkeypatch):
     some = ahead(monkeypatch, Deadline.after(-1))
-    assert some.bound(2) == Unknown("time") and not some.jobs.jobs
+    assert some.bound(2) == Unknown("time") and not some.jobs
 
 
 def test_bounds_under_a_limit_are_the_bounds():
@@ -167,7 +153,7 @@ def test_engines_hand_on_what_they_have(late, monkeypatch, tmp_path):
 
     counted(search, "throughput")
     counted(search, "build")
-    counted(frontier_points, "greedy_points")
+    counted(search, "greedy_points")
     counted(engine_choice, "synthesize_exact")
     exact = engine_choice.synthesize_exact
     unproved = Open(9, Fraction(1), None, "time")

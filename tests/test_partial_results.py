@@ -18,7 +18,7 @@ from synth.scale.alltoall import concurrent_flow
 from synth.scale.candidate import Candidate
 from synth.scale.forests import build
 from synth.scale.search_state import SearchState
-from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
+from synth.solvers.deadline import Deadline, TimeUp, time_limited
 from synth.topologies import topology
 
 

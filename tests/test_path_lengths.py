@@ -16,7 +16,7 @@ from synth.model.topology import Link, Topology
 from synth.scale import search
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.fabric.fabric import fabric
-from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
+from synth.solvers.deadline import Deadline, current_deadline, time_limited
 from synth.topologies import topology
 
 

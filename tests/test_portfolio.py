@@ -15,9 +15,8 @@ from synth.model.collective import collective
 from synth.model.outcome import Sat, Unknown, Unsat
 from synth.model.schedule import Problem
 from synth.pareto.portfolio import members, portfolio, selection
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget, Deadline
-from synth.solvers.processes.fork_server import ForkServer
+from synth.solvers import pool
+from synth.solvers.deadline import Budget, Deadline
 from synth.topologies import topology
 
 HARD = (7, 3, 8)  # DGX-1 allgather: below the bound, and beyond what a solver refutes in a minute
@@ -134,37 +133,25 @@ def test_solvers_of_one_library_share_a_fork_server():
     assert members.Member("step", "minicard").imports != members.Member("step", "z3").imports
 
 
-def test_fork_server_jobs_fail_alone():
-    server = ForkServer(())
-    try:
-        bad, good = server.start(1, fail, (), None), server.start(2, max, (3, 4), None)
-        for job in (bad, good):
-            while job.channel.fileno() >= 0:
-                job.receive()
-        assert isinstance(bad.result[1], ValueError)
-        assert good.result == ("ok", 4)
-    finally:
-        server.close()
+def test_jobs_fail_alone():
+    bad, good = pool.submit((), fail, ()), pool.submit((), max, (3, 4))
+    with pytest.raises(ValueError, match="on purpose"):
+        pool.result(bad)
+    assert pool.result(good) == 4
 
 
-def test_a_large_call_begins_before_the_server_is_ready():
+def test_a_large_call_begins_before_the_server_is_ready(monkeypatch, tmp_path):
     """Its modules may take seconds to import, which no deadline would end."""
-    server, jobs = ForkServer(()), []
-    try:
-        server._process.send_signal(signal.SIGSTOP)
-        begin = threading.Thread(
-            target=lambda: jobs.append(server.start(1, len, (bytes(20 << 20),), None)), daemon=True
-        )
-        begin.start()
-        begin.join(60)
-        assert jobs, "the start of a job waited for the server"
-        server._process.send_signal(signal.SIGCONT)
-        while jobs[0].channel.fileno() >= 0:
-            jobs[0].receive()
-        assert jobs[0].result == ("ok", 20 << 20)
-    finally:
-        server._process.send_signal(signal.SIGCONT)
-        server.close()
+    gate = tmp_path / "gate"
+    (tmp_path / "gated.py").write_text(
+        f"from dozing import doze_until\ndoze_until(__import__('pathlib').Path({str(gate)!r}))"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    early, late = (pool.submit(("gated",), len, (bytes(20 << 20),)) for _ in range(2))
+    assert pool.outcome(early, Deadline.after(0.1)) == Unknown("time")
+    pool.end([early])
+    gate.touch()
+    assert pool.result(late) == 20 << 20
 
 
 def test_unknown_names_and_collectives_are_usage_errors():
@@ -208,7 +195,7 @@ from synth.pareto.portfolio import portfolio
 from synth.model.collective import collective
 from synth.model.schedule import Problem
 from synth.topologies import topology
-from synth.solvers.processes.deadline import Budget, Deadline
+from synth.solvers.deadline import Budget, Deadline
 print("ready", flush=True)
 try:
     problem = Problem(topology("dgx1").network(), collective("allgather", 8), *{HARD})
@@ -220,8 +207,13 @@ except KeyboardInterrupt:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_is_left_behind(how):
-    process = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True)
+def test_nothing_is_left_behind(how, tmp_path):
+    """Of a script without a main guard, which no process of a search runs again; nor are there files."""
+    script, files = tmp_path / "script.py", tmp_path / "files"
+    script.write_text(BUSY)
+    files.mkdir()
+    environment = {**os.environ, "TMPDIR": str(files)}
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout.readline() == "ready\n"
     until = time.monotonic() + 30
     children = []
@@ -235,7 +227,7 @@ def test_nothing_is_left_behind(how):
     until = time.monotonic() + 20
     while any(map(alive, children)) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not any(map(alive, children))
+    assert not any(map(alive, children)) and not list(files.iterdir())
 
 
 def test_from_several_threads():

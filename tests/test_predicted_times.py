@@ -16,7 +16,7 @@ from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL
 from synth.runtime.reference.executor import Reference
 from synth.scale.time_bound import time_bound
-from synth.solvers.processes.deadline import Deadline, time_limited
+from synth.solvers.deadline import Deadline, time_limited
 from synth.view import plans as view
 from tests.command_line import synth
 

@@ -17,7 +17,7 @@ from synth.pareto.combining.close_combining import CombiningSearch
 from synth.pareto.scale_rows import ScaleRows
 from synth.scale.candidate import Candidate
 from synth.scale.search_state import SearchState
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 LEFT_OUT = "is left out, since its replay fails"
 

@@ -12,7 +12,7 @@ from synth.commands import api, root
 from synth.errors import UsageError
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.baselines.rings import disjoint_rings
-from synth.solvers.processes.deadline import Deadline, time_limited
+from synth.solvers.deadline import Deadline, time_limited
 from synth.topologies import modify, topology
 
 # Units that rings carry together, of which no more fit: cuts or CP-SAT prove it.

@@ -112,20 +112,3 @@ def test_generators_must_keep_limits() -> None:
     turn = np.array([r - r % 16 + (r % 16 + 1) % 16 for r in range(64)])
     with pytest.raises(AssertionError, match="does not keep limits"):
         verify(replace(forest, generators=(turn,)))
-
-
-@pytest.mark.parametrize("name", ["dgx-a100*3", "mi250*2", "dgx-h100*2:net=rail", "fat-tree:8", "torus:3x4"])
-def test_ways_looked_up_together_are_those_looked_up_one_by_one(name):
-    made = fabric(topology(name))
-    for graph in (made, made.reversed()):
-        out = [np.flatnonzero(graph.src == n).tolist() for n in range(graph.nodes)]
-        ways, queue = [], [(r, ()) for r in range(graph.ranks)]
-        for node, way in queue:
-            for e in out[node]:
-                end = int(graph.dst[e])
-                if end < graph.ranks:
-                    ways.append((*way, e))
-                elif len(way) < 3:
-                    queue.append((end, (*way, e)))
-        assert len(ways) > 20
-        assert graph.links_of_all(ways) == [graph.links_of(way) for way in ways]

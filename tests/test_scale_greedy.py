@@ -8,6 +8,7 @@ from synth.checker.schedule import compressed_replay, replay
 from synth.errors import InfeasibleError, UsageError
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
+from synth.scale.forests import pipelining
 from synth.scale.greedy.bfs_broadcast import BreadthFirstBroadcast
 from synth.topologies import modify, topology
 
@@ -51,3 +52,14 @@ def test_what_it_does_not_apply_to_is_said():
     apart = fabric(modify.apply(topology("line:4"), without=("1-2",)))
     with pytest.raises(InfeasibleError):
         BreadthFirstBroadcast(apart)
+
+
+@pytest.mark.parametrize("name", ["torus:3x4", "dgx1", "ring:5"])
+def test_on_the_reversed_fabric_it_is_a_reduce_scatter(name):
+    graph = fabric(topology(name))
+    gather = BreadthFirstBroadcast(graph).schedule(2)
+    scatter = BreadthFirstBroadcast(graph.reversed()).schedule(2)
+    assert (scatter.collective, scatter.step_count) == ("reduce-scatter", gather.step_count)
+    compressed_replay.replay(scatter)
+    replay.schedule(scatter.written_out())
+    compressed_replay.replay(pipelining.scatter_then_gather(scatter, gather))

@@ -18,7 +18,7 @@ from synth.pareto.events import Options
 from synth.pareto.log import Log
 from synth.pareto.resume import point_record, points_from_records
 from synth.pareto.sweep import Sweep
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 from synth.topologies import topology
 
 NETWORK, TASK = topology("dgx1").network(), collective("allgather", 8)

@@ -17,8 +17,8 @@ from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem
 from synth.pareto import prefetched_bounds
 from synth.pareto.portfolio import portfolio
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget, Deadline
+from synth.solvers import pool
+from synth.solvers.deadline import Budget, Deadline
 from synth.topologies import topology
 
 F = Fraction

@@ -27,8 +27,8 @@ from synth.pareto.events import SweepInterrupted
 from synth.scale import search
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import (
+from synth.solvers import pool
+from synth.solvers.deadline import (
     NEVER,
     Deadline,
     OutOfMemory,
@@ -38,7 +38,7 @@ from synth.solvers.processes.deadline import (
     no_time_limit,
     time_limited,
 )
-from synth.solvers.processes.pool import run_in_process
+from synth.solvers.pool import run_in_process
 from synth.topologies import topology
 
 NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
@@ -108,7 +108,7 @@ def test_a_job_has_a_result_or_a_reason_for_none(call, argument, reason):
     found = pool.outcome(job, Deadline.after(0.3) if reason == "time" else NEVER)
     assert found == 7 if reason is None else isinstance(found, Unknown) and found.reason == reason
     pool.end([job])
-    assert job.ended
+    assert job.done
 
 
 def test_an_error_of_a_job_is_raised_or_a_crash():
@@ -133,7 +133,7 @@ def test_ctrl_c_kills_a_call_apart(monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(pool, "submit", lambda *given: begun.append(submit(*given)) or begun[-1])
-        patched.setattr(pool, "_watch", interrupted)
+        patched.setattr(pool, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run_in_process(time.sleep, 1000)
     pool.wait(begun)

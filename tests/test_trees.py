@@ -17,7 +17,7 @@ from synth.model.collective import Collective, collective
 from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem
 from synth.model.topology import Cap, Network, Route
-from synth.solvers.processes.deadline import Budget, Deadline
+from synth.solvers.deadline import Budget, Deadline
 from synth.topologies import topology
 
 TWO_BOXES = "dgx1*2:cross=0+2+5+7"

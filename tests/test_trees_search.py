@@ -14,7 +14,7 @@ from synth.encodings.tree_packing import search
 from synth.model import symmetry
 from synth.model.collective import collective
 from synth.model.outcome import Sat
-from synth.solvers.processes.deadline import Budget, Deadline
+from synth.solvers.deadline import Budget, Deadline
 from synth.topologies import topology
 
 

@@ -19,9 +19,9 @@ from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem
 from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member
+from synth.solvers import pool
 from synth.solvers.cadical import Cadical
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget, Deadline, TimeUp
+from synth.solvers.deadline import Budget, Deadline, TimeUp
 from synth.topologies import topology
 
 

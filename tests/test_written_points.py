@@ -11,7 +11,7 @@ from synth.model.collective import collective
 from synth.pareto import written_points
 from synth.pareto.written_points import PointWriter
 from synth.scale import search
-from synth.solvers.processes.deadline import NEVER, Deadline
+from synth.solvers.deadline import NEVER, Deadline
 from synth.topologies import topology
 
 MACHINE = topology("torus:4x3")

@@ -55,7 +55,7 @@ def allocations(
     """
     from synth.scale.baselines import allocations as flows
     from synth.scale.search import bound
-    from synth.solvers.processes.deadline import Deadline, TimeUp, check_deadline, time_limited
+    from synth.solvers.deadline import Deadline, TimeUp, check_deadline, time_limited
 
     names = tuple(named_collective(name, 2).name for name in names)
     network = named_topology(topology).network()

@@ -119,9 +119,8 @@ def bound(question: BoundQuestion) -> list[tuple[int | None, LowerBound]]:
     from synth.pareto.engine_choice import with_machine_names
     from synth.pareto.incumbents import allreduce_parts_bound, few_direct_sends
     from synth.pareto.sweep import SETTINGS
-    from synth.solvers.processes.deadline import Deadline, TimeUp, time_limited
-    from synth.solvers.processes.pool import run_in_process
-    from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
+    from synth.solvers.deadline import Deadline, TimeUp, time_limited
+    from synth.solvers.pool import MAX_RANKS_IN_PROCESS, run_in_process
 
     machine = named_topology(question.topology)
     network = machine.network()
@@ -301,7 +300,7 @@ def time_bound(question: TimeQuestion) -> TimeBound:
     from synth.pareto.engine_choice import flow_collective, with_machine_names
     from synth.program.overheads import NCCL
     from synth.scale.time_bound import time_bound as bound_of
-    from synth.solvers.processes.deadline import Deadline, time_limited
+    from synth.solvers.deadline import Deadline, time_limited
 
     machine = named_topology(question.topology)
     roots, collective = integers(question.roots, "roots"), collective_or_value(question.collective, machine.ranks)

@@ -53,7 +53,7 @@ from synth.program import plan_limits
 from synth.program.checked_lowering import too_many_ranks_for_plan
 from synth.program.overheads import NCCL, describe
 from synth.program.plan_limits import ALIGNMENT, NEWEST
-from synth.solvers.processes.deadline import Deadline, time_limited
+from synth.solvers.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.commands.inputs import TopologyLike

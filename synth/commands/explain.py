@@ -61,7 +61,7 @@ def explain(
     from synth.pareto.engine_choice import with_machine_names
     from synth.scale.baselines.comparison import MethodRate
     from synth.scale.baselines.comparison import explain as explained
-    from synth.solvers.processes.deadline import Deadline, time_limited
+    from synth.solvers.deadline import Deadline, time_limited
 
     machine = named_topology(topology)
     if machine.ranks > EXPLAINED:

@@ -33,7 +33,7 @@ from synth.errors import InfeasibleError, UsageError
 from synth.model.frontier import Frontier
 from synth.model.rational import counted
 from synth.pareto.events import Listener, Options, SweepInterrupted
-from synth.solvers.processes.deadline import Deadline, time_limited
+from synth.solvers.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.collective import Collective

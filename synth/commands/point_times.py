@@ -12,7 +12,7 @@ from synth.model.tuning_plan import OURS
 from synth.program.message_cost import NO_COST
 from synth.program.overheads import NCCL
 from synth.program.overheads import label as label_of
-from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
+from synth.solvers.deadline import Deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.time_bound import TimeBound

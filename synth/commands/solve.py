@@ -22,7 +22,7 @@ from synth.errors import InfeasibleError, UndecidedError, UsageError
 from synth.model.outcome import Sat, Unknown, Unsat, Verdict
 from synth.model.schedule import Problem
 from synth.pareto.events import Event, Listener
-from synth.solvers.processes.deadline import Budget, Deadline
+from synth.solvers.deadline import Budget, Deadline
 
 MOST_STEPS, MOST_ASKED = 10_000, 100_000  # of one question; more chunks or rounds than that no engine decides
 LEAST_SECONDS = 0.1  # wall seconds of a search after the bounds, at least
@@ -71,7 +71,7 @@ def solve(question: SolveQuestion) -> Verdict:
     from synth.checker.schedule import replay
     from synth.pareto import problem_bounds
     from synth.pareto.portfolio import portfolio
-    from synth.solvers.processes.pool import stop
+    from synth.solvers.pool import stop
 
     chunks, steps, rounds = question.chunks, question.steps, question.rounds
     asked = f"C={chunks} S={steps} R={rounds}"

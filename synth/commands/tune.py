@@ -50,7 +50,7 @@ from synth.model.tuning_plan import OURS, Plan, joined
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import describe, selected
 from synth.program.plan_limits import ALIGNMENT
-from synth.solvers.processes.deadline import Deadline, current_deadline, time_limited
+from synth.solvers.deadline import Deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import CandidateSet, TunerCandidate

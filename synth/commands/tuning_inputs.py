@@ -14,7 +14,7 @@ from synth.model.collective import Collective, canonical_name
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.number_text import number, size_text
 from synth.model.topology import Network, Topology
-from synth.solvers.processes.deadline import current_deadline
+from synth.solvers.deadline import current_deadline
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.measurements import Measurement

@@ -14,7 +14,7 @@ from synth.errors import SynthError, UsageError
 from synth.model.number_text import size_text
 from synth.model.schedule import Schedule
 from synth.program.plan_limits import BLOCK_CHANNELS, holds_all_pairs
-from synth.solvers.processes.deadline import TimeUp
+from synth.solvers.deadline import TimeUp
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule

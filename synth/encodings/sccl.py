@@ -27,7 +27,7 @@ from synth.encodings.decoding import assemble
 from synth.errors import UsageError
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
 from synth.model.schedule import Problem, Schedule
-from synth.solvers.processes.deadline import Budget
+from synth.solvers.deadline import Budget
 from synth.solvers.z3_integers import IntegerModel
 
 

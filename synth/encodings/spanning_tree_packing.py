@@ -24,7 +24,7 @@ from synth.model.collective import Collective
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 Edge = tuple[int, int]
 

@@ -14,8 +14,8 @@ from synth.pareto.combining.candidates import Candidates
 from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member
 from synth.pareto.queries import record
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget, Deadline
+from synth.solvers import pool
+from synth.solvers.deadline import Budget, Deadline
 
 # Seconds for each query, without a time limit.
 SECONDS = 20.0

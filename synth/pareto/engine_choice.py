@@ -40,8 +40,8 @@ from synth.pareto.incumbents import (
 )
 from synth.pareto.log import Log, LogError, default_directory, foreign
 from synth.pareto.settings import SETTINGS
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget, Deadline, current_deadline, time_limited
+from synth.solvers import pool
+from synth.solvers.deadline import Budget, Deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.scale_frontier import ScaleFrontier

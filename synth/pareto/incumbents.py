@@ -29,7 +29,7 @@ from synth.pareto.direct_sends import direct_schedule
 from synth.pareto.events import Event, Listener
 from synth.pareto.settings import SETTINGS
 from synth.pareto.written_points import PointWriter
-from synth.solvers.processes.deadline import check_deadline, current_deadline, time_limited
+from synth.solvers.deadline import check_deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.scale.search import ScaleSearch

@@ -17,7 +17,7 @@ from synth.model.schedule import Problem
 from synth.pareto import prefetched_bounds
 from synth.pareto.queries import begin_tree_query, finish_tree_query, query_portfolio
 from synth.pareto.sweep_state import SweepState
-from synth.solvers.processes.fork_server import ProcessJob
+from synth.solvers.pool import ProcessJob
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from synth.pareto.notes import drop_unproven_bound
 from synth.pareto.settings import SETTINGS
 from synth.pareto.written_points import PointWriter
 from synth.scale.search import ScaleSearch
-from synth.solvers.processes.deadline import NEVER, Deadline
+from synth.solvers.deadline import NEVER, Deadline
 
 LABEL = "flow: "
 UNWRITTEN = "flow methods have"  # begins notes on points that are not written out

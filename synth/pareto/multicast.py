@@ -25,7 +25,7 @@ from synth.pareto.events import Options, SweepInterrupted
 from synth.pareto.settings import SETTINGS
 from synth.pareto.written_points import least_sends, written_out
 from synth.scale.composition.switch_boxes import SwitchBoxes
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 # Maximum number of ranks of a frontier with multicast, whose network lists all routes.
 MOST_RANKS = 128

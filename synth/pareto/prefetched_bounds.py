@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass, field, replace
+from signal import SIGCONT, SIGSTOP
 
 from synth.encodings import bounds
+from synth.errors import UncheckedError
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.outcome import Sat, Unknown
 from synth.model.topology import Network
 from synth.pareto.portfolio.members import Member
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import NEVER, Budget, Deadline
-from synth.solvers.processes.fork_server import ProcessJob
-from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS, ResumableJobs
+from synth.solvers import pool
+from synth.solvers.deadline import NEVER, Budget, Deadline
+from synth.solvers.pool import MAX_RANKS_IN_PROCESS, ProcessJob
 
 TREE_MEMBER = Member("tree")
 
@@ -54,33 +54,49 @@ class PrefetchedBounds:
     """Flow bounds that are computed in other processes.
 
     The bound of the next S is computed while the tree engine works on this one. All bounds are where there is a
-    deadline, at which the wait for any bound ends, or where there are many ranks. A bound that ran out of memory is not
-    tried again.
+    deadline, at which the wait for any bound ends, or where there are many ranks. A bound whose time is over rests
+    until it is asked for again. One that ran out of memory is not tried again.
+
+    `jobs`: the bounds at work or at rest, by S. `ended`: the others, or Unknown with the reason why there is none.
     """
 
     network: Network
     collective: Collective
     memory: int | None
     deadline: Deadline = NEVER
-
-    def __post_init__(self) -> None:
-        self.jobs = ResumableJobs(self.memory, TREE_MEMBER.imports)
+    jobs: dict[int | None, ProcessJob] = field(default_factory=dict)
+    ended: dict[int | None, LowerBound | Unknown] = field(default_factory=dict)
 
     def begin(self, steps: int | None) -> None:
-        """Begin the bound for `steps` (None: for any number), once."""
-        self.jobs.begin(steps, bounds.flow, self.network, self.collective, steps)
+        """Begin the bound for `steps` (None: for any number), or continue it where it rests."""
+        if steps in self.jobs:
+            self.jobs[steps].signal(SIGCONT)
+        elif steps not in self.ended:
+            arguments = (self.network, self.collective, steps)
+            self.jobs[steps] = pool.submit(TREE_MEMBER.imports, bounds.flow, arguments, self.memory)
 
     def bound(self, steps: int | None, share: float = 1.0) -> LowerBound | Unknown:
         """Return `bounds.flow`, from its job where there is one, or the reason why its job ended without.
 
-        It may take `share` of the time until the deadline.
+        It may take `share` of the time until the deadline. Raises what the computation raised.
         """
-        begun = steps in self.jobs.jobs or steps in self.jobs.results
-        if self.deadline.over and not begun:
+        if steps in self.ended:
+            return self.ended[steps]
+        if steps not in self.jobs:
+            if self.deadline.over:
+                return Unknown("time")
+            # In another process Ctrl-C need not wait for a linear program.
+            if not self.deadline.limited and self.network.ranks <= MAX_RANKS_IN_PROCESS:
+                return bounds.flow(self.network, self.collective, steps)
+        self.begin(steps)
+        job = self.jobs[steps]
+        pool.wait([job], self.deadline.share(share))
+        if not job.done:
+            job.signal(SIGSTOP)
             return Unknown("time")
-        # In another process Ctrl-C need not wait for a linear program.
-        if not (begun or self.deadline.limited or self.network.ranks > MAX_RANKS_IN_PROCESS):
-            return bounds.flow(self.network, self.collective, steps)
-        deadline = self.deadline.share(share)
-        bound = self.jobs.run_until(steps, deadline, bounds.flow, self.network, self.collective, steps)
-        return cast(LowerBound | Unknown, bound) if bound is not None else Unknown("time")
+        del self.jobs[steps]
+        try:
+            self.ended[steps] = pool.outcome(job)
+        except UncheckedError:
+            self.ended[steps] = Unknown("gave-up", "its certificate is too large to check")
+        return self.ended[steps]

@@ -11,9 +11,9 @@ from synth.model.outcome import Unknown
 from synth.model.rational import counted
 from synth.model.schedule import Problem
 from synth.pareto.portfolio.members import Member
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget
-from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
+from synth.solvers import pool
+from synth.solvers.deadline import Budget
+from synth.solvers.pool import MAX_RANKS_IN_PROCESS
 
 # Share of a time limit that bounds may take. The rest is for the search.
 SHARE = 0.3

@@ -14,7 +14,7 @@ from synth.model.schedule import Problem, Schedule
 from synth.pareto import prefetched_bounds
 from synth.pareto.portfolio import portfolio
 from synth.pareto.sweep_state import SweepState
-from synth.solvers.processes.fork_server import ProcessJob
+from synth.solvers.pool import ProcessJob
 
 # CPU seconds of the tree engine for one query.
 TREE_SECONDS = 30.0

@@ -9,7 +9,7 @@ from synth.model.collective import Collective
 from synth.model.frontier import Point
 from synth.model.topology import Network
 from synth.pareto.acceptance import checked_point
-from synth.solvers.processes.deadline import NEVER, Deadline
+from synth.solvers.deadline import NEVER, Deadline
 
 # Seconds, about, to replay one send of a record.
 SECONDS_PER_RECORD = 4e-5

@@ -24,7 +24,7 @@ from synth.pareto.combining.close_combining import DEFAULT_SECONDS, CombiningSea
 from synth.pareto.events import SweepInterrupted, too_few_allowed
 from synth.pareto.portfolio.members import Member
 from synth.pareto.sweep_state import SweepState
-from synth.solvers.processes import pool
+from synth.solvers import pool
 
 
 @dataclass(frozen=True)

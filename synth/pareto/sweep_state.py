@@ -21,8 +21,8 @@ from synth.pareto.acceptance import with_checked_bound
 from synth.pareto.events import Event, Listener, Options
 from synth.pareto.log import Log
 from synth.pareto.resume import point_record, points_from_records
-from synth.solvers.processes.deadline import NEVER, Budget, Deadline
-from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
+from synth.solvers.deadline import NEVER, Budget, Deadline
+from synth.solvers.pool import MAX_RANKS_IN_PROCESS
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from synth.model.frontier import Point, Rate
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.pareto.settings import SETTINGS
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 
 class PointWriter:

@@ -25,3 +25,8 @@ class Candidate:
         """Return the candidate as a point with its bound."""
         rounds = int(self.rounds_per_chunk * self.chunks)
         return scale_point(self.steps, rounds, self.chunks, self.construction, self.make, bound)
+
+    @classmethod
+    def of(cls, schedule: CompressedSchedule, construction: str) -> Candidate:
+        """Return the candidate of a schedule that is written out already."""
+        return cls(schedule.step_count, schedule.rounds_per_chunk, schedule.chunks, construction, lambda: schedule)

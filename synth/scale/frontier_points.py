@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from math import lcm
 
 import numpy as np
@@ -17,7 +18,7 @@ from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests import pipelining
 from synth.scale.forests.pipelining import Pipeline
 from synth.scale.greedy import bfs_broadcast
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 # Pipelining depths that are tried, in this order.
 DEPTHS = tuple(1 << k for k in range(11))
@@ -31,93 +32,54 @@ FEW_DEPTHS = 7
 PACKED = 16
 
 
-def pipelined_points(line: Pipeline, engine: str, bound: Fraction) -> Iterator[Candidate]:
+def pipelined_points(lines: Sequence[Pipeline], engine: str, bound: Fraction) -> Iterator[Candidate]:
     """Yield the schedules of a forest at growing pipelining depths, until R / C improves too little.
 
-    `engine` names the forest, `bound` is the lower bound on R / C.
+    Two forests, of a reduce-scatter and an allgather, make allreduces; none where their symmetries differ. `engine`
+    names the method, `bound` is the lower bound on R / C.
     """
+    forests = [line.forest for line in lines]
+    first, last = forests[0].generators, forests[-1].generators
+    if len(first) != len(last) or not all(map(np.array_equal, first, last)):
+        return
+    ranks = forests[0].topology.ranks if len(lines) > 1 else 1  # a shard of an allreduce is a part of its unit
+    weight = lcm(*(forest.weight for forest in forests))
     before = None
     for depth in DEPTHS:
         check_deadline()
-        if line.sends(depth) > MOST_SENDS:
+        # depths at which all forests cut a shard into the same number of chunks
+        depths = [depth * weight // forest.weight for forest in forests]
+        if sum(line.sends(own) for line, own in zip(lines, depths, strict=True)) > MOST_SENDS:
             return
-        steps, rounds_per_chunk = line.rate(depth)
+        steps, rates = zip(*(line.rate(own) for line, own in zip(lines, depths, strict=True)), strict=True)
+        rounds_per_chunk = sum(rates, Fraction(0)) / ranks
         if before is not None and before - rounds_per_chunk < WORTH * bound:
             return
         before = rounds_per_chunk
-        yield Candidate(
-            steps, rounds_per_chunk, line.forest.weight * depth, f"{engine} x {depth}", schedule_at_depth(line, depth)
-        )
+        make = partial(_pipelined, lines, depths)
+        yield Candidate(sum(steps), rounds_per_chunk, weight * depth * ranks, f"{engine} x {depth}", make)
 
 
-def schedule_at_depth(line: Pipeline, depth: int) -> Callable[[], CompressedSchedule]:
-    """Return a function that constructs the schedule of a forest at a depth."""
-    return lambda: line.schedule(depth)
+def _pipelined(lines: Sequence[Pipeline], depths: Sequence[int]) -> CompressedSchedule:
+    schedules = [line.schedule(depth) for line, depth in zip(lines, depths, strict=True)]
+    return schedules[0] if len(schedules) == 1 else pipelining.scatter_then_gather(*schedules)
 
 
 def greedy_points(graph: Fabric, collective: str, progress: Callable[[str], None]) -> Iterator[Candidate]:
-    """Yield breadth-first broadcasts, on machines without switches.
-
-    A reduce-scatter is the allgather reversed in time, which needs equal links in both directions.
-    """
-    is_reversed = collective == "reduce-scatter"
-    if is_reversed and not has_equal_reverse_links(graph.topology):
-        return
+    """Yield breadth-first broadcasts, on machines without switches; a reduce-scatter is one backwards."""
     if bfs_broadcast.applies(graph):
         progress("breadth-first broadcast")
-        broadcast = bfs_broadcast.BreadthFirstBroadcast(graph)
+        broadcast = bfs_broadcast.BreadthFirstBroadcast(graph.reversed() if collective == "reduce-scatter" else graph)
         for chunks in sorted({1, 2, 4, broadcast.chunks}):
             check_deadline()
             if chunks * graph.ranks * len(broadcast.copies.representatives) <= MOST_SENDS and chunks <= 64:
-                schedule = broadcast.schedule(chunks)
-                yield _point(
-                    "breadth-first broadcast", pipelining.reversed_in_time(schedule) if is_reversed else schedule
-                )
-
-
-def _point(engine: str, schedule: CompressedSchedule) -> Candidate:
-    return Candidate(schedule.step_count, schedule.rounds_per_chunk, schedule.chunks, engine, constant(schedule))
-
-
-def constant(made: CompressedSchedule) -> Callable[[], CompressedSchedule]:
-    """Return a function that returns this schedule."""
-    return lambda: made
+                yield Candidate.of(broadcast.schedule(chunks), "breadth-first broadcast")
 
 
 def has_equal_reverse_links(topology: Topology) -> bool:
     """Return True if every link has a reverse link of equal bandwidth, and no two links are parallel."""
     width = {(k.src, k.dst): k.bandwidth for k in topology.links}
     return len(width) == len(topology.links) and all(width.get((b, a)) == w for (a, b), w in width.items())
-
-
-def scatter_gather_points(graph: Fabric, first: Pipeline, second: Pipeline, bound: Fraction) -> Iterator[Candidate]:
-    """Yield allreduces at growing pipelining depths: the forest of a reduce-scatter, then that of an allgather.
-
-    Nothing is yielded where their symmetries differ.
-    """
-    generators, others = first.forest.generators, second.forest.generators
-    if len(generators) != len(others) or not all((a == b).all() for a, b in zip(generators, others, strict=True)):
-        return
-    weight = lcm(first.forest.weight, second.forest.weight)
-    before = None
-    for depth in DEPTHS:
-        check_deadline()
-        # Depths at which both forests cut a shard into the same number of chunks.
-        first_depth, second_depth = depth * weight // first.forest.weight, depth * weight // second.forest.weight
-        if first.sends(first_depth) + second.sends(second_depth) > MOST_SENDS:
-            return
-        first_steps, first_rate = first.rate(first_depth)
-        second_steps, second_rate = second.rate(second_depth)
-        rounds_per_chunk = (first_rate + second_rate) / graph.ranks
-        if before is not None and before - rounds_per_chunk < WORTH * bound:
-            return
-        before = rounds_per_chunk
-        engine = f"reduce-scatter + allgather, {second.forest.method} x {depth}"
-
-        def make(first_depth: int = first_depth, second_depth: int = second_depth) -> CompressedSchedule:
-            return pipelining.scatter_then_gather(first.schedule(first_depth), second.schedule(second_depth))
-
-        yield Candidate(first_steps + second_steps, rounds_per_chunk, weight * depth * graph.ranks, engine, make)
 
 
 def spanning_tree_points(graph: Fabric) -> Iterator[Candidate]:
@@ -137,8 +99,7 @@ def spanning_tree_points(graph: Fabric) -> Iterator[Candidate]:
     for depth in DEPTHS[:FEW_DEPTHS]:
         check_deadline()
         packed = spanning_tree_packing.schedule(forest, allreduce, len(forest.trees) * depth)
-        schedule = compressed(graph.topology, packed)
-        yield _point(f"spanning trees x {depth}", schedule)
+        yield Candidate.of(compressed(graph.topology, packed), f"spanning trees x {depth}")
 
 
 def compressed(topology: Topology, schedule: Schedule) -> CompressedSchedule:

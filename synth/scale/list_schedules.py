@@ -12,7 +12,7 @@ from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.scale.baselines.schedule_steps import with_reversals
 from synth.scale.greedy.list_scheduling import list_schedule
-from synth.solvers.processes.deadline import TimeUp
+from synth.solvers.deadline import TimeUp
 
 # Numbers of chunks of a unit that are tried at each size; the earliest schedule counts.
 CHUNKS = (1, 2, 4, 8)

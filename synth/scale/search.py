@@ -1,8 +1,7 @@
 """The frontier at scale: a certified bound, and points from fewest steps to least R / C by every applicable method.
 
 construction               applies to                                   result
-phases over boxes          several boxes                                pipelined phases and trees, shares by an LP
-trees by column generation allreduce in one box, limits or switches     paired in- and out-trees placed in the steps
+phases over boxes          several boxes                                pipelined phases, shares by an LP
 breadth-first trees        any fabric                                   fewest steps
 breadth-first broadcast    links from rank to rank                      fewest steps, balanced loads
 forest x depth             any fabric                                   optimal rate as the pipelining depth grows
@@ -13,7 +12,7 @@ flows                      alltoall                                     least co
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from fractions import Fraction
 
@@ -24,9 +23,8 @@ from synth.errors import InfeasibleError, UndecidedError, UsageError
 from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.scale_collectives import COLLECTIVES
 from synth.model.scale_frontier import ScaleFrontier
-from synth.model.spanning_forest import ROOTED
+from synth.model.spanning_forest import ROOTED, SpanningForest
 from synth.model.topology import Topology
-from synth.scale import frontier_points
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.alltoall.flow_decomposition import chunk_count
 from synth.scale.alltoall.multiplicative_weights import by_weights
@@ -42,8 +40,9 @@ from synth.scale.fabric.fabric import Fabric, fabric
 from synth.scale.forests.bfs_trees import BreadthFirstTrees
 from synth.scale.forests.build import BoundedForest, build
 from synth.scale.forests.pipelining import Pipeline
+from synth.scale.frontier_points import greedy_points, pipelined_points, spanning_tree_points
 from synth.scale.search_state import OnCandidate, SearchState
-from synth.solvers.processes.deadline import NEVER, Deadline, TimeUp, current_deadline, no_time_limit, time_limited
+from synth.solvers.deadline import NEVER, Deadline, TimeUp, current_deadline, no_time_limit, time_limited
 
 Group = tuple[np.ndarray, ...]
 # Name of the stage that searches for a better lower bound.
@@ -57,8 +56,6 @@ BOUND_SHARE = 0.6
 CHECK_SECONDS = 2e-8
 # Limit on the sends of a schedule composed of phases, of which one of each orbit is listed.
 COMPOSED_SENDS = 1 << 25
-# The same in one box, whose few ranks need no more chunks to come within about 0.1% of the bound.
-ONE_BOX_SENDS = 200_000
 # The same for the first such schedules, which are found and replayed within a second.
 FIRST_COMPOSED_SENDS = 40_000
 # Limit on their steps: in more steps forests are as good, and linear programs take seconds.
@@ -201,30 +198,14 @@ def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: flo
 def _large(
     graph: Fabric, collective: str, root: int, group: Group, state: SearchState, spent: float, limited: bool
 ) -> ScaleFrontier:
-    least = _least_steps(graph, collective, root, group, state.interrupted or limited)
-    at = root if collective in ROOTED else None
-    return ScaleFrontier(
-        graph.topology,
-        collective,
-        at,
-        *state.bound,
-        least,
-        state.points(),
-        spent,
-        tuple(state.notes),
-        tuple(state.open),
-        state.interrupted,
-    )
-
-
-def _least_steps(graph: Fabric, collective: str, root: int, group: Group, hurry: bool) -> int:
-    """Return the greatest distance between ranks that the collective joins, counted in ranks entered.
-
-    In a `hurry` distances from fewer ranks are computed. Their choice does not depend on the clock.
-    """
+    # the greatest distance between ranks that the collective joins; in a hurry from fewer ranks, not by the clock
+    most = max(1, DISTANCE_WORK // max(1, len(graph.tail))) if state.interrupted or limited else None
     name = "allgather" if collective in ("allreduce", "alltoall") else collective
-    most = max(1, DISTANCE_WORK // max(1, len(graph.tail))) if hurry else None
-    return BreadthFirstTrees(graph.topology, name, (graph.tail, graph.head)).height(root, group, most)
+    least = BreadthFirstTrees(graph.topology, name).height(root, group, most)
+    return ScaleFrontier(
+        graph.topology, collective, root if collective in ROOTED else None, *state.bound, least, state.points(), spent,
+        tuple(state.notes), tuple(state.open), state.interrupted,
+    )  # fmt: skip
 
 
 def _part() -> AbstractContextManager[None]:
@@ -243,19 +224,10 @@ def _cut(graph: Fabric, collective: str, root: int, state: SearchState) -> Throu
 
 
 def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, state: SearchState, first: bool) -> None:
-    """Plan schedules composed of phases over the boxes: the `first` ones of few chunks, or those of more chunks.
-
-    In one box the latter are trees by column generation.
-    """
+    """Plan schedules composed of phases over several boxes: the `first` ones of few chunks, or those of more chunks."""
     few = min(state.most_sends, FIRST_COMPOSED_SENDS)
-    if not first and few == state.most_sends:
+    if len(set(graph.topology.nodes)) < 2 or (not first and few == state.most_sends):
         return
-    one_box = len(set(graph.topology.nodes)) < 2
-    most_sends = few if first else state.most_sends
-    if one_box:
-        most_sends = min(most_sends, ONE_BOX_SENDS)
-    generators = () if collective in ROOTED else group
-
     step_counts = [steps for steps in STEPS if not first or steps <= FIRST_COMPOSED_STEPS]
 
     def tried() -> Iterator[int]:
@@ -265,17 +237,16 @@ def _plan_composition(graph: Fabric, collective: str, root: int, group: Group, s
 
     def compose() -> None:
         most = STEPS[-1]
-        if not first and not one_box and most in step_counts and state.gap(most) > LONG_FIRST:
+        if not first and most in step_counts and state.gap(most) > LONG_FIRST:
             step_counts.remove(most)
             step_counts.insert(0, most)
         points = composed_points(
-            graph.topology, collective, root, generators, same_bits=state.same_bits, most_sends=most_sends,
-            priced=not first, step_counts=tried(), bound=state.bound[0],
+            graph.topology, collective, root, () if collective in ROOTED else group, same_bits=state.same_bits,
+            most_sends=few if first else state.most_sends, step_counts=tried(), bound=state.bound[0],
         )  # fmt: skip
         state.add_points(points)
 
-    name = "phases over boxes" if first else "phases over boxes, in more chunks"
-    state.plan("trees by column generation" if one_box else name, compose, quick=first)
+    state.plan("phases over boxes" if first else "phases over boxes, in more chunks", compose, quick=first)
 
 
 def _trees(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
@@ -284,15 +255,15 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Searc
         limit = _cut(graph, collective, root, state)
 
     def shallow() -> None:
-        line = Pipeline(BreadthFirstTrees(graph.topology, collective, (graph.tail, graph.head)).forest(root, group))
-        state.add_points(frontier_points.pipelined_points(line, "breadth-first trees", limit.time), 2)
+        line = Pipeline(BreadthFirstTrees(graph.topology, collective).forest(root, group))
+        state.add_points(pipelined_points([line], "breadth-first trees", limit.time), 2)
 
     def set_bound(better: Throughput) -> None:
         state.bound = better.time, better.certificate
 
     def add_forest(built: BoundedForest) -> None:
-        line, method = Pipeline(built.forest), f"{built.forest.method} forest"
-        state.add_points(frontier_points.pipelined_points(line, method, built.bound.time), 0)
+        name = f"{built.forest.method} forest"
+        state.add_points(pipelined_points([Pipeline(built.forest)], name, built.bound.time))
 
     def forest() -> None:
         try:
@@ -316,7 +287,7 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Searc
     if collective in ("allgather", "reduce-scatter"):
         state.plan(
             "sends from rank to rank",
-            lambda: state.add_points(frontier_points.greedy_points(graph, collective, state.progress), 1),
+            lambda: state.add_points(greedy_points(graph, collective, state.progress), 1),
             quick=True,
         )
     for first in (True, False):
@@ -335,26 +306,27 @@ def _parts(graph: Fabric, state: SearchState) -> None:
 def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
     with _part():
         _parts(graph, state)
-    limit = state.bound[0]
+    halves = ("reduce-scatter", "allgather")
+
+    def add(forests: Sequence[SpanningForest]) -> None:
+        name = f"reduce-scatter + allgather, {forests[1].method}"
+        state.add_points(pipelined_points(list(map(Pipeline, forests)), name, state.bound[0]))
 
     def shallow() -> None:
-        first, second = (
-            Pipeline(BreadthFirstTrees(graph.topology, name, (graph.tail, graph.head)).forest(0, group))
-            for name in ("reduce-scatter", "allgather")
-        )
-        state.add_points(frontier_points.scatter_gather_points(graph, first, second, limit))
+        trees = [BreadthFirstTrees(graph.topology, name) for name in halves]
+        add([tree.forest(0, group) for tree in trees])
 
     def forests() -> None:
-        lines = []
-        for name in ("reduce-scatter", "allgather"):
+        found = []
+        for name in halves:
             try:
-                lines.append(Pipeline(build(graph, name, progress=state.progress).forest))
+                found.append(build(graph, name, progress=state.progress).forest)
             except TimeUp:
                 raise
             except UndecidedError as error:
                 state.notes.append(str(error))
-        if len(lines) == 2 and lines[0].forest.method == lines[1].forest.method:
-            state.add_points(frontier_points.scatter_gather_points(graph, lines[0], lines[1], limit))
+        if len(found) == 2 and found[0].method == found[1].method:
+            add(found)
 
     quick = FOREST_FIRST[0] <= graph.ranks <= FOREST_FIRST[1]
     one_box = len(set(graph.topology.nodes)) < 2  # the first schedules are those of forests there
@@ -365,7 +337,7 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: S
         _plan_composition(graph, collective, root, group, state, first)
     if not (quick or one_box):
         state.plan("reduce-scatter and allgather by forests", forests)
-    state.plan("spanning trees", lambda: state.add_points(frontier_points.spanning_tree_points(graph)))
+    state.plan("spanning trees", lambda: state.add_points(spanning_tree_points(graph)))
 
 
 def _congestion(graph: Fabric, group: Group, state: SearchState) -> concurrent_flow.ConcurrentFlow:
@@ -373,8 +345,11 @@ def _congestion(graph: Fabric, group: Group, state: SearchState) -> concurrent_f
 
     Where the time is over before, the result has no flows, and the bound is that of lengths without a search.
     """
+    # the check of the certificate computes distances over all links from one rank of each orbit
+    starts = len(np.unique(orbits(graph.ranks, [pi[: graph.ranks] for pi in group])))
+    end = current_deadline().end - CHECK_SECONDS * starts * len(graph.tail)
     try:
-        with time_limited(_spared(graph, group)):
+        with time_limited(Deadline(end)):
             flows = concurrent_flow.least_congestion_flows(graph, group)
     except (TimeUp, KeyboardInterrupt) as error:
         state.interrupted = isinstance(error, KeyboardInterrupt)
@@ -400,16 +375,6 @@ def _raise_bound(flows: concurrent_flow.ConcurrentFlow, state: SearchState) -> N
         state.bound = value, certificate
 
 
-def _spared(graph: Fabric, group: Group) -> Deadline:
-    """Return the ambient deadline, less the seconds for the check of the certificate.
-
-    The check computes distances over all links from one rank of each orbit.
-    """
-    deadline = current_deadline()
-    starts = len(np.unique(orbits(graph.ranks, [pi[: graph.ranks] for pi in group])))
-    return Deadline(deadline.end - CHECK_SECONDS * starts * len(graph.tail))
-
-
 def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: SearchState) -> None:
     def add(engine: str, order: int, flows: Callable[[], concurrent_flow.ConcurrentFlow]) -> None:
         for paths in _path_sets(flows()):
@@ -417,8 +382,7 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Se
                 add_schedule(engine, order, paths.schedule(steps))
 
     def add_schedule(engine: str, order: int, schedule: CompressedSchedule) -> None:
-        rate, make = schedule.rounds_per_chunk, frontier_points.constant(schedule)
-        state.add_points([Candidate(schedule.step_count, rate, schedule.chunks, f"flows, {engine}", make)], order)
+        state.add_points([Candidate.of(schedule, f"flows, {engine}")], order)
 
     def route_quickly() -> None:
         flows = by_weights(graph, group, sources, QUICK_PHASES)

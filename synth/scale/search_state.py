@@ -11,7 +11,7 @@ from math import inf
 from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.frontier import LowerBound, Point
 from synth.scale.candidate import Candidate
-from synth.solvers.processes.deadline import OutOfMemory, TimeUp, current_deadline
+from synth.solvers.deadline import OutOfMemory, TimeUp, current_deadline
 
 # Called with the bound so far, its value 0 before there is one, and a candidate. Returns a note on a candidate that is
 # to be left out, else None.

@@ -23,6 +23,7 @@ latency of the busiest links, in place of l: bytes over the nearer ones may leav
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from math import lcm
@@ -45,7 +46,7 @@ from synth.scale.bounds.switches import holds_with_multicast
 from synth.scale.bounds.unreachability import certificate
 from synth.scale.fabric.fabric import fabric
 from synth.scale.fabric.graphs import shortest_path_trees
-from synth.solvers.processes.deadline import TimeUp
+from synth.solvers.deadline import TimeUp
 
 # Ranks up to which an exact bound on rounds per chunk, for any collective, takes less than a second or two.
 MOST_EXACT = 64
@@ -57,14 +58,6 @@ MOST_PORTS = 128
 # computed from `SOURCES` ranks, which proves a little less where they are not.
 MOST_NODES = 512
 SOURCES = 16
-
-
-class _Wanted(NamedTuple):
-    """A collective: the name by which flow methods know it (None: they do not), its root, and the Collective."""
-
-    name: str | None
-    root: int | None
-    task: Collective | None
 
 
 def time_bound(
@@ -84,49 +77,42 @@ def time_bound(
     rounds per chunk is the one so far, where a method for large machines has one. Raises InfeasibleError where data
     cannot reach a rank.
     """
-    if isinstance(machine, Network) and isinstance(collective, Collective):
-        return _kept(machine, collective, tuple(sizes), overheads, tuple(protocols))
-    wanted = _named(collective, machine.ranks, root)
-    return _bound(machine, wanted, tuple(sizes), overheads, tuple(protocols))
-
-
-@lru_cache(maxsize=8)  # a build prints the bounds of its tables and draws them
-def _kept(
-    network: Network, collective: Collective, sizes: tuple[int, ...], overheads: Overheads, protocols: tuple[str, ...]
-) -> TimeBound:
-    return _bound(network, _named(collective, network.ranks, 0), sizes, overheads, protocols)
+    both = isinstance(machine, Network) and isinstance(collective, Collective)
+    return (_kept if both else _bound)(machine, collective, tuple(sizes), root, overheads, tuple(protocols))
 
 
 def _bound(
-    machine: Topology | Network,
-    wanted: _Wanted,
-    sizes: tuple[int, ...],
-    overheads: Overheads,
+    machine: Topology | Network, collective: str | Collective, sizes: tuple[int, ...], root: int, overheads: Overheads,
     protocols: tuple[str, ...],
-) -> TimeBound:
+) -> TimeBound:  # fmt: skip
     # The links, the ranks of each switch that multicasts, and the network with their ports, where it can be listed.
     ports = machine if isinstance(machine, Network) else None
     links = machine.as_topology() if isinstance(machine, Network) else machine.live()
     if ports is None and links.multicast and links.ranks <= MOST_PORTS:
         ports = links.multicast_network()
-    if ports is not None:
-        groups = [switch.ranks for switch in ports.multicast]
-    else:
-        groups = [sorted(switch.ranks) for switch in links.multicast]
+    switches = links.multicast if ports is None else ports.multicast
+    groups = [sorted(switch.ranks) for switch in switches]
     if not groups or links.ranks > MOST_PORTS:
         ports = None
-    rate = _rounds_per_chunk(links, ports, groups, wanted) if links.ranks > 1 else None
-    name = wanted.name or (wanted.task.name if wanted.task else "")
-    roots = () if wanted.root is None else (wanted.root,)
-    share = (wanted.task or named_collective(name, links.ranks, roots)).unit_share
+
+    # The collective, and whether flow methods know it.
+    if isinstance(collective, str):
+        name = named_collective(collective, 2).name
+        known = name in COLLECTIVES
+        roots = (root,) if name in ROOTED or (root and not known) else ()
+        task = named_collective(name, links.ranks, roots)
+    else:
+        task, name = collective, collective.name
+        known = name in COLLECTIVES and named_collective(name, links.ranks, task.roots) == task
+    rate = _rounds_per_chunk(links, ports, groups, task, known) if links.ranks > 1 else None
 
     # In each protocol the greater of the two bounds; of all protocols the least.
     options: list[list[SizeBound]] = [[] for _ in sizes]
     for cost, protocol in {overheads.of(protocol): protocol for protocol in reversed(protocols)}.items():
-        far = _latencies(links, wanted, cost.hop)
+        far = _latencies(links, task, known, cost.hop)
         seconds_per_gb = Fraction(0)
         if rate is not None:
-            seconds_per_gb = rate.value * share * cost.wire / links.unit_bandwidth()
+            seconds_per_gb = rate.value * task.unit_share * cost.wire / links.unit_bandwidth()
         for place, size in enumerate(sizes):
             time, reason = far.farthest, f"latency from rank {far.pair[0]} to rank {far.pair[1]}"
             moving = far.least + seconds_per_gb * size / 1000
@@ -139,78 +125,64 @@ def _bound(
             options[place].append(SizeBound(size, launch + time, launch, protocol, reason))
     rows = tuple(min(bounds, key=lambda row: row.microseconds) for bounds in options)
     value, proof = (Fraction(0), None) if rate is None else (rate.value, rate.certificate)
-    return TimeBound(links.name, name, wanted.root, bool(groups), value, proof, rows)
+    at = task.roots[0] if known and name in ROOTED else None
+    return TimeBound(links.name, name, at, bool(groups), value, proof, rows)
 
 
-def _named(collective: str | Collective, ranks: int, root: int) -> _Wanted:
-    """Return the collective with the name by which flow methods know it; by a name alone where that is enough."""
-    if isinstance(collective, str):
-        canonical = named_collective(collective, 2).name
-        if canonical in COLLECTIVES:
-            return _Wanted(canonical, root if canonical in ROOTED else None, None)
-        return _Wanted(None, None, named_collective(collective, ranks, (root,) if root else ()))
-    name = collective.name
-    if name in COLLECTIVES and named_collective(name, ranks, collective.roots) == collective:
-        return _Wanted(name, collective.roots[0] if name in ROOTED else None, collective)
-    return _Wanted(None, None, collective)
+_kept = lru_cache(maxsize=8)(_bound)  # a build prints the bounds of its tables and draws them
 
 
 def _rounds_per_chunk(
-    links: Topology, ports: Network | None, groups: Sequence[Sequence[int]], wanted: _Wanted
-) -> LowerBound | None:  # fmt: skip
+    links: Topology, ports: Network | None, groups: Sequence[Sequence[int]], task: Collective, known: bool
+) -> LowerBound | None:
     """Return the greatest certified bound on R/C for any number of steps and chunks; None where there is none.
 
     It holds for multicasts and sums in switches, too, each of which joins the ranks of one of `groups`. `ports`: the
-    network with their ports, where it can be listed.
+    network with their ports, where it can be listed. `known`: flow methods know the collective.
     """
     from synth.encodings.bounds.multicast import multicast_bound
 
-    task = wanted.task
-    if task is None and links.ranks <= MOST_PORTS:
-        assert wanted.name is not None
-        task = named_collective(wanted.name, links.ranks, () if wanted.root is None else (wanted.root,))
-    found = []
+    root = task.roots[0] if known and task.name in ROOTED else 0
+    plain = None
     try:
-        plain = _without_switches(links, wanted, task)
+        plain = _without_switches(links, task, root, known)
     except InfeasibleError as error:
-        if wanted.name is None or groups:
+        if not known or groups:
             raise
-        proof = certificate(links, wanted.name, wanted.root or 0)
+        proof = certificate(links, task.name, root)
         raise InfeasibleError(str(error), proof or error.certificate) from error
     except TimeUp:
-        plain = None
+        pass
+    found = []
     if plain is not None and holds_with_multicast(links.ranks, groups, plain.certificate):
         found.append(plain)
-    if ports is not None and task is not None:
+    if ports is not None:
         found.append(multicast_bound(ports, task))
     return max(found, key=lambda bound: bound.value, default=None)
 
 
-def _without_switches(links: Topology, wanted: _Wanted, task: Collective | None) -> LowerBound | None:
+def _without_switches(links: Topology, task: Collective, root: int, known: bool) -> LowerBound | None:
     """Return the bound without multicasts: by flow methods, for what they do not know exactly or by single cuts."""
     from synth.encodings import bounds
     from synth.encodings.bounds.single_cut import single_cut_bound
     from synth.scale.search import bound as flow_bound
 
-    exact = task is not None and links.ranks <= MOST_EXACT
-    if wanted.name is not None and not (exact and fabric(links).inner_limits):  # flow methods relax those
+    exact = links.ranks <= MOST_EXACT
+    if known and not (exact and fabric(links).inner_limits):  # flow methods relax those
         try:
-            found = flow_bound(links, wanted.name, wanted.root or 0)
+            found = flow_bound(links, task.name, root)
             return LowerBound(found.bound, found.certificate)
         except InfeasibleError:
             raise
         except SynthError:  # capacities are too large for flow methods
             if not exact:
                 raise
-    if task is None or links.ranks > MOST_CUTS:
+    if links.ranks > MOST_CUTS:
         return None
     network = links.network().without_parallel_routes()  # which can do no less
     if exact:
-        certified = bounds.flow
-        try:
-            return certified(network, task, None)
-        except TimeUp:
-            pass
+        with suppress(TimeUp):
+            return bounds.flow(network, task, None)
     return single_cut_bound(network, task)
 
 
@@ -222,8 +194,9 @@ class _Latencies(NamedTuple):
     least: Fraction
 
 
-def _latencies(links: Topology, wanted: _Wanted, hop: Fraction) -> _Latencies:
-    """Return the latencies of a collective whose every transfer takes `hop` µs more than its links."""
+def _latencies(links: Topology, task: Collective, known: bool, hop: Fraction) -> _Latencies:
+    """Return the latencies of a collective whose every transfer takes `hop` µs more than its links. `known`: each rank
+    wants something of each other, or of the root, or the root of it."""
     ranks, nodes = links.ranks, links.ranks + len(links.switches)
     if ranks < 2 or not len(links.links):
         return _Latencies(Fraction(0), (0, 0), Fraction(0))
@@ -240,32 +213,30 @@ def _latencies(links: Topology, wanted: _Wanted, hop: Fraction) -> _Latencies:
     src, dst, lengths = src[order][first], dst[order][first], lengths[order][first]
 
     # Least latencies of paths: from each source, or where all has to come to the root from each rank to it.
-    everyone = wanted.task is None or wanted.name is not None
     sources = list(range(ranks))
-    if everyone and nodes > MOST_NODES:
+    if known and nodes > MOST_NODES:
         sources = sorted({k * ranks // SOURCES for k in range(SOURCES)})
-    if wanted.root is not None:
-        sources = [wanted.root]
-    backwards = wanted.name == "reduce"
+    if known and task.name in ROOTED:
+        sources = list(task.roots)
+    backwards = known and task.name == "reduce"
     tails, heads = (dst, src) if backwards else (src, dst)
     between = shortest_path_trees(nodes, tails, heads, lengths, sources)[0][:, :ranks]
 
     # The farthest of what is wanted.
     farthest, pair = 0.0, (0, 0)
-    if everyone:
+    if known:
         row, column = np.unravel_index(int(between.argmax()), between.shape)
         farthest, pair = float(between[row, column]), (sources[row], int(column))
         if backwards:
             pair = pair[1], pair[0]
     else:
-        assert wanted.task is not None
-        for unit, (held, targets) in enumerate(zip(wanted.task.pre, wanted.task.post, strict=True)):
+        for unit, (held, targets) in enumerate(zip(task.pre, task.post, strict=True)):
             for rank in sorted(targets):
-                needed = sorted(wanted.task.wanted(unit, rank) if wanted.task.combining else held)
+                needed = sorted(task.wanted(unit, rank) if task.combining else held)
                 if not needed:
                     continue
                 column = between[needed, rank]
-                k = int(column.argmax() if wanted.task.combining else column.argmin())
+                k = int(column.argmax() if task.combining else column.argmin())
                 if column[k] > farthest:
                     farthest, pair = float(column[k]), (needed[k], rank)
     if np.isinf(farthest):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.solvers.processes.pool import run_in_process
+from synth.solvers.pool import run_in_process
 
 # Modules that the processes import first.
 LIBRARY = ("scipy.optimize", "scipy.sparse")

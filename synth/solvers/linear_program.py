@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from synth.errors import MissingDependencyError
-from synth.solvers.processes.deadline import TimeUp, current_deadline
+from synth.solvers.deadline import TimeUp, current_deadline
 
 # Seconds that a program may take however late it is: small ones are short work that must be completed.
 SHORT = 1.0

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from synth.errors import SynthError
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 # Limit of a capacity, and of the sum of capacities. Twice as much still fits int64.
 MAX_CAPACITY_SUM = 1 << 61

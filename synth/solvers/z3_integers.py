@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from synth.errors import MissingDependencyError
 from synth.model.outcome import Why
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 from synth.solvers.z3_sat import reason
 
 try:

@@ -29,7 +29,7 @@ from synth.program.overheads import NCCL, Overheads
 from synth.program.plan_limits import PLAN_SENDS
 from synth.program.runtimes import RUNTIMES
 from synth.runtime.reference.program_times import ProgramTimes
-from synth.solvers.processes.deadline import TimeUp, check_deadline
+from synth.solvers.deadline import TimeUp, check_deadline
 
 # Sends of a schedule, times instances, up to which its program is run: no MSCCL++ plan has more.
 MAXIMUM_SENDS = PLAN_SENDS

@@ -14,28 +14,18 @@ holds. So the parts say exactly why R is more than C·ΣV / D.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
-from synth.checker.certificates.cuts import BoundPrices, prices
+from synth.checker.certificates.cuts import prices
 from synth.model.blame import Blame, IdleLink, LineParts, RoundParts
 from synth.model.documents.int_ranges import runs
 from synth.model.frontier import LowerBound
-from synth.model.schedule import Schedule, Send
+from synth.model.schedule import Schedule
 from synth.model.topology import Network
 
 # The source line of each send, by step (from 1), chunk, source and destination.
 Places = Mapping[tuple[int, int, int, int], object]
-
-
-class _SendPrice(NamedTuple):
-    """A send over a route, with the price of the route in the step of the send."""
-
-    step: int
-    send: Send
-    route: int
-    price: int
 
 
 def blame(schedule: Schedule, bound: LowerBound, places: Places | None = None) -> Blame | None:
@@ -49,134 +39,90 @@ def blame(schedule: Schedule, bound: LowerBound, places: Places | None = None) -
     priced = None if schedule.uses_multicast else prices(bound.certificate, network.document, task.document)
     if priced is None:
         return None
-    priced_schedule = _PricedSchedule(schedule, priced)
-    steps, lines, sends = [], {}, Counter[str]()
+
+    def at(row: tuple[int, ...], t: int) -> int:
+        return row[0] if len(row) == 1 else row[t - 1]  # one price where the bound is for every number of steps
+
+    # links and limits alike: the routes that count, the units, and the prices of a unit
+    resources: list[tuple[Sequence[int], int, tuple[int, ...]]] = []
+    for i, (route, row) in enumerate(zip(network.routes, priced.links, strict=True)):
+        resources.append(((i,), route.units, row))
+    for cap, row in zip(network.caps, priced.limits, strict=True):
+        resources.append((cap.routes, cap.units, row))
+
+    # the sends of each step: chunk, route, price (of the link and its limits) and line; what each chunk's sends cost
+    sends: list[list[tuple[int, int, int, str]]] = []
+    spent = Counter[int]()
     for t, step in enumerate(schedule.steps, 1):
-        total = RoundParts()
-        for row in priced_schedule.sends[t]:
-            line = _line(places, row)
-            parts = priced_schedule.parts(row)
+        sends.append([])
+        for send in step.unicast_sends:
+            if send.local:
+                continue
+            i = network.route_index[send.src, send.dst, send.via]
+            price = at(priced.links[i], t) + sum(at(priced.limits[k], t) for k in network.caps_of[i])
+            place = None if places is None else places.get((t, send.chunk, send.src, send.dst))
+            sends[-1].append((send.chunk, i, price, "" if place is None else str(place)))
+            spent[send.chunk] += price
+
+    steps: list[RoundParts] = []
+    lines: dict[str, RoundParts] = {}
+    idle_links: list[IdleLink] = []
+    for t, (step, rows) in enumerate(zip(schedule.steps, sends, strict=True), 1):
+        # what each send costs: its chunk's detour counts for its sends in proportion to their prices
+        total, loads = RoundParts(), Counter(i for _, i, _, _ in rows)
+        for chunk, _, price, line in rows:
+            parts = RoundParts()
+            if price:
+                cost = Fraction(price, priced.scale)
+                needed = cost * Fraction(priced.units[chunk // schedule.chunks], spent[chunk])
+                parts = RoundParts(needed=needed, detours=cost - needed)
             total += parts
             lines[line] = lines.get(line, RoundParts()) + parts
-            sends[line] += 1
-        idle = sum((rounds for _, rounds in priced_schedule.idle(t)), Fraction(0))
-        slack = step.rounds * priced_schedule.slack(t)
-        total += RoundParts(idle=idle, slack=slack)
-        steps.append(total)
-        busiest = Counter(_line(places, row) for row in priced_schedule.busiest(t)) or Counter([""])
+
+        # idle links and limits with a price; those with as many idle rounds are one row; bandwidth without a price
+        alike: dict[Fraction, list[int]] = {}
+        unpriced, needed_rounds = priced.scale, []
+        for k, (routes, units, row) in enumerate(resources):
+            load = sum(loads[i] for i in routes)
+            needed_rounds.append(Fraction(load, units))
+            unpriced -= units * at(row, t)
+            if at(row, t) and units * step.rounds != load:
+                alike.setdefault(Fraction(at(row, t) * (units * step.rounds - load), priced.scale), []).append(k)
+        for rounds, members in alike.items():
+            idle_links.append(IdleLink(t, _name(network, members[0]), len(members), rounds))
+        idle = sum((rounds * len(members) for rounds, members in alike.items()), Fraction(0))
+        slack = step.rounds * Fraction(unpriced, priced.scale)
+        steps.append(total + RoundParts(idle=idle, slack=slack))
+
+        # both are due to the lines whose sends fill the links and limits that need the most rounds
+        most, full = max(needed_rounds, default=Fraction(0)), set[int]()
+        for (routes, _, _), rounds in zip(resources, needed_rounds, strict=True):
+            if rounds == most:
+                full.update(routes)
+        busiest = Counter(line for _, i, _, line in rows if i in full) or Counter([""])
         for line, count in busiest.items():
             share = Fraction(count, busiest.total())
             lines[line] = lines.get(line, RoundParts()) + RoundParts(idle=idle * share, slack=slack * share)
-    rows = [LineParts(line, sends[line], parts) for line, parts in lines.items()]
-    rows.sort(key=lambda row: (-row.parts.lost, row.line))
+
+    times = Counter(line for rows in sends for _, _, _, line in rows)
+    found = [LineParts(line, times[line], parts) for line, parts in lines.items()]
+    found.sort(key=lambda row: (-row.parts.lost, row.line))
+    idle_links.sort(key=lambda row: (-row.rounds * row.count, row.step))
     any_steps = bound.certificate.get("steps") is None
-    return Blame(
-        bound.value, bound.certificate["kind"], any_steps, tuple(steps), tuple(rows), priced_schedule.idle_links()
-    )
+    return Blame(bound.value, bound.certificate["kind"], any_steps, tuple(steps), tuple(found), tuple(idle_links))
 
 
-def _line(places: Places | None, row: _SendPrice) -> str:
-    place = None if places is None else places.get((row.step, row.send.chunk, row.send.src, row.send.dst))
-    return "" if place is None else str(place)
-
-
-class _PricedSchedule:
-    """The sends of a schedule with their prices, and the loads of links and limits."""
-
-    def __init__(self, schedule: Schedule, priced: BoundPrices) -> None:
-        self.schedule, self.priced = schedule, priced
-        self.network: Network = schedule.network
-        self.sends: dict[int, list[_SendPrice]] = {}
-        self.loads: dict[int, Counter[int]] = {}  # of each step the chunks over each route
-        spent = Counter[int]()
-        for t, step in enumerate(schedule.steps, 1):
-            rows = self.sends[t] = []
-            for send in step.unicast_sends:
-                if not send.local:
-                    route = self.network.route_index[send.src, send.dst, send.via]
-                    rows.append(_SendPrice(t, send, route, self.price(route, t)))
-                    spent[send.chunk] += rows[-1].price
-            self.loads[t] = Counter(row.route for row in rows)
-        self.spent = spent
-
-    def price(self, route: int, t: int) -> int:
-        """Return the price of a send over a route at step t: that of the link and of its limits."""
-        limits = [self.at(self.priced.limits[k], t) for k in self.network.caps_of[route]]
-        return self.at(self.priced.links[route], t) + sum(limits)
-
-    def at(self, row: tuple[int, ...], t: int) -> int:
-        """Return the price at step t of a row, which has one price where the bound is for every number of steps."""
-        return row[0] if len(row) == 1 else row[t - 1]
-
-    def parts(self, row: _SendPrice) -> RoundParts:
-        """Return what a send costs: its chunk's detour counts for its sends in proportion to their prices."""
-        if not row.price:
-            return RoundParts()
-        needed = self.priced.units[row.send.chunk // self.schedule.chunks]
-        cost = Fraction(row.price, self.priced.scale)
-        share = cost * Fraction(needed, self.spent[row.send.chunk])
-        return RoundParts(needed=share, detours=cost - share)
-
-    def slack(self, t: int) -> Fraction:
-        """Return the part of a round at step t for which no bandwidth is priced."""
-        spent = 0
-        for route, row in zip(self.network.routes, self.priced.links, strict=True):
-            spent += route.units * self.at(row, t)
-        for cap, row in zip(self.network.caps, self.priced.limits, strict=True):
-            spent += cap.units * self.at(row, t)
-        return 1 - Fraction(spent, self.priced.scale)
-
-    def cap_load(self, k: int, t: int) -> int:
-        """Return the chunks that count against a limit at step t."""
-        return sum(self.loads[t][route] for route in self.network.caps[k].routes)
-
-    def idle(self, t: int) -> list[tuple[str, Fraction]]:
-        """Return the name and the idle rounds of each priced link and limit that has some at step t."""
-        rounds, rows = self.schedule.steps[t - 1].rounds, []
-        for i, (route, row) in enumerate(zip(self.network.routes, self.priced.links, strict=True)):
-            if self.at(row, t):
-                unused = route.units * rounds - self.loads[t][i]
-                rows.append((f"{route.src} -> {route.dst}", self.at(row, t) * unused))
-        for k, (cap, row) in enumerate(zip(self.network.caps, self.priced.limits, strict=True)):
-            if self.at(row, t):
-                unused = cap.units * rounds - self.cap_load(k, t)
-                rows.append((_limit_name(self.network, k), self.at(row, t) * unused))
-        return [(name, Fraction(idle, self.priced.scale)) for name, idle in rows if idle]
-
-    def idle_links(self) -> tuple[IdleLink, ...]:
-        """Return the idle links and limits of all steps; those of a step with as many idle rounds are one row."""
-        rows = []
-        for t in self.sends:
-            alike: dict[Fraction, list[str]] = {}
-            for name, rounds in self.idle(t):
-                alike.setdefault(rounds, []).append(name)
-            rows += [IdleLink(t, names[0], len(names), rounds) for rounds, names in alike.items()]
-        return tuple(sorted(rows, key=lambda row: (-row.rounds * row.count, row.step)))
-
-    def busiest(self, t: int) -> list[_SendPrice]:
-        """Return the sends over the links and limits that need the most rounds at step t."""
-        members: list[tuple[Fraction, frozenset[int]]] = []
-        for i, count in self.loads[t].items():
-            members.append((Fraction(count, self.network.routes[i].units), frozenset([i])))
-        for k in {k for i in self.loads[t] for k in self.network.caps_of[i]}:
-            cap = self.network.caps[k]
-            members.append((Fraction(self.cap_load(k, t), cap.units), frozenset(cap.routes)))
-        most = max((rounds for rounds, _ in members), default=0)
-        routes = frozenset[int]().union(*[routes for rounds, routes in members if rounds == most])
-        return [row for row in self.sends[t] if row.route in routes]
-
-
-def _limit_name(network: Network, k: int) -> str:
-    """Return the ends of a limit's routes, where they leave or enter one rank, or cross between two sets of ranks."""
-    routes = [network.routes[i] for i in network.caps[k].routes]
-    sources = sorted({route.src for route in routes})
-    ends = sorted({route.dst for route in routes})
-    return f"{_ranks(sources)} -> {_ranks(ends)} (shared)"
-
-
-def _ranks(ranks: list[int]) -> str:
-    """Return ranks as text: ``0-3,8``."""
-    texts = []
-    for first, last in runs(ranks):
-        texts.append(str(first) if first == last else f"{first}-{last}")
-    return ",".join(texts)
+def _name(network: Network, k: int) -> str:
+    """Return the ends of link k, or of a limit's routes: they leave or enter one rank, or cross between two sets."""
+    if k < len(network.routes):
+        return f"{network.routes[k].src} -> {network.routes[k].dst}"
+    routes = [network.routes[i] for i in network.caps[k - len(network.routes)].routes]
+    texts: list[str] = []
+    sources = {route.src for route in routes}
+    destinations = {route.dst for route in routes}
+    for ranks in (sources, destinations):
+        blocks = []
+        for first, last in runs(sorted(ranks)):
+            blocks.append(str(first) if first == last else f"{first}-{last}")
+        texts.append(",".join(blocks))
+    return f"{texts[0]} -> {texts[1]} (shared)"

@@ -14,6 +14,7 @@ averaging a solution over the group keeps it a solution.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -30,36 +31,17 @@ from synth.solvers.max_flow import growing_flow
 Cut = tuple[int, ...]  # θ: rank n is inside from time 0 through time θ[n]; -1: never
 CutOrCover = Cut | Cover
 
-
-@dataclass(frozen=True)
-class CutLPSettings:
-    """Limits of the cutting-plane linear program.
-
-    Attributes:
-        scale: Flow units of a load of 1 in the integer maximum flows.
-        tolerance: Relative violation below which a cut counts as satisfied.
-        max_cycles: Maximum number of rounds of cut separation.
-        exact_ranks: Number of ranks up to which covers are searched for, and every program is solved to its optimum, by
-            the cuts that this violates.
-        many_columns: Number of columns above which the cuts of other programs are separated between the optimum of the
-            relaxation and a feasible point.
-        step: Part of the way from the feasible point to that optimum at which they are separated.
-        slow_cycles: Number of rounds of such a separation that together must close the part `slight` of the gap to the
-            best feasible point, or it ends; from twice as many rounds on.
-        slight: Part of that gap.
-    """
-
-    scale: int = 1 << 40
-    tolerance: float = 1e-8
-    max_cycles: int = 400
-    exact_ranks: int = 16
-    many_columns: int = 1_000
-    step: float = 0.25
-    slow_cycles: int = 10
-    slight: float = 0.06
-
-
-SETTINGS = CutLPSettings()
+SCALE = 1 << 40  # flow units of a load of 1 in the integer maximum flows
+TOLERANCE = 1e-8  # relative violation below which a cut counts as satisfied
+MAX_CYCLES = 400  # rounds of cut separation, at most
+# Ranks up to which covers are searched for, and every program is solved to its optimum, by the cuts that this violates.
+EXACT_RANKS = 16
+# Columns above which the cuts of other programs are separated between the optimum of the relaxation and a feasible
+# point, and the part of the way from that point to the optimum.
+MANY_COLUMNS, PART = 1_000, 0.25
+# Rounds of such a separation that together must close so much of the gap to the best feasible point, or it ends; from
+# twice as many rounds on.
+SLOW_CYCLES, SLIGHT = 10, 0.06
 
 
 def entering_sends(network: Network, cut: Cut, steps: int) -> list[tuple[int, int]]:
@@ -90,19 +72,23 @@ class UnitOrbit:
     Attributes:
         orbit: number of units in the orbit.
         group: generators of the stabiliser of the unit.
-        demands: the demands of the unit, one of each orbit under `group`.
+        demands: the demands of the unit, one of each orbit under `group`, each with the steps that the data take to
+            each rank, and those from each rank to the destination.
         covers: its cover inequalities.
-        columns: column of the load of each (route, step); those in one orbit under `group` share a column.
         routes: for each route the first one of its orbit under `group`.
+        columns: column of the load of each (route, step); those in one orbit under `group` share a column.
     """
 
     unit: int
     orbit: int
     group: tuple[Generator, ...]
-    demands: tuple[Demand, ...]
-    covers: list[Cover] = field(default_factory=list)
+    demands: dict[Demand, tuple[list, list]]
+    covers: list[Cover]
+    routes: list[int]
     columns: dict[tuple[int, int], int] = field(default_factory=dict)
-    routes: list[int] = field(default_factory=list)
+
+
+LabelledRow = CutRow[tuple[UnitOrbit, CutOrCover]]
 
 
 class CutLP:
@@ -116,139 +102,99 @@ class CutLP:
         self, network: Network, collective: Collective, steps: int | None, generators: Sequence[Generator],
         floor: float = 0.0, count: int = 0,
     ) -> None:  # fmt: skip
-        self.network, self.static, self.steps, self.generators = network, steps is None, steps or 1, tuple(generators)
-        self.collective = collective
+        self.network, self.collective, self.generators = network, collective, tuple(generators)
+        self.static, self.steps, self.count = steps is None, steps or 1, count
         self.routes = orbits(len(network.routes), [g.routes for g in generators])
         self.caps = orbits(len(network.caps), [cap_permutation(network, g) for g in generators])
-        self.shares = [self._share(*pair) for pair in _representatives(collective, generators)]
-        self.shares = [s for s in self.shares if s.demands]
-        if not self.static and network.ranks <= SETTINGS.exact_ranks:
-            for share in self.shares:
-                share.covers = covers(network, share.demands, self.steps)
-        self.count = count
-        self._number_columns()
-        lp = LinearProgram(
-            [1.0] * self.steps + [0.0] * (self.size - self.steps),
-            [floor] * self.steps + [0.0] * (self.size - self.steps),
-        )
-        rows = self._capacity_rows()
-        self.capacities = rows
-        lp.add_rows([(None, row, 0.0) for row in rows.values()])
-        if count:
-            tally: dict[int, float] = {}
-            for column in self.shares[0].columns.values():
-                tally[column] = tally.get(column, 0.0) + 1.0
-            lp.add_rows([(float(count), tally, None)])
-        self.program: CutProgram[tuple[UnitOrbit, CutOrCover]] = CutProgram(lp)
 
-    def _share(self, unit: int, size: int) -> UnitOrbit:
-        group = stabiliser(unit, self.generators, lambda g, u: g.units[u])
-        return UnitOrbit(unit, size, group, demands(self.collective, unit))
+        # a unit of each orbit, with a demand of each orbit under its stabiliser
+        self.shares: list[UnitOrbit] = []
+        back = network.reversed()
+        for unit, size in sorted(Counter(orbits(collective.units, [g.units for g in generators])).items()):
+            group = stabiliser(unit, self.generators, lambda g, u: g.units[u])
+            every, kept, seen = demands(collective, unit), {}, set[Demand]()
+            for demand in every:
+                if demand not in seen:
+                    early = network.distances_from(sorted(demand.sources))
+                    kept[demand] = early, back.distances_from([demand.dst])
+                    seen.update(orbit(demand, group, move_demand) or ())
+            if kept:
+                few = not self.static and network.ranks <= EXACT_RANKS
+                found = covers(network, every, self.steps) if few else []
+                routes = orbits(len(network.routes), [g.routes for g in group])
+                self.shares.append(UnitOrbit(unit, size, group, kept, found, routes))
 
-    def _number_columns(self) -> None:
+        # a column for the load of each orbit of routes in each step in which it is of use
         self.size = self.steps
-        self.far: dict[tuple[int, Demand], tuple[list, list]] = {}
-        back = self.network.reversed()
         for share in self.shares:
-            same = share.routes = orbits(len(self.network.routes), [g.routes for g in share.group])
-            share.demands = _demand_representatives(share.demands, share.group)
-            useful: set[tuple[int, int]] = set()  # the first route of an orbit, and a step
-            for demand in share.demands:
-                reach = self.far[share.unit, demand] = self._reach(demand, back)
-                for i, route in zip(same, self.network.routes, strict=True):
-                    useful.update((i, t) for t in self._times(reach[0][route.src], reach[1][route.dst]))
-            if self.count or share.covers:  # these are paid by sends of no use too
-                useful = {(i, t) for i in range(len(same)) for t in range(1, self.steps + 1)}
+            useful: set[tuple[int, int]] = set()
+            for early, late in share.demands.values():
+                for first, route in zip(share.routes, network.routes, strict=True):
+                    before, after = early[route.src], late[route.dst]
+                    if before is not None and after is not None:
+                        times = range(1, 2) if self.static else range(before + 1, self.steps - after + 1)
+                        useful.update((first, t) for t in times)
             fresh: dict[tuple[int, int], int] = {}
-            for i, first in enumerate(same):
+            for i, first in enumerate(share.routes):
                 for t in range(1, self.steps + 1):
-                    if (first, t) in useful:
+                    # what counts sends, or covers, is paid by those of no use too
+                    if count or share.covers or (first, t) in useful:
                         share.columns[i, t] = fresh.setdefault((first, t), self.size + len(fresh))
             self.size += len(fresh)
 
-    def _reach(self, demand: Demand, back: Network) -> tuple[list, list]:
-        """Return the steps that the data take to each rank, and those from each rank to the destination."""
-        return self.network.distances_from(sorted(demand.sources)), back.distances_from([demand.dst])
-
-    def _times(self, early: int | None, late: int | None) -> range:
-        if early is None or late is None:
-            return range(0)
-        return range(1, 2) if self.static else range(early + 1, self.steps - late + 1)
-
-    def _capacity_rows(self) -> dict[tuple[str, int, int], dict[int, float]]:
-        """Return the rows of Σ load - Σ bandwidth · r ≤ 0, one per orbit of links or limits and step."""
-        rows: dict[tuple[str, int, int], dict[int, float]] = {}
-        of_route: list[list[tuple[str, int]]] = []
-        for i, limits in enumerate(self.network.caps_of):
-            of_route.append([("link", self.routes[i]), *(("limit", self.caps[k]) for k in limits)])
+        # a row Σ load - Σ bandwidth · r ≤ 0 for each orbit of links or limits and step
+        self.capacities: dict[tuple[str, int, int], dict[int, float]] = {}
         for share in self.shares:
             for (i, t), column in share.columns.items():
-                for kind, k in of_route[i]:
-                    row = rows.setdefault((kind, k, t), {})
+                for kind, k in (("link", self.routes[i]), *(("limit", self.caps[k]) for k in network.caps_of[i])):
+                    row = self.capacities.setdefault((kind, k, t), {})
                     row[column] = row.get(column, 0.0) + share.orbit
-        for kind, resources, same in (
-            ("link", self.network.routes, self.routes), ("limit", self.network.caps, self.caps)
-        ):  # fmt: skip
-            total: dict[int, int] = {}
-            for k, resource in zip(same, resources, strict=True):
-                total[k] = total.get(k, 0) + resource.units
-            for k, units in total.items():
-                for t in range(1, self.steps + 1):
-                    if (kind, k, t) in rows:
-                        rows[kind, k, t][t - 1] = -float(units)
-        return rows
+        units = Counter[tuple[str, int]]()
+        for k, route in zip(self.routes, network.routes, strict=True):
+            units["link", k] += route.units
+        for k, cap in zip(self.caps, network.caps, strict=True):
+            units["limit", k] += cap.units
+        for (kind, k, t), row in self.capacities.items():
+            row[t - 1] = -float(units[kind, k])
+
+        others = [0.0] * (self.size - self.steps)
+        lp = LinearProgram([1.0] * self.steps + others, [floor] * self.steps + others)
+        lp.add_rows([(None, row, 0.0) for row in self.capacities.values()])
+        if count:
+            tally = Counter(self.shares[0].columns.values())
+            lp.add_rows([(float(count), {column: float(n) for column, n in tally.items()}, None)])
+        self.program: CutProgram[tuple[UnitOrbit, CutOrCover]] = CutProgram(lp)
 
     def run(self) -> float:
         """Add violated cuts until there are none, and return the optimum, the least Σ r.
 
-        After `SETTINGS.max_cycles` rounds of cuts, and where a large program converges slowly, it is a lower bound on
-        the optimum. Raises ArithmeticError where the solver fails.
+        After `MAX_CYCLES` rounds of cuts, and where a large program converges slowly, it is a lower bound on the
+        optimum. Raises ArithmeticError where the solver fails.
         """
-        searches = [_Search(self, share) for share in self.shares]
+        # the cuts around the sources and around the destination of each demand, and the covers
         for share in self.shares:
             for demand in share.demands:
-                self.program.add(self._row(share, cut) for cut in self._first_cuts(share, demand))
+                out, into = [self.steps] * self.network.ranks, [-1] * self.network.ranks
+                for n in demand.sources:
+                    out[n] = -1
+                into[demand.dst] = self.steps
+                cuts = [self.tight(tuple(theta), share, demand) for theta in (out, into)]
+                self.program.add([self.row(share, cut) for cut in cuts])
         for share in self.shares:
-            self.program.add(self._row(share, cover) for cover in share.covers)
+            self.program.add([self.row(share, cover) for cover in share.covers])
 
-        def violated(loads: list[float]) -> Iterator[CutRow[tuple[UnitOrbit, CutOrCover]]]:
+        searches = [_Search(self, share) for share in self.shares]
+
+        def violated(loads: list[float]) -> Iterator[LabelledRow]:
             for search in searches:
-                for cut in search.violated(loads):
-                    yield self._row(search.share, cut)
+                yield from search.violated(loads)
 
-        large = self.network.ranks > SETTINGS.exact_ranks and self.size > SETTINGS.many_columns
+        large = self.network.ranks > EXACT_RANKS and self.size > MANY_COLUMNS
         separate = InOutSeparation(self, searches, violated).violated if large else violated
-        self.program.run(separate, SETTINGS.max_cycles)
+        self.program.run(separate, MAX_CYCLES)
         if not self.program.solution:
             raise ArithmeticError("the linear solver found no optimum")
         return self.program.optimum
-
-    def balanced_loads(self) -> list[float]:
-        """Return loads that fill every link or limit in one round of each step, as far as no other one is in the
-        way."""
-        loads = [1.0] * self.steps + [0.0] * (self.size - self.steps)
-        for (_, _, t), row in self.capacities.items():
-            total = sum(coefficient for column, coefficient in row.items() if column != t - 1)
-            for column in row:
-                if column != t - 1:
-                    share = -row[t - 1] / total
-                    loads[column] = min(loads[column] or share, share)
-        return loads
-
-    def needed_rounds(self, loads: Sequence[float]) -> float:
-        """Return the rounds of all steps that the loads take."""
-        needed = [0.0] * self.steps
-        for (_, _, t), row in self.capacities.items():
-            total = sum(coefficient * loads[column] for column, coefficient in row.items() if column != t - 1)
-            needed[t - 1] = max(needed[t - 1], -total / row[t - 1])
-        return sum(needed)
-
-    def _first_cuts(self, share: UnitOrbit, demand: Demand) -> list[Cut]:
-        out, into = [self.steps] * self.network.ranks, [-1] * self.network.ranks
-        for n in demand.sources:
-            out[n] = -1
-        into[demand.dst] = self.steps
-        return [self.tight(tuple(out), share, demand), self.tight(tuple(into), share, demand)]
 
     def tight(self, cut: Cut, share: UnitOrbit, demand: Demand) -> Cut:
         """Return the cut moved so that only sends that can serve the demand in time enter it.
@@ -257,15 +203,15 @@ class CutLP:
         """
         if self.static:
             return cut
-        early, late = self.far[share.unit, demand]
         moved = []
-        for theta, a, b in zip(cut, early, late, strict=True):
+        for theta, a, b in zip(cut, *share.demands[demand], strict=True):
             low = self.steps if a is None else a - 1
             high = -1 if b is None else self.steps - b
             moved.append(min(self.steps, max(low, -1, min(theta, high))))
         return tuple(moved)
 
-    def _row(self, share: UnitOrbit, item: CutOrCover) -> CutRow[tuple[UnitOrbit, CutOrCover]]:
+    def row(self, share: UnitOrbit, item: CutOrCover) -> LabelledRow:
+        """Return the constraint of a cut or cover."""
         row: dict[int, float] = {}
         for place in counted_sends(self.network, item, self.steps):
             column = share.columns.get(place)
@@ -295,40 +241,46 @@ class InOutSeparation:
     """
 
     def __init__(
-        self, master: CutLP, searches: Sequence[_Search],
-        violated: Callable[[list[float]], Iterator[CutRow[tuple[UnitOrbit, CutOrCover]]]],
-    ) -> None:  # fmt: skip
+        self, master: CutLP, searches: Sequence[_Search], violated: Callable[[list[float]], Iterator[LabelledRow]]
+    ) -> None:
         self.master, self.searches, self.separate = master, searches, violated
         self.best, self.inside = inf, [0.0] * master.size
         self.bounds: list[float] = []
-        self._cuts(master.balanced_loads())
 
-    def violated(self, loads: list[float]) -> Iterable[CutRow[tuple[UnitOrbit, CutOrCover]]]:
+        # loads that fill every link or limit in one round of each step, as far as no other one is in the way
+        loads = [1.0] * master.steps + [0.0] * (master.size - master.steps)
+        for (_, _, t), row in master.capacities.items():
+            share = -row[t - 1] / (sum(row.values()) - row[t - 1])
+            for column in row:
+                if column != t - 1:
+                    loads[column] = min(loads[column] or share, share)
+        self._cuts(loads)
+
+    def violated(self, loads: list[float]) -> Iterable[LabelledRow]:
         """Return cuts that the loads, or points between them and the feasible ones, violate; none at the end."""
-        self.bounds.append(self.master.program.optimum)
-        if self._is_slow():
+        bounds = self.bounds
+        bounds.append(self.master.program.optimum)
+        if len(bounds) >= 2 * SLOW_CYCLES and bounds[-1] - bounds[-SLOW_CYCLES] < SLIGHT * (self.best - bounds[-1]):
             return []
-        between = [x + SETTINGS.step * (y - x) for x, y in zip(self.inside, loads, strict=True)]
+        between = [x + PART * (y - x) for x, y in zip(self.inside, loads, strict=True)]
         cuts = self._cuts(between)
         for _, row, least in cuts:
-            if sum(coefficient * loads[column] for column, coefficient in row.items()) < least - SETTINGS.tolerance:
+            if sum(coefficient * loads[column] for column, coefficient in row.items()) < least - TOLERANCE:
                 return cuts
         return [*cuts, *self._cuts(loads)]
 
-    def _is_slow(self) -> bool:
-        cycles = SETTINGS.slow_cycles
-        if len(self.bounds) < 2 * cycles:
-            return False
-        return self.bounds[-1] - self.bounds[-cycles] < SETTINGS.slight * (self.best - self.bounds[-1])
-
-    def _cuts(self, loads: list[float]) -> list[CutRow[tuple[UnitOrbit, CutOrCover]]]:
+    def _cuts(self, loads: list[float]) -> list[LabelledRow]:
+        """Return cuts that the loads violate; scaled up until they violate none, they may be the best feasible ones."""
         cuts = list(self.separate(loads))
         flow = min(search.least_flow for search in self.searches)
-        if SETTINGS.tolerance < flow < inf:
+        if TOLERANCE < flow < inf:
             scaled = [load / flow for load in loads]
-            value = self.master.needed_rounds(scaled)
-            if value < self.best:
-                self.best, self.inside = value, scaled
+            needed = [0.0] * self.master.steps  # rounds of each step
+            for (_, _, t), row in self.master.capacities.items():
+                total = sum(coefficient * scaled[column] for column, coefficient in row.items() if column != t - 1)
+                needed[t - 1] = max(needed[t - 1], -total / row[t - 1])
+            if sum(needed) < self.best:
+                self.best, self.inside = sum(needed), scaled
         return cuts
 
 
@@ -341,56 +293,51 @@ class _Search:
     def __init__(self, master: CutLP, share: UnitOrbit) -> None:
         self.master, self.share, self.graph = master, share, growing_flow()
         self.least_flow = inf
-        layers = 0 if master.static else master.steps
-        self.layers = layers
+        self.layers = 0 if master.static else master.steps
+        ranks, graph, plenty = master.network.ranks, self.graph, SCALE << 12
+
+        # arcs for the loads, and in time from a rank to itself
         self.arcs = []
         for (i, t), column in share.columns.items():
             route = master.network.routes[i]
             tail, head = self._node(route.src, t - 1), self._node(route.dst, t)
-            self.arcs.append((self.graph.add_arc_with_capacity(tail, head, 0), column))
-        plenty = SETTINGS.scale << 12
-        for n in range(master.network.ranks):
-            for t in range(layers):
-                self.graph.add_arc_with_capacity(self._node(n, t), self._node(n, t + 1), plenty)
+            self.arcs.append((graph.add_arc_with_capacity(tail, head, 0), column))
+        for n in range(ranks):
+            for t in range(self.layers):
+                graph.add_arc_with_capacity(self._node(n, t), self._node(n, t + 1), plenty)
+
+        # the node from which each set of sources starts
         self.start: dict[frozenset[int], int] = {}
-        spare = master.network.ranks * (layers + 1)
-        for sources in dict.fromkeys(d.sources for d in share.demands):
+        spare = ranks * (self.layers + 1)
+        for sources in dict.fromkeys(demand.sources for demand in share.demands):
             if len(sources) == 1:
                 self.start[sources] = self._node(min(sources), 0)
                 continue
             self.start[sources], spare = spare, spare + 1
             for n in sorted(sources):
-                self.graph.add_arc_with_capacity(self.start[sources], self._node(n, 0), plenty)
+                graph.add_arc_with_capacity(self.start[sources], self._node(n, 0), plenty)
 
     def _node(self, rank: int, time: int) -> int:
         return rank if self.layers == 0 else rank * (self.layers + 1) + time
 
-    def violated(self, loads: list[float]) -> Iterator[Cut]:
+    def violated(self, loads: list[float]) -> Iterator[LabelledRow]:
         """Yield cuts that the loads of columns violate."""
+        graph, layers = self.graph, self.layers
         for arc, column in self.arcs:
-            self.graph.set_arc_capacity(arc, int(loads[column] * SETTINGS.scale) if loads[column] > 0 else 0)
+            graph.set_arc_capacity(arc, int(loads[column] * SCALE) if loads[column] > 0 else 0)
         self.least_flow = inf
         for demand in self.share.demands:
-            self.graph.solve(self.start[demand.sources], self._node(demand.dst, self.layers))
-            flow = self.graph.optimal_flow() / SETTINGS.scale
+            graph.solve(self.start[demand.sources], self._node(demand.dst, layers))
+            flow = graph.optimal_flow() / SCALE
             self.least_flow = min(self.least_flow, flow)
-            if flow >= 1 - SETTINGS.tolerance:
+            if flow >= 1 - TOLERANCE:
                 continue
-            inside = set(self.graph.get_sink_side_min_cut())
-            yield self.master.tight(self._theta(inside), self.share, demand)
-
-    def _theta(self, inside: set[int]) -> Cut:
-        if self.layers == 0:
-            theta = [-1] * self.master.network.ranks
-            for n in range(len(theta)):
-                if n in inside:
-                    theta[n] = 1
-            return tuple(theta)
-        theta = []
-        for n in range(self.master.network.ranks):
-            first_outside = next((t for t in range(self.layers + 1) if self._node(n, t) not in inside), self.layers + 1)
-            theta.append(first_outside - 1)
-        return tuple(theta)
+            inside = set(graph.get_sink_side_min_cut())
+            theta = []
+            for n in range(self.master.network.ranks):
+                outside = (t for t in range(layers + 1) if self._node(n, t) not in inside)
+                theta.append(next(outside, max(2, layers + 1)) - 1)  # in the static program 1 stands for inside
+            yield self.master.row(self.share, self.master.tight(tuple(theta), self.share, demand))
 
 
 def cap_permutation(network: Network, g: Generator) -> tuple[int, ...]:
@@ -405,23 +352,6 @@ def cap_permutation(network: Network, g: Generator) -> tuple[int, ...]:
         image.append(places[key][taken.get(key, 0)])
         taken[key] = taken.get(key, 0) + 1
     return tuple(image)
-
-
-def _representatives(collective: Collective, generators: Sequence[Generator]) -> list[tuple[int, int]]:
-    sizes: dict[int, int] = {}
-    for u in orbits(collective.units, [g.units for g in generators]):
-        sizes[u] = sizes.get(u, 0) + 1
-    return sorted(sizes.items())
-
-
-def _demand_representatives(found: tuple[Demand, ...], group: tuple[Generator, ...]) -> tuple[Demand, ...]:
-    seen: set[Demand] = set()
-    kept = []
-    for demand in found:
-        if demand not in seen:
-            kept.append(demand)
-            seen.update(orbit(demand, group, move_demand) or ())
-    return tuple(kept)
 
 
 def move_demand(g: Generator, demand: Demand) -> Demand:

@@ -26,7 +26,7 @@ from synth.model.frontier import LowerBound
 from synth.model.gc_pause import collector_off
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import current_deadline
+from synth.solvers.deadline import current_deadline
 
 Ranks = frozenset[int]
 Prices = dict[tuple[str, int], tuple[int, Fraction]]  # by link or limit: its units, and its price if a send pays 1

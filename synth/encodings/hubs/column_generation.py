@@ -21,7 +21,7 @@ import numpy as np
 
 from synth.encodings.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.encodings.bounds.trees.time_expanded_trees import Tree
-from synth.encodings.hubs.exchanges import HubPathPricer, Sends
+from synth.encodings.hubs.exchanges import MOST_HUBS, HubPathPricer, Sends
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.encodings.tree_packing.diving import LastChunks, dive
 from synth.model.collective import Collective
@@ -29,7 +29,7 @@ from synth.model.schedule import Schedule
 from synth.model.symmetry import Generator
 from synth.model.symmetry.permutations import compose
 from synth.solvers.column_generation import SmoothedPrices, generate_columns
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 SURE = 1e-7  # tolerance for float comparisons, relative to R/C
 NEW = 40  # trees that join the master in one round of pricing, at most
@@ -67,10 +67,10 @@ def search_hub_trees(
     all ranks end with the same bits; without, they do where that costs nothing.
     """
     # fractions, first of trees after which all ranks have the same bits
-    mixture = _HubMixture(translation, steps, seed, alike=True)
+    mixture = HubMixture(translation, steps, seed, alike=True)
     feasible = mixture.learn(float(least))
     if not alike and (not feasible or mixture.value > float(least) * (1 + SURE)):
-        other = _HubMixture(translation, steps, seed, alike=False)
+        other = HubMixture(translation, steps, seed, alike=False)
         if other.learn(float(least)) and not (feasible and mixture.value <= other.value * (1 + SURE)):
             mixture, feasible = other, True
     if not feasible:
@@ -96,14 +96,16 @@ def search_hub_trees(
     return HubTreeResult(value, schedule)
 
 
-class _HubMixture:
+class HubMixture:
     """Restricted master over the known trees through hubs, folded by the group of the translation.
 
     For the master both trees of a chunk together are one "tree" of a unit of a stand-in collective, which has a unit
     for each element of the group; `kinds` maps it to the sends with their kinds.
     """
 
-    def __init__(self, translation: TranslatedChunks, steps: int, seed: int, alike: bool) -> None:
+    def __init__(
+        self, translation: TranslatedChunks, steps: int, seed: int, alike: bool, most_hubs: int = MOST_HUBS
+    ) -> None:
         self.translation, self.steps, self.copies = translation, steps, len(translation.translations)
         network, everyone = translation.network, frozenset(range(translation.network.ranks))
         place = {g.ranks: k for k, g in enumerate(translation.translations)}
@@ -113,10 +115,11 @@ class _HubMixture:
             generators.append(Generator(g.ranks, g.routes, units))
         stand_in = Collective("hubs", network.ranks, (frozenset([0]),) * self.copies, (everyone,) * self.copies)
         self.folded = FoldedProblem(network, stand_in, steps, generators)
-        self.paths = HubPathPricer(network, steps, alike)
+        self.paths = HubPathPricer(network, steps, alike, most_hubs)
         self.master = RestrictedMaster(self.folded)
         self.kinds: dict[Tree, Sends] = {}
         self.random = np.random.default_rng(seed)
+        self.iterations = 0
 
     @property
     def value(self) -> float:
@@ -148,7 +151,8 @@ class _HubMixture:
             return master.add_improving(0, [tree for _, tree in priced], NEW)
 
         pricers = [lambda: price(smoothed.smooth(master.prices)), lambda: price(master.prices)]
-        generate_columns(master.solve, lambda: self.value <= least * (1 + SURE), pricers, ITERATIONS)
+        done = generate_columns(master.solve, lambda: self.value <= least * (1 + SURE), pricers, ITERATIONS)
+        self.iterations = done.iterations
         return True
 
     def whole_chunks(self, maximum: int) -> list[Tree] | None:

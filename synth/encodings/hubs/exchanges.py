@@ -89,12 +89,13 @@ class HubPathPricer:
     """Pricer of chunks: the cheapest trees within `steps` steps through each exchange, for each step after which the
     exchange may begin. With `alike` only exchanges after which all ranks have the same bits."""
 
-    def __init__(self, network: Network, steps: int, alike: bool = False) -> None:
+    def __init__(self, network: Network, steps: int, alike: bool = False, most_hubs: int = MOST_HUBS) -> None:
         self.network, self.steps = network, steps
         everyone = range(network.ranks)
         self.falling = SteinerTreeDP(network, steps, (), everyone)
         self.rising = SteinerTreeDP(network.reversed(), steps, (), everyone)
-        self.exchanges = [x for x in exchanges(network) if len(x.sends) <= steps and (x.identical_bits or not alike)]
+        allowed = [x for x in exchanges(network, most_hubs) if x.identical_bits or not alike]
+        self.exchanges = [x for x in allowed if len(x.sends) <= steps]
         self.routes: dict[tuple[int, int], list[int]] = {}
         for i, r in enumerate(network.routes):
             self.routes.setdefault((r.src, r.dst), []).append(i)

@@ -20,7 +20,7 @@ import numpy as np
 from synth.encodings.bounds.trees.column_generation import FoldedProblem, RestrictedMaster
 from synth.encodings.bounds.trees.time_expanded_trees import Tree
 from synth.solvers.column_generation import generate_columns
-from synth.solvers.processes.deadline import Deadline
+from synth.solvers.deadline import Deadline
 
 TOLERANCE = 1e-6  # for comparisons of rounds and shares
 PRICINGS = 4  # rounds of pricing after a decision, at most; before the first one 40

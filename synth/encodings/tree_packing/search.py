@@ -24,7 +24,7 @@ from synth.model.outcome import Cost, Sat, Unknown, Verdict
 from synth.model.schedule import Problem, Schedule, Send, Step
 from synth.model.symmetry.stabilisers import stabiliser
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import UNLIMITED, Budget
+from synth.solvers.deadline import UNLIMITED, Budget
 
 MAX_TREES = 300  # known trees of each unit that a dive begins with, at most
 TURNS, TURNS_EACH = 8, 2  # turns with other seeds for one problem, and for each of several numbers of chunks

@@ -10,9 +10,9 @@ from typing import Literal
 
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.model.schedule import Schedule
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Deadline
-from synth.solvers.processes.fork_server import ProcessJob
+from synth.solvers import pool
+from synth.solvers.deadline import Deadline
+from synth.solvers.pool import ProcessJob
 
 MODULES = (
     "synth.pareto.combining.attempts",
@@ -79,14 +79,12 @@ def _columns(attempt: Attempt) -> AttemptOutcome:
 
 
 def _mixture(attempt: Attempt) -> AttemptOutcome:
-    from synth.encodings.hubs import symmetric_column_generation
+    from synth.encodings.hubs import annealing
 
-    result = symmetric_column_generation.solve(
+    schedule, work = annealing.solve(
         attempt.translation, attempt.steps, attempt.rounds, attempt.conflicts or 1, attempt.seed
     )
-    if result.schedule is None:
-        return AttemptOutcome("gave-up" if result.reached else "unsat", work=result.work)
-    return AttemptOutcome("sat", result.schedule, work=result.work)
+    return AttemptOutcome("gave-up" if schedule is None else "sat", schedule, work=work)
 
 
 def _sat(attempt: Attempt) -> AttemptOutcome:

@@ -14,7 +14,7 @@ from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.pareto.combining.symmetry_candidates import Group, symmetry_candidates
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 REPRESENTATIVES = 6  # of each orbit of units, at most
 EFFORT = 300_000  # greatest cost of a formula, which is about its number of clauses
@@ -95,7 +95,7 @@ class Frame:
 class Candidates:
     """All candidates of a network and a collective.
 
-    Under a time limit (`synth.solvers.processes.deadline`) every method may raise TimeUp.
+    Under a time limit (`synth.solvers.deadline`) every method may raise TimeUp.
     """
 
     def __init__(self, network: Network, collective: Collective) -> None:
@@ -150,11 +150,12 @@ class Candidates:
     def mixture(self, steps: int, bound: Fraction) -> CombiningCandidate | None:
         """Return a mixture of hubs whose R/C is `bound`, or None where that engine does not apply, or has no use for
         want of symmetry."""
-        from synth.encodings.hubs.symmetric_column_generation import SymmetricHubPathPricer, rounds_of
+        from synth.encodings.hubs.annealing import rounds_of
+        from synth.encodings.hubs.exchanges import HubPathPricer
 
         group = self._groups[0]
         few = self.hub_steps is None or steps < self.hub_steps
-        if few or len(group) == 1 or not SymmetricHubPathPricer.fits(self.network):
+        if few or len(group) == 1 or not HubPathPricer.fits(self.network):
             return None
         each = 2 * self._chunks(group, 1)  # two representatives: one is the other read backwards
         for chunks in range(MIXED * each // 2, MIXED_CHUNKS + 1, each):

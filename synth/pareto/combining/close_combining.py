@@ -24,8 +24,8 @@ from synth.pareto.combining.attempts import Attempt, AttemptOutcome, AttemptPool
 from synth.pareto.combining.candidates import Candidates, CombiningCandidate, Frame, construction, meets
 from synth.pareto.combining.constructions import composed
 from synth.pareto.sweep_state import SweepState
-from synth.solvers.processes.deadline import NEVER, Deadline, TimeUp, check_deadline, time_limited
-from synth.solvers.processes.resumable_jobs import MAX_RANKS_IN_PROCESS
+from synth.solvers.deadline import NEVER, Deadline, TimeUp, check_deadline, time_limited
+from synth.solvers.pool import MAX_RANKS_IN_PROCESS
 
 # Wall seconds without a time limit where there are so many ranks that neither bounds nor searches end by themselves.
 DEFAULT_SECONDS = 25.0

@@ -16,7 +16,7 @@ from synth.model.schedule import Problem, Schedule
 from synth.model.topology import Network
 from synth.pareto.combining.rs_ag_composition import compose
 from synth.pareto.portfolio import portfolio
-from synth.solvers.processes.deadline import Budget
+from synth.solvers.deadline import Budget
 
 SECONDS = 4.0  # CPU seconds for the search for one allgather
 LOADED = 60  # wall seconds allowed for each of them without a time limit

@@ -14,7 +14,7 @@ from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
 from synth.model.schedule import Problem, Schedule, Step
 from synth.pareto.combining.attempts import Attempt, AttemptPool
 from synth.pareto.combining.candidates import Candidates, CombiningCandidate
-from synth.solvers.processes.deadline import Budget
+from synth.solvers.deadline import Budget
 
 FEW = 16  # candidates that are tried before the complete one at the same conflict limit
 CONFLICTS = (2_000, 40_000, 400_000, None)  # of each attempt, round by round; the last round has no limit

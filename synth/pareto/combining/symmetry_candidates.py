@@ -13,7 +13,7 @@ from synth.model.collective import Collective
 from synth.model.symmetry import Generator, subgroups
 from synth.model.symmetry.permutations import Permutation, compose, orbits
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 LARGEST = 64  # elements of a group, at most: each makes a chunk
 WALK = 96  # elements by which groups are extended
@@ -29,7 +29,7 @@ def symmetry_candidates(network: Network, collective: Collective) -> list[Group]
     Groups are grown from the trivial one and from known subgroups, those with the fewest orbits first, by one more
     element each (cyclic extension, Neubüser 1960). Conjugate groups make equivalent formulas; they are taken for such
     where they have as many orbits and their elements move ranks equally far. Under a time limit
-    (`synth.solvers.processes.deadline`) it may raise TimeUp.
+    (`synth.solvers.deadline`) it may raise TimeUp.
     """
     identity = Generator(tuple(range(network.ranks)), tuple(range(len(network.routes))), tuple(range(collective.units)))
     check_deadline()

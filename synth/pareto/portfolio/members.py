@@ -14,7 +14,7 @@ from synth.encodings import ALIASES, ENCODINGS, REQUIRES, SOLVERS
 from synth.model.outcome import Sat, Unsat
 from synth.model.registry import find, load
 from synth.model.schedule import Problem, Step
-from synth.solvers.processes.deadline import Budget
+from synth.solvers.deadline import Budget
 
 
 @dataclass(frozen=True)

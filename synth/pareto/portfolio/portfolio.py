@@ -15,15 +15,16 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from signal import SIGCONT, SIGSTOP
 
 from synth.errors import UsageError
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict, Why
 from synth.model.schedule import Problem, Schedule
 from synth.pareto.portfolio.members import Member, MemberResult, run_member
 from synth.pareto.portfolio.selection import QUICK, select_members, size
-from synth.solvers.processes import pool
-from synth.solvers.processes.deadline import Budget
-from synth.solvers.processes.fork_server import ProcessJob
+from synth.solvers import pool
+from synth.solvers.deadline import Budget
+from synth.solvers.pool import ProcessJob
 
 # CPU seconds that the first member has to itself.
 HEAD_START = 0.03
@@ -197,14 +198,14 @@ class _PortfolioRun:
         order = sorted(alive, key=_MemberRun.turn)
         for run in order[slots:]:
             if run.running and run.job is not None:
-                run.job.suspend()
+                run.job.signal(SIGSTOP)
                 run.running = False
         for run in order[:slots]:
             if run.running:
                 continue
             run.running = True
             if run.job is not None:
-                run.job.resume()
+                run.job.signal(SIGCONT)
                 continue
             self.progress(f"{run.member} starts")
             arguments = (run.member, self.problem, run.generators, self.budget, conflicts)

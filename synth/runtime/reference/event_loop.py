@@ -25,7 +25,7 @@ from synth.runtime.reference.message_costs import NONE, MessageCosts
 from synth.runtime.reference.onesided_ops import OneSidedOps
 from synth.runtime.reference.op_tables import CompiledOp, CompiledProgram, Place
 from synth.runtime.slicing import Slicing
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 JITTER = 1_000_000  # ps: the unit of random delays
 CHECKED = 4096  # events between two looks at the deadline, about 20 ms

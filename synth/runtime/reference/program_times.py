@@ -24,7 +24,7 @@ from synth.runtime.reference.deadlock_diagnosis import diagnose
 from synth.runtime.reference.event_loop import Engine, Simulation
 from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.slicing import cut
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 
 @dataclass(frozen=True)

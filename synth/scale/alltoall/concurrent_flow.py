@@ -19,8 +19,8 @@ from synth.errors import InfeasibleError, SynthError
 from synth.scale.fabric.automorphisms import edge_images, free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.graphs import distances
+from synth.solvers.deadline import TimeUp, current_deadline, time_limited
 from synth.solvers.highs import linear
-from synth.solvers.processes.deadline import TimeUp, current_deadline, time_limited
 from synth.solvers.rationalise import near_integers
 
 # Limit on the variables of the linear program, which then ends within a minute.
@@ -49,17 +49,10 @@ class ConcurrentFlow:
     @property
     def congestion(self) -> float:
         """The greatest quotient of load and capacity, which is the time that these flows take."""
-        label, load = self.loads(self.flow)
-        return float((load / self.fabric.cap).max(initial=0.0)) if len(label) else 0.0
-
-    def loads(self, flow: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the orbit of each edge, and its load from all images of `flow`."""
         label = edge_orbits(self.fabric, self.group)
-        total = np.zeros(len(label), flow.dtype)
-        np.add.at(total, label, flow.sum(axis=0))
+        load = np.bincount(label, self.flow.sum(axis=0), len(label)) * (self.fabric.ranks // len(self.sources))
         size = np.bincount(label, minlength=len(label))
-        scaled = total[label] * (self.fabric.ranks // len(self.sources))
-        return label, scaled // size[label] if flow.dtype.kind == "i" else scaled / size[label]
+        return float((load[label] / size[label] / self.fabric.cap).max(initial=0.0))
 
     def certificate(self) -> dict:
         """Return the lengths of links and limits, which `synth.checker.certificates.path_lengths.check` verifies."""
@@ -108,7 +101,7 @@ def least_congestion_flows(
 
     They come from the linear program, or from multiplicative weights where it is too large. `shortest`: only paths with
     the fewest sends are used; the bound of the lengths is then below the congestion. Of a time limit (see
-    `synth.solvers.processes.deadline`) the program may take half and multiplicative weights the rest. Raises
+    `synth.solvers.deadline`) the program may take half and multiplicative weights the rest. Raises
     InfeasibleError where a rank cannot reach another, TimeUp where the time is too short for both.
     """
     moves = free_group(symmetries(fabric), fabric.ranks) if group is None else tuple(group)

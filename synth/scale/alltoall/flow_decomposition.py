@@ -7,20 +7,18 @@ nothing because it is a single commodity. The integral flow is then decomposed i
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 
 from synth.errors import SynthError
 from synth.scale.alltoall.concurrent_flow import ConcurrentFlow
 from synth.scale.fabric.fabric import Fabric
+from synth.scale.fabric.graphs import distances
+from synth.solvers.deadline import check_deadline
 from synth.solvers.max_flow import MaxFlow
-from synth.solvers.processes.deadline import check_deadline
 
 # Limit on the number of chunks that is tried to make the flows integral without rounding.
 MOST_CHUNKS = 24
-# Limit on the equally short detours over which the chunks of a pair are distributed.
-MOST_DETOURS = 64
 
 
 def chunk_count(flows: ConcurrentFlow) -> int:
@@ -123,53 +121,32 @@ class _Detours:
     """Shortest paths over links, for pairs of ranks that are joined by a gadget of the fabric and by no link."""
 
     def __init__(self, fabric: Fabric) -> None:
-        self.fabric = fabric
-        self.calls: dict[tuple[int, int], int] = {}
-        self.known: dict[tuple[int, int], list[list[tuple[int, ...]]]] = {}
-
-    @cached_property
-    def _leaving(self) -> list[list[tuple[int, int]]]:
-        """For each node (link, node at its end) of the links that leave it."""
-        nodes = int(max(self.fabric.tail.max(), self.fabric.head.max())) + 1
-        leaving: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
-        for k, (a, b) in enumerate(zip(self.fabric.tail.tolist(), self.fabric.head.tolist(), strict=True)):
-            leaving[a].append((k, b))
-        return leaving
+        self.fabric, self.calls = fabric, 0
+        self.far: dict[int, np.ndarray] = {}  # the links on a shortest path from each node, by its end
+        self.leaving: dict[int, list[tuple[int, int]]] = {}
+        for k, (a, b) in enumerate(zip(fabric.tail.tolist(), fabric.head.tolist(), strict=True)):
+            self.leaving.setdefault(a, []).append((k, b))
 
     def between(self, start: int, end: int) -> list[tuple[int, ...]]:
-        """Return the hops of a shortest path. Calls cycle through such paths, to spread the chunks of the pair."""
-        if (start, end) not in self.known:
-            self.known[start, end] = self._shortest(start, end)
-        index = self.calls[start, end] = self.calls.get((start, end), -1) + 1
-        paths = self.known[start, end]
-        return paths[index % len(paths)]
+        """Return the hops of a shortest path. Each call takes other ones, to spread the chunks of the pair.
 
-    def _shortest(self, start: int, end: int) -> list[list[tuple[int, ...]]]:
-        """Return up to `MOST_DETOURS` paths with the fewest links. Raises SynthError where there is none."""
-        distance, order = {end: 0}, [end]
-        entering: dict[int, list[tuple[int, int]]] = {}
-        for a, row in enumerate(self._leaving):
-            for k, b in row:
-                entering.setdefault(b, []).append((k, a))
-        for node in order:
-            for _, before in entering.get(node, ()):
-                if before not in distance:
-                    distance[before] = distance[node] + 1
-                    order.append(before)
-        if start not in distance:
-            raise SynthError(f"{self.fabric.name}: no links lead from rank {start} to rank {end}")
-        partial: list[tuple[int, list[int]]] = [(start, [])]
-        for left in range(distance[start] - 1, -1, -1):
-            partial = [
-                (b, [*path, k]) for at, path in partial for k, b in self._leaving[at] if distance.get(b) == left
-            ][:MOST_DETOURS]
-        return [self._cut(path) for _, path in partial]
-
-    def _cut(self, links: list[int]) -> list[tuple[int, ...]]:
-        """Return the hops of a path of links."""
-        hops, start = [], 0
-        for i, k in enumerate(links):
-            if self.fabric.head[k] < self.fabric.ranks:
-                hops.append(tuple(links[start : i + 1]))
-                start = i + 1
+        Raises SynthError where there is none.
+        """
+        fabric = self.fabric
+        if end not in self.far:
+            nodes = fabric.ranks + len(fabric.topology.switches)
+            self.far[end] = distances(nodes, fabric.head, fabric.tail, end)
+        far, at = self.far[end], start
+        if far[start] < 0:
+            raise SynthError(f"{fabric.name}: no links lead from rank {start} to rank {end}")
+        hops: list[tuple[int, ...]] = []
+        hop: tuple[int, ...] = ()
+        self.calls += 1
+        while at != end:
+            nearer = [(k, b) for k, b in self.leaving[at] if far[b] == far[at] - 1]
+            link, at = nearer[self.calls % len(nearer)]
+            hop = (*hop, link)
+            if at < fabric.ranks:
+                hops.append(hop)
+                hop = ()
         return hops

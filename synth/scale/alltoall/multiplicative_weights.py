@@ -16,7 +16,7 @@ import numpy as np
 from synth.scale.alltoall.concurrent_flow import ConcurrentFlow, edge_orbits, integer_lengths, unreachable_error
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.graphs import shortest_path_trees
-from synth.solvers.processes.deadline import TimeUp, check_deadline
+from synth.solvers.deadline import TimeUp, check_deadline
 
 # Limit on the phases.
 PHASES = 120
@@ -40,7 +40,7 @@ def by_weights(
     """Return flows and lengths in the form of `concurrent_flow.least_congestion_flows`.
 
     The gap is the quotient of `ConcurrentFlow.congestion` and the bound of the certificate. A time limit (see
-    `synth.solvers.processes.deadline`) ends the loop early with a greater gap. Raises TimeUp where the first phase is
+    `synth.solvers.deadline`) ends the loop early with a greater gap. Raises TimeUp where the first phase is
     not complete by then, InfeasibleError where a rank cannot reach another.
     """
     return _Weights(fabric, group, sources).run(phases, gap)

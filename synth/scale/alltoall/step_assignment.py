@@ -7,7 +7,7 @@ all images under the group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from synth.errors import UsageError
 from synth.model.compressed_schedule import COPY, CompressedSchedule
 from synth.scale.alltoall.concurrent_flow import ConcurrentFlow
 from synth.scale.alltoall.flow_decomposition import chunk_count, chunk_paths
-from synth.scale.forests.pipelining import link_orbits
-from synth.solvers.processes.deadline import check_deadline
+from synth.scale.fabric.link_loads import link_loads
+from synth.solvers.deadline import check_deadline
 
 # Limit on the hops of all paths.
 MOST_HOPS = 1 << 23
@@ -35,7 +35,6 @@ class AlltoallPaths:
         ranks = self.topology.ranks
         ends = ranks + len(self.topology.switches)
         self.generators = tuple(tuple(pi[:ends].tolist()) for pi in made.group)
-        self.copies = ranks // len(made.sources)
         self.items: list[tuple[int, tuple[tuple[int, ...], ...]]] = []
         for source, routes in zip(made.sources.tolist(), chunk_paths(made, self.chunks), strict=True):
             names = [
@@ -45,62 +44,39 @@ class AlltoallPaths:
         if sum(len(path) for _, path in self.items) > MOST_HOPS:
             raise UsageError(f"more than {MOST_HOPS} hops; ask for fewer chunks")
         self.longest = max((len(path) for _, path in self.items), default=0)
-        self._resources()
 
-    def _resources(self) -> None:
-        """Compute the resources of each link, orbits of links and limits, and their capacities in one round."""
-        topology = self.topology
-        label = link_orbits(topology, [np.array(pi, np.int64) for pi in self.generators])
-        size = np.bincount(label, minlength=len(label))
-        unit = topology.unit_bandwidth()
-        used = sorted({i for _, path in self.items for hop in path for i in hop})
-        orbits = np.unique(label[used])
-        number = {int(o): r for r, o in enumerate(orbits)}
-        # The load of an orbit of links counts all images, and its capacity is that of all its links.
-        self.capacity = [int(topology.links[o].bandwidth / unit) * int(size[o]) for o in orbits]
-        self.uses: dict[int, list[tuple[int, int]]] = {i: [(number[int(label[i])], self.copies)] for i in used}
-        wanted = set(map(int, orbits))
-        rows: dict[tuple, int] = {}
-        for limit in topology.limits:
-            members, times = np.unique(label[np.array(limit.links, np.int64)], return_counts=True)
-            relevant = [(int(m), int(n)) for m, n in zip(members, times, strict=True) if int(m) in wanted]
-            key = (limit.bandwidth, tuple(relevant))
-            if not relevant or key in rows:
-                continue
-            rows[key] = len(self.capacity)
-            # a hop over a link of orbit o puts copies * n / size[o] on this limit: counted in common parts
-            scale = int(np.lcm.reduce([int(size[m]) for m, _ in relevant]))
-            self.capacity.append(int(limit.bandwidth / unit) * scale)
-            for m, n in relevant:
-                for i in used:
-                    if label[i] == m:
-                        self.uses[i].append((rows[key], self.copies * n * (scale // int(size[m]))))
+        # What a chunk takes of a round of each orbit of links and limit on each link, with all its images.
+        usage, capacity = link_loads(self.topology, [np.array(pi, np.int64) for pi in self.generators])
+        links = np.array([link for _, path in self.items for hop in path for link in hop], np.int64)
+        used, times = np.unique(links, return_counts=True)
+        rows = usage[used]
+        busy, place = np.unique(rows.indices, return_inverse=True)
+        shares = rows.data / capacity[rows.indices]
+        self.total = np.bincount(place, shares * np.repeat(times, np.diff(rows.indptr)), len(busy))
+        self.uses: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        for link, (start, end) in zip(used.tolist(), pairwise(rows.indptr.tolist()), strict=True):
+            self.uses[link] = place[start:end], shares[start:end]
 
     def schedule(self, steps: int) -> CompressedSchedule:
         """Return the schedule with `steps` steps. Raises UsageError where the longest path has more hops."""
         if steps < self.longest:
             raise UsageError(f"{steps} steps; the longest path has {self.longest} hops")
-        capacity = np.array(self.capacity, float)
-        total = np.zeros(len(capacity))
-        for _, way in self.items:
-            for hop in way:
-                for i in hop:
-                    for r, n in self.uses[i]:
-                        total[r] += n
         # Rounds of the most loaded resource divided by the steps: the load up to which a step is filled first.
-        even = (total / capacity).max(initial=0.0) / max(steps, 1)
-        load = np.zeros((steps, len(capacity)))
+        even = self.total.max(initial=0.0) / max(steps, 1)
+        load = np.zeros((steps, len(self.total)))
         placed: list[tuple[int, int, tuple[int, ...]]] = []
         for at, (chunk, way) in enumerate(sorted(self.items, key=lambda item: -len(item[1]))):
             earliest = 0
             if not at % LOOK:
                 check_deadline()
             for h, hop in enumerate(way):
+                # the first step whose load stays below `even`, else the least loaded one
                 last = steps - (len(way) - h)
-                use = [pair for i in hop for pair in self.uses[i]]
-                t = self._step(load, use, capacity, range(earliest, last + 1), even)
-                for r, n in use:
-                    load[t, r] += n / capacity[r]
+                resources, shares = map(np.concatenate, zip(*(self.uses[link] for link in hop), strict=True))
+                tops = (load[earliest : last + 1, resources] + shares).max(axis=1)
+                low = np.flatnonzero(tops <= even + 1e-9)
+                t = earliest + int(low[0] if len(low) else tops.argmin())
+                np.add.at(load[t], resources, shares)
                 placed.append((t, chunk, hop))
                 earliest = t + 1
         rounds = np.maximum(1, np.ceil(load.max(axis=1, initial=0.0) - 1e-9)).astype(np.int64)
@@ -112,24 +88,6 @@ class AlltoallPaths:
         return CompressedSchedule(
             self.topology, "alltoall", None, self.chunks, rounds, step, chunk, path, kind, tuple(paths), self.generators
         )
-
-    def _step(
-        self,
-        load: np.ndarray,
-        use: Sequence[tuple[int, int]],
-        capacity: np.ndarray,
-        steps: range,
-        even: float,
-    ) -> int:
-        """Return the first step whose load stays below `even`, else the least loaded step."""
-        best, least = steps.start, float("inf")
-        for t in steps:
-            top = max(load[t, r] + n / capacity[r] for r, n in use)
-            if top <= even + 1e-9:
-                return t
-            if top < least - 1e-12:
-                best, least = t, top
-        return best
 
 
 def with_more_chunks(flows: ConcurrentFlow, way: AlltoallPaths, slack: int = 4) -> AlltoallPaths:

@@ -18,7 +18,7 @@ from synth.model import symmetry
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.topology import Cap, Network, Route, Topology
 from synth.scale.baselines.rings import disjoint_rings
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 # Subsets of one size that are listed. Each is compared with the classes so far, so more would take minutes.
 MAXIMUM_SUBSETS = 1 << 16
@@ -85,7 +85,7 @@ def allocation_classes(network: Network, sizes: Sequence[int] | None = None) -> 
     """Yield the classes of allocations of 3 ranks or more (or of `sizes`) that the links connect, the small ones first.
 
     Raises UsageError where there are too many subsets to list, TimeUp at the end of a time limit
-    (`synth.solvers.processes.deadline`).
+    (`synth.solvers.deadline`).
     """
     wanted = sorted(set(sizes if sizes is not None else range(3, network.ranks + 1)))
     if any(not 2 <= n <= network.ranks for n in wanted):

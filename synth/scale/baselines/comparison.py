@@ -8,12 +8,13 @@ from fractions import Fraction
 
 from synth.errors import UsageError
 from synth.model.documents import int_ranges
+from synth.model.link_table import ends
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.topology import Topology
 from synth.scale.baselines.allocations import RATED, attained, ring_rate
-from synth.scale.baselines.rings import Rings, disjoint_rings, links_of
+from synth.scale.baselines.rings import Rings, disjoint_rings
 from synth.scale.fabric.graphs import components
-from synth.solvers.processes.deadline import current_deadline, time_limited
+from synth.solvers.deadline import current_deadline, time_limited
 
 Progress = Callable[[str], None]
 ScaleBound = Callable[[str], ScaleFrontier]
@@ -68,7 +69,7 @@ def explain(
 ) -> Explanation:
     """Return the optimum of collective `name` beside disjoint rings.
 
-    `scale_bound`: bounds a collective by cuts. A time limit (`synth.solvers.processes.deadline`) leaves the rates found
+    `scale_bound`: bounds a collective by cuts. A time limit (`synth.solvers.deadline`) leaves the rates found
     by then. Raises UsageError for a collective that is not in `RATED`, and for a single rank.
     """
     if name not in RATED:
@@ -78,8 +79,9 @@ def explain(
         )
     if machine.ranks < 2:
         raise UsageError(f"{machine.name} has one rank: there is nothing to send")
-    links = links_of(machine)
-    if components(machine.ranks, links.src, links.dst, strong=True).any():
+    nodes = machine.ranks + len(machine.switches)
+    label = components(nodes, *ends(machine.links), strong=True)[: machine.ranks]
+    if (label != label[0]).any():
         return Explanation(name, (MethodRate("optimum", Fraction(0)),), "the links do not connect these ranks")
 
     # The bound, and whether packed trees attain it.

@@ -1,17 +1,13 @@
-"""The best lower bound on allreduce from all partitions of the ranks and from all single cuts.
+"""The best lower bound on allreduce from all partitions of the ranks, and from the cut around each rank.
 
-Weights on the parts give no better bound. Suppose that a byte counts a_p each time it leaves part p of a partition into
-m parts, and b_p each time it enters p. One way to allreduce a byte is to sum it in the part with the least b, to send
-the sum to the part with the least a, and to broadcast it from there. This counts the sum of all a and b, plus (m - 2)
-times the least a and the least b. So the weighted bound is a mean of the bounds of the unweighted partition and of the
-single regions, and one of these is at least as good. (Several cuts together may give a better bound where switches are
-unbalanced: `synth.scale.bounds.multi_cut_lp`.)
+The capacities in and out of a part are alike on most machines. Then the partition into two parts says what a single cut
+between them says. Where a rank takes in less than it may send out, or the other way round, the cut around it may say
+more: every byte leaves and enters it, however its sums are formed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
@@ -19,14 +15,14 @@ import numpy as np
 from synth.checker.certificates import partition as check_parts
 from synth.checker.certificates import throughput_cuts
 from synth.errors import InfeasibleError
-from synth.scale.bounds import single_cut, unreachability
+from synth.scale.bounds import unreachability
 from synth.scale.bounds.graph_strength import partitions
-from synth.scale.bounds.multi_cut_lp import multi_cut_bound
-from synth.scale.fabric.automorphisms import free_group, symmetries
+from synth.scale.bounds.throughput_cut import Throughput
+from synth.scale.fabric.automorphisms import symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.graphs import components
+from synth.solvers.deadline import TimeUp, no_time_limit
 from synth.solvers.max_flow import CapacityOverflowError, MaxFlow
-from synth.solvers.processes.deadline import TimeUp, current_deadline, no_time_limit
 
 # Limit on the parts whose least regions are still computed after the time limit: one maximum flow each.
 FEW = 64
@@ -38,26 +34,35 @@ Parted = tuple[Fabric, np.ndarray, bool]
 def bound(fabric: Fabric) -> tuple[Fraction, dict, str]:
     """Return (lower bound on R / C in the unit of the fabric, certificate, reason why the search was cut short or "").
 
-    The bound is the best of all partitions of the ranks, counting the capacity out of or into the parts, and of all
-    single cuts. A time limit (see `synth.solvers.processes.deadline`) and bandwidths with very many digits cut the
-    search short. Then the result is the best bound so far, at least that of the partition into boxes and of the one
-    into single ranks. Raises InfeasibleError where data cannot reach a rank.
+    The bound is the best of all partitions of the ranks, counting the capacity out of or into the parts, and of the
+    cuts around single ranks. A time limit (see `synth.solvers.deadline`) and bandwidths with very many
+    digits cut the search short. Then the result is the best bound so far, at least that of the partition into boxes and
+    of the one into single ranks. Raises InfeasibleError where data cannot reach a rank.
     """
-    _check_reachable(fabric)
-    result = partition(fabric)
-    return result if single_cut.is_balanced(fabric) else _with_cuts(fabric, *result)
+    label = components(fabric.nodes, fabric.src, fabric.dst, strong=True)[: fabric.ranks]
+    if (label != label[0]).any() and (proof := unreachability.certificate(fabric.topology, "allreduce")) is not None:
+        start, lost = proof["pair"]
+        raise InfeasibleError(f"{fabric.name}: no link leads to rank {lost} from where rank {start} is")
+    value, certificate, short = partition(fabric)
+
+    # the rank with the least capacity in or out
+    out, into = _capacities(fabric)[:, : fabric.ranks]
+    nodes = np.arange(fabric.nodes)
+    inside = nodes == out.argmin() if out.min() <= into.min() else nodes != into.argmin()
+    least = Fraction(1, int(min(out.min(), into.min())))
+    if least > value:
+        cut = Throughput(fabric, "allreduce", 0, np.ones(fabric.ranks, np.int64), least, inside, 0)
+        proved = throughput_cuts.check(cut.certificate, fabric.topology) * fabric.unit
+        value, certificate = max((value, certificate), (proved, cut.certificate), key=lambda pair: pair[0])
+    return value, certificate, short
 
 
-def _with_cuts(fabric: Fabric, value: Fraction, certificate: dict, short: str) -> tuple[Fraction, dict, str]:
-    """Return the better of the given bound and the best single-cut or multi-cut bound, in the form of `bound`."""
-    limit = single_cut.narrowest_cut(fabric, free_group(symmetries(fabric), fabric.ranks))
-    with suppress(TimeUp, CapacityOverflowError):
-        limit, _ = multi_cut_bound(limit)
-    if limit.time > value:
-        proved = throughput_cuts.check(limit.certificate, fabric.topology) * fabric.unit
-        value, certificate = max((value, certificate), (proved, limit.certificate), key=lambda pair: pair[0])
-    cut_short = not limit.whole or current_deadline().over
-    return value, certificate, short or ("ended by the time limit" if cut_short else "")
+def _capacities(fabric: Fabric) -> np.ndarray:
+    """Return the capacity out of each node, and that into each node."""
+    total = np.zeros((2, fabric.nodes), np.int64)
+    np.add.at(total[0], fabric.src, fabric.cap)
+    np.add.at(total[1], fabric.dst, fabric.cap)
+    return total
 
 
 def partition(fabric: Fabric) -> tuple[Fraction, dict, str]:
@@ -123,9 +128,7 @@ def _certificate(graph: Fabric, label: np.ndarray, least: bool) -> dict:
     rank = np.arange(ranks)
     network = MaxFlow(np.r_[graph.src, np.full(ranks, source), rank], np.r_[graph.dst, rank, np.full(ranks, sink)])
     # A rank sends and receives no more than these capacities, so they replace infinity at the source and the sink.
-    out, into = np.zeros((2, nodes), np.int64)
-    np.add.at(out, graph.src, graph.cap)
-    np.add.at(into, graph.dst, graph.cap)
+    out, into = _capacities(graph)
     regions, limits = [], []
     for name in np.unique(label).tolist():
         mine, inside = label == name, np.zeros(nodes, bool)
@@ -145,10 +148,3 @@ def _certificate(graph: Fabric, label: np.ndarray, least: bool) -> dict:
         "limits": limits,
     }
     return {**certificate, check_parts.ENTERING: True} if graph.flipped else certificate
-
-
-def _check_reachable(fabric: Fabric) -> None:
-    label = components(fabric.nodes, fabric.src, fabric.dst, strong=True)[: fabric.ranks]
-    if (label != label[0]).any() and (proof := unreachability.certificate(fabric.topology, "allreduce")) is not None:
-        start, lost = proof["pair"]
-        raise InfeasibleError(f"{fabric.name}: no link leads to rank {lost} from where rank {start} is")

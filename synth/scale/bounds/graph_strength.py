@@ -42,8 +42,8 @@ class _Greedy:
     def __init__(self, fabric: Fabric, generators: Sequence[np.ndarray]) -> None:
         self.fabric = fabric
         self.ranks = ranks = fabric.ranks
-        self.moves = [np.asarray(pi[:ranks]) for pi in generators]
-        label = orbits(ranks, self.moves)
+        label = orbits(ranks, [np.asarray(pi[:ranks]) for pi in generators])
+        self.moves = [np.asarray(pi[:ranks]).tolist() for pi in generators]
         order = np.argsort(label, kind="stable")
         self.orbits = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
         rank, self.source, self.sink = np.arange(ranks), fabric.nodes, fabric.nodes + 1
@@ -57,7 +57,7 @@ class _Greedy:
     def parts(self, ratio: Fraction) -> tuple[Fraction, np.ndarray] | None:
         """Return a lesser ratio and its partition; None where `ratio` is the minimum."""
         scale, price = ratio.denominator, ratio.numerator
-        self.partition = _Partition(self.ranks, self.moves)
+        parent = list(range(self.ranks))  # the finest partition that divides no tight set
         x = np.zeros(self.ranks, np.int64)
         self.done = np.zeros(self.ranks, bool)
         refinement = 1  # x holds integers: its entries times scale * refinement
@@ -72,8 +72,9 @@ class _Greedy:
                     break
                 entry += Fraction(slack, refinement * int(np.isin(orbit, inside).sum()))
             self.done[orbit] = True
-            self.partition.unite(inside)
-        label, count = self.partition.labels()
+            _united(parent, self.moves, inside.tolist())
+        names, label = np.unique(parent, return_inverse=True)
+        count = len(names)
         least = Fraction(int(x.sum()), refinement)
         if least + price >= 0:
             return None
@@ -99,30 +100,20 @@ class _Greedy:
         return inside, value - (int(gain.sum()) - more) - int(x[rank]) - price
 
 
-class _Partition:
-    """Union-find: the finest partition that `moves` preserve and that divides none of the given sets."""
+def _united(parent: list[int], moves: Sequence[Sequence[int]], ranks: Sequence[int]) -> None:
+    """Unite the parts of `ranks` in a union-find, and the parts of each of their images."""
 
-    def __init__(self, size: int, moves: Sequence[np.ndarray]) -> None:
-        self.parent = list(range(size))
-        self.moves = [pi.tolist() for pi in moves]
-
-    def _representative(self, a: int) -> int:
-        while self.parent[a] != a:
-            self.parent[a] = self.parent[self.parent[a]]
-            a = self.parent[a]
+    def representative(a: int) -> int:
+        while parent[a] != a:
+            parent[a] = parent[parent[a]]
+            a = parent[a]
         return a
 
-    def unite(self, ranks: np.ndarray) -> None:
-        """Unite the parts of `ranks`, and the parts of each of their images."""
-        first, *others = ranks.tolist()
-        pairs = [(first, other) for other in others]
-        for a, b in pairs:
-            first_part, second_part = self._representative(a), self._representative(b)
-            if first_part != second_part:
-                self.parent[second_part] = first_part
-                pairs += [(pi[a], pi[b]) for pi in self.moves]
-
-    def labels(self) -> tuple[np.ndarray, int]:
-        """Return the part of each rank, numbered from 0, and the number of parts."""
-        names, label = np.unique([self._representative(a) for a in range(len(self.parent))], return_inverse=True)
-        return label, len(names)
+    pairs = [(ranks[0], other) for other in ranks[1:]]
+    for a, b in pairs:
+        first, second = representative(a), representative(b)
+        if first != second:
+            parent[second] = first
+            pairs += [(pi[a], pi[b]) for pi in moves]
+    for a in range(len(parent)):
+        parent[a] = representative(a)

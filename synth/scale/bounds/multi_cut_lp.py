@@ -34,8 +34,6 @@ MOST_EDGES = 4_000
 MOST_WORK = 20_000_000
 # Limit on the rounds of the cutting-plane loop.
 MOST_ROUNDS = 400
-# Limit on (edges) x (ranks) where cuts between any two ranks are separated.
-MOST_PAIRED = 200_000
 # Steps into which the greatest load is cut, for maximum flows over the loads in the linear program.
 SCALE = 1 << 24
 # Limit on the denominators of weights, prices, potentials and narrowed capacities: 5040 is divisible by 1 to 10.
@@ -49,8 +47,7 @@ def multi_cut_bound(bound: Throughput) -> tuple[Throughput, Fabric | None]:
     already, the fabric is too large, or the used capacities are no simple fractions.
     """
     graph = bound.fabric
-    edges, anywhere = len(graph.src), bound.collective == throughput_cuts.ANYWHERE
-    if edges > MOST_EDGES or (anywhere and edges * graph.ranks > MOST_PAIRED) or balance_switches(graph) is graph:
+    if len(graph.src) > MOST_EDGES or balance_switches(graph) is graph:
         return bound, None
     group = () if bound.collective in ROOTED else free_group(symmetries(graph), graph.ranks)
     program = _Program(graph, bound, group)
@@ -84,27 +81,31 @@ class _Program:
         images = [edge_images(graph, pi) for pi in group]
         label = orbits(len(graph.src), [image for image in images if image is not None])
         self.names, self.orbit = np.unique(label, return_inverse=True)
-        self.sizes = np.bincount(self.orbit)
         ranks = orbits(graph.ranks, [pi[: graph.ranks] for pi in group])
         self.sinks = np.flatnonzero(ranks == np.arange(graph.ranks)).tolist()
         self.order = graph.ranks // len(self.sinks) if group else 1
-        self.switches = np.arange(graph.ranks, graph.nodes)
         self.shards = np.r_[bound.shards, np.zeros(graph.nodes - graph.ranks, np.int64)]
-        self.cuts: list[np.ndarray] = [bound.inside]
         sources = np.flatnonzero(self.shards)
-        # In an allreduce the whole buffer must leave every cut once, and every two ranks are separated by cuts.
-        self.anywhere = bound.collective == throughput_cuts.ANYWHERE
         self.flow = MaxFlow(np.r_[graph.src, np.full(len(sources), graph.nodes)], np.r_[graph.dst, sources])
         self.starts = self.shards[sources]
         self.capacity = graph.cap[self.names].astype(float)
         self.carried = np.zeros(len(self.names))
         # balance[switch, orbit]: the edges of an orbit that leave the switch, less those that enter it
-        self.balance = np.zeros((len(self.switches), len(self.names)))
+        self.balance = np.zeros((graph.nodes - graph.ranks, len(self.names)))
         out, into = graph.src >= graph.ranks, graph.dst >= graph.ranks
         np.add.at(self.balance, (graph.src[out] - graph.ranks, self.orbit[out]), 1)
         np.add.at(self.balance, (graph.dst[into] - graph.ranks, self.orbit[into]), -1)
-        self.program = self._relaxation()
-        self.crossings: list[np.ndarray] = []  # of the cuts that the program has
+
+        # Without cuts: rows of capacities, then of the balance at switches. The variables are the unused capacity of
+        # each edge, so that edges have full loads where nothing speaks against it: forests need them. The last one is
+        # the rate.
+        count = len(self.names)
+        self.program = LinearProgram([0.0] * count + [-1.0])
+        self.program.add_rows([(None, {i: 1.0}, float(c)) for i, c in enumerate(self.capacity)])
+        for row, total in zip(self.balance, self.balance @ self.capacity, strict=True):
+            self.program.add_rows([(total, _sparse(row), total)])
+        self.cuts: list[np.ndarray] = [bound.inside]
+        self.crossings: list[np.ndarray] = []  # of the cuts that the program has: edges of each orbit that leave
 
     def proof(self) -> dict | None:
         """Return the dual of the last program as a certificate; None where it has no answer or the rounds run out."""
@@ -130,61 +131,37 @@ class _Program:
             return None
         return replace(graph, cap=cap, unit=graph.unit / scale)
 
-    def _crossing(self, inside: np.ndarray) -> np.ndarray:
-        """Return the number of edges of each orbit that leave the cut."""
-        leaves = inside[self.graph.src] & ~inside[self.graph.dst]
-        return np.bincount(self.orbit[leaves], minlength=len(self.names))
-
-    def _relaxation(self) -> LinearProgram:
-        """Return the linear program without cuts: rows of capacities, then of the balance at switches.
-
-        Its variables are the unused capacity of each edge, so that edges have full loads where nothing speaks against
-        it: forests need them. The last one is the rate.
-        """
-        count = len(self.names)
-        program = LinearProgram([0.0] * count + [-1.0])
-        program.add_rows([(None, {i: 1.0}, float(c)) for i, c in enumerate(self.capacity)])
-        for row, total in zip(self.balance, self.balance @ self.capacity, strict=True):
-            program.add_rows([(total, _sparse(row), total)])
-        return program
-
     def _solve(self) -> _Answer | None:
         """Return the answer of the linear program with the cuts so far; None without one."""
-        count = len(self.names)
         # rate * (shards that start in the cut) - (load that leaves it) <= 0
         rows = []
         for inside in self.cuts[len(self.crossings) :]:
-            shards = 1 if self.anywhere else int(self.shards[inside].sum())
-            crossing = self._crossing(inside)
-            rows.append((None, _sparse(np.r_[crossing, shards]), float(crossing @ self.capacity)))
+            leaves = inside[self.graph.src] & ~inside[self.graph.dst]
+            crossing = np.bincount(self.orbit[leaves], minlength=len(self.names))
+            row = _sparse(np.r_[crossing, int(self.shards[inside].sum())])
+            rows.append((None, row, float(crossing @ self.capacity)))
             self.crossings.append(crossing)
         self.program.add_rows(rows)
         solution = self.program.solve()
         if solution is None:
             return None
         value, x, duals = solution
-        _, switches, cuts = np.split(np.array(duals), [count, count + len(self.switches)])
-        weights, potentials = -cuts, -switches
-        prices = np.maximum(0.0, weights @ np.array(self.crossings) + potentials @ self.balance)
-        return _Answer(self.capacity - np.array(x[:count]), -value, weights, potentials, prices)
+        count = len(self.names)
+        _, switches, cuts = np.split(np.array(duals), [count, count + len(self.balance)])
+        prices = np.maximum(0.0, -cuts @ np.array(self.crossings) - switches @ self.balance)
+        return _Answer(self.capacity - np.array(x[:count]), -value, -cuts, -switches, prices)
 
     def _add_violated(self, answer: _Answer) -> bool:
         """Add the cuts whose load does not suffice for the rate; return False if there are none."""
-        carried, rate = answer.carried, answer.rate
-        unit = SCALE / max(carried.max(), 1e-9)
-        width = np.floor(carried * unit).astype(np.int64)[self.orbit]
-        each = math.floor(rate * unit)
+        unit = SCALE / max(answer.carried.max(), 1e-9)
+        width = np.floor(answer.carried * unit).astype(np.int64)[self.orbit]
+        each = math.floor(answer.rate * unit)
         slack = len(self.graph.src) + 1  # rounding down loses less than one step on each edge, and one of the rate
-        nodes = self.graph.nodes
-        if self.anywhere:
-            self.flow.set_capacities(np.r_[width, np.zeros(len(self.starts), np.int64)])
-            pairs, wanted = [pair for r in range(1, self.graph.ranks) for pair in ((0, r), (r, 0))], each
-        else:
-            self.flow.set_capacities(np.r_[width, self.starts * each].astype(np.int64))
-            pairs, wanted = [(nodes, sink) for sink in self.sinks], each * int(self.starts.sum())
+        nodes, wanted = self.graph.nodes, each * int(self.starts.sum())
+        self.flow.set_capacities(np.r_[width, self.starts * each].astype(np.int64))
         violated: dict[bytes, np.ndarray] = {}
-        for source, sink in pairs:
-            if self.flow.value(source, sink) < wanted - slack:
+        for sink in self.sinks:
+            if self.flow.value(nodes, sink) < wanted - slack:
                 inside = self.flow.source_side(nodes)
                 violated[inside.tobytes()] = inside
         self.cuts += violated.values()
@@ -196,23 +173,31 @@ class _Program:
         top = max(answer.weights.max(), 1e-12)
         rounded = simple_fractions(answer.weights / top, FINEST)
         cuts: dict[bytes, tuple[list[list[int]], Fraction]] = {}
-        maximum = max(1, MOST_WORK // (len(graph.topology.links) * max(1, sum(w > 0 for w in rounded))))
+        most = max(1, MOST_WORK // (len(graph.topology.links) * max(1, sum(w > 0 for w in rounded))))
+        identity = np.arange(graph.nodes)
+        images = list(group_images(self.group, identity, min(self.order, most))) if self.group else [identity]
         for inside, weight in zip(self.cuts, rounded, strict=True):
-            if not weight:
-                continue
-            for image in self._images(inside, maximum):
-                rows = runs(np.flatnonzero(image[:ends]).tolist())
-                key = image[:ends].tobytes()
-                cuts[key] = rows, cuts[key][1] + weight if key in cuts else weight
+            for image in images if weight else ():
+                moved = np.zeros_like(inside)
+                moved[image] = inside
+                key = moved[:ends].tobytes()
+                before = cuts[key][1] if key in cuts else Fraction(0)
+                cuts[key] = runs(np.flatnonzero(moved[:ends]).tolist()), before + weight
+
+        # The price of each limit; cuts are added up over the whole group, so the potential of a switch counts once for
+        # each element that fixes it.
         limits: dict[int, Fraction] = {}
-        orbit_prices = simple_fractions(answer.prices / top * (self.order / self.sizes), FINEST)
+        orbit_prices = simple_fractions(answer.prices / top * (self.order / np.bincount(self.orbit)), FINEST)
         for e in np.flatnonzero(graph.limit >= 0).tolist():
-            o = int(self.orbit[e])
-            price = orbit_prices[o]
+            price = orbit_prices[int(self.orbit[e])]
             if price > 0:
                 limits[int(graph.limit[e])] = limits.get(int(graph.limit[e]), Fraction(0)) + price
+        fixed = np.ones(graph.nodes)
+        if self.group:
+            label = orbits(graph.nodes, self.group)
+            fixed = self.order // np.bincount(label)[label]
         nodes = range(graph.ranks, ends)
-        heights = [answer.potentials[n - graph.ranks] / top * self._stabilizer_order(n) for n in nodes]
+        heights = answer.potentials[: len(nodes)] / top * fixed[graph.ranks : ends]
         potentials = zip(nodes, simple_fractions(heights, FINEST), strict=True)
         return {
             "kind": "throughput-cuts",
@@ -223,27 +208,6 @@ class _Program:
             "limits": [[k, str(price)] for k, price in sorted(limits.items())],
             "potentials": [[n, str(height)] for n, height in potentials if height],
         }
-
-    def _images(self, inside: np.ndarray, maximum: int) -> list[np.ndarray]:
-        """Return the images of a cut under the group, at maximum `maximum` of them."""
-        if not self.group:
-            return [inside]
-        images = []
-        for image in group_images(self.group, np.arange(self.graph.nodes), min(self.order, maximum)):
-            moved = np.zeros_like(inside)
-            moved[image] = inside
-            images.append(moved)
-        return images
-
-    def _stabilizer_order(self, node: int) -> int:
-        """Return the number of group elements that fix the node.
-
-        Cuts are added up over the whole group, so the potential of a switch counts once for each of them.
-        """
-        if not self.group:
-            return 1
-        label = orbits(self.graph.nodes, self.group)
-        return self.order // int((label == label[node]).sum())
 
 
 def _sparse(row: np.ndarray) -> dict[int, float]:

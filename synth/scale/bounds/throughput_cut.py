@@ -8,6 +8,7 @@ units for each shard either reach every rank in full, or show a cut with a great
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,8 +20,8 @@ from synth.errors import InfeasibleError, UsageError
 from synth.model.documents.int_ranges import runs
 from synth.scale.fabric.automorphisms import orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
+from synth.solvers.deadline import TimeUp
 from synth.solvers.max_flow import MaxFlow, check_capacity_sum
-from synth.solvers.processes.deadline import TimeUp
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
 REVERSED = ("reduce-scatter", "reduce")
@@ -81,7 +82,7 @@ def throughput(
 
     `generators`: symmetries of the fabric, by default the result of `symmetries`; one rank of each orbit is examined.
     Raises InfeasibleError where data cannot reach a rank, UsageError for another collective or root. When a time limit
-    (see `synth.solvers.processes.deadline`) ends the search, the result is the best cut so far.
+    (see `synth.solvers.deadline`) ends the search, the result is the best cut so far.
     """
     if collective not in COLLECTIVES:
         raise UsageError(f"{collective}: cuts bound the throughput of {', '.join(COLLECTIVES)}")
@@ -93,71 +94,38 @@ def throughput(
     moves = symmetries(fabric) if generators is None else generators
     preserving = [pi for pi in moves if (shards[pi] == shards).all()]
     label = orbits(fabric.ranks, [pi[: fabric.ranks] for pi in preserving])
-    sinks = np.flatnonzero(label == np.arange(fabric.ranks)).tolist()
-    return _Newton(graph, shards, collective, root).run(sinks)
+    sources, source, total = np.flatnonzero(shards), graph.nodes, int(shards.sum())
+    flow = MaxFlow(np.r_[graph.src, np.full(len(sources), source)], np.r_[graph.dst, sources])
 
-
-class _Newton:
-    """Newton's method on `graph`, with the maximum flow from all shards."""
-
-    def __init__(self, graph: Fabric, shards: np.ndarray, collective: str, root: int) -> None:
-        self.graph, self.shards, self.collective, self.root = graph, shards, collective, root
-        sources = np.flatnonzero(shards)
-        source = graph.nodes
-        self.flow = MaxFlow(np.r_[graph.src, np.full(len(sources), source)], np.r_[graph.dst, sources])
-        self.starts, self.source = shards[sources], source
-        self.total = int(shards.sum())
-
-    def run(self, sinks: list[int]) -> Throughput:
-        time, inside = self._first()
-        self._set(time)
-        whole = True
-        try:
-            for sink in sinks:
-                while self.flow.value(self.source, sink) < self.total * time.denominator:
-                    inside = self.flow.source_side(self.graph.nodes)
-                    time = self._ratio(inside)
-                    self._set(time)
-        except TimeUp:
-            whole = False
-        shards = self.shards[: self.graph.ranks]
-        graph = self.graph
-        return Throughput(graph, self.collective, self.root, shards, time, inside, self.flow.calls, whole=whole)
-
-    def _set(self, time: Fraction) -> None:
-        check_capacity_sum(time.numerator * int(self.graph.cap.sum()) + time.denominator * self.total, self.graph.name)
-        self.flow.set_capacities(np.r_[self.graph.cap * time.numerator, self.starts * time.denominator])
-
-    def _ratio(self, inside: np.ndarray) -> Fraction:
-        """Return (shards inside) / (capacity out). Raises InfeasibleError where no capacity leads out."""
-        leaving = int(self.graph.cap[inside[self.graph.src] & ~inside[self.graph.dst]].sum())
+    def ratio(inside: np.ndarray) -> Fraction:
+        """Return (shards inside) / (capacity out), and set the flow's capacities by it."""
+        leaving = int(graph.cap[inside[graph.src] & ~inside[graph.dst]].sum())
+        starts = np.flatnonzero(shards[: graph.ranks] * inside[: graph.ranks])
         if not leaving:
-            outside = int(np.flatnonzero(~inside[: self.graph.ranks])[0])
-            raise InfeasibleError(
-                f"{self.graph.name}: no link leads {self._direction(outside)} from where {self._sources(inside)}"
-            )
-        return Fraction(int(self.shards[inside].sum()), leaving)
+            outside = int(np.flatnonzero(~inside[: graph.ranks])[0])
+            where = f"out of rank {outside}" if graph.flipped else f"to rank {outside}"
+            held = f"rank {starts[0]} is" if len(starts) == 1 else f"{len(starts)} ranks are, such as rank {starts[0]}"
+            raise InfeasibleError(f"{graph.name}: no link leads {where} from where {held}")
+        time = Fraction(int(shards[inside].sum()), leaving)
+        check_capacity_sum(time.numerator * int(graph.cap.sum()) + time.denominator * total, graph.name)
+        flow.set_capacities(np.r_[graph.cap * time.numerator, shards[sources] * time.denominator])
+        return time
 
-    def _direction(self, rank: int) -> str:
-        return f"out of rank {rank}" if self.graph.flipped else f"to rank {rank}"
+    # the cut around the rank that misses the most shards for the capacity into it
+    into = np.zeros(graph.nodes, np.int64)
+    np.add.at(into, graph.dst, graph.cap)
+    into, missing = into[: graph.ranks], total - shards[: graph.ranks]
+    needs = sorted({(m, b) for m, b in zip(missing.tolist(), into.tolist(), strict=True) if m})
+    m, b = max(needs, key=lambda need: Fraction(*need) if need[1] else math.inf, default=(0, 0))
+    inside = np.arange(graph.nodes) != np.argmax((missing == m) & (into == b))
 
-    def _sources(self, inside: np.ndarray) -> str:
-        ranks = np.flatnonzero(self.shards[: self.graph.ranks] * inside[: self.graph.ranks])
-        if len(ranks) == 1:
-            return f"rank {int(ranks[0])} is"
-        return f"{len(ranks)} ranks are, such as rank {int(ranks[0])}"
-
-    def _first(self) -> tuple[Fraction, np.ndarray]:
-        """Return the ratio and nodes of the cut around the rank with the most missing shards per capacity into it."""
-        into = np.zeros(self.graph.nodes, np.int64)
-        np.add.at(into, self.graph.dst, self.graph.cap)
-        best, rank = Fraction(-1), 0
-        missing = self.total - self.shards[: self.graph.ranks]
-        for b, m in {(int(b), int(m)) for b, m in zip(into, missing, strict=False)}:
-            if m and (b == 0 or Fraction(m, b) > best):
-                rank = int(np.flatnonzero((into[: self.graph.ranks] == b) & (missing == m))[0])
-                best = Fraction(m, b) if b else best
-                if not b:
-                    break
-        inside = np.arange(self.graph.nodes) != rank
-        return self._ratio(inside), inside
+    # Newton's method: a cut that a flow cannot pass has a greater ratio
+    time, whole = ratio(inside), True
+    try:
+        for sink in np.flatnonzero(label == np.arange(fabric.ranks)).tolist():
+            while flow.value(source, sink) < total * time.denominator:
+                inside = flow.source_side(graph.nodes)
+                time = ratio(inside)
+    except TimeUp:
+        whole = False
+    return Throughput(graph, collective, root, shards[: graph.ranks], time, inside, flow.calls, whole=whole)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import ceil, inf
-from operator import attrgetter
 
 import numpy as np
 
@@ -19,22 +18,17 @@ from synth.model.topology import Topology
 from synth.scale.candidate import Candidate
 from synth.scale.composition.boxes import boxes_of
 from synth.scale.composition.loads import PathIndex, Resources
-from synth.scale.composition.phases import Template
+from synth.scale.composition.phases import Phase, Template
 from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, PipeliningProgram, TemplateShares
-from synth.scale.composition.pricing import NAME, CheapTrees, TreePricer
 from synth.scale.composition.templates import Message, block_groups, message_templates, templates
-from synth.scale.composition.tree_columns import TreeColumns
 from synth.scale.fabric.automorphisms import orbits
-from synth.solvers.processes.deadline import check_deadline, current_deadline
+from synth.solvers.deadline import check_deadline
 from synth.solvers.rationalise import largest_remainders
 
 # Numbers of steps that are tried: each one up to 12, and then as the gain is at most inversely proportional to them.
 STEPS = (*range(1, 13), 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-# Maximum number of steps for which trees are placed in the steps.
-MOST_PLACED = 12
-# Fraction of the remaining time, where it is limited, that column generation may take for one number of steps. It
-# goes on from the trees of fewer steps.
-GENERATION_SHARE = 0.125
+# Maximum number of steps for which shares in whole rounds are tried.
+MOST_WHOLE = 12
 # Columns of the linear program above which the templates that carry no data are left out of those for more steps.
 MANY_COLUMNS = 1_000
 # Maximum number of blocks that have templates of their own; of more blocks the chunks move together.
@@ -62,38 +56,30 @@ Solution = tuple[PipeliningProgram, TemplateShares]
 
 def composed_points(
     topology: Topology, collective: str, root: int = 0, generators: Sequence[np.ndarray] = (), *,
-    same_bits: bool, most_sends: int, priced: bool = True,
-    step_counts: Iterable[int] = STEPS, bound: Fraction = Fraction(0),
+    same_bits: bool, most_sends: int, step_counts: Iterable[int] = STEPS, bound: Fraction = Fraction(0),
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield composed schedules of `collective`, each with fewer rounds per chunk than those before of no more steps.
 
-    In one box only an allreduce on links with limits or switches is composed, of trees by column generation alone:
-    elsewhere spanning trees and forests attain the bound. `generators`: free commuting
-    symmetries that schedules have.
-    `same_bits`: only schedules count that leave the same floating-point sums on all ranks. `most_sends`: maximum number
-    of sends of a schedule, images under the symmetries included. `priced`: trees by column generation are added to the
-    templates. `step_counts`: numbers of steps that are tried, one after the other. `bound`: on rounds per chunk; no
+    `generators`: free commuting symmetries that schedules have. `same_bits`: only schedules count that leave the same
+    floating-point sums on all ranks. `most_sends`: maximum number of sends of a schedule, images under the symmetries
+    included. `step_counts`: numbers of steps that are tried, one after the other. `bound`: on rounds per chunk; no
     further schedules are tried where it is met.
     """
     index = PathIndex(topology, generators, flipped=collective in ("reduce-scatter", "reduce"))
     boxes = boxes_of(index)
-    if boxes is None and not (priced and collective == "allreduce" and (topology.limits or topology.switches)):
+    if boxes is None:
         return
     blocks = sorted(set(orbits(topology.ranks, [g[: topology.ranks] for g in generators]).tolist()))
     groups = block_groups(collective, blocks, bool(generators), MOST_SEPARATE)
     running = collective in ROOTED or (collective == "allreduce" and not generators)
-    listed = [] if boxes is None else templates(boxes, collective, root, groups, running)
+    listed = templates(boxes, collective, root, groups, running)
     if same_bits:
         listed = [template for template in listed if template.same_bits()]
     served = {template.unit for template in listed}
     if collective != "alltoall" and any(unit not in served for unit, _ in groups):
-        listed = []  # the templates of the other units make no collective
-    pricer = None
-    resources = Resources(index)
+        return  # the templates of the other units make no collective
     rooted = root if collective in ROOTED else None
-    if priced and collective != "alltoall":
-        pricer = TreePricer(resources, collective, rooted, groups, running)
-    yield from Composition(resources, collective, rooted, listed, pricer, bound).points(most_sends, step_counts)
+    yield from Composition(Resources(index), collective, rooted, listed, bound).points(most_sends, step_counts)
 
 
 def composed_messages(
@@ -116,7 +102,7 @@ def composed_messages(
     if boxes is None or not messages:
         return
     listed = message_templates(boxes, messages, all_rails=True)
-    composition = Composition(Resources(index), collective.name, None, listed, None)
+    composition = Composition(Resources(index), collective.name, None, listed)
     chunks = max(MESSAGE_CHUNKS, ceil(MESSAGE_CHUNKS / composition.steady_rate()))
     sends = min(most_sends, 2 * chunks * len(messages))  # about two for each chunk of a message
     yield from composition.points(sends, MESSAGE_STEPS, known, enough)
@@ -127,16 +113,14 @@ class Composition:
 
     def __init__(
         self, resources: Resources, collective: str, root: int | None, listed: Sequence[Template],
-        pricer: TreePricer | None, bound: Fraction = Fraction(0),
+        bound: Fraction = Fraction(0),
     ) -> None:  # fmt: skip
         self.resources, self.index, self.collective, self.root = resources, resources.index, collective, root
-        self.templates, self.pricer, self.bound = list(listed), pricer, bound
-        self.units = pricer.units if pricer is not None else set(map(attrgetter("unit"), listed))
-        self._begun = False  # whether a number of steps was tried
+        self.templates, self.bound = list(listed), bound
+        self.units = {template.unit for template in listed}
         # By the numbers of steps with large programs, the templates that carry data in them.
         self._carriers: dict[int, list[Template]] = {}
-        self._trees: dict[int, list[Template]] = {}  # of each number of steps that was tried
-        self._loads: dict[int, tuple[Template, np.ndarray]] = {}
+        self._begun = False  # whether a number of steps was tried
         # Chunks of the collective's unit for each chunk of the templates' units.
         self.scale = self.index.topology.ranks if collective == "allreduce" and self.index.generators else 1
 
@@ -161,7 +145,7 @@ class Composition:
             rate, chunks = found.rounds_per_chunk / self.scale, found.chunks * self.scale
             used_steps = len(found.rounds)
             rates.append((used_steps, rate))
-            yield Candidate(used_steps, rate, chunks, self.engine(found), self.maker(found))
+            yield Candidate(used_steps, rate, chunks, self.engine(found), partial(self.schedule, found))
             if rate <= enough:
                 return
 
@@ -176,8 +160,14 @@ class Composition:
         program, shares = solution
         tried = self._pieces(program.templates, shares, most_sends)
         options = [(shares, pieces) for pieces in tried]
-        if steps <= MOST_PLACED:
-            options += self._in_whole_rounds(program, shares, tried[-1])
+        if steps <= MOST_WHOLE:
+            # shares for whole rounds in each step, and the numbers of chunks that they carry
+            most_rounds = int(shares.value * tried[-1])
+            for total in sorted({int(most_rounds * part) for part in ROUNDS_TRIED if most_rounds * part >= steps}):
+                carried = program.shares(steps, largest_remainders(shares.rounds, total, 1))
+                if carried is not None:
+                    chunks = int(total / carried.value + TOLERANCE)
+                    options += [(carried, chunks - fewer) for fewer in range(min(FEWER_CHUNKS, chunks))]
         best: Pipelining | None = None
         for some, pieces in options:
             # no number of chunks takes fewer rounds than the linear program
@@ -188,105 +178,50 @@ class Composition:
                 best = found
         return best
 
-    def _in_whole_rounds(
-        self, program: PipeliningProgram, shares: TemplateShares, most_pieces: int
-    ) -> Iterator[tuple[TemplateShares, int]]:
-        """Yield shares for whole rounds in each step, and the numbers of chunks that they carry."""
-        steps = len(shares.rounds)
-        most = int(shares.value * most_pieces)
-        for total in sorted({int(most * part) for part in ROUNDS_TRIED if most * part >= steps}):
-            proportions = largest_remainders(shares.rounds, total, 1)
-            carried = program.shares(steps, proportions)
-            if carried is not None:
-                chunks = int(total / carried.value + TOLERANCE)
-                for fewer in range(min(FEWER_CHUNKS, chunks)):
-                    yield carried, chunks - fewer
-
     def _solution(self, steps: int) -> Solution | None:
-        """Return the linear program for the number of steps, with trees by column generation in few, and its
-        solution."""
-        # templates that carry data in few steps are known before those for many steps are chosen
-        if steps > MOST_PLACED and not self._begun:
-            for fewer in range(1, MOST_PLACED + 1):
-                self._plain(fewer)
-        self._begun = True
-        plain = self._plain(steps)
-        search = None
-        if self.pricer is not None and steps <= MOST_PLACED:
-            search = self.pricer.search(steps)
-        if search is None:
-            return plain
-        known = self._trees.get(max((tried for tried in self._trees if tried < steps), default=0), [])
-        shifted = [_later(tree, t) for tree in known for t in range(steps - tree.steps() + 1)]
-        placed = [] if plain is None else _placements(*plain)
-        trees = [tree for tree in self._generated(search, [*placed, *shifted]) if tree.name == NAME]
-        self._trees[steps] = trees
-        used = () if plain is None else plain[0].templates
-        joint = self._solved(steps, [*used, *trees])
-        return plain if joint is None else _restricted(*joint)
+        """Return the linear program of the templates that carry data in so many steps, and its solution.
 
-    def _plain(self, steps: int) -> Solution | None:
-        """Return the solution of the templates alone, without those that carry no data.
-
-        Where all of them make a large program, these are left out of those for more steps, too. Templates that are too
-        long to carry any here take part in those, if the programs are not too large then.
+        Where all of them make a large program, the others are left out of those for more steps, too. Templates that are
+        too long to carry any here take part in those, if the programs are not too large then.
         """
+        if steps > MOST_WHOLE and not self._begun:  # which templates carry data in few steps is known before
+            for fewer in range(1, MOST_WHOLE + 1):
+                self._solution(fewer)
+        self._begun = True
         earlier = sorted((tried for tried in self._carriers if tried <= steps), reverse=True)
         lists = [] if earlier else [self.templates]
         for tried in earlier:
             longer = [template for template in self.templates if template.steps() > tried]
             lists += [[*self._carriers[tried], *longer], self._carriers[tried]]
-        solutions = (self._solved(steps, listed) for listed in lists)
-        plain = next((solution for solution in solutions if solution is not None), None)
-        if plain is None:
+        for listed in lists:
+            solution = self._solved(steps, listed)
+            if solution is not None:
+                break
+        else:
             return None
-        used = _restricted(*plain)
-        if plain[0].size(steps) > MANY_COLUMNS:
-            self._carriers[steps] = list(used[0].templates)
-        return used
-
-    def _generated(self, search: CheapTrees, listed: Sequence[Template]) -> list[Template]:
-        """Return the trees that carry data after column generation; `listed`: placed ones to begin with.
-
-        Where the time is limited it takes a share of the rest, so that there is some for the other numbers of steps.
-        """
-        loads = partial(self._step_loads, search.steps)
-        columns = TreeColumns(self.resources.capacity, search.steps, sorted(search.pricer.units), loads)
-        columns.add(listed)
-        deadline = current_deadline().share(GENERATION_SHARE)
-        return columns.used() if columns.generate(search.templates, deadline) else []
-
-    def _step_loads(self, steps: int, listed: Sequence[Template]) -> list[np.ndarray]:
-        """Return ``loads[resource, step]`` of each placed template."""
-        loads = []
-        for template, rows in zip(listed, self._phase_loads(listed), strict=True):
-            loads.append(np.zeros((len(self.resources.capacity), steps)))
-            for load, t in zip(rows, template.placed, strict=True):
-                loads[-1][:, t] += load
-        return loads
+        program, shares = solution
+        used = [i for i, table in enumerate(shares.tables) if table[0, -1] > TOLERANCE]
+        if program.size(steps) > MANY_COLUMNS:
+            self._carriers[steps] = [program.templates[i] for i in used]
+        return program.restricted(used), shares._replace(tables=[shares.tables[i] for i in used])
 
     def steady_rate(self) -> float:
         """Return the rounds per chunk of the templates where steps do not count; infinite where they do not suffice."""
-        solution = self._solved(1, [_flat(template) for template in self.templates])
+        flat = []
+        for template in self.templates:
+            sends = tuple(send for phase in template.phases for send in phase.sends)
+            flat.append(replace(template, phases=(Phase("all", sends, False, ()),)))
+        solution = self._solved(1, flat)
         return inf if solution is None else solution[1].value
 
     def _solved(self, steps: int, listed: Sequence[Template]) -> Solution | None:
         short = [template for template in listed if template.steps() <= steps]
         if not short or {template.unit for template in short} != self.units:
             return None
-        program = PipeliningProgram(short, self._phase_loads(short), self.resources.capacity)
+        loads = self.resources.loads([phase for template in short for phase in template.phases])
+        program = PipeliningProgram(short, loads, self.resources.capacity)
         shares = program.shares(steps)
         return None if shares is None else (program, shares)
-
-    def _phase_loads(self, listed: Sequence[Template]) -> list[np.ndarray]:
-        """Return ``loads[phase, resource]`` of each template."""
-        new = [template for template in listed if id(template) not in self._loads]
-        if new:
-            loads = self.resources.loads([phase for template in new for phase in template.phases])
-            ends = np.cumsum([len(template.phases) for template in new])
-            for template, rows in zip(new, np.split(loads, ends[:-1]), strict=True):
-                self._loads[id(template)] = template, rows
-        return [self._loads[id(template)][1] for template in listed]
 
     def _pieces(self, listed: Sequence[Template], shares: TemplateShares, most_sends: int) -> list[int]:
         """Return the numbers of chunks for a unit that are tried, in ascending order."""
@@ -306,18 +241,13 @@ class Composition:
     def engine(self, found: Pipelining) -> str:
         """Return a description of the schedule: the template of most data, and the number of its groups of chunks.
 
-        A group starts its first phase in one step. Without templates over boxes only trees are named.
+        A group starts its first phase in one step.
         """
         main = max(range(len(found.passed)), key=lambda i: found.passed[i][0, -1] * found.templates[i].weight)
         groups = len(np.unique(found.passed[main][0])) - int(found.passed[main][0, 0] == 0)
         used = {t.name for t, passed in zip(found.templates, found.passed, strict=True) if passed[0, -1]}
         more = f", and {len(used) - 1} more" if len(used) > 1 else ""
-        kind = "boxes: " if self.templates else ""
-        return f"{kind}{found.templates[main].name}{more}; {groups} group{'s' * (groups > 1)}"
-
-    def maker(self, found: Pipelining) -> Callable[[], CompressedSchedule]:
-        """Return a function that writes the schedule out."""
-        return lambda: self.schedule(found)
+        return f"boxes: {found.templates[main].name}{more}; {groups} group{'s' * (groups > 1)}"
 
     def schedule(self, found: Pipelining) -> CompressedSchedule:
         """Return the schedule with every send of the listed blocks."""
@@ -365,30 +295,3 @@ def _is_worth(found: Pipelining, best: Pipelining, least: float) -> bool:
     return value < best.rounds_per_chunk and (
         value <= best.rounds_per_chunk * (1 - WORTH) or value <= least + TOLERANCE
     )
-
-
-def _restricted(program: PipeliningProgram, shares: TemplateShares) -> Solution:
-    """Return the program of those templates alone that carry data in a solution, and the same solution of it."""
-    used = [i for i, table in enumerate(shares.tables) if table[0, -1] > TOLERANCE]
-    tables = [shares.tables[i] for i in used]
-    return program.restricted(used), shares._replace(tables=tables)
-
-
-def _placements(program: PipeliningProgram, shares: TemplateShares) -> list[Template]:
-    """Return the templates, placed in every combination of steps in which they carry data; all of them carry some."""
-    placements: list[Template] = []
-    for template, table in zip(program.templates, shares.tables, strict=True):
-        for end in np.unique(table[table > TOLERANCE]):
-            placed = (table < end * (1 - TOLERANCE)).sum(axis=1).tolist()
-            placements.append(replace(template, placed=tuple(placed)))
-    return placements
-
-
-def _later(template: Template, steps: int) -> Template:
-    """Return the placed template, the given number of steps later."""
-    return replace(template, placed=tuple(t + steps for t in template.placed))
-
-
-def _flat(template: Template) -> Template:
-    """Return the template with all phases in the same step."""
-    return replace(template, placed=(0,) * len(template.phases))

@@ -7,10 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from synth.model.link_table import ends, members, widths
+from synth.model.link_table import ends, widths
 from synth.model.topology import Topology
 from synth.scale.composition.phases import Phase
-from synth.scale.forests.pipelining import group_order, link_orbits
+from synth.scale.fabric.graphs import hops_from
+from synth.scale.fabric.link_loads import group_order, link_loads, path_links
 
 
 class PathIndex:
@@ -41,29 +42,23 @@ class PathIndex:
         return src[link], dst[link], [(i,) for i in link.tolist()]
 
     def _through_switches(self) -> tuple[np.ndarray, np.ndarray, list[tuple[int, ...]]]:
-        """Return the ends and the links of the paths: breadth-first searches from each rank over switches."""
-        topology = self.topology
-        src, dst = (array.tolist() for array in ends(topology.links))
-        outgoing: dict[int, list[int]] = {}
+        """Return the ends and the links of the paths: the widest of the shortest from each rank over switches."""
+        ranks = self.topology.ranks
+        leaving: list[list[tuple[int, int]]] = [[] for _ in range(ranks + len(self.topology.switches))]
+        src, dst = (array.tolist() for array in ends(self.topology.links))
         for link in sorted(range(len(src)), key=lambda i: -int(self.link_units[i])):
-            outgoing.setdefault(src[link], []).append(link)
+            leaving[src[link]].append((link, dst[link]))
         pairs: list[tuple[int, int]] = []
         paths: list[tuple[int, ...]] = []
-        for rank in range(topology.ranks):
-            reached: dict[int, tuple[int, ...]] = {rank: ()}
-            level = [rank]
-            while level:
-                following: dict[int, tuple[int, ...]] = {}
-                for link in (link for node in level for link in outgoing.get(node, ())):
-                    path = (*reached[src[link]], link)
-                    known = following.get(dst[link], ())
-                    if dst[link] not in reached and self._units(path) > self._units(known):
-                        following[dst[link]] = path
-                reached.update(following)
-                level = [node for node in following if node >= topology.ranks]
-            joined = sorted(node for node in reached if node < topology.ranks and node != rank)
-            pairs += [(rank, node) for node in joined]
-            paths += [reached[node] for node in joined]
+        for rank in range(ranks):
+            best: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+            for node, path in hops_from(rank, ranks, leaving.__getitem__):
+                row = len(path), -self._units(path), path
+                if node != rank and (node not in best or row[:2] < best[node][:2]):
+                    best[node] = row
+            for node, (_, _, path) in sorted(best.items()):
+                pairs.append((rank, node))
+                paths.append(path)
         first, last = np.array(pairs, np.int64).reshape(-1, 2).T
         return first, last, paths
 
@@ -99,40 +94,15 @@ class PathIndex:
 
 
 class Resources:
-    """Orbits of links, and limits: what one send on each path takes of each, and the chunks that each carries a round.
+    """Orbits of links, and limits: a send on a path, with all its images, takes `usage[path, resource]` of each.
 
-    ``usage[path, resource]`` counts a send with all its images. Equal resources are counted once, and links that a
-    limit dominates are left out.
+    `capacity`: the chunks that each carries in a round.
     """
 
     def __init__(self, index: PathIndex) -> None:
-        from scipy.sparse import csr_matrix, hstack
-
         self.index = index
-        topology, orbit = index.topology, link_orbits(index.topology, index.generators)
-        names, column = np.unique(orbit, return_inverse=True)
-        images = index.images // np.bincount(column)
-        unit = topology.unit_bandwidth()
-        capacity = index.link_units[names]
-        lengths = np.array([len(path) for path in index.paths], np.int64)
-        flat = np.array([link for path in index.paths for link in path], np.int64)
-        row = np.repeat(np.arange(len(lengths)), lengths)
-        size = (len(lengths), len(names))
-        by_link = csr_matrix((images[column[flat]], (row, column[flat])), shape=size, dtype=np.int64)
-        columns: dict[tuple, int] = {}
-        for limit, held in zip(topology.limits, members(topology.limits), strict=True):
-            inside, count = np.unique(column[held], return_counts=True)
-            key, units = (tuple(inside.tolist()), tuple(count.tolist())), int(limit.bandwidth / unit)
-            columns[key] = min(units, columns.get(key, units))
-        entries = [(i, k, n) for k, (inside, count) in enumerate(columns) for i, n in zip(inside, count, strict=True)]
-        place, limit_of, times = np.array(entries, np.int64).reshape(-1, 3).T
-        limit_capacity = np.array(list(columns.values()), np.int64)
-        # a link is dominated where a limit takes at least as much of it, for its capacity
-        dominated = np.zeros(len(names), bool)
-        dominated[place[times * capacity[place] >= limit_capacity[limit_of]]] = True
-        of_limits = csr_matrix((times, (place, limit_of)), shape=(len(names), len(columns)), dtype=np.int64)
-        self.usage = csr_matrix(hstack([by_link[:, ~dominated], by_link @ of_limits]))
-        self.capacity = np.concatenate([capacity[~dominated], limit_capacity])
+        of_links, self.capacity = link_loads(index.topology, index.generators)
+        self.usage = path_links(index.paths, len(index.topology.links)) @ of_links
 
     def loads(self, phases: Sequence[Phase]) -> np.ndarray:
         """Return ``loads[phase, resource]``, the chunks that one chunk of each block takes of each resource."""
@@ -145,13 +115,3 @@ class Resources:
         shape = (len(phases), len(self.index.paths))
         counts = csr_matrix((np.ones(len(row), np.int64), (row, paths)), shape=shape)
         return csr_matrix(counts @ self.usage).toarray()
-
-    def prices(self, resource_prices: np.ndarray) -> np.ndarray:
-        """Return ``prices[step, source, destination]`` of a send for ``resource_prices[resource, step]``.
-
-        Infinite where no path leads.
-        """
-        ranks, steps = self.index.topology.ranks, resource_prices.shape[1]
-        prices = np.full((steps, ranks, ranks), np.inf)
-        prices[:, self.index.src, self.index.dst] = (self.usage @ resource_prices).T
-        return prices

@@ -2,7 +2,6 @@
 
     Phase      name sends reduces after          one step of sends for each chunk
     Template   name phases unit blocks weight    a partial order of phases that serves whole chunks
-               placed
 
 A chunk that follows a template passes each of its phases in one step, and a phase only after the steps of those in its
 `after`. Chunks of a template pass every phase in the same order, so that the numbers of chunks that have passed each
@@ -42,7 +41,7 @@ class Template:
     """Phases that together serve one chunk for each entry of `blocks`, in which a block may be listed several times.
 
     Templates with the same `unit` divide the chunks of that unit of data between them. `weight`: chunks of the unit
-    that these chunks amount to. `placed`: the step of each phase, where it is not free.
+    that these chunks amount to.
     """
 
     name: str
@@ -50,7 +49,6 @@ class Template:
     unit: int
     blocks: tuple[int, ...]
     weight: int = 1
-    placed: tuple[int, ...] = ()
 
     def reversed(self) -> Template:
         """Return the template of the time-reversed collective: copies become reductions and phases change order."""
@@ -89,7 +87,7 @@ class Template:
 
     def steps(self) -> int:
         """Return the least number of steps."""
-        return max(self.placed or self.heads()) + 1
+        return max(self.heads()) + 1
 
     def sends(self) -> int:
         """Return the number of sends of one chunk of each block."""
@@ -144,8 +142,7 @@ class TemplateBuilder:
 def merged(templates: Sequence[Template], unit: int, weight: int = 1) -> Template:
     """Return one template for the blocks of several, for chunks that move together.
 
-    Phases of one name become one, which waits for all that any of them waits for. Where they are placed, all phases of
-    one name are in the same step.
+    Phases of one name become one, which waits for all that any of them waits for.
     """
     after: dict[str, set[str]] = {}
     phases: dict[str, list[tuple[int, Phase]]] = {}
@@ -164,8 +161,4 @@ def merged(templates: Sequence[Template], unit: int, weight: int = 1) -> Templat
         place[name] = len(whole)
         whole.append(Phase(name, sends, phases[name][0][1].reduces, waits, through))
     blocks = tuple(block for template in templates for block in template.blocks)
-    steps: dict[str, int] = {}
-    for template in templates:
-        steps.update(zip((phase.name for phase in template.phases), template.placed, strict=False))
-    placed = tuple(steps[phase.name] for phase in whole if steps)
-    return Template(templates[0].name, tuple(whole), unit, blocks, weight, placed)
+    return Template(templates[0].name, tuple(whole), unit, blocks, weight)

@@ -112,28 +112,6 @@ class Fabric:
         self._known[path] = links
         return links
 
-    def links_of_all(self, paths: Sequence[tuple[int, ...]]) -> list[tuple[int, ...] | None]:
-        """Return `links_of` for each path. Paths through a single gadget are looked up together."""
-        result: list[tuple[int, ...] | None] = [None] * len(paths)
-        src, dst, link, hub = self._lists
-        inner: dict[int, list[tuple[int, int, int]]] = {}
-        for i, path in enumerate(paths):
-            start, end = src[path[0]], dst[path[-1]]
-            gadget = hub[src[path[-1]]]
-            single_gadget = hub[start] < 0 <= gadget and hub[end] < 0 and all(hub[dst[e]] >= 0 for e in path[:-1])
-            if single_gadget and all(link[e] < 0 for e in path):
-                inner.setdefault(gadget, []).append((i, start, end))
-            else:
-                result[i] = self.links_of(path)
-        for gadget, rows in inner.items():
-            keys, links = self._pairs(gadget)
-            which, start, end = np.array(rows, np.int64).T
-            key = (end * self.nodes + start) if self.flipped else (start * self.nodes + end)
-            at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-            for i, exists, k in zip(which.tolist(), (keys[at] == key).tolist(), links[at].tolist(), strict=True):
-                result[i] = (k,) if exists else None
-        return result
-
     def _joins(self, link: int, start: int, end: int) -> bool:
         """Return True if the link has these ends, in the direction of this fabric's edges."""
         ends = self.tail[link], self.head[link]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,28 @@ def components(nodes: int, src: Ends, dst: Ends, *, strong: bool = False) -> np.
 
     connection = "strong" if strong else "weak"
     return connected_components(_graph(nodes, src, dst), connection=connection)[1]
+
+
+def hops_from(
+    rank: int, ranks: int, leaving: Callable[[int], Sequence[tuple[int, int]]]
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Return (rank, links) of the hops from a rank: links to ranks, and shortest paths through switches.
+
+    `leaving(node)`: (link, node at its end) of each link out of a node. Each switch is reached by a single path.
+    """
+    hops: list[tuple[int, tuple[int, ...]]] = []
+    queue: deque[tuple[int, tuple[int, ...]]] = deque([(rank, ())])
+    seen, shortest = {rank}, dict[int, int]()
+    while queue:
+        at, path = queue.popleft()
+        for link, node in leaving(at):
+            if node >= ranks:
+                if node not in seen:
+                    seen.add(node)
+                    queue.append((node, (*path, link)))
+            elif not path or shortest.setdefault(node, len(path)) == len(path):
+                hops.append((node, (*path, link)))
+    return hops
 
 
 def _graph(nodes: int, src: Ends, dst: Ends) -> Any:

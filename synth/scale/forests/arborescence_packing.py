@@ -22,8 +22,8 @@ from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.edge_splitting import Ends, RankNetwork, split
 from synth.scale.forests.partial_trees import Branch, BranchForest, branches_at
 from synth.scale.forests.path_shortening import shorten_paths
+from synth.solvers.deadline import check_deadline
 from synth.solvers.max_flow import MaxFlow
-from synth.solvers.processes.deadline import check_deadline
 
 # Links that are tried in search of one with capacity for the whole weight of a tree, before the tree is split.
 WHOLE_FIRST = 4

@@ -9,11 +9,12 @@ from fractions import Fraction
 import numpy as np
 
 from synth.errors import InfeasibleError
-from synth.model.link_table import ends as ends_of
+from synth.model.link_table import ends
 from synth.model.spanning_forest import ROOTED, TURNED, SpanningForest
 from synth.model.topology import Topology
 from synth.scale.fabric.automorphisms import orbits
-from synth.solvers.processes.deadline import check_deadline
+from synth.scale.fabric.graphs import hops_from
+from synth.solvers.deadline import check_deadline
 
 
 class BreadthFirstTrees:
@@ -23,19 +24,16 @@ class BreadthFirstTrees:
     far.
     """
 
-    def __init__(self, topology: Topology, collective: str, ends: tuple[np.ndarray, np.ndarray] | None = None) -> None:
-        """`ends`: arrays of the source and destination of each link, if the caller has them."""
+    def __init__(self, topology: Topology, collective: str) -> None:
         self.topology, self.collective = topology, collective
-        links = topology.links
-        if ends is None:
-            ends = ends_of(links)
-        leaves, self.enters = ends[::-1] if collective in TURNED else ends
+        src, dst = ends(topology.links)
+        leaves, self.enters = (dst, src) if collective in TURNED else (src, dst)
         self.reversed = collective in TURNED
         nodes = topology.ranks + len(topology.switches)
         self.order = np.argsort(leaves, kind="stable")
         self.starts = np.searchsorted(leaves[self.order], np.arange(nodes + 1))
         self.known: dict[int, list[tuple[int, int]]] = {}
-        self.load = np.zeros(len(links), np.int64)
+        self.load = np.zeros(len(src), np.int64)
 
     def _out(self, node: int) -> list[tuple[int, int]]:
         """Return (link, node at its end) for the links over which data leaves a node."""
@@ -71,7 +69,7 @@ class BreadthFirstTrees:
             for rank, (parent, links) in self._tree(start).items():
                 parents[k, rank] = parent
                 via[k, rank] = paths.setdefault(links, len(paths))
-        ends = ranks + len(topology.switches)
+        nodes = ranks + len(topology.switches)
         return SpanningForest(
             topology,
             self.collective,
@@ -83,7 +81,7 @@ class BreadthFirstTrees:
             parents,
             via,
             tuple(paths),
-            tuple(pi[:ends] for pi in group),
+            tuple(pi[:nodes] for pi in group),
             "breadth-first trees",
         )
 
@@ -102,7 +100,7 @@ class BreadthFirstTrees:
         while missing:
             options: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
             for u in level:
-                for v, path in self._hops(u):
+                for v, path in hops_from(u, self.topology.ranks, self._out):
                     if distance[v] == distance[u] + 1:
                         options.setdefault(v, []).append((u, path))
             for v, paths in sorted(options.items(), key=lambda item: (len(item[1]), item[0])):
@@ -163,22 +161,3 @@ class BreadthFirstTrees:
             lost = next(r for r in range(ranks) if distance[r] < 0)
             raise InfeasibleError(f"{self.topology.name}: no path between rank {start} and rank {lost}")
         return distance[:ranks]
-
-    def _hops(self, rank: int) -> list[tuple[int, tuple[int, ...]]]:
-        """Return (rank, links) of the hops from a rank: links to ranks, and shortest paths through switches.
-
-        Each switch is reached by a single path.
-        """
-        hops, ranks = [], self.topology.ranks
-        queue: deque[tuple[int, tuple[int, ...]]] = deque([(rank, ())])
-        seen, shortest = {rank}, {}
-        while queue:
-            u, path = queue.popleft()
-            for i, v in self._out(u):
-                if v >= ranks:
-                    if v not in seen:
-                        seen.add(v)
-                        queue.append((v, (*path, i)))
-                elif not path or shortest.setdefault(v, len(path)) == len(path):
-                    hops.append((v, (*path, i)))
-        return hops

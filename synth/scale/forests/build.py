@@ -17,9 +17,9 @@ from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.switch_balancing import balance_switches
 from synth.scale.forests.arborescence_packing import pack
-from synth.scale.forests.partial_trees import ArrayForest, BranchForest, to_forest
+from synth.scale.forests.partial_trees import BranchForest, to_forest
 from synth.scale.forests.symmetric_trees import grow
-from synth.solvers.processes.deadline import TimeUp
+from synth.solvers.deadline import TimeUp
 
 # Ranks of a machine with switches from which a broadcast takes re-rooted trees of the symmetric allgather: a packing
 # takes many seconds there.
@@ -73,7 +73,7 @@ def build(
     is proved, and `on_forest` with a forest before the search for a better one, whose trees may be deeper. The forest
     is not verified: tests/spanning_forest_check.py does that. Raises InfeasibleError where a rank cannot be reached,
     UsageError for another collective or root, UndecidedError where no forest is found, TimeUp where a time limit (see
-    `synth.solvers.processes.deadline`) ends the search before.
+    `synth.solvers.deadline`) ends the search before.
     """
     moves = symmetries(fabric)
     bound = throughput(fabric, collective, root, moves) if bound is None else bound
@@ -191,7 +191,7 @@ class _Search:
 
 def _grown(
     method: str, graph: Fabric, time: Fraction, shards: np.ndarray, group: Sequence[np.ndarray]
-) -> BranchForest | ArrayForest | None:
+) -> BranchForest | None:
     if method == "symmetric":
         return grow(graph, group, time) if group else None
     return pack(graph, time, shards) if _packable(graph, shards) else None

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from synth.scale.fabric.fabric import Fabric
+from synth.solvers.deadline import check_deadline
 from synth.solvers.max_flow import MaxFlow, check_capacity_sum
-from synth.solvers.processes.deadline import check_deadline
 
 # Neighbours over which the capacity from each neighbour of a switch is spread. More give shallower trees, fewer give
 # trees that need not be cut.

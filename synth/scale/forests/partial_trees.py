@@ -34,30 +34,6 @@ class BranchForest:
     branches: Sequence[dict[int, Branch]]
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayForest:
-    """A forest as arrays: rank r of tree k has the parent ``parent[k, r]``, over edges ``paths[path_number[k, r]]``.
-
-    Both arrays are -1 at the root. The other fields are those of `BranchForest`.
-    """
-
-    weight: int
-    roots: Sequence[int]
-    weights: Sequence[int]
-    parent: np.ndarray
-    path_number: np.ndarray
-    paths: Sequence[tuple[int, ...]]
-
-    @property
-    def branches(self) -> list[dict[int, Branch]]:
-        """The branches of each tree, as in `BranchForest`."""
-        trees: list[dict[int, Branch]] = []
-        for parents, numbers in zip(self.parent.tolist(), self.path_number.tolist(), strict=True):
-            hops = enumerate(zip(parents, numbers, strict=True))
-            trees.append({y: Branch(x, self.paths[w]) for y, (x, w) in hops if w >= 0})
-        return trees
-
-
 def branches_at(ends: Mapping[int, Sequence[tuple[int, Branch]]], unit: int) -> dict[int, Branch]:
     """Return each rank's branch in the tree that carries `unit` of the weight.
 
@@ -71,42 +47,13 @@ def branches_at(ends: Mapping[int, Sequence[tuple[int, Branch]]], unit: int) -> 
 
 
 def to_forest(
-    fabric: Fabric, bound: Throughput, grown: BranchForest | ArrayForest, group: Sequence[np.ndarray], method: str
+    fabric: Fabric, bound: Throughput, grown: BranchForest, group: Sequence[np.ndarray], method: str
 ) -> SpanningForest:
     """Return the forest in terms of the topology's links.
 
     `group` generates the symmetries whose images of the trees are meant too. `method` names the construction. Raises
     SynthError where a branch uses a path that the topology lacks.
     """
-    parents, via, paths = _flat(fabric, grown) if isinstance(grown, ArrayForest) else _branched(fabric, grown)
-    ends = fabric.ranks + len(fabric.topology.switches)
-    return SpanningForest(
-        fabric.topology,
-        bound.collective,
-        bound.root if bound.collective in ROOTED else None,
-        bound.time / fabric.unit,
-        grown.weight,
-        np.array(grown.roots, np.int32),
-        np.array(grown.weights, np.int64),
-        parents,
-        via,
-        paths,
-        tuple(pi[:ends] for pi in group),
-        method,
-    )
-
-
-def _flat(fabric: Fabric, grown: ArrayForest) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
-    paths: dict[tuple[int, ...], int] = {}
-    number = np.full(len(grown.paths) + 1, -1, np.int32)
-    for i, links in enumerate(fabric.links_of_all(grown.paths)):
-        if links is None:
-            raise SynthError(f"{fabric.name}: the topology lacks a path that the trees use")
-        number[i] = paths.setdefault(links, len(paths))
-    return grown.parent.astype(np.int32), number[grown.path_number], tuple(paths)
-
-
-def _branched(fabric: Fabric, grown: BranchForest) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
     shape = len(grown.roots), fabric.ranks
     parents, via = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
     paths: dict[tuple[int, ...], int] = {}
@@ -119,4 +66,18 @@ def _branched(fabric: Fabric, grown: BranchForest) -> tuple[np.ndarray, np.ndarr
                 )
             parents[k, y] = branch.parent
             via[k, y] = paths.setdefault(links, len(paths))
-    return parents, via, tuple(paths)
+    ends = fabric.ranks + len(fabric.topology.switches)
+    return SpanningForest(
+        fabric.topology,
+        bound.collective,
+        bound.root if bound.collective in ROOTED else None,
+        bound.time / fabric.unit,
+        grown.weight,
+        np.array(grown.roots, np.int32),
+        np.array(grown.weights, np.int64),
+        parents,
+        via,
+        tuple(paths),
+        tuple(pi[:ends] for pi in group),
+        method,
+    )

@@ -15,7 +15,7 @@ import numpy as np
 
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.partial_trees import Branch, BranchForest
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 # Limit on the partial paths that the search for one path extends.
 MOST_PARTIAL = 20_000

@@ -7,17 +7,14 @@ link or limit needs. R / C falls towards the forest's rate as `depth` grows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
 from synth.errors import UsageError
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
-from synth.model.link_table import ends, widths
 from synth.model.spanning_forest import SpanningForest
-from synth.model.topology import Topology
-from synth.scale.fabric.automorphisms import orbits
+from synth.scale.fabric.link_loads import link_loads, path_links
 
 # Limit on the sends that a schedule lists: about 9 GB in four arrays.
 MOST_SENDS = 1 << 28
@@ -35,11 +32,8 @@ class Pipeline:
         self.forest = forest
         self.levels = _levels(forest)
         self.height = int(self.levels.max(initial=0))
-        capacity, base = _loads(forest, self.levels, self.height)
-        self.capacity, self.cumulative_load = (
-            capacity,
-            np.concatenate([np.zeros((1, base.shape[1]), np.int64), np.cumsum(base, axis=0)]),
-        )
+        self.capacity, base = _loads(forest, self.levels, self.height)
+        self.cumulative_load = np.concatenate([np.zeros((1, base.shape[1]), np.int64), np.cumsum(base, axis=0)])
 
     def rounds(self, depth: int) -> np.ndarray:
         """Return the rounds of each step, for data that spreads from the roots.
@@ -132,71 +126,20 @@ def _offsets(forest: SpanningForest) -> np.ndarray:
 
 
 def _loads(forest: SpanningForest, levels: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the capacities of the resources that the forest uses, and the load ``base[level, resource]``.
+    """Return the chunks per round of the links and limits that the forest uses, and the load ``base[level, resource]``.
 
-    Resources are orbits of links and distinct limits. Capacities are in chunks per round. The load is in chunks on
-    one link, when every tree sends one chunk for each unit of its weight and all images of the trees run.
+    It is in chunks on one link, when every tree sends one chunk for each unit of its weight and all images of the trees
+    run.
     """
-    topology = forest.topology
-    label = link_orbits(topology, forest.generators)
-    copies = group_order(topology, forest.generators)
-    sizes = np.bincount(label, minlength=len(label))
+    from scipy.sparse import csr_matrix
+
+    usage, capacity = link_loads(forest.topology, forest.generators)
     tree, rank = np.nonzero(forest.parents >= 0)
     via, level, weight = forest.via[tree, rank], levels[tree, rank] - 1, forest.weights[tree].astype(np.int64)
-    lengths = np.array([len(p) for p in forest.paths], np.int64)
-    flat = np.array([i for p in forest.paths for i in p], np.int64)
-    starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
-    count = lengths[via]
-    # the links of all hops one after the other: flat[starts[v]], flat[starts[v] + 1], ... for the path v of each hop
-    first = np.repeat(starts[via] - np.concatenate([[0], np.cumsum(count)[:-1]]), count)
-    link = flat[first + np.arange(count.sum())]
-    used, column = np.unique(label[link], return_inverse=True)
-    base = np.zeros((height, len(used)), np.int64)
-    np.add.at(base, (np.repeat(level, count), column), np.repeat(weight, count))
-    base = base * copies // sizes[used]
-    unit = topology.unit_bandwidth()
-    wide, which = widths(topology.links)
-    capacity = np.array([int(width / unit) for width in wide], np.int64)[which[used]]
-    column_of = np.full(len(label), -1, np.int64)
-    column_of[used] = np.arange(len(used))
-    rows, limit_capacities, seen = [], [], set()
-    for limit in topology.limits:
-        columns = column_of[label[np.asarray(limit.links, np.int64)]]
-        members, times = np.unique(columns[columns >= 0], return_counts=True)
-        key = (members.tobytes(), times.tobytes(), limit.bandwidth)
-        if len(members) and key not in seen:
-            seen.add(key)
-            rows.append((base[:, members] * times).sum(axis=1))
-            limit_capacities.append(int(limit.bandwidth / unit))
-    if rows:
-        base, capacity = (
-            np.concatenate([base, np.array(rows).T], axis=1),
-            np.concatenate([capacity, np.array(limit_capacities, np.int64)]),
-        )
-    return capacity, base
-
-
-def link_orbits(topology: Topology, generators: Sequence[np.ndarray]) -> np.ndarray:
-    """Return for each link the least link of its orbit under permutations of ranks and switches."""
-    links = topology.links
-    if not len(generators):
-        return np.arange(len(links))
-    nodes = topology.ranks + len(topology.switches)
-    src, dst = ends(links)
-    keys = src * nodes + dst
-    order = np.argsort(keys, kind="stable")
-    images = []
-    for generator in map(np.asarray, generators):
-        images.append(order[np.searchsorted(keys[order], generator[src] * nodes + generator[dst])])
-    return orbits(len(links), images)
-
-
-def group_order(topology: Topology, generators: Sequence[np.ndarray]) -> int:
-    """Return the order of a commuting group that acts freely on the ranks, which is the size of an orbit of ranks."""
-    if not len(generators):
-        return 1
-    label = orbits(topology.ranks, [np.asarray(g)[: topology.ranks] for g in generators])
-    return int(np.bincount(label).max())
+    hops = csr_matrix((weight, (level, via)), shape=(height, len(forest.paths)))
+    load = csr_matrix(hops @ path_links(forest.paths, len(forest.topology.links)) @ usage)
+    used = np.unique(load.indices)
+    return capacity[used], load[:, used].toarray()
 
 
 def scatter_then_gather(scatter: CompressedSchedule, gather: CompressedSchedule) -> CompressedSchedule:
@@ -219,39 +162,3 @@ def scatter_then_gather(scatter: CompressedSchedule, gather: CompressedSchedule)
         np.concatenate([scatter.path, gather.path + len(scatter.paths)]), np.concatenate([scatter.kind, gather.kind]),
         scatter.paths + gather.paths, scatter.generators,
     )  # fmt: skip
-
-
-def reversed_in_time(allgather: CompressedSchedule) -> CompressedSchedule:
-    """Return the reduce-scatter that runs an allgather backwards in time.
-
-    Raises UsageError for another collective, and where a link that it uses lacks a reverse link of equal bandwidth.
-    """
-    if allgather.collective != "allgather":
-        raise UsageError(f"{allgather.collective} is not reversed: only an allgather is")
-    links = allgather.topology.links
-    reverse = {(k.src, k.dst): i for i, k in enumerate(links)}
-    paths: list[tuple[int, ...]] = []
-    try:
-        for path in allgather.paths:
-            paths.append(tuple(reverse[links[i].dst, links[i].src] for i in reversed(path)))
-    except KeyError as error:
-        raise UsageError(f"{allgather.topology.name} has no link {error.args[0][0]} -> {error.args[0][1]}") from None
-    if any(
-        links[a].bandwidth != links[b].bandwidth
-        for p, q in zip(allgather.paths, paths, strict=True)
-        for a, b in zip(p, reversed(q), strict=True)
-    ):
-        raise UsageError(f"{allgather.topology.name} is not equally fast in both directions")
-    return CompressedSchedule(
-        allgather.topology,
-        "reduce-scatter",
-        None,
-        allgather.chunks,
-        allgather.step_rounds[::-1].copy(),
-        allgather.step_count - 1 - allgather.step,
-        allgather.chunk,
-        allgather.path,
-        np.full(len(allgather.step), REDUCE),
-        tuple(paths),
-        allgather.generators,
-    )

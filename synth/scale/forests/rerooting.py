@@ -8,8 +8,8 @@ so that the time is exact. The caller compares the time with the bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -19,9 +19,9 @@ import numpy as np
 from synth.model.gc_pause import collector_off
 from synth.scale.fabric.automorphisms import edge_images
 from synth.scale.fabric.fabric import Fabric
-from synth.scale.forests.partial_trees import ArrayForest, Branch, BranchForest
+from synth.scale.forests.partial_trees import Branch, BranchForest
+from synth.solvers.deadline import check_deadline
 from synth.solvers.highs import linear
-from synth.solvers.processes.deadline import check_deadline
 from synth.solvers.rationalise import largest_remainders
 
 # Limit on (candidate trees) x (edges of a tree), and on (group elements) x (edges of the fabric): bounds the memory.
@@ -32,19 +32,8 @@ MOST_SWITCHES = 3
 MOST_UNITS = 4096
 # More units are taken only where they reduce the time by more than this fraction.
 NEAR = Fraction(1, 500)
-# Hops that `_number_paths` compares in one array.
-BLOCK = 1 << 20
 
 Path = tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class _AllgatherTree:
-    """One tree of the allgather: its root, the parent of each rank, and the edges to each rank from its parent."""
-
-    root: int
-    parent: np.ndarray
-    paths: list[Path]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,23 +51,29 @@ class _Tree:
 
 @collector_off()
 def reroot(
-    fabric: Fabric, grown: BranchForest | ArrayForest, group: Sequence[np.ndarray], root: int, bound: Fraction
-) -> tuple[ArrayForest, Fraction] | None:
+    fabric: Fabric, grown: BranchForest, group: Sequence[np.ndarray], root: int, bound: Fraction
+) -> tuple[BranchForest, Fraction] | None:
     """Return trees from `root` and the time they need (in the unit of `bound`), or None where the candidates are too
     many or none can be re-rooted.
 
     `grown` are the trees of a symmetric allgather on the same fabric, with edges in the direction in which data
     spreads. `group` generates its symmetries.
     """
-    originals = [_allgather_tree(fabric, *row) for row in zip(grown.roots, grown.branches, strict=True)]
+    originals = []  # of each tree the parent of each rank, and the edges to each rank from its parent
+    for branches in grown.branches:
+        parent = np.full(fabric.ranks, -1, np.int64)
+        paths: list[Path] = [()] * fabric.ranks
+        for y, branch in branches.items():
+            parent[y], paths[y] = branch.parent, branch.path
+        originals.append((parent, paths))
     images = _group_elements(fabric, group)
     if images is None:
         return None
-    hops = max(sum(map(len, original.paths)) for original in originals)
+    hops = max(sum(map(len, paths)) for _, paths in originals)
     if len(images) * len(originals) * hops > MOST_HOPS:
         return None
     router = _ShortestPaths(fabric)
-    candidates = [_reroot(original, nodes, edges, root, router) for original in originals for nodes, edges in images]
+    candidates = [_reroot(*original, *element, root, router) for original in originals for element in images]
     trees = [tree for tree in candidates if tree is not None]
     if not trees:
         return None
@@ -87,47 +82,13 @@ def reroot(
     units, time = _tree_units(fabric, trees, bound)
     used = np.flatnonzero(units).tolist()
     weights = units[used].tolist()
-    path_numbers, paths = _number_paths([trees[t] for t in used], len(fabric.src))
-    parents = np.array([trees[t].parent for t in used])
-    return ArrayForest(sum(weights), [root] * len(used), weights, parents, path_numbers, paths), time
-
-
-def _number_paths(trees: Sequence[_Tree], edges: int) -> tuple[np.ndarray, list[Path]]:
-    """Return for each tree and rank the number of the path that leads to it (-1 at the root), and the distinct paths.
-
-    `edges` is the number of edges of the fabric.
-    """
-    number: dict[Path, int] = {(): -1}
     rows = []
-    block = max(1, BLOCK // len(trees[0].parent))
-    for at in range(0, len(trees), block):
+    for t in used:
         check_deadline()
-        part = trees[at : at + block]
-        count = np.concatenate([np.diff(tree.starts) for tree in part])
-        flat, starts = np.concatenate([tree.flat for tree in part]), np.cumsum(count) - count
-        longest = int(count.max())
-        table = np.full((len(count), longest), -1, np.int64)
-        for j in range(longest):
-            table[count > j, j] = flat[starts[count > j] + j]
-        if (edges + 1) ** longest < 1 << 62:  # a path as one integer: comparing rows of a table is slow
-            key = np.zeros(len(count), np.int64)
-            for j in range(longest):
-                key = key * (edges + 1) + table[:, j] + 1
-            _, first, same = np.unique(key, return_index=True, return_inverse=True)
-        else:
-            _, first, same = np.unique(table, axis=0, return_index=True, return_inverse=True)
-        distinct = [tuple(row[:n]) for row, n in zip(table[first].tolist(), count[first].tolist(), strict=True)]
-        numbers = [number.setdefault(path, len(number) - 1) for path in distinct]
-        rows.append(np.array(numbers, np.int32)[same.reshape(len(part), -1)])
-    return np.concatenate(rows), list(number)[1:]
-
-
-def _allgather_tree(fabric: Fabric, root: int, branches: Mapping[int, Branch]) -> _AllgatherTree:
-    parent = np.full(fabric.ranks, -1, np.int64)
-    paths: list[Path] = [()] * fabric.ranks
-    for y, branch in branches.items():
-        parent[y], paths[y] = branch.parent, branch.path
-    return _AllgatherTree(root, parent, paths)
+        flat, starts = trees[t].flat.tolist(), trees[t].starts.tolist()
+        hops = zip(trees[t].parent.tolist(), pairwise(starts), strict=True)
+        rows.append({y: Branch(x, tuple(flat[a:b])) for y, (x, (a, b)) in enumerate(hops) if y != root})
+    return BranchForest(sum(weights), [root] * len(used), weights, rows), time
 
 
 def _group_elements(fabric: Fabric, generators: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]] | None:
@@ -156,14 +117,14 @@ def _group_elements(fabric: Fabric, generators: Sequence[np.ndarray]) -> list[tu
 
 
 def _reroot(
-    original: _AllgatherTree, nodes: np.ndarray, edges: np.ndarray, root: int, router: _ShortestPaths
+    parents: np.ndarray, own: Sequence[Path], nodes: np.ndarray, edges: np.ndarray, root: int, router: _ShortestPaths
 ) -> _Tree | None:
     """Return the image of a tree under a group element, re-rooted at `root`; None where a hop cannot be reversed."""
     check_deadline()
-    ranks = len(original.parent)
+    ranks = len(parents)
     parent = np.full(ranks, -1, np.int64)
-    inner = original.parent >= 0
-    parent[nodes[:ranks][inner]] = nodes[original.parent[inner]]
+    inner = parents >= 0
+    parent[nodes[:ranks][inner]] = nodes[parents[inner]]
     preimage = np.empty(ranks, np.int64)
     preimage[nodes[:ranks]] = np.arange(ranks)
     reversed_hops: dict[int, tuple[int, Path]] = {}
@@ -175,16 +136,15 @@ def _reroot(
             return None
         reversed_hops[x] = y, path
         y = x
-    paths = [original.paths[r] for r in preimage.tolist()]
+    paths = [own[r] for r in preimage.tolist()]
     is_reversed = np.zeros(ranks, bool)
     for x, (y, path) in reversed_hops.items():
         parent[x], is_reversed[x], paths[x] = y, True, path
     parent[root], paths[root] = -1, ()
-    counts = np.array([len(path) for path in paths], np.int64)
-    flat = np.array([e for path in paths for e in path], np.int64)
-    # Paths of `original` are moved by the group element; reversed hops are paths of the image already.
-    final = np.repeat(is_reversed, counts)
-    return _Tree(parent, np.where(final, flat, edges[flat]), np.concatenate([[0], np.cumsum(counts)]))
+    # Paths of the original are moved by the group element; reversed hops are paths of the image already.
+    tree = _tree(parent, paths)
+    final = np.repeat(is_reversed, np.diff(tree.starts))
+    return replace(tree, flat=np.where(final, tree.flat, edges[tree.flat]))
 
 
 def _with_one_leaf_at_root(tree: _Tree, root: int, index: int, router: _ShortestPaths) -> _Tree | None:
@@ -201,21 +161,16 @@ def _with_one_leaf_at_root(tree: _Tree, root: int, index: int, router: _Shortest
     moved = {y: router.path(first, y) for y in leaves if y != first}
     if any(path is None for path in moved.values()):
         return None
-    hops = dict(_hops(tree, root))
-    hops |= {y: (first, path) for y, path in moved.items() if path is not None}
-    hops[root] = -1, ()
-    parent = np.array([hops[y][0] for y in range(len(tree.parent))], np.int64)
-    paths = [hops[y][1] for y in range(len(parent))]
+    flat, starts = tree.flat.tolist(), tree.starts.tolist()
+    parent, paths = tree.parent.copy(), [tuple(flat[a:b]) for a, b in pairwise(starts)]
+    for y, path in moved.items():
+        parent[y], paths[y] = first, path or ()
+    return _tree(parent, paths)
+
+
+def _tree(parent: np.ndarray, paths: Sequence[Path]) -> _Tree:
     flat = np.array([e for path in paths for e in path], np.int64)
     return _Tree(parent, flat, np.concatenate([[0], np.cumsum([len(path) for path in paths])]))
-
-
-def _hops(tree: _Tree, root: int) -> Iterator[tuple[int, tuple[int, Path]]]:
-    """Yield ``(rank, (parent, path))`` for every rank but the root."""
-    flat, starts = tree.flat.tolist(), tree.starts.tolist()
-    for y, x in enumerate(tree.parent.tolist()):
-        if y != root:
-            yield y, (x, tuple(flat[starts[y] : starts[y + 1]]))
 
 
 class _ShortestPaths:

@@ -25,7 +25,7 @@ from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.orbit_capacities import nested_kinds, shared
 from synth.scale.forests.orbit_paths import PathEntries, path_entries
 from synth.scale.forests.partial_trees import Branch, BranchForest, branches_at
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 # Limit on the units into which a shard is cut: the number of chunks of the schedule.
 MOST_WEIGHT = 1 << 12

@@ -20,8 +20,8 @@ from synth.model.compressed_schedule import CompressedSchedule
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.graphs import distances
 from synth.scale.greedy.group_action import ArrivalColumns, GroupAction, compressed_allgather
+from synth.solvers.deadline import check_deadline
 from synth.solvers.max_flow import MaxFlow
-from synth.solvers.processes.deadline import check_deadline
 
 # Links into a rank: all 2^12 sets of them are tried.
 MAXIMUM_LINKS = 12

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.errors import SynthError
-from synth.model.compressed_schedule import COPY, CompressedSchedule
+from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 
@@ -73,7 +73,8 @@ def compressed_allgather(
     """Return the allgather whose sends into the representatives are `arrivals`, as a compressed schedule.
 
     Each send is moved by the element that takes its owner to the owner's representative. The fabric's edges must be
-    links of the topology. `rounds[t]`: rounds of step t.
+    links of the topology; on a flipped one the schedule is a reduce-scatter, in which time runs backwards. `rounds[t]`:
+    rounds of step t.
     """
     owner, edge = arrivals.owner, arrivals.edge
     src = action.back[owner, fabric.src[edge]].astype(np.int64)
@@ -84,16 +85,12 @@ def compressed_allgather(
         order = np.argsort(keys, kind="stable")
         links = fabric.link[order[np.searchsorted(keys[order], src * fabric.nodes + dst)]]
     used, path = np.unique(links, return_inverse=True)
+    kind, step = COPY, arrivals.step
+    if fabric.flipped:
+        kind, step, rounds = REDUCE, len(rounds) - 1 - step, rounds[::-1].copy()
+    generators = tuple(tuple(pi[: fabric.ranks].tolist()) for pi in action.generators)
     return CompressedSchedule(
-        topology=fabric.topology,
-        collective="allgather",
-        root=None,
-        chunks=chunks,
-        step_rounds=rounds,
-        step=arrivals.step,
-        chunk=action.representative[owner] * chunks + arrivals.part,
-        path=path,
-        kind=np.full(len(arrivals.step), COPY),
-        paths=tuple((int(link),) for link in used),
-        generators=tuple(tuple(pi[: fabric.ranks].tolist()) for pi in action.generators),
-    )
+        fabric.topology, "reduce-scatter" if fabric.flipped else "allgather", None, chunks, rounds, step,
+        action.representative[owner] * chunks + arrivals.part, path, np.full(len(step), kind),
+        tuple((int(link),) for link in used), generators,
+    )  # fmt: skip

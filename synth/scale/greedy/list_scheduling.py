@@ -27,7 +27,7 @@ from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
-from synth.solvers.processes.deadline import check_deadline
+from synth.solvers.deadline import check_deadline
 
 # Limits on the µs that a message keeps a link, as multiples of latency / depth: with less than 1 the messages under way
 # might not fill the link. With 0 each chunk is a message. Each is tried, the first one with the first order.
@@ -110,18 +110,10 @@ class _ChunkTimes:
         return lengths
 
 
-class _TimedMessage(NamedTuple):
-    """Chunks that travel over a route as one, in a step."""
-
-    step: int
-    route: int
-    chunks: range
-
-
 class _ListRun:
-    """One run of the greedy. Sets of chunks are integers, a bit each.
+    """One run of the greedy.
 
-    `held[r]`: chunks of rank r. `coming[r]`: these and those under way to it. `arrival[c, r]`: when chunk c is at
+    `held[r, c]`: rank r has chunk c. `coming[r, c]`: it is under way, or there. `arrival[c, r]`: when chunk c is at
     rank r (inf: it is not to come). `nearest[c, r]`: the least length from a rank that is to have the chunk to rank r.
     `step[r, c]`: the step in which it comes. `holders[c]`: the ranks that are to have it. `route_free[i]`,
     `cap_free[k]`: the times from which a route and a cap are free.
@@ -130,103 +122,100 @@ class _ListRun:
     def __init__(self, machine: _ChunkTimes, collective: Collective, chunks: int, random: Random) -> None:
         network, total = machine.network, collective.units * chunks
         self.machine, self.random = machine, random
-        self.held = [0] * network.ranks
+        self.held = np.zeros((network.ranks, total), bool)
         self.holders = np.zeros(total, np.int64)
         self.arrival = np.full((total, network.ranks), inf)
         self.nearest = np.full((total, network.ranks), inf)
         for unit, pre in enumerate(collective.pre):
             mine = range(unit * chunks, (unit + 1) * chunks)
-            for rank in pre:
-                self.held[rank] |= (1 << chunks) - 1 << mine.start
+            self.held[np.ix_(sorted(pre), mine)] = True
             self.holders[mine] = len(pre)
             self.arrival[np.ix_(mine, sorted(pre))] = 0
             self.nearest[mine] = machine.lengths[sorted(pre)].min(axis=0)
-        self.coming = list(self.held)
+        self.coming = self.held.copy()
         self.step: dict[tuple[int, int], int] = {}
         self.route_step = [-1] * len(network.routes)
         self.under_way = [0] * len(network.routes)
         self.route_free, self.cap_free = [0.0] * len(network.routes), [0.0] * len(network.caps)
-        self.lacking = [total - bits.bit_count() for bits in self.held]
+        self.lacking = (total - self.held.sum(axis=1)).tolist()
         self.fastest = []
         for into in network.into:
             self.fastest.append(min((machine.chunk_us[i] for i in into), default=0.0))
-        self.messages: list[_TimedMessage] = []
+        self.messages: list[tuple[int, int, range]] = []  # the step, the route, and the chunks that travel as one
         self.end = 0.0
 
     def run(self) -> _ListRun:
         """Send until every rank has what it wants."""
         routes, leaving = self.machine.network.routes, self.machine.network.out
         # (time, number, route, chunks that arrive); no chunks: the route is free again
-        events: list[tuple[float, int, int, int]] = []
+        events: list[tuple[float, int, int, range]] = []
         now, awake = 0.0, set(range(len(routes)))
         while True:
             for route in self.machine.order:
                 ready = route in awake and self.route_free[route] <= now + INSTANT
                 if not ready or self.under_way[route] >= self.machine.depth:
                     continue
-                bits = self._next(route, now)
-                if bits:
-                    left = self._send(route, bits, now)
+                chunks = self._next(route, now)
+                if chunks:
+                    left = self._send(route, chunks, now)
                     arrival = left + self.machine.latency[route]
-                    heappush(events, (left, 2 * len(self.messages), route, 0))
-                    heappush(events, (arrival, 2 * len(self.messages) + 1, route, bits))
+                    heappush(events, (left, 2 * len(self.messages), route, range(0)))
+                    heappush(events, (arrival, 2 * len(self.messages) + 1, route, chunks))
             if not events:
                 return self
             now, awake = events[0][0], set()
             while events and events[0][0] <= now + INSTANT:
-                _, _, route, bits = heappop(events)
+                _, _, route, chunks = heappop(events)
                 awake.add(route)
-                if bits:
+                if chunks:
                     self.under_way[route] -= 1
-                    self.held[routes[route].dst] |= bits
+                    self.held[routes[route].dst, chunks] = True
                     self.end = now
                     awake.update(leaving[routes[route].dst])
 
-    def _next(self, route: int, now: float) -> int:
-        """Return the chunks of the next message over `route`, 0 where there is none to send."""
-        src, dst = self.machine.network.routes[route].src, self.machine.network.routes[route].dst
-        waiting = self.held[src] & ~self.coming[dst]
-        first = self._urgent(waiting, route, now) if waiting else 0
+    def _next(self, route: int, now: float) -> range:
+        """Return the chunks of the next message over `route`; none where there is none to send."""
+        src = self.machine.network.routes[route].src
+        first = set(self._urgent(route, now).tolist())
         if not first:
-            return 0
-        most = self.machine.together[route]
+            return range(0)
         # ranks begin anywhere among equal chunks, so that they do not all bring the same one
-        start = self.random.randrange(0, first.bit_length())
-        low = _lowest(first >> start << start)
-        born = self.step.get((src, low), -1)
-        while most > 1 and low and first >> low - 1 & 1 and self.step.get((src, low - 1), -1) == born:
+        start = self.random.randrange(0, max(first) + 1)
+        low = min(chunk for chunk in first if chunk >= start)
+        born, most = self.step.get((src, low), -1), self.machine.together[route]
+        alike = {chunk for chunk in first if self.step.get((src, chunk), -1) == born}
+        while most > 1 and low - 1 in alike:
             low -= 1
-        count = 1
-        while count < most and first >> low + count & 1 and self.step.get((src, low + count), -1) == born:
-            count += 1
-        return (1 << count) - 1 << low
+        end = low + 1
+        while end < low + most and end in alike:
+            end += 1
+        return range(low, end)
 
-    def _urgent(self, waiting: int, route: int, now: float) -> int:
-        """Return those of the chunks `waiting` that are to pass `route` first; 0 where all of them come sooner else."""
+    def _urgent(self, route: int, now: float) -> np.ndarray:
+        """Return the chunks that are to pass `route` first; none where all of them come sooner else."""
         machine, ends = self.machine, self.machine.network.routes[route]
-        dst, chunks = ends.dst, np.array(_bits(waiting))
+        dst = ends.dst
+        chunks = np.flatnonzero(self.held[ends.src] & ~self.coming[dst])
+        if not len(chunks):
+            return chunks
         lengths = machine.lengths[:, dst]
         if machine.scarce and 2 * self.under_way[route] >= machine.depth:
             nearer = lengths < lengths[ends.src] - INSTANT
             chunks = chunks[np.isinf(self.arrival[np.ix_(chunks, nearer)]).all(axis=1)]
-            if not len(chunks):
-                return 0
         elsewhere = (np.maximum(self.arrival[chunks], now) + lengths).min(axis=1)
         sooner = elsewhere + self.lacking[dst] * self.fastest[dst]
         chunks = chunks[now + machine.chunk_us[route] + machine.latency[route] <= sooner + INSTANT]
         if not len(chunks):
-            return 0
+            return chunks
         # the longest way that is shorter from there than from any other rank that is to have the chunk
         shorter = machine.lengths[dst] < self.nearest[chunks] - INSTANT
         ways = np.where(shorter & np.isinf(self.arrival[chunks]), machine.lengths[dst], 0.0).max(axis=1)
         chunks = chunks[ways >= ways.max() - INSTANT]
-        chunks = chunks[self.holders[chunks] == self.holders[chunks].min()]
-        return sum(1 << int(chunk) for chunk in chunks)
+        return chunks[self.holders[chunks] == self.holders[chunks].min()]
 
-    def _send(self, route: int, bits: int, now: float) -> float:
-        """Send `bits` over `route`. Returns when they have left."""
+    def _send(self, route: int, chunks: range, now: float) -> float:
+        """Send `chunks` over `route`. Returns when they have left."""
         src, dst = self.machine.network.routes[route].src, self.machine.network.routes[route].dst
-        chunks = range(_lowest(bits), bits.bit_length())
         left = now + len(chunks) * self.machine.busy[route]
         for cap, us in self.machine.served[route]:
             self.cap_free[cap] = max(self.cap_free[cap], now) + len(chunks) * us
@@ -235,14 +224,14 @@ class _ListRun:
         step = max(self.route_step[route], self.step.get((src, chunks.start), -1)) + 1
         self.route_step[route] = step
         self.under_way[route] += 1
-        self.coming[dst] |= bits
+        self.coming[dst, chunks] = True
         self.lacking[dst] -= len(chunks)
         self.holders[chunks] += 1
         self.arrival[chunks, dst] = left + self.machine.latency[route]
         self.nearest[chunks] = np.minimum(self.nearest[chunks], self.machine.lengths[dst])
         for chunk in chunks:
             self.step[dst, chunk] = step
-        self.messages.append(_TimedMessage(step, route, chunks))
+        self.messages.append((step, route, chunks))
         return left
 
     def steps(self) -> tuple[Step, ...]:
@@ -264,17 +253,3 @@ class _ListRun:
             rounds += [-(-count // network.caps[k].units) for k, count in through.items()]
             result.append(Step(max(rounds), tuple(sorted(row))))
         return tuple(result)
-
-
-def _lowest(bits: int) -> int:
-    """Return the number of the lowest bit of `bits`, which has one."""
-    return (bits & -bits).bit_length() - 1
-
-
-def _bits(value: int) -> list[int]:
-    """Return the numbers of the bits of `value`."""
-    numbers = []
-    while value:
-        numbers.append(_lowest(value))
-        value &= value - 1
-    return numbers

@@ -28,8 +28,8 @@ from synth.model.collective import Collective
 from synth.model.symmetry.stabilisers import Generator, orbits
 from synth.model.topology import Network
 from synth.solvers.column_generation import SmoothedPrices, generate_columns
+from synth.solvers.deadline import NEVER, Deadline
 from synth.solvers.linear_program import LinearProgram
-from synth.solvers.processes.deadline import NEVER, Deadline
 
 
 @dataclass(frozen=True)
