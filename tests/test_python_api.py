@@ -183,7 +183,7 @@ def test_numbers_sets_and_texts_where_they_are_clear():
         (lambda: synth.frontier("ring:4", "allgather", max_steps="3"), "max_steps: '3' is not a whole number >= 1"),
         (lambda: synth.frontier("ring:4", "allgather", jobs="2"), "jobs: '2' is not a whole number >= 1"),
         (lambda: synth.frontier("ring:4", "allgather", seed=1.5), "seed: 1.5 is not a whole number"),
-        (lambda: synth.frontier("ring:4", "allgather", sweep="wild"), "sweep: 'wild' is none of guided, blind"),
+        (lambda: synth.frontier("ring:4", "allgather", sweep="wild"), "unknown sweep 'wild'; there are guided, blind"),
         (lambda: synth.solve("ring:4", "allgather", 1, 0, 1), "steps: 0 is not a whole number >= 1"),
         (lambda: synth.frontier(3, "allgather"), "a topology is a name, .* not the type int: 3"),
         (lambda: synth.frontier({1, 2}, "allgather"), "not the type set"),

@@ -44,8 +44,7 @@ def option(*flags: str, default: Any = MISSING, help: str = "", doc: str = "", *
 
     `flags`: those of the command line, or the name of its argument; none for a keyword of the Python function alone.
     `default`: of both; missing for what must be given. `help`: for both, unless `doc` says it otherwise for
-    Python.
-    `attributes`: further ones of click's Option or Argument, such as type and metavar.
+    Python. `attributes`: further ones of click's Option or Argument, such as type and metavar.
     """
     what = {"flags": flags, "help": help, "doc": doc or help, "click": attributes}
     return field(default=default, metadata=what)
@@ -131,7 +130,7 @@ def _checked(one: Field, value: Any) -> Any:
     if isinstance(kind, click.Choice):
         names = {name.lower(): name for name in kind.choices}
         if str(value).lower() not in names:
-            raise ArgumentError(f"{one.name}: {value!r:.60} is none of {', '.join(kind.choices)}")
+            raise ArgumentError(f"unknown {one.name} {value!r:.60}; there are {', '.join(kind.choices)}")
         return names[str(value).lower()]
     return value
 
@@ -149,7 +148,7 @@ def _documented(doc: str, declared_fields: Iterable[Field]) -> str:
 # The command line -------------------------------------------------------------------------------------------------
 
 
-def command(options: Callable[..., Value], name: str = "", brief: str = "") -> Callable[[Callable], click.Command]:
+def command(options: Callable[..., Value], brief: str = "") -> Callable[[Callable], click.Command]:
     """Make a function of one value of `options` a command, whose help is the function's docstring.
 
     `brief`: one line for the help of its group, where that does not know it.
@@ -181,7 +180,7 @@ def command(options: Callable[..., Value], name: str = "", brief: str = "") -> C
             finally:
                 QUIET.reset(token)
 
-        called = name or body.__name__.removesuffix("_command")
+        called = body.__name__.removesuffix("_command")
         made_of = {"params": made, "help": body.__doc__, "short_help": brief or None, "context_settings": CONTEXT}
         return click.Command(called, callback=run, **made_of)
 
