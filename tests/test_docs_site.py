@@ -1,12 +1,16 @@
 """The documentation site builds without a warning, and no link of its pages leads nowhere."""
 
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import click
 import pytest
+
+from synth.commands.root import root
 
 ROOT = Path(__file__).parent.parent
 
@@ -60,3 +64,53 @@ def test_every_page_is_in_the_contents():
         name = path.relative_to(ROOT / "docs").with_suffix("").as_posix()
         if name != "index" and path.parent.name != "img":
             assert f"\n{name}\n" in contents or f"\n{path.stem}\n" in guides, name
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as code hosts and the site make them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda path: path.stem
+)
+def test_links_lead_to_files_and_headings(path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        page = (path.parent / name).resolve() if name else path
+        assert page.exists(), target
+        assert not anchor or anchor in anchors(page), target
+
+
+def test_every_command_is_in_the_table_of_the_command_line():
+    table = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    for name in root.lazy:
+        assert f"`synth {name}" in table, name
+
+
+def options() -> set[str]:
+    """The options of all commands and of those below them."""
+    found, todo = set(), [root]
+    while todo:
+        command = todo.pop()
+        for parameter in command.params:
+            found |= {*parameter.opts, *parameter.secondary_opts}
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            todo += [command.get_command(context, name) for name in command.list_commands(context)]
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda path: path.stem
+)
+def test_options_that_a_page_names_exist(path):
+    text = path.read_text(encoding="utf-8")
+    named = set(re.findall(r"`(--[a-z][a-z-]+)", text))
+    for line in re.findall(r"^(?:\$ )?synth .*$|`synth [^`]*`", text, re.MULTILINE):
+        named |= set(re.findall(r" (--[a-z][a-z-]+)", line.partition("  #")[0]))
+    assert named <= options(), named - options()

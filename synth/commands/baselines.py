@@ -53,7 +53,7 @@ def baseline(
 
     Parameters
     ----------
-    name : ring, tree, direct, hierarchical, ... (docs/measuring.md), or an algorithm of the library.
+    name : ring, tree, direct, hierarchical, ... (docs/run.md), or an algorithm of the library.
     topology : the machine, as `synth.topology` takes it, or a `Network`.
     collective, roots : the collective, as `synth.collective` takes it.
     pieces : of pipelined broadcasts and trees.

@@ -1,7 +1,7 @@
 """Texts beside a folder of files for a runtime: the variables to set, and a page on the files and how to see that they
 run.
 
-Facts of the runtimes: see `synth.program.runtimes`, and docs/exporting.md.
+Facts of the runtimes: see `synth.program.runtimes`, and docs/export.md.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ all plans: it replaces one that was set before.
 }  # fmt: skip
 FACTS = {
     "mscclpp": """\
-- Buffers must lie at the same offset of their allocation on all ranks (docs/mscclpp.md).
+- Buffers must lie at the same offset of their allocation on all ranks (docs/export.md).
 - Scratch is allocated up to the largest size of a plan.""",
     "msccl": """\
 - At most 4 files are loaded.

@@ -102,7 +102,7 @@ class RunResult:
         return float(self.execution.picoseconds / self.bound)
 
     def to_json(self) -> dict:
-        """Return the document of ``synth run --format json`` (schema: docs/running.md)."""
+        """Return the document of ``synth run --format json`` (schema: docs/run.md)."""
         done, task = self.execution, self.program.collective
         says = {}
         if done.nanoseconds is not None and self.network is not None:  # a kernel kept the clock

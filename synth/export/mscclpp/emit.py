@@ -64,7 +64,7 @@ class Mscclpp:
                 "the plan's switch channels (NVLS) need GPUs from sm_90 on, and buffers of MSCCL++'s own allocator"
             )
         remarks += [warning] if (warning := root_warning(program)) else []
-        return (*remarks, "docs/mscclpp.md says how the plan is registered, and what it asks of buffers")
+        return (*remarks, "docs/export.md says how the plan is registered, and what it asks of buffers")
 
 
 def document(program: Program, version: str = limits.NEWEST) -> dict:

@@ -1,7 +1,7 @@
 """List scheduling in time: sends start as soon as their link is free, on links that differ in latency and bandwidth.
 
 A greedy of the kind of TACOS (Won et al., "TACOS: Topology-Aware Collective Algorithm Synthesizer", MICRO 2024) in
-continuous time, by the rules of the reference executor (docs/running.md): a link carries one message at a time, and
+continuous time, by the rules of the reference executor (docs/run.md): a link carries one message at a time, and
 one of b bytes arrives b / bandwidth and a latency later; limits serve transfers in the order of their starts; a
 connection has a number of messages under way; steps are no barriers. When a link is free it takes, of the chunks that
 its source holds and its destination lacks, the one with the longest way to go from there, then the one that the fewest
