@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import pytest
+from sweeps import swept
 
 import synth
 from synth.checker.certificates import cuts
@@ -20,9 +21,6 @@ from synth.model.topology import Link, Topology
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.rs_ag_composition import compose
 from synth.pareto.combining.symmetry_candidates import symmetry_candidates
-from synth.pareto.events import Options
-from synth.pareto.log import Log
-from synth.pareto.sweep import Sweep
 from synth.solvers.cadical import Cadical
 from synth.topologies import topology
 
@@ -33,7 +31,7 @@ def net(name):
 
 def everything(name, **options):
     network = net(name)
-    found = Sweep(network, collective("allreduce", network.ranks), Options(**options), Log(None, "")).run()
+    found = swept(network, collective("allreduce", network.ranks), **options)
     return [*found.points, *found.open]
 
 

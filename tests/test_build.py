@@ -19,7 +19,7 @@ from synth.errors import SynthError, UsageError
 from synth.export.job_files import JobShape, readme, run_script
 from synth.export.request import Machine
 from synth.model.topology import Multicast, Topology
-from synth.topologies.this_machine import this_machine
+from synth.topologies.importers import this_machine
 from synth.topologies.topology_files import dump as document
 from tests.command_line import synth as command
 

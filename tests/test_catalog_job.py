@@ -20,9 +20,9 @@ from catalog_jobs import SMALL, Here, answers, built, planned
 from synth.catalog.jobs import runners
 from synth.catalog.jobs.run import Interrupted, exit_code
 from synth.catalog.jobs.task import TaskAnswer
+from synth.encodings.engine import Options
 from synth.errors import MissingDependencyError, SynthError, UsageError
 from synth.model.frontier import Frontier
-from synth.pareto.events import Options
 
 ONE = "topologies: ['ring:4']\ncollectives: [allgather]\noptions: {deterministic: true}\n"
 # At most a tenth of a second for what takes longer: the interval is what is to be seen.

@@ -10,6 +10,7 @@ import randoms
 from catalog_jobs import entry
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sweeps import swept
 
 import synth
 from synth.catalog import relabelling as relabel
@@ -24,9 +25,6 @@ from synth.model.collective import Collective, collective
 from synth.model.frontier import Frontier
 from synth.model.symmetry import renumbering
 from synth.model.topology import Cap, Network, Route
-from synth.pareto.events import Options
-from synth.pareto.log import Log
-from synth.pareto.sweep import Sweep
 from synth.topologies import topology
 
 SEEDS = st.integers(0, 1 << 30)
@@ -102,7 +100,7 @@ def test_a_found_frontier_and_its_certificates_are_accepted(seed, tmp_path) -> N
     root = [ranks[r] for r in task.roots]
     asked = collective(name, network.ranks, root)
     try:
-        kept = Sweep(network, task, Options(max_steps=4, max_chunks=3, jobs=1), Log(None, "")).run()
+        kept = swept(network, task, max_steps=4, max_chunks=3, jobs=1)
     except InfeasibleError:
         return
     with Store.open(tmp_path / f"{seed}.db", create=True) as store:

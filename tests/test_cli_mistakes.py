@@ -202,6 +202,7 @@ MISTAKES = [
     ("run program.xml --point 1", 2, "this is none"),
     ("run program.xml --instances 2", 2, "program already"),
     ("run s.json --runtime nccl", 2, "unknown runtime"),
+    ("run program.xml --runtime nccl", 2, "unknown runtime"),
     ("catalog build none.yaml", 1, "none.yaml: does not exist"),
     ("catalog build keys.fleet.yaml", 1, "keys.fleet.yaml: unknown key 'colls'"),
     ("catalog build fleet.yaml --db none/catalog.db", 1, "none/catalog.db: "),

@@ -7,18 +7,19 @@ import time
 
 import pytest
 from dozing import doze, doze_until
+from sweeps import swept
 
 from synth.commands import api
 from synth.encodings import bounds
 from synth.encodings.bounds.single_cut import single_cut_bound
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import UsageError
 from synth.model.collective import collective
 from synth.model.outcome import Unknown
 from synth.pareto import prefetched_bounds
 from synth.pareto.combining.close_combining import CombiningSearch
-from synth.pareto.events import Options, SweepInterrupted
-from synth.pareto.log import Log
-from synth.pareto.sweep import Sweep
+from synth.pareto.events import SweepInterrupted
+from synth.pareto.synthesize import synthesize
 from synth.solvers import pool
 from synth.solvers.deadline import Deadline
 from synth.topologies import topology
@@ -67,7 +68,7 @@ def _dies(*_):
 
 def test_where_bounds_are_late_a_cut_serves(monkeypatch):
     monkeypatch.setattr(bounds, "flow", doze)
-    found = Sweep(NINE, ALL, Options(time_limit=0.1), Log(None, "")).run()
+    found = swept(NINE, ALL, time_limit=0.1)
     assert dict(found.bounds)[None] == single_cut_bound(NINE, ALL)
     assert [interval.reason for interval in found.open]
 
@@ -77,14 +78,14 @@ def test_a_frontier_with_time_left_returns_to_what_is_open(monkeypatch, name, co
     """As if the share of every S had been nothing at first."""
     network = topology(name).network()
     task = collective(coll, network.ranks)
-    whole = Sweep(network, task, Options(max_steps=4), Log(None, "")).run()
+    whole = swept(network, task, max_steps=4)
     limits = CombiningSearch._limits
 
     def none_at_first(search):
-        return limits(search) if search.state.share else (Deadline.after(0), float("inf"))
+        return limits(search) if search.sweep.share else (Deadline.after(0), float("inf"))
 
     monkeypatch.setattr(CombiningSearch, "_limits", none_at_first)
-    found = Sweep(network, task, Options(time_limit=60.0, max_steps=4), Log(None, "")).run()
+    found = swept(network, task, time_limit=60.0, max_steps=4)
     assert [(p.steps, p.rounds_per_chunk) for p in found.points] == [
         (p.steps, p.rounds_per_chunk) for p in whole.points
     ]
@@ -103,5 +104,5 @@ def test_ctrl_c_keeps_what_was_found(monkeypatch):
 
     monkeypatch.setattr(CombiningSearch, "_improvements", stopped)
     with pytest.raises(SweepInterrupted) as caught:
-        Sweep(topology("ring:4").network(), collective("scan", 4), Options(max_steps=6), Log(None, "")).run()
+        synthesize(FrontierProblem(topology("ring:4"), collective("scan", 4), Options(max_steps=6)), fresh=True)
     assert caught.value.frontier.points

@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sweeps import first_rows
 
 from synth.checker.schedule import replay
 from synth.commands import api
 from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.model.collective import collective, pattern
-from synth.pareto import engine_choice
-from synth.pareto.events import Options
-from synth.pareto.incumbents import find_incumbents
 from synth.program import analysis, checked_lowering
 from synth.scale.composition.compose import composed_messages
 from synth.topologies import topology
@@ -103,22 +100,7 @@ def test_schedules_end_with_the_first_one_that_is_enough():
 
 def test_the_first_rows_have_composed_messages_where_direct_sends_are_worse():
     machine = topology("fully-connected:3*2")
-    network, task = machine.network(), collective("alltonext", 6)
-    *_, rows = find_incumbents(network, task, None, machine=machine)
-    assert rows.schedules[0][0] == "direct sends"
-    assert any(method.startswith("boxes: ") for method, _ in rows.schedules)
-    *_, without = find_incumbents(network, task, None)
-    assert rows.points()[-1].rounds_per_chunk < without.points()[-1].rounds_per_chunk
-
-
-def test_composed_messages_are_rows_before_any_solver_is_asked(monkeypatch):
-    rows = []
-
-    def listen(event):
-        rows.extend([event.point] if event.kind == "point" else [])
-
-    monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *_: SimpleNamespace(open=()))
-    query = engine_choice.Query(topology("fully-connected:3*2"), collective("alltonext", 6), Options(), fresh=True)
-    engine_choice.synthesize(query, listen)
-    composed = [row for row in rows if row.construction.startswith("boxes: ")]
-    assert composed and replay.schedule(composed[0].schedule).rounds_per_chunk == composed[0].rounds_per_chunk
+    direct, *others = first_rows(machine, collective("alltonext", 6)).points
+    assert direct.construction == "direct sends"
+    composed = [row for row in others if row.construction.startswith("boxes: ")]
+    assert composed and composed[-1].rounds_per_chunk < direct.rounds_per_chunk

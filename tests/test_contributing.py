@@ -1,5 +1,5 @@
 """The examples of docs/plugins.md, written out as a package, installed by its entry points, and run; and those of
-docs/contributing.md, an importer and a certificate, added to a copy of `synth`."""
+docs/contributing.md, an engine, an importer and a certificate, added to a copy of `synth`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def patch(folder: Path, diff: str) -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """A copy of the package with the page's importer and certificate."""
+    """A copy of the package with the page's engine, importer and certificate."""
     folder = tmp_path_factory.mktemp("copy")
     shutil.copytree(ROOT / "synth", folder / "synth", ignore=shutil.ignore_patterns("__pycache__"))
     for code in [*blocks("python", CHANGES), *blocks("text", CHANGES)]:
@@ -114,6 +114,17 @@ def in_copy(folder: Path, *words: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=folder, env=environment)
 
 
+def assert_prints_its_comments(folder: Path, script: str) -> None:
+    assert script in re.findall(r"^\$ python (.*)$", CHANGES, re.MULTILINE)
+    done = in_copy(folder, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == re.findall(r"^#> (.*)$", (folder / script).read_text(), re.MULTILINE)
+
+
+def test_the_engine_of_the_page_has_its_point(copy):
+    assert_prints_its_comments(copy, "ring_of_five.py")
+
+
 def test_the_importer_of_the_page_reads_its_file(copy):
     (command,) = re.findall(r"^\$ synth (.*)$", CHANGES, re.MULTILINE)
     done = in_copy(copy, "-m", "synth", *command.split())
@@ -125,10 +136,8 @@ def test_the_importer_of_the_page_reads_its_file(copy):
 
 
 def test_the_certificate_of_the_page_is_checked(copy):
-    (script,) = re.findall(r"^\$ python (.*)$", CHANGES, re.MULTILINE)
-    done = in_copy(copy, script)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == re.findall(r"^#> (.*)$", CHANGES, re.MULTILINE)
+    script = "receive_bound.py"
+    assert_prints_its_comments(copy, script)
     (copy / "rank_8.py").write_text((copy / script).read_text().replace('"rank": 0', '"rank": 8'))
     assert "VerificationError: rank: " in in_copy(copy, "rank_8.py").stderr
 

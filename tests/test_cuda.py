@@ -16,9 +16,8 @@ from synth.runtime.cuda import executor, graph_timing
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
 from synth.runtime.dtypes import dtype
 from synth.runtime.kernel import tables
-from synth.runtime.padding import Padding
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
-from synth.runtime.slicing import Slicing
+from synth.runtime.slicing import Padding, Slicing
 
 KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from catalog_jobs import planned
 
+from synth.encodings.engine import Options
 from synth.errors import FormatError
-from synth.pareto.events import Options
 
 WHOLE = """\
 # a team's machines

@@ -14,8 +14,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
-from synth.runtime.host.executor import Host, collect_outputs, layout_of
-from synth.runtime.host.parallel_launches import side_by_side
+from synth.runtime.host.executor import Host, collect_outputs, layout_of, side_by_side
 from synth.runtime.kernel import build_host, launches, sources
 from synth.runtime.kernel import tables as flat
 from synth.runtime.reference.buffers import Arena

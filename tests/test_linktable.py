@@ -20,8 +20,8 @@ from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
 from synth.scale.forests.build import build
 from synth.scale.forests.pipelining import Pipeline
-from synth.topologies import clusters, declared_symmetries
-from synth.topologies.declared_symmetries import with_generators
+from synth.topologies import builders, clusters
+from synth.topologies.builders import with_generators
 
 MACHINES = (
     "dgx-a100*3",
@@ -49,7 +49,7 @@ def columns(monkeypatch):
 
     def make(name):
         monkeypatch.setattr(clusters, "LARGE", 0)
-        monkeypatch.setattr(declared_symmetries, "LARGE", 0)
+        monkeypatch.setattr(builders, "LARGE", 0)
         try:
             return topologies.topology(name)
         finally:
@@ -100,7 +100,7 @@ def test_symmetries_are_judged_the_same(columns, name, monkeypatch):
         tries.append(tuple(wrong))
     tries += [(0, *range(machine.ranks - 1)), (1, 0)]
     slow = with_generators(machine, tries)
-    monkeypatch.setattr(declared_symmetries, "LARGE", 0)
+    monkeypatch.setattr(builders, "LARGE", 0)
     assert with_generators(machine, tries) == slow
     assert 0 < len(slow.generators) < len(tries)
 
@@ -119,7 +119,7 @@ def test_limits_decide_where_links_alone_do_not(monkeypatch):
         rows = enumerate(zip(groups, widths_, strict=True))
         machine = Topology("four", 4, links, [Limit(f"m{i}", tuple(g), Fraction(w)) for i, (g, w) in rows])
         for least in (6_000, 0):
-            monkeypatch.setattr(declared_symmetries, "LARGE", least)
+            monkeypatch.setattr(builders, "LARGE", least)
             assert with_generators(machine, [shift]).generators == ((shift,) if keeps else ())
 
 

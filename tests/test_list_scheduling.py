@@ -19,8 +19,7 @@ from synth.model.topology import Link, Topology
 from synth.program.checked_lowering import lower
 from synth.program.lowering_options import LoweringOptions
 from synth.runtime.reference.program_times import ProgramTimes
-from synth.scale.greedy.list_scheduling import list_schedule
-from synth.scale.list_schedules import design_sizes, schedule_for_size
+from synth.scale.greedy.list_scheduling import design_sizes, list_schedule, schedule_for_size
 
 KB = 1000
 TECCL = Path(__file__).parent.parent / "examples" / "teccl"

@@ -164,3 +164,19 @@ def test_lines_bend_alike_in_both_directions_around_what_lies_between():
     assert bends[0, 3] == -bends[3, 0] > 0 == bends[0, 1]  # above the first row
     places = layout(16, [(a, b, 1) for a, b in bends], 16)
     assert control(places, (0, 3), bends[0, 3])[1] < places.spots[0][1]
+
+
+@pytest.mark.parametrize("name", ["dgx-a100*2", "mi250*2", "p4d*2", "fat-tree:16"])
+def test_a_line_passes_no_end_that_it_does_not_join(name):
+    drawn = animation_data.machine(network_of(name))
+    lines = [(a, b, 1) for a, b, *_ in drawn.links]
+    picture = layout(network_of(name).ranks, lines, len(drawn.ends))
+    for (a, b, _), bend in zip(lines, picture.bends, strict=True):
+        start, middle, end = picture.spots[a], control(picture, (a, b), bend), picture.spots[b]
+        others = [spot for k, spot in enumerate(picture.spots) if k not in (a, b)]
+        for k in range(1, 32):
+            t = k / 32
+            x, y = (
+                (1 - t) ** 2 * u + 2 * t * (1 - t) * v + t**2 * w for u, v, w in zip(start, middle, end, strict=True)
+            )
+            assert min(dist((x, y), other) for other in others) > 14  # the radius of a rank

@@ -15,6 +15,7 @@ from synth.commands import api, root
 from synth.commands.bound import HOLDS_NOTE
 from synth.commands.framework.frontier_files import write_schedules
 from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound
+from synth.encodings.engine import FrontierProblem, Options
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, VerificationError
 from synth.model.bitwise_equality import same_bits
@@ -24,7 +25,7 @@ from synth.model.schedule import Schedule, Step, SwitchSend
 from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Network, Topology
 from synth.model.unicast import unicast
 from synth.pareto import multicast
-from synth.pareto.events import Options
+from synth.pareto.synthesize import through_switches
 from synth.topologies import topology
 from tests.finer_units import finer
 
@@ -182,10 +183,10 @@ def test_frontiers_of_flow_methods_get_such_points() -> None:
 def test_what_no_time_is_left_for_is_open() -> None:
     """The point of the least R/C is replayed in any case."""
     frontier = api.frontier("switch:4:multicast=through", "allreduce", time_limit=10)
-    ended = multicast.with_multicast(
+    ended = through_switches(
         replace(frontier, network=replace(frontier.network, multicast=()), points=(), open=()),
-        topology("switch:4:multicast=through"), frontier.collective, Options(time_limit=0),
-    )  # fmt: skip
+        FrontierProblem(topology("switch:4:multicast=through"), frontier.collective, Options(time_limit=0)),
+    )
     assert ended.points[-1].rounds_per_chunk == frontier.points[-1].rounds_per_chunk and not ended.complete
 
 
@@ -281,6 +282,6 @@ def test_points_too_long_to_be_written_out_are_not_lost_to_worse_ones_through_sw
     """On 128 ranks a default `pareto` ended at 6 steps, 32% above the bound that others came within 0.2% of."""
     machine = topology("dgx-h100*2")
     found = api.frontier(machine, "allreduce", engine="flow", multicast=False, max_steps=12)
-    monkeypatch.setattr(multicast, "SETTINGS", replace(multicast.SETTINGS, max_sends=1))
+    monkeypatch.setattr(multicast, "FEW_SENDS", 1)
     task = collective("allreduce", machine.ranks)
-    assert multicast.with_multicast(found, machine, task, Options(max_steps=4)) is found
+    assert through_switches(found, FrontierProblem(machine, task, Options(max_steps=4))) is found

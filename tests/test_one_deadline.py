@@ -4,24 +4,24 @@ kept."""
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from fractions import Fraction
 from random import Random
 from types import SimpleNamespace
 
 import pytest
+from sweeps import swept
 
 from synth.commands import api
 from synth.encodings import bounds
 from synth.encodings.bounds.single_cut import single_cut_bound
+from synth.encodings.engine import FrontierProblem, Options
 from synth.model.collective import collective
-from synth.model.frontier import Frontier, LowerBound, Open
+from synth.model.frontier import LowerBound
 from synth.model.outcome import Unknown
-from synth.pareto import engine_choice, incumbents, prefetched_bounds
-from synth.pareto.events import Options
-from synth.pareto.log import Log
+from synth.pareto import prefetched_bounds
+from synth.pareto.quick_bounds import SingleCut
+from synth.pareto.step_search import ENTRY_SHARE, LAST_SHARE
 from synth.pareto.sweep import Sweep
-from synth.scale import search
+from synth.pareto.synthesize import FIRST, synthesize
 from synth.solvers import linear_program, pool
 from synth.solvers.deadline import NEVER, Deadline, TimeUp, current_deadline, time_limited
 from synth.topologies import topology
@@ -33,15 +33,16 @@ NETWORK, TASK = MACHINE.network(), collective("allgather", 9)
 def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatch, tmp_path):
     shares = []
 
-    def slow(*_):
-        shares.append(current_deadline().remaining())
+    def slow(engine, problem, found, deadline):
+        shares.append((current_deadline().remaining(), deadline.remaining()))
         time.sleep(0.2)
-        yield incumbents.Incumbents(bounds.flow(NETWORK, TASK, None))
+        yield single_cut_bound(NETWORK, TASK)
 
-    monkeypatch.setattr(engine_choice, "find_incumbents", slow)
-    options = Options(time_limit=100, max_steps=2, jobs=1)
-    found = engine_choice.synthesize(engine_choice.Query(MACHINE, TASK, options, log=tmp_path / "log"))
-    assert 0 < shares[0] <= 100 * engine_choice.SETTINGS.incumbent_share
+    monkeypatch.setattr(SingleCut, "improve", slow)
+    found = synthesize(
+        FrontierProblem(MACHINE, TASK, Options(time_limit=100, max_steps=2, jobs=1)), log=tmp_path / "log"
+    )
+    assert 0 < max(shares[0]) <= 100 * FIRST
     assert found.seconds >= 0.2
 
 
@@ -91,46 +92,8 @@ def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(m
         "bound",
         lambda self, steps, *share: bound(self, steps) if steps is None else Unknown("memory"),
     )
-    found = Sweep(NETWORK, TASK, Options(jobs=1, max_steps=3), Log(None, "")).run()
+    found = swept(NETWORK, TASK, jobs=1, max_steps=3)
     assert found.points and found.points[-1].status == "optimal"
-    api.verify(found)
-
-
-def test_when_the_time_is_over_what_is_held_is_kept():
-    *_, last = incumbents.find_incumbents(NETWORK, TASK, incumbents.scale_search(MACHINE, TASK))
-    seeds = last.schedules
-    assert seeds
-    found = Sweep(
-        NETWORK, TASK, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=seeds, started=time.monotonic() - 2
-    ).run()
-    assert found.points
-    assert (
-        found.complete and not found.notes
-    )  # the search for a higher bound was ended, but a seed attains the one that there is
-    api.verify(found)
-
-
-def test_seeds_that_come_after_the_time_limit_are_not_logged(tmp_path):
-    """A record of many sends takes as long as a replay, and the next run has the same seeds without a search."""
-    *_, last = incumbents.find_incumbents(NETWORK, TASK, incumbents.scale_search(MACHINE, TASK))
-    options, began = Options(jobs=1, time_limit=1.0), time.monotonic() - 2
-    with Log(tmp_path / "log", "key") as log:
-        found = Sweep(NETWORK, TASK, options, log, seeds=last.schedules, started=began).run()
-    assert found.points and not Log(tmp_path / "log", "key").records
-
-
-def test_later_seeds_are_kept_too():
-    machine = topology("random-regular:20")
-    network, task = machine.network(), collective("allgather", 20)
-    first = int(bounds.steps(network, task).value)
-    *_, last = incumbents.find_incumbents(network, task, incumbents.scale_search(machine, task))
-    seeds = last.schedules
-    later = tuple((name, s) for name, s in seeds if len(s.steps) > first)
-    assert later
-    found = Sweep(
-        network, task, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=later, started=time.monotonic() - 2
-    ).run()
-    assert found.points[0].steps == min(len(schedule.steps) for _, schedule in later)
     api.verify(found)
 
 
@@ -143,71 +106,28 @@ def late(monkeypatch):
     monkeypatch.setattr(prefetched_bounds.PrefetchedBounds, "bound", lambda *_: Unknown("time"))
 
 
-def test_engines_hand_on_what_they_have(late, monkeypatch, tmp_path):
-    """Scale methods run once, before the sweep, and their cut and schedules serve where its bounds are late."""
-    calls = []
-
-    def counted(module, name):
-        original = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *given, **named: calls.append(name) or original(*given, **named))
-
-    counted(search, "throughput")
-    counted(search, "build")
-    counted(search, "greedy_points")
-    counted(engine_choice, "synthesize_exact")
-    exact = engine_choice.synthesize_exact
-    unproved = Open(9, Fraction(1), None, "time")
-    monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *given: replace(exact(*given), open=(unproved,)))
-    found = api.frontier(LARGER, "allgather", time_limit=1000, log=tmp_path / "log")
-    assert calls == ["throughput", "build", "greedy_points", "synthesize_exact"]
-    assert isinstance(found, Frontier) and found.points
-    (floor,) = [bound for steps, bound in found.bounds if steps is None]
-    assert floor.certificate["kind"] == "static-cuts"
-
-
 def test_a_cut_serves_where_the_best_bound_is_late(late):
     task = collective("allgather", 20)
     for kind in (task, collective("alltoall", 20), collective("alltonext", 20)):
-        found = Sweep(
-            LARGER.network(), kind, Options(jobs=1, time_limit=1.0), Log(None, ""), started=time.monotonic() - 2
-        ).run()
+        found = swept(LARGER.network(), kind, jobs=1, time_limit=1.0, late=2.0)
         (floor,) = [bound for steps, bound in found.bounds if steps is None]
         assert floor == single_cut_bound(LARGER.network(), kind) and floor.value > 0
         api.verify(found)
 
 
 def test_the_sweep_leaves_time_for_what_follows(monkeypatch, tmp_path):
-    """Searches end before the limit, so that incumbents are entered and scale points written out within it."""
+    """Searches end before the limit, so that first rows are entered and scale points written out within it."""
     ends = []
 
     def run(sweep):
-        ends.append((sweep.deadline.end, sweep.started + sweep.options.time_limit))
-        return SimpleNamespace(open=())
+        ends.append((sweep.deadline.end, sweep.found.started + sweep.options.time_limit))
+        sweep.found.sweeping = False
+        yield from ()
 
     monkeypatch.setattr(Sweep, "run", run)
-    options = Options(time_limit=100)
-    engine_choice.synthesize(engine_choice.Query(MACHINE, TASK, options, log=tmp_path / "log"))
+    synthesize(FrontierProblem(MACHINE, TASK, Options(time_limit=100)), log=tmp_path / "log")
     ((searches, limit),) = ends
-    assert limit - 100 * (engine_choice.SETTINGS.entry_share + engine_choice.SETTINGS.last_share) <= searches
-    assert searches < limit - 100 * engine_choice.SETTINGS.last_share
-
-
-def test_seeds_of_more_steps_than_the_sweep_visits_are_kept():
-    machine = topology("switch:20")
-    network, task = machine.network(), collective("scan", 20)
-    *_, last = incumbents.find_incumbents(network, task, None, machine=machine)
-    first = int(bounds.steps(network, task).value)
-    found = Sweep(
-        network,
-        task,
-        Options(jobs=1, time_limit=1.0),
-        Log(None, ""),
-        seeds=last.schedules,
-        started=time.monotonic() - 2,
-    ).run()
-    longest = max(last.schedules, key=lambda row: len(row[1].steps))[1]
-    assert len(longest.steps) > first + 6 and found.points[-1].steps == len(longest.steps) and not found.complete
-    api.verify(found)
+    assert limit - 100 * (ENTRY_SHARE + LAST_SHARE) <= searches < limit - 100 * LAST_SHARE
 
 
 def test_a_linear_program_ends_at_the_deadline_unless_it_is_short(monkeypatch):

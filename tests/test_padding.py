@@ -19,7 +19,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Span
 from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
-from synth.runtime.padding import Padding
+from synth.runtime.slicing import Padding
 
 CANARY = 77.0
 RANKS = 4

@@ -9,10 +9,13 @@ import pytest
 
 from synth.checker.documents import scale_frontier
 from synth.encodings import bounds
+from synth.encodings.engine import FrontierProblem
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, Open
-from synth.pareto import engine_choice, merge_scale_points
-from synth.pareto.events import Options, SweepInterrupted
+from synth.pareto.events import SweepInterrupted
+from synth.pareto.flow import FlowMethods
+from synth.pareto.sweep import Sweep
+from synth.pareto.synthesize import synthesize
 from synth.scale import search
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.candidate import Candidate
@@ -22,42 +25,26 @@ from synth.solvers.deadline import Deadline, TimeUp, time_limited
 from synth.topologies import topology
 
 
-def empty(name: str, coll: str):
-    """Return the frontier of exact synthesis that has a bound and had no time for more."""
-    machine = topology(name)
-    network, task = machine.network(), collective(coll, machine.ranks)
-    least, floor = bounds.steps(network, task), bounds.flow(network, task, None)
-    gap = Open(int(least.value), floor.value, None, "time", floor.certificate)
-    return machine, Frontier(network, task, (), (gap,), bounds=((0, least), (None, floor)))
-
-
 def test_ctrl_c_in_the_last_flow_stage_keeps_the_points_before_it(monkeypatch):
-    machine, found = empty("torus:3x3", "allgather")
-    monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *_: found)
+    """They stand in a frontier of exact synthesis that has a bound and had no time for more."""
+
+    def left(sweep):
+        found = sweep.found
+        floor = bounds.flow(found.network, found.collective, None)
+        found.add_open(Open(2, floor.value, None, "time", floor.certificate))
+        found.sweeping = False
+        yield floor
 
     def tell(event) -> None:
         if event.text == "forest":
             raise KeyboardInterrupt
 
+    monkeypatch.setattr(Sweep, "run", left)
+    monkeypatch.setattr(FlowMethods, "applies", lambda self, problem: self.part == "rest")
     with pytest.raises(SweepInterrupted) as kept:
-        engine_choice.synthesize(engine_choice.Query(machine, found.collective, Options()), tell)
+        synthesize(FrontierProblem(topology("torus:3x3"), collective("allgather", 9)), tell)
     assert isinstance(kept.value.frontier, Frontier) and kept.value.frontier.points
     assert all(p.construction.startswith("flow: ") for p in kept.value.frontier.points)
-
-
-def test_ctrl_c_while_points_are_written_out_keeps_those_before_it():
-    machine, found = empty("dgx-a100*2", "allgather")
-    written = []
-
-    def tell(text: str) -> None:
-        if text.startswith("writing out"):
-            written.append(text)
-            if len(written) == 2:
-                raise KeyboardInterrupt
-
-    with pytest.raises(SweepInterrupted) as kept:
-        merge_scale_points.merge_scale_points(found, search.ScaleSearch(machine, "allgather", progress=tell))
-    assert len(kept.value.frontier.points) == 1
 
 
 def test_shortest_ways_are_tried_after_a_search_that_was_cut_short(monkeypatch):

@@ -6,18 +6,20 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from sweeps import begun
 
 import synth
+from synth.checker.schedule import column_replay
 from synth.errors import VerificationError
-from synth.model.frontier import LowerBound
+from synth.model.frontier import LowerBound, Point
 from synth.model.outcome import Cost, Sat
 from synth.model.schedule import Step
-from synth.pareto import close_step_count, multicast, written_points
+from synth.pareto import close_step_count
 from synth.pareto.combining.close_combining import CombiningSearch
-from synth.pareto.scale_rows import ScaleRows
+from synth.pareto.flow_frontier import ScaleRows
+from synth.pareto.written_points import PointWriter
 from synth.scale.candidate import Candidate
 from synth.scale.search_state import SearchState
-from synth.solvers.deadline import Deadline
 
 LEFT_OUT = "is left out, since its replay fails"
 
@@ -52,9 +54,8 @@ def test_the_sweep_goes_on_after_a_wrong_schedule(tmp_path, monkeypatch):
         return Sat(schedule, Cost("made up", 0.0, 0.0, 0.0, {})), ""
 
     monkeypatch.setattr(close_step_count, "meet_bound", wrong)
-    monkeypatch.setattr(close_step_count, "seed", lambda state, steps, bound: None)
-    monkeypatch.setattr(close_step_count, "_near", lambda *_: None)
-    monkeypatch.setattr(close_step_count, "_search", lambda *_: None)
+    for name in ("near", "search"):
+        monkeypatch.setattr(close_step_count, name, lambda *_: iter(()))
     found = synth.frontier("dgx1", "allgather", max_steps=3, log=tmp_path / "b", encoding="step", engine="exact")
     assert [point.steps for point in found.points] == [3]
     (note,) = [note for note in found.notes if LEFT_OUT in note]
@@ -105,14 +106,16 @@ def test_a_wrong_point_that_is_written_out_is_left_out():
     (right,) = synth.frontier(machine, "allgather", engine="flow").points
     wrong = replace(right, source=replace(right.schedule, path=0 * right.schedule.path), construction="made up")
     task = synth.collective("allgather", 9)
-    writer = written_points.PointWriter(machine.network(), task, Deadline(), 1 << 20)
-    assert [point for point, _ in writer.improvements([wrong, right], [])] == [right]
-    (note,) = writer.refused
+    writer, found = PointWriter(machine.network(), task), begun(machine.network(), task)
+    for point, schedule in writer.improvements([wrong, right], found):
+        found.take(Point.of(schedule, found.floor, "best-known", point.construction))
+    assert [point.construction for point in found.points] == [right.construction]
+    (note,) = found.notes
     assert LEFT_OUT in note and "'made up'" in note and not writer.too_long
 
 
 def test_a_wrong_schedule_through_switches_is_left_out(monkeypatch):
-    refusals, replay = [], multicast.replay.schedule
+    refusals, replay = [], column_replay.schedule
 
     def refuse_first(schedule):
         if schedule.uses_multicast and not refusals:
@@ -120,7 +123,7 @@ def test_a_wrong_schedule_through_switches_is_left_out(monkeypatch):
             raise VerificationError("made up")
         return replay(schedule)
 
-    monkeypatch.setattr(multicast.replay, "schedule", refuse_first)
+    monkeypatch.setattr(column_replay, "schedule", refuse_first)
     found = synth.frontier("switch:4:multicast=through", "broadcast", max_steps=3)
     assert refusals and found.points
     (note,) = [note for note in found.notes if LEFT_OUT in note]

@@ -39,7 +39,6 @@ MOST = {
     "ring:8": 2,
     "mesh:3x3": 0,
     "line:6": 0,
-    "random-regular:64:degree=6": 6,
     "mesh:6x6": 2,
 }
 

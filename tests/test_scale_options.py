@@ -11,7 +11,7 @@ from synth.commands import api, root
 from synth.errors import InfeasibleError, UsageError
 from synth.model.bitwise_equality import same_bits
 from synth.model.scale_frontier import ScaleFrontier
-from synth.pareto import engine_choice
+from synth.pareto import engine_choice, flow_frontier
 from synth.pareto.events import SweepInterrupted
 from synth.scale.search import frontier
 from synth.topologies import topology
@@ -32,7 +32,7 @@ def whole():
 @pytest.fixture
 def searched(whole, monkeypatch):
     """The frontier `whole`, which searches by flow methods then return at once."""
-    monkeypatch.setattr(engine_choice, "synthesize_flow", lambda *_, **__: whole)
+    monkeypatch.setattr(flow_frontier, "synthesize_flow", lambda *_, **__: whole)
     return whole
 
 
@@ -74,7 +74,7 @@ def test_what_ctrl_c_leaves_is_bounded_too(whole, monkeypatch):
     def stop(*_, **__):
         raise SweepInterrupted(whole, None)
 
-    monkeypatch.setattr(engine_choice, "synthesize_flow", stop)
+    monkeypatch.setattr(flow_frontier, "synthesize_flow", stop)
     with pytest.raises(SweepInterrupted) as stopped:
         api.frontier(MACHINE, "allgather", engine="flow", max_steps=3)
     assert stopped.value.frontier.points and max(p.steps for p in stopped.value.frontier.points) <= 3

@@ -14,8 +14,8 @@ from synth.catalog import shipped
 from synth.catalog.store import Store
 from synth.checker.documents import exact_frontier
 from synth.commands import root
+from synth.encodings.engine import Options
 from synth.model.frontier import Open
-from synth.pareto.events import Options
 
 ANY = Options()
 

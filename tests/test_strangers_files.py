@@ -139,7 +139,7 @@ def test_a_log_that_is_a_link_is_left_alone(tmp_path, monkeypatch):
     """A link in a shared cache folder made the sweep truncate its target."""
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
     begun = []
-    monkeypatch.setattr("synth.pareto.engine_choice.Log", lambda path, *more: begun.append(path) or Log(path, *more))
+    monkeypatch.setattr("synth.pareto.synthesize.Log", lambda path, *more: begun.append(path) or Log(path, *more))
     api.frontier("ring:3", "allgather")
     victim = tmp_path / "victim"
     victim.write_text("precious")

@@ -167,10 +167,11 @@ def test_nothing_is_complete_without_the_bounds_that_say_so(tmp_path, monkeypatc
     first = whole.points[0]
     weak = next(bound for steps, bound in whole.bounds if steps is None)
 
-    def sweep(state, steps):
-        state.bounds += [(None, weak), (steps + 1, weak)]
-        state.add_point(first)
-        state.complete, state.last = True, steps + 1
+    def sweep(sweep, steps):
+        yield weak
+        sweep.found.bounds.append((steps + 1, weak))
+        yield first
+        sweep.found.complete, sweep.found.last = True, steps + 1
 
     monkeypatch.setattr("synth.pareto.sweep.Sweep._sweep", sweep)
     found = synth.frontier("ring:4", "allreduce", log=tmp_path / "again", engine="exact")

@@ -9,8 +9,8 @@ import pytest
 import synth
 from synth.errors import SynthError
 from synth.model.rational import size_bytes
-from synth.pareto import engine_choice
 from synth.pareto.log import Log, LogError
+from synth.pareto.quick_bounds import SingleCut
 
 
 def test_a_cache_that_cannot_be_written_stops_no_sweep(tmp_path, monkeypatch) -> None:
@@ -52,7 +52,7 @@ def test_a_fresh_run_forgets_the_log(tmp_path) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_reported_before_any_search(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(engine_choice, "scale_search", lambda *_: pytest.fail("a search began"))
+    monkeypatch.setattr(SingleCut, "improve", lambda *_: pytest.fail("a search began"))
     (tmp_path / "file").write_text("not a log")
     for log in (tmp_path / "file", tmp_path / "file" / "log.jsonl"):
         with pytest.raises(LogError):

@@ -4,18 +4,17 @@ their search ended."""
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 import pytest
+from sweeps import begun, swept
 
 from synth.commands import api
 from synth.encodings import bounds
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.pareto import close_step_count
-from synth.pareto.events import Options
-from synth.pareto.log import Log
 from synth.pareto.resume import point_record, points_from_records
 from synth.pareto.sweep import Sweep
 from synth.solvers.deadline import Deadline
@@ -24,8 +23,13 @@ from synth.topologies import topology
 NETWORK, TASK = topology("dgx1").network(), collective("allgather", 8)
 
 
-def sweep(limit: float | None = 60.0) -> Sweep:
-    return Sweep(NETWORK, TASK, Options(time_limit=limit, jobs=1), Log(None, ""))
+def sweep(limit: float | None = 60.0, *points: Point, opened: Iterable[int] = ()) -> Sweep:
+    """Return a sweep in which `points` are found, and some numbers of steps are open."""
+    floor = bounds.flow(NETWORK, TASK, None)
+    some = Sweep(begun(NETWORK, TASK, time_limit=limit, jobs=1), Deadline.after(limit))
+    some.found.points = list(points)
+    some.found.open = [Open(steps, floor.value, None, "time", floor.certificate) for steps in opened]
+    return some
 
 
 def known() -> list[Point]:
@@ -39,12 +43,12 @@ def first_in_vain(monkeypatch: pytest.MonkeyPatch, vain: int = 1) -> list[int]:
     tried: list[int] = []
     close = close_step_count.close
 
-    def once(self: Sweep, steps: int, bound: LowerBound) -> None:
+    def once(self: Sweep, steps: int, bound: LowerBound) -> Iterator[Point]:
         tried.append(steps)
         if tried.count(steps) <= vain:
-            self.add_open(Open(steps, bound.value, self.best, "time", bound.certificate))
+            self.found.add_open(Open(steps, bound.value, self.found.best(steps), "time", bound.certificate))
         else:
-            close(self, steps, bound)
+            yield from close(self, steps, bound)
 
     monkeypatch.setattr(close_step_count, "close", once)
     return tried
@@ -52,7 +56,7 @@ def first_in_vain(monkeypatch: pytest.MonkeyPatch, vain: int = 1) -> list[int]:
 
 def test_open_intervals_are_returned_to_the_widest_first(monkeypatch):
     tried = first_in_vain(monkeypatch)
-    found = sweep().run()
+    found = swept(NETWORK, TASK, time_limit=60.0, jobs=1)
     assert [(p.steps, p.rounds_per_chunk) for p in found.points] == [(2, Fraction(3, 2)), (3, Fraction(7, 6))]
     assert found.complete and not found.open
     first = tried.index(2, 1)
@@ -62,57 +66,47 @@ def test_open_intervals_are_returned_to_the_widest_first(monkeypatch):
 
 def test_without_a_limit_nothing_is_returned_to(monkeypatch):
     tried = first_in_vain(monkeypatch)
-    found = sweep(None).run()
+    found = swept(NETWORK, TASK, jobs=1)
     assert len(tried) == len(set(tried)) and {interval.reason for interval in found.open} == {"effort"}
 
 
 def test_what_ends_at_once_is_returned_to_once_and_is_no_matter_of_time(monkeypatch):
     tried = first_in_vain(monkeypatch, vain=100)
-    found = sweep().run()
+    found = swept(NETWORK, TASK, time_limit=60.0, jobs=1)
     assert tried == [*dict.fromkeys(tried)] * 2
     assert found.open and {interval.reason for interval in found.open} == {"gave-up"}
     assert [interval.steps for interval in found.open] == sorted(interval.steps for interval in found.open)
 
 
 def test_points_of_more_steps_say_nothing_of_fewer():
-    some = sweep()
-    some.points = known()
-    assert some.best == Fraction(7, 6)
-    some.upto = 2
-    assert some.best == Fraction(3, 2)
-    some.upto = 1
-    assert some.best is None
+    found = sweep(None, *known()).found
+    assert [found.best(steps) for steps in (None, 2, 1)] == [Fraction(7, 6), Fraction(3, 2), None]
 
 
 def test_points_narrow_and_close_the_intervals_of_more_steps():
-    some, floor = sweep(), bounds.flow(NETWORK, TASK, None)
-    some.points = known()
-    some.open = [Open(s, floor.value, None, "time", floor.certificate) for s in (1, 2, 3)]
-    some.update_open()
-    assert [(o.steps, o.upper) for o in some.open] == [(1, None), (2, Fraction(3, 2))]
-    assert some.bounds == [(3, floor)]
+    found = sweep(None, *known(), opened=(1, 2, 3)).found
+    found.update_open()
+    assert [(o.steps, o.upper) for o in found.open] == [(1, None), (2, Fraction(3, 2))]
+    assert found.bounds == [(3, bounds.flow(NETWORK, TASK, None))]
 
 
 def test_no_return_when_the_time_is_over(monkeypatch):
-    some = sweep(1.0)
-    some.started = time.monotonic() - 2
-    some.open = [Open(2, Fraction(1), None, "time")]
+    some = sweep(-1.0, opened=[2])
     monkeypatch.setattr(close_step_count, "close", lambda *_: pytest.fail("was returned to"))
-    some._return_to_open()
-    assert [o.reason for o in some.open] == ["time"]
+    list(some.again())
+    assert [o.reason for o in some.found.open] == ["time"]
 
 
 def test_ctrl_c_keeps_the_interval_in_hand(monkeypatch):
-    some = sweep()
-    some.open = [Open(2, Fraction(1), None, "time")]
+    some = sweep(opened=[2])
 
     def stop(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(close_step_count, "close", stop)
     with pytest.raises(KeyboardInterrupt):
-        some._return_to_open()
-    assert [o.steps for o in some.open] == [2]
+        list(some.again())
+    assert [o.steps for o in some.found.open] == [2]
 
 
 def test_records_of_points_leave_out_what_the_question_has():

@@ -76,11 +76,11 @@ def test_a_job_that_nobody_needs_is_ended():
 def test_bounds_ahead_are_the_bounds():
     ahead = prefetched_bounds.PrefetchedBounds(MACHINE, TASK, None)
     ahead.begin(3)
-    assert list(ahead.jobs.jobs) == [3]
+    assert list(ahead.jobs) == [3]
     made, other = ahead.bound(3), ahead.bound(2)
     assert isinstance(made, LowerBound) and made.value == bounds.flow(MACHINE, TASK, 3).value == F(2216, 1873)
     assert isinstance(other, LowerBound) and other.value == F(152, 103)  # nobody began it
-    assert not ahead.jobs.jobs
+    assert not ahead.jobs
 
 
 @pytest.mark.slow

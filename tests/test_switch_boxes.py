@@ -13,13 +13,13 @@ from synth.checker.certificates.cuts import check
 from synth.checker.schedule import replay
 from synth.commands import api
 from synth.encodings.bounds.multicast import multicast_bound, parts_bound
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import VerificationError
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
 from synth.model.topology import Link, Multicast, Topology
-from synth.pareto.events import Options
-from synth.pareto.multicast import with_multicast
+from synth.pareto.synthesize import through_switches
 from synth.scale.composition.switch_boxes import SwitchBoxes, boxes_of_switches
 from synth.topologies import topology
 
@@ -108,6 +108,6 @@ def test_two_boxes_come_within_five_per_cent_of_the_bound() -> None:
 def test_clusters_have_points_through_switches() -> None:
     machine = boxes((3, 3))
     none = Frontier(machine.network(), collective("allreduce", 6), ())
-    frontier = with_multicast(none, machine, none.collective, Options(max_steps=8))
+    frontier = through_switches(none, FrontierProblem(machine, none.collective, Options(max_steps=8)))
     assert len(frontier.points) > 3 and all(point.schedule.uses_multicast for point in frontier.points)
     api.verify(frontier.to_json())

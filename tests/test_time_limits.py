@@ -13,17 +13,20 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-import synth
 from synth.checker.documents import scale_frontier
 from synth.commands import api
 from synth.commands.bound import FewerBounds
 from synth.commands.root import root
+from synth.encodings.engine import FrontierProblem
 from synth.errors import InfeasibleError
-from synth.model.frontier import Frontier, Open
+from synth.model.collective import collective
+from synth.model.frontier import Open
 from synth.model.outcome import Unknown
 from synth.model.topology import Link, Topology
-from synth.pareto import engine_choice
+from synth.pareto import flow_frontier
 from synth.pareto.events import SweepInterrupted
+from synth.pareto.sweep import Sweep
+from synth.pareto.synthesize import synthesize
 from synth.scale import search
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
@@ -206,7 +209,7 @@ def test_an_interrupted_flow_frontier_is_printed(tmp_path, monkeypatch):
         if text == "forest":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(search, "ScaleSearch", Stopped)
+    monkeypatch.setattr(flow_frontier, "ScaleSearch", Stopped)
     out = tmp_path / "found.json"
     done = CliRunner().invoke(
         root, ["pareto", "--topo", "ring:6", "--coll", "allgather", "--engine", "flow", "-o", str(out)]
@@ -217,14 +220,16 @@ def test_an_interrupted_flow_frontier_is_printed(tmp_path, monkeypatch):
 
 
 def test_ctrl_c_among_flow_points_keeps_what_exact_synthesis_found(monkeypatch):
-    found = synth.frontier("ring:4", "allgather", engine="exact")
-
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    half = Frontier(**{**vars(found), "open": (Open(9, Fraction(1), None, "time"),)})
-    monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *_: half)
+    def left(sweep):
+        yield from run(sweep)
+        sweep.found.open = [Open(9, Fraction(1), None, "time")]
+
+    run = Sweep.run
+    monkeypatch.setattr(Sweep, "run", left)
     monkeypatch.setattr(search.ScaleSearch, "advance", stop)
     with pytest.raises(SweepInterrupted) as kept:
-        engine_choice.synthesize(engine_choice.Query(topology("ring:4"), half.collective, engine_choice.Options()))
-    assert kept.value.frontier is half
+        synthesize(FrontierProblem(topology("ring:4"), collective("allgather", 4)), fresh=True)
+    assert [point.steps for point in kept.value.frontier.points] == [2]

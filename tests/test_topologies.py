@@ -20,7 +20,7 @@ from synth.model.symmetry import route_permutation
 from synth.model.symmetry.permutations import orbits
 from synth.model.topology import Cap, Limit, Link, Network, Topology
 from synth.topologies import ALIASES, FAMILIES, MACHINES, summaries, topology
-from synth.topologies.declared_symmetries import preserves
+from synth.topologies.builders import preserves
 
 
 def capacity(network: Network, rank: int, into: bool) -> int:
@@ -378,11 +378,11 @@ def test_a_plug_in_adds_a_name(monkeypatch):
 
 
 def test_generators_of_large_clusters_are_those_of_small_ones(monkeypatch):
-    from synth.topologies import clusters, declared_symmetries
+    from synth.topologies import builders, clusters
 
     for name in ("dgx-a100*4", "mi250*3", "dgx-a100*4:net=odd-even", "torus:4x6"):
         slow = topology(name)
-        monkeypatch.setattr(declared_symmetries, "LARGE", 1)
+        monkeypatch.setattr(builders, "LARGE", 1)
         monkeypatch.setattr(clusters, "LARGE", 1)
         assert topology(name) == slow and slow.generators
         monkeypatch.undo()

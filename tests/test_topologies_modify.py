@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from synth.errors import FormatError, UsageError
 from synth.model.topology import Topology
 from synth.topologies import topology
-from synth.topologies.declared_symmetries import preserves
+from synth.topologies.builders import preserves
 from synth.topologies.modify import apply
 
 

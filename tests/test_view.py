@@ -22,7 +22,7 @@ from synth.model.time_bound import SizeBound, TimeBound
 from synth.program.analysis.report import size_text as lint_size_text
 from synth.view import build, frontier_text, plot, tables
 from synth.view.frontier_text import Report
-from synth.view.html import report_html
+from synth.view.table_layout import report_html
 
 
 def test_sizes_left_to_the_library_are_ranges_with_both_times():

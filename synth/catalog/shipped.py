@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 from synth.catalog.entry import Entry, EntryRow
 from synth.catalog.store import Store
+from synth.encodings.engine import Options
 from synth.errors import SynthError
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.frontier import Frontier, LowerBound
 from synth.model.topology import Network
-from synth.pareto.events import Options
-from synth.pareto.merge_scale_points import BESIDE, UNWRITTEN, bounded_point, merged
+from synth.pareto.flow import BESIDE, UNWRITTEN
+from synth.pareto.found import Found
 
 FILE = Path(__file__).with_name("shipped.sqlite")
 LABEL = "catalog: "
@@ -97,12 +98,13 @@ def joined(found: Frontier, entry: Entry, options: Options) -> Frontier:
 
     # a point that both have is shown as found
     rates = {(point.steps, point.rounds_per_chunk) for point in found.points}
-    points = [_bounded(point, point.construction, base, floor) for point in found.points]
+    both = Found.of(base, options, found.points)
     for point in shipped.points:
         allowed = options.allows(point.steps, point.rounds, point.chunks) and (point.same_bits or not options.same_bits)
         if allowed and (point.steps, point.rounds_per_chunk) not in rates:
-            points.append(_bounded(point, LABEL + point.construction, base, floor))
-    result = merged(base, points, "")
+            both.keep(replace(point, construction=LABEL + point.construction))
+    both.update_open()
+    result = both.frontier()
     notes = found.notes
     if result.complete:  # no point that the search has left is better
         notes = tuple(note for note in notes if note != BESIDE and not note.startswith(UNWRITTEN))
@@ -138,11 +140,3 @@ def _bounds(frontier: Frontier) -> Iterator[tuple[int | None, LowerBound]]:
     for interval in frontier.open:
         if interval.certificate:
             yield interval.steps, LowerBound(interval.lower, interval.certificate)
-
-
-def _bounded(point: Point, construction: str, base: Frontier, floor: LowerBound) -> Point:
-    fresh = bounded_point(point.schedule, construction, base, floor)
-    if point.bound.scope == "any-chunks" and point.bound.value > fresh.bound.value:
-        status = "optimal" if point.bound.value == point.rounds_per_chunk else "best-known"
-        fresh = replace(fresh, bound=point.bound, status=status)
-    return replace(fresh, seconds=point.seconds)

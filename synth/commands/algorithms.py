@@ -179,11 +179,9 @@ def _listed(one: ChunkAlgorithm) -> dict[str, str]:
 def _list_report(chosen: Sequence[ChunkAlgorithm]) -> Report:
     from synth.view.frontier_text import Report
 
-    columns = tuple(
-        (name, "left") for name in ("algorithm", "collective", "steps and rounds per chunk", "made for", "source")
-    )
+    columns = ("algorithm", "collective", "steps and rounds per chunk", "made for", "source")
     rows = tuple((one.name, one.collective, one.formula, one.home, one.paper) for one in chosen)
-    return Report(
+    return Report.of(
         "", columns, rows, ("n ranks, logarithms to base 2; `synth compile NAME --coll NAME --topo T` compiles one",)
     )
 
@@ -204,7 +202,7 @@ def _report(title: str, rows: Sequence[LibraryRow], sizes: Sequence[int]) -> Rep
     from synth.view.frontier_text import Report
 
     heads = ["steps", "rounds/chunk", "factor", *(f"µs at {size_text(size)}" for size in sizes)]
-    columns = (("algorithm", "left"), *((head, "right") for head in heads))
+    columns = ("algorithm", *(f">{head}" for head in heads))
     table, lines = [], []
     for row in rows:
         if row.schedule is None:
@@ -219,4 +217,4 @@ def _report(title: str, rows: Sequence[LibraryRow], sizes: Sequence[int]) -> Rep
         "times of synchronous steps, which count no cost of a message or a connection: algorithms with few messages "
         "are better than they look on switches; `synth compile ... -o s.json`, then `synth bench s.json` measures"
     )
-    return Report(title, columns, tuple(table), (note, *lines))
+    return Report.of(title, columns, table, (note, *lines))

@@ -192,13 +192,13 @@ def _report(rows: Sequence[AuditRow]) -> Report:
     from synth.view.frontier_text import Report
 
     columns = (
-        ("file", "left"), ("", "left"), ("collective", "left"), ("steps", "right"), ("rounds/chunk", "right"),
-        ("factor at its steps", "right"), ("at any steps", "right"),
+        "file", "", "collective", ">steps", ">rounds/chunk",
+        ">factor at its steps", ">at any steps",
     )  # fmt: skip
     table = tuple(_cells(row) for row in rows)
     lines = [printable(f"{row.file}: {row.verdict}: {row.reason}") for row in rows if row.reason]
     meaning = "factor: rounds per chunk divided by the certified lower bound"
-    return Report("", columns, table, (meaning, *lines))
+    return Report.of("", columns, table, (meaning, *lines))
 
 
 def _cells(row: AuditRow) -> tuple[str, ...]:

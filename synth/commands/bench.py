@@ -198,7 +198,7 @@ def bench_command(options: Bench) -> None:
       synth pareto --topo dgx1 --coll allgather -o frontier.json
       synth bench frontier.json --sizes 1KiB:1GiB:x4 --baseline ring -o measured.json
     """
-    from synth.view.bench_tables import measured
+    from synth.view.run_table import measured
     from synth.view.tables import print_report
 
     check_writable(options.output)

@@ -116,9 +116,10 @@ def bound(question: BoundQuestion) -> list[tuple[int | None, LowerBound]]:
     from synth.encodings.bounds import too_few_steps
     from synth.encodings.bounds.single_cut import single_cut_bound
     from synth.pareto.combining.close_combining import has_no_end
-    from synth.pareto.engine_choice import with_machine_names
-    from synth.pareto.incumbents import allreduce_parts_bound, few_direct_sends
-    from synth.pareto.sweep import SETTINGS
+    from synth.pareto.direct_sends import direct_schedule, few_sends
+    from synth.pareto.quick_bounds import allreduce_parts_bound
+    from synth.pareto.sweep import STEPS_BEYOND
+    from synth.pareto.unreachable import with_machine_names
     from synth.solvers.deadline import Deadline, TimeUp, time_limited
     from synth.solvers.pool import MAX_RANKS_IN_PROCESS, run_in_process
 
@@ -138,7 +139,8 @@ def bound(question: BoundQuestion) -> list[tuple[int | None, LowerBound]]:
     if not at_once:
         quick = single_cut_bound(network, task)
         floor = [(None, quick)]
-        direct = few_direct_sends(network, task) if network.ranks > MAX_RANKS_IN_PROCESS else None
+        many = network.ranks > MAX_RANKS_IN_PROCESS and few_sends(task)
+        direct = direct_schedule(network, task) if many else None
         if direct is not None and direct.rounds_per_chunk == quick.value:
             attained = len(direct.steps)
         if question.on_event is not None:
@@ -165,7 +167,7 @@ def bound(question: BoundQuestion) -> list[tuple[int | None, LowerBound]]:
             parts = allreduce_parts_bound(machine, network, task)
             floor += [] if parts is None else [(None, parts)]
             floor = [(None, at(None))]
-            last = question.max_steps or int(least.value) + SETTINGS.steps_beyond
+            last = question.max_steps or int(least.value) + STEPS_BEYOND
             counts = range(int(least.value), last + 1) if question.steps is None else sorted(question.steps)
             for count in counts:
                 found.append((count, at(count)))
@@ -192,7 +194,8 @@ def scale_bound(
     None where `engine` is "auto" and the machine is small enough for `bound`. After `time_limit` seconds it is the best
     bound so far, and `ScaleFrontier.unfinished` says that there may be a higher one.
     """
-    from synth.pareto.engine_choice import engine_of, flow_collective, with_machine_names
+    from synth.pareto.engine_choice import engine_of, flow_collective
+    from synth.pareto.unreachable import with_machine_names
     from synth.scale.bounds.switches import holds_with_multicast
     from synth.scale.search import bound as flow_bound
 
@@ -240,11 +243,12 @@ def multicast_bounds(
     """
     from synth.encodings.bounds.distance import steps
     from synth.encodings.bounds.multicast import multicast_bound
+    from synth.encodings.engine import FrontierProblem
     from synth.pareto.multicast import applies
 
     machine = named_topology(topology)
     task = task_of(collective, machine.ranks, roots, sizes)
-    if not applies(machine, task):
+    if not applies(FrontierProblem(machine, task)):
         return None
     network = machine.multicast_network()
     least = steps(network, task)
@@ -297,7 +301,8 @@ def time_bound(question: TimeQuestion) -> TimeBound:
     1024 1.4
     1048576 6.816693333333333
     """
-    from synth.pareto.engine_choice import flow_collective, with_machine_names
+    from synth.pareto.engine_choice import flow_collective
+    from synth.pareto.unreachable import with_machine_names
     from synth.program.overheads import NCCL
     from synth.scale.time_bound import time_bound as bound_of
     from synth.solvers.deadline import Deadline, time_limited

@@ -148,7 +148,7 @@ def build(asked: Building) -> BuildResult:
     ['allgather']
     """
     from synth.export.job_files import JobShape
-    from synth.topologies.this_machine import this_machine
+    from synth.topologies.importers import this_machine
 
     # The machine, the collectives and the runtime.
     root, fresh, on_event = asked.root, asked.fresh, asked.on_event
@@ -593,7 +593,7 @@ def build_command(options: Build) -> int:
       synth build dgx1 --for mscclpp
       synth build dgx-a100 --boxes 2,4,8 --for mscclpp -o plans
     """
-    from synth.topologies.this_machine import this_machine
+    from synth.topologies.importers import this_machine
     from synth.view.build import reports
     from synth.view.tables import print_reports
 

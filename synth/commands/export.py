@@ -46,7 +46,7 @@ from synth.program.plan_limits import NEWEST, VERSIONS
 
 if TYPE_CHECKING:
     from synth.commands.inputs import CollectiveLike, TopologyLike
-    from synth.export.chakra.trace import TraceFiles
+    from synth.export.chakra import TraceFiles
     from synth.export.exported_files import ExportResult
     from synth.export.request import Target
     from synth.model.topology import Network
@@ -314,7 +314,7 @@ def chakra(
     from synth.checker.schedule import replay
     from synth.commands.import_ import import_schedule
     from synth.export import program_reader
-    from synth.export.chakra.trace import traces
+    from synth.export.chakra import traces
     from synth.export.exported_files import named_point
     from synth.export.foreign.read import FrontierGivenError
     from synth.program.checked_lowering import MAX_SENDS

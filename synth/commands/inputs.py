@@ -134,8 +134,7 @@ def named_topology(spec: TopologyLike) -> Topology:
                 return _load(Path(text))  # which says that it is no file
             raise
     if all(hasattr(spec, name) for name in ("nodes", "edges", "is_directed")):
-        from synth.topologies.graph_files import from_graph
-        from synth.topologies.topology_files import from_document
+        from synth.topologies.topology_files import from_document, from_graph
 
         return from_document(from_graph(spec, "graph"), "graph", "graph")
     raise ArgumentError(

@@ -45,12 +45,12 @@ def print_names(kind: str, options: Output) -> None:
     from synth.view.tables import print_report
 
     rows = listed(kind)
-    columns = (("name", "left"), ("description", "left"), ("available", "left"))
+    columns = ("name", "description", "available")
     document = []
     for item, summary, available in rows:
         missing = None if available == "yes" else available.removeprefix("no: ")
         document.append({"name": item, "what": summary, "missing": missing})
-    emit(lambda: document, lambda: print_report(Report("", columns, tuple(rows))), options)
+    emit(lambda: document, lambda: print_report(Report.of("", columns, rows)), options)
 
 
 def listed(kind: str) -> list[Row]:

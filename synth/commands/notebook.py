@@ -16,7 +16,7 @@ from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.program.program import Program
 from synth.view.frontier_text import Report
-from synth.view.html import report_html
+from synth.view.table_layout import report_html
 
 # Maximum characters of a packed schedule in a frame; a report has larger ones.
 ROOM = 400_000
@@ -82,9 +82,9 @@ def run_html(doc: dict) -> str:
 
 def measured_html(doc: dict) -> str:
     """Return the table of measurements, of their document."""
-    from synth.view import bench_tables
+    from synth.view import run_table
 
-    return report_html(bench_tables.measured(doc))
+    return report_html(run_table.measured(doc))
 
 
 def build_html(result: BuildResult) -> str:

@@ -29,10 +29,11 @@ from synth.commands.framework.types import Positive, Size
 from synth.commands.inputs import collective as task_of
 from synth.commands.inputs import collective_or_value, integers, named_topology, path_or_none, workers
 from synth.commands.root import INTERRUPTED, UNDECIDED
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import InfeasibleError, UsageError
 from synth.model.frontier import Frontier
 from synth.model.rational import counted
-from synth.pareto.events import Listener, Options, SweepInterrupted
+from synth.pareto.events import Listener, SweepInterrupted
 from synth.solvers.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
     <Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>
     """
     from synth.pareto import engine_choice
-    from synth.pareto.multicast import with_multicast
+    from synth.pareto.synthesize import synthesize, through_switches
 
     machine = named_topology(search.topology)
     roots, collective = integers(search.roots, "roots"), collective_or_value(search.collective, machine.ranks)
@@ -139,9 +140,9 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
         large = _flow(machine, (name, root), search.on_event, first)
         if chosen != by_ranks:
             large = replace(large, notes=(*large.notes, engine_choice.FINE_GRAINED))
-        if not multicast:
+        if not multicast or not machine.multicast:
             return large
-        return with_multicast(large, machine, task_of(name, machine.ranks, large.roots), options)
+        return through_switches(large, FrontierProblem(machine, task_of(name, machine.ranks, large.roots), options))
 
     # Exact synthesis, which ends with the better points of the catalog in the package.
     task = task_of(collective, machine.ranks, roots, sizes)
@@ -155,14 +156,14 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
         if refused:
             named = " and no ".join(refused)
             raise UsageError(f"{task.name} has engines of its own, with cadical, which know no {named}; leave that out")
-    query = engine_choice.Query(machine, task, first, engine, log, search.fresh, cross_check=search.cross_check)
-    found = engine_choice.synthesize(query, search.on_event)
+    problem = FrontierProblem(machine, task, first, engine)
+    found = synthesize(problem, search.on_event, log=log, fresh=search.fresh, cross_check=search.cross_check)
     if isinstance(found, Frontier) and not found.complete and engine == "auto" and not wrong and not search.fresh:
         from synth.catalog import shipped
 
         entry = shipped.entry_of(found.network, task, machine.labels)
         found = found if entry is None else shipped.joined(found, entry, options)
-    return with_multicast(found, machine, task, options) if multicast else found
+    return through_switches(found, replace(problem, options=options)) if multicast else found
 
 
 def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
@@ -177,20 +178,22 @@ def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
 
 
 def _before_multicast(machine: Topology, multicast: bool, time_limit: float | None) -> float | None:
+    if time_limit is None or not multicast or not machine.multicast:
+        return time_limit
     from synth.pareto.multicast import MOST_RANKS, SHARE
 
-    if time_limit is None or not multicast or not machine.multicast or machine.ranks > MOST_RANKS:
+    if machine.ranks > MOST_RANKS:
         return time_limit
     return time_limit * (1 - SHARE)
 
 
 def _flow(machine: Topology, task: tuple[str, int], on_event: Listener | None, limits: Options) -> ScaleFrontier:
     """Return the frontier of flow methods; its sums end with the same bits on all ranks in any case."""
-    from synth.pareto import engine_choice
+    from synth.pareto import flow_frontier
 
     most, chunks = limits.max_steps, limits.max_chunks
     try:
-        found = engine_choice.synthesize_flow(machine, *task, on_event, time_limit=limits.time_limit)
+        found = flow_frontier.synthesize_flow(machine, *task, on_event, time_limit=limits.time_limit)
     except SweepInterrupted as stop:
         raise SweepInterrupted(stop.frontier.within(most, chunks), stop.log) from None
     if most is not None and most < found.least_steps:

@@ -111,7 +111,7 @@ def list_schedules(
     from synth.catalog.tuner.candidates import NamedSchedule, nvlink
     from synth.catalog.tuner.clock import Variant
     from synth.program.runtimes import FIFO_DEPTH
-    from synth.scale.list_schedules import design_sizes, schedule_for_size
+    from synth.scale.greedy.list_scheduling import design_sizes, schedule_for_size
 
     protocols = list(dict.fromkeys(protocol for protocol, _ in request.variants or ()))
     if not protocols:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 
 from synth.encodings.round_variables import limit_loads
 from synth.encodings.translated_chunks import TranslatedChunks
@@ -60,13 +60,14 @@ def encode_chunk(
     model: Model, translation: TranslatedChunks, unit: int, steps: int, local: bool = True
 ) -> ChunkVariables:
     """Add to `model` the formula of a schedule for one chunk of `unit`, without any limit on loads."""
-    network, collective = translation.network, translation.collective
+    network, collective, chunk = translation.network, translation.collective, ChunkVariables()
     near = network.distances
     sources, post = sorted(collective.pre[unit]), collective.post[unit]
-    chunk = ChunkVariables()
     left: list[int] = []  # steps from each rank to the nearest one that wants the chunk
     for n in range(network.ranks):
         left.append(min((d for p in post if (d := near[n][p]) is not None), default=steps + 1))
+
+    # whether a rank has a contribution after so many steps: known at the ends, impossible too early, else a variable
     fixed: dict[tuple[int, int, int], bool] = {(n, 0, i): n == i for n in range(network.ranks) for i in sources}
     for n in post:
         want = collective.wanted(unit, n)
@@ -75,81 +76,63 @@ def encode_chunk(
     def has(n: int, t: int, i: int) -> int | bool:
         if (n, t, i) in fixed:
             return fixed[n, t, i]
-        key = (n, i, t)
         d = near[i][n]
         if d is None or d > t:
             return False
-        if key not in chunk.has:
-            chunk.has[key] = model.var()
-        return chunk.has[key]
+        return variable(chunk.has, (n, i, t))
 
-    for t in range(steps):
-        for n in range(network.ranks):
-            if left[n] + t + 1 > steps:
-                continue
-            _encode_address(model, translation, chunk, has, n, t, sources, local)
+    def variable(table: dict, key: tuple) -> int:
+        if key not in table:
+            table[key] = model.var()
+        return table[key]
+
+    for t, n in product(range(steps), range(network.ranks)):  # the contents of n after step t (counted from 0)
+        if left[n] + t + 1 > steps:
+            continue
+        keep = chunk.keep[n, t] = model.var()
+        arriving: list[tuple[int, int | None, int]] = []  # (sender, None or its raw input, literal)
+        for r in network.into[n]:
+            src = network.routes[r].src
+            there = [held for i in sources if (held := has(src, t, i)) is not False]
+            if there:
+                total = variable(chunk.total, (r, t))
+                arriving.append((src, None, total))
+                if src not in sources:  # who contributes always holds something; others may be empty, and send nothing
+                    model.clause([-total, *there])
+            if t > 0 and src in sources:
+                arriving.append((src, src, variable(chunk.raw, (r, t))))
+        if local and t > 0 and n in sources:
+            arriving.append((n, n, variable(chunk.own, (n, t))))
+        model.clause([keep, *(x for _, _, x in arriving)])  # nothing is forgotten without being replaced
+
+        for i in sources:
+            # conjunctions of literals: each lets contribution i arrive, at most one does, and one must if n has it then
+            ways = [(keep, has(n, t, i))]
+            for s, raw, x in arriving:
+                ways.append((x, has(s, t, i) if raw is None else raw == i))
+            arrivals: list[list[int]] = []
+            for way in ways:
+                if way[1] is not False:
+                    arrivals.append([x for x in way if x is not True])
+            for a, b in combinations(arrivals, 2):
+                model.clause([-x for x in {*a, *b}])
+            after = has(n, t + 1, i)
+            if after is not True:
+                head = [] if after is False else [after]
+                for arrival in arrivals:
+                    model.clause(head + [-x for x in arrival])
+            if after is not False:
+                names = [] if after is True else [-after]
+                for arrival in arrivals:
+                    if len(arrival) == 1:
+                        names.append(arrival[0])
+                        continue
+                    name = model.var()
+                    for x in arrival:
+                        model.clause([-name, x])
+                    names.append(name)
+                model.clause(names)
     return chunk
-
-
-def _encode_address(
-    model: Model,
-    translation: TranslatedChunks,
-    chunk: ChunkVariables,
-    has: Callable,
-    n: int,
-    t: int,
-    sources: list[int],
-    local: bool,
-) -> None:
-    """Add the clauses between the contents of address n after step t (counted from 0) and the state before it."""
-    network = translation.network
-    keep = chunk.keep[n, t] = model.var()
-    arriving: list[tuple[int, int | None, int]] = []  # (sender, None or its raw input, literal)
-    for r in network.into[n]:
-        src = network.routes[r].src
-        there = [held for i in sources if (held := has(src, t, i)) is not False]
-        if there:
-            total = _variable(model, chunk.total, (r, t))
-            arriving.append((src, None, total))
-            if src not in sources:  # who contributes always holds something; others may be empty, and then send nothing
-                model.clause([-total, *there])
-        if t > 0 and src in sources:
-            arriving.append((src, src, _variable(model, chunk.raw, (r, t))))
-    if local and t > 0 and n in sources:
-        arriving.append((n, n, _variable(model, chunk.own, (n, t))))
-    model.clause([keep, *(x for _, _, x in arriving)])  # nothing is forgotten without being replaced
-    for i in sources:
-        after = has(n, t + 1, i)
-        sources_of_i = [(keep, has(n, t, i))]
-        for s, raw, x in arriving:
-            sources_of_i.append((x, has(s, t, i) if raw is None else raw == i))
-        arrivals: list[list[int]] = []  # conjunctions of literals: each lets contribution i arrive
-        for conjuncts in sources_of_i:
-            if conjuncts[1] is not False:
-                arrivals.append([x for x in conjuncts if x is not True])
-        for a, b in combinations(arrivals, 2):
-            model.clause([-x for x in {*a, *b}])
-        if after is not True:
-            head = [] if after is False else [after]
-            for arrival in arrivals:
-                model.clause(head + [-x for x in arrival])
-        if after is not False:
-            names = []
-            for arrival in arrivals:
-                if len(arrival) == 1:
-                    names.append(arrival[0])
-                    continue
-                name = model.var()
-                for x in arrival:
-                    model.clause([-name, x])
-                names.append(name)
-            model.clause([*([] if after is True else [-after]), *names])
-
-
-def _variable(model: Model, table: dict, key: tuple[int, int]) -> int:
-    if key not in table:
-        table[key] = model.var()
-    return table[key]
 
 
 def decode(translation: TranslatedChunks, chunks: list[ChunkVariables], steps: int, true: set[int]) -> Schedule:

@@ -87,7 +87,7 @@ def build(problem: Problem, quotient: QuotientOrbits) -> tuple[Model, Inverse]:
     if spare:
         model.at_most([x for row in levels for x in row], spare, (), (spare,) * problem.steps)
     places = []
-    for unit in range(quotient.units):
+    for unit in range(coll.units):
         rep = quotient.unit_rep[unit]
         places.append(_chunks(model, problem, quotient, unit) if rep == unit else places[rep])
     _loads(model, problem, quotient, places, levels)
@@ -96,8 +96,9 @@ def build(problem: Problem, quotient: QuotientOrbits) -> tuple[Model, Inverse]:
 
 def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int) -> UnitVariables:
     """Add variables and clauses of the chunks of one representative unit: written once, copied for each chunk."""
-    net, steps, copies = problem.network, problem.steps, quotient.copies
-    pre, goals = quotient.pre[unit], quotient.post[unit] - quotient.pre[unit]
+    net, steps, copies = problem.network, problem.steps, problem.chunks
+    pre = problem.collective.pre[unit]
+    goals = problem.collective.post[unit] - pre
     if not goals:
         return UnitVariables(0, 0, {})
     rank_rep, route_rep = quotient.rank_rep[unit], quotient.route_rep[unit]
@@ -165,7 +166,7 @@ def _loads(
     model: Model, problem: Problem, quotient: QuotientOrbits, places: list[UnitVariables], levels: list[list[int]]
 ) -> None:  # fmt: skip
     """Add the load limits, for one route and one shared limit of each orbit: at most units times rounds a step."""
-    net, copies = problem.network, quotient.copies
+    net, copies = problem.network, problem.chunks
     resources = [((r,), net.routes[r].units) for r in quotient.routes]
     resources += [(net.caps[k].routes, net.caps[k].units) for k in quotient.caps]
     for routes, units in resources:
@@ -184,7 +185,7 @@ def _loads(
 def read(inverse: Inverse, values: Sequence[bool]) -> Schedule:
     """Return the schedule of a solution of the model of `build`."""
     problem, quotient = inverse.problem, inverse.orbits
-    routes, copies = problem.network.routes, quotient.copies
+    routes, copies = problem.network.routes, problem.chunks
     steps: list[list[tuple[int, int]]] = [[] for _ in range(problem.steps)]
     for unit, variables in enumerate(inverse.places):
         rep = quotient.route_rep[unit]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from synth.errors import SynthError
 from synth.export.request import Target
 from synth.program.events import OpEvent
-from synth.program.program import Block, Program
+from synth.program.program import Program
 from synth.program.text import op_text
 
 PICOSECONDS = 1_000_000  # picoseconds in a microsecond, the unit of the format
@@ -52,37 +52,27 @@ def _trace_events(program: Program, events: Sequence[OpEvent]) -> Iterator[dict]
     for gpu in program.gpus:
         yield from _named("process", gpu.rank, 0, f"rank {gpu.rank}")
         for b, block in enumerate(gpu.blocks):
-            yield from _named("thread", gpu.rank, b, f"block {b}{_role(block)}")
+            ends = [f"{word} {peer}" for word, peer in (("to", block.send), ("from", block.recv)) if peer is not None]
+            role = f": {', '.join(ends)}, channel {block.channel}" if ends else ""
+            yield from _named("thread", gpu.rank, b, f"block {b}{role}")
     if links:
         yield from _named("process", program.ranks, 0, "links")
     for (src, dst, via), i in links.items():
         switches = ["via", *via] if via else []
         yield from _named("thread", program.ranks, i, " ".join([f"{src} to {dst}", *switches]))
-    drawn: set[tuple[int, int, int, int, int]] = set()
+    drawn = set()
     for event in events:
+        args = {name: getattr(event, name) for name in ("rank", "block", "op", "slice", "part")}
+        row = (event.rank, event.block)
         if event[:5] not in drawn:  # an op of several transfers has an event for each
             drawn.add(event[:5])
-            yield from _work(program, event)
+            if event.start > event.ready:
+                yield _slice(row, (event.ready, event.start), "waits", "wait", args)
+            op = program.gpus[event.rank].blocks[event.block].ops[event.op]
+            yield _slice(row, (event.start, event.end), event.code, "op", args | {"text": op_text(op)})
         if event.link is not None:
-            yield _slice(
-                (program.ranks, links[event.link]),
-                (event.sent, event.arrival),
-                event.code,
-                "link",
-                _place(event) | {"bytes": event.bytes},
-            )
-
-
-def _work(program: Program, event: OpEvent) -> Iterator[dict]:
-    op = program.gpus[event.rank].blocks[event.block].ops[event.op]
-    args, row = _place(event), (event.rank, event.block)
-    if event.start > event.ready:
-        yield _slice(row, (event.ready, event.start), "waits", "wait", args)
-    yield _slice(row, (event.start, event.end), event.code, "op", args | {"text": op_text(op)})
-
-
-def _place(event: OpEvent) -> dict:
-    return {"rank": event.rank, "block": event.block, "op": event.op, "slice": event.slice, "part": event.part}
+            row, times = (program.ranks, links[event.link]), (event.sent, event.arrival)
+            yield _slice(row, times, event.code, "link", args | {"bytes": event.bytes})
 
 
 def _slice(row: tuple[int, int], times: tuple[int, int], name: str, kind: str, args: dict) -> dict:
@@ -94,16 +84,6 @@ def _slice(row: tuple[int, int], times: tuple[int, int], name: str, kind: str, a
 
 def _named(row: str, process: int, thread: int, name: str) -> Iterator[dict]:
     """Yield the events that name and sort a process or thread; `row` is "process" or "thread"."""
-    yield {"ph": "M", "pid": process, "tid": thread, "name": f"{row}_name", "args": {"name": name}}
-    yield {
-        "ph": "M",
-        "pid": process,
-        "tid": thread,
-        "name": f"{row}_sort_index",
-        "args": {"sort_index": thread if row == "thread" else process},
-    }
-
-
-def _role(block: Block) -> str:
-    ends = [f"{word} {peer}" for word, peer in (("to", block.send), ("from", block.recv)) if peer is not None]
-    return f": {', '.join(ends)}, channel {block.channel}" if ends else ""
+    index = thread if row == "thread" else process
+    for field, value in (("name", name), ("sort_index", index)):
+        yield {"ph": "M", "pid": process, "tid": thread, "name": f"{row}_{field}", "args": {field: value}}

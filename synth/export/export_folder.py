@@ -17,13 +17,10 @@ def check(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise SynthError(f"cannot write {folder}: it is a file, and this writes a folder")
     paths = folder.iterdir() if folder.is_dir() else ()
-    strange = sorted(path.name for path in paths if not _ours(path))
+    ours = re.compile(r"\d+-.*\.(xml|json)|register\.py")
+    strange = sorted(path.name for path in paths if not path.is_file() or not ours.fullmatch(path.name))
     if strange:
         raise SynthError(f"{folder} holds {strange[0]}; a runtime would read that too, so give a new or empty folder")
-
-
-def _ours(path: Path) -> bool:
-    return path.is_file() and re.fullmatch(r"\d+-.*\.(xml|json)|register\.py", path.name) is not None
 
 
 def write_folder(folder: Path, result: ExportResult, env: str) -> None:

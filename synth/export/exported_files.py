@@ -78,8 +78,12 @@ def export_point(source: ParetoFrontier | Schedule | Program, target: Target) ->
     Of a frontier, the point is the request's, or the only one. Raises UsageError if the request contradicts itself,
     SynthError if the runtime cannot take the program.
     """
-    exporter, target = _exporter(target)
-    remarks: list[str] = []
+    exporter = find("exporters", target.request.to, EXPORTERS, OF_SCHEDULES)()
+    to, runtime = target.request.to, target.request.runtime.lower() or exporter.runtimes[0]
+    if runtime not in exporter.runtimes:
+        raise UsageError(f"{to} is not for the runtime {runtime!r}; it is for {', '.join(exporter.runtimes)}")
+    target = replace(target, request=replace(target.request, to=to.lower(), runtime=runtime))
+    remarks = []
     if isinstance(source, ParetoFrontier):
         number = named_point(source, target.request)
         point = source.points[number - 1]
@@ -117,14 +121,6 @@ def rank_remarks(source: ParetoFrontier | Schedule | Program, target: Target) ->
             f"communicator"
         )
     return remarks
-
-
-def _exporter(target: Target) -> tuple:
-    exporter = find("exporters", target.request.to, EXPORTERS, OF_SCHEDULES)()
-    to, runtime = target.request.to, target.request.runtime.lower() or exporter.runtimes[0]
-    if runtime not in exporter.runtimes:
-        raise UsageError(f"{to} is not for the runtime {runtime!r}; it is for {', '.join(exporter.runtimes)}")
-    return exporter, replace(target, request=replace(target.request, to=to.lower(), runtime=runtime))
 
 
 def named_point(frontier: ParetoFrontier, request: ExportRequest) -> int:

@@ -54,7 +54,8 @@ def relabelled(schedule: Schedule, ranks: Sequence[int]) -> Schedule:
 def network(old: Network, ranks: Sequence[int]) -> Network:
     """Return `old` with rank r renamed ``ranks[r]``; routes and caps keep their order."""
     routes = tuple(Route(ranks[r.src], ranks[r.dst], r.units, r.via, r.latency) for r in old.routes)
-    wires = tuple((_end(a, ranks), _end(b, ranks), units) for a, b, units in old.wires)
+    number = dict(enumerate(ranks))  # switches keep their names
+    wires = tuple((number.get(a, a), number.get(b, b), units) for a, b, units in old.wires)
     multicast = []
     for switch in old.multicast:
         ports = tuple(sorted((replace(port, rank=ranks[port.rank]) for port in switch.ports), key=lambda p: p.rank))
@@ -85,7 +86,7 @@ def _moved(task: Collective, ranks: Sequence[int]) -> tuple[Collective, list[int
     new = task
     if task.name in COLLECTIVES and COLLECTIVES[task.name][1] != ("sizes",):
         new = collective(task.name, task.ranks, tuple(ranks[r] for r in task.roots))
-    units_of: dict[tuple, list[int]] = {}
+    units_of = {}
     for u, ends in enumerate(zip(new.pre, new.post, strict=True)):
         units_of.setdefault(ends, []).append(u)
     units = []
@@ -98,7 +99,3 @@ def _moved(task: Collective, ranks: Sequence[int]) -> tuple[Collective, list[int
             )
         units.append(same.pop(0))
     return new, units
-
-
-def _end(end: int | str, ranks: Sequence[int]) -> int | str:
-    return ranks[end] if isinstance(end, int) else end

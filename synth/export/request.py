@@ -52,10 +52,10 @@ class Machine:
     def of(topology: Topology) -> Machine:
         """Return the machine of `topology`; a route through switches has the kinds of all its links."""
         number = {name: topology.ranks + i for i, name in enumerate(topology.switches)}
-        links: dict[tuple[int, int], set[str]] = {}
+        links = {}
         for link in topology.links:
             links.setdefault((link.src, link.dst), set()).add(link.kind)
-        kinds: dict[tuple[int, int], set[str]] = {}
+        kinds = {}
         for route in topology.network().routes:
             ends = [route.src, *(number[name] for name in route.via), route.dst]
             route_kinds = kinds.setdefault((route.src, route.dst), set())

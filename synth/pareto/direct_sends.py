@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from math import ceil
 
-from synth.checker.schedule import replay
+from synth.encodings.engine import Findings, FrontierProblem
 from synth.model.collective import Collective, collective
+from synth.model.frontier import Point
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
-from synth.pareto.combining.rs_ag_composition import compose
+from synth.solvers.deadline import Deadline
+
+# Most sends of a first row, which is written out and replayed within a second.
+MAX_SENDS = 60_000
+
+
+@dataclass(frozen=True)
+class DirectSends:
+    """Direct sends, of collectives of few units and ranks."""
+
+    def applies(self, problem: FrontierProblem) -> bool:
+        """Return True where the schedule is short enough for a first row."""
+        return few_sends(problem.collective)
+
+    def improve(self, problem: FrontierProblem, found: Findings, deadline: Deadline) -> Iterator[Point]:
+        """Yield the point, if there is one."""
+        schedule = direct_schedule(problem.network, problem.collective)
+        if schedule is not None:
+            yield Point.of(schedule, found.floor, "best-known", "direct sends")
+
+
+def few_sends(task: Collective) -> bool:
+    """Return True where direct sends are few."""
+    return sum(map(len, (*task.pre, *task.post))) <= MAX_SENDS
 
 
 def direct_schedule(network: Network, task: Collective) -> Schedule | None:
-    """Return the replayed schedule of one chunk a unit in which every send follows a shortest path.
+    """Return the schedule of one chunk a unit in which every send follows a shortest path.
 
     Of several shortest paths each send takes that of the least load so far. A collective that sums to one rank a unit
     is the time reversal of one that copies. An allreduce is a reduce-scatter and an allgather, of one chunk a rank.
@@ -25,9 +51,9 @@ def direct_schedule(network: Network, task: Collective) -> Schedule | None:
         copies = Schedule(network, gathers, 1, _shortest_path_steps(network, gathers))
         if not copies.steps:
             return None
-        schedule = compose(sums, copies, task)
-        replay.schedule(schedule)
-        return schedule
+        from synth.pareto.combining.rs_ag_composition import compose
+
+        return compose(sums, copies, task)
     if task.combining and not task.reversible:
         return None
     forwards = (network.reversed(), task.reversed()) if task.combining else (network, task)
@@ -37,7 +63,6 @@ def direct_schedule(network: Network, task: Collective) -> Schedule | None:
     schedule = Schedule(*forwards, 1, steps)
     if task.combining:
         schedule = Schedule(network, task, 1, schedule.reversed().steps)
-    replay.schedule(schedule)
     return schedule
 
 

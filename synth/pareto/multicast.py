@@ -1,34 +1,27 @@
-"""Points of a frontier whose schedules pass switches that multicast and reduce (NVLS, SHARP)."""
+"""Schedules that pass switches that multicast and reduce (NVLS, SHARP), as an engine."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
-from synth.checker.documents.exact_frontier import unproved_intervals
-from synth.checker.schedule import replay
 from synth.encodings.bounds.distance import steps as least_steps
-from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound
-from synth.encodings.multicast_pipelining import COLLECTIVES, MulticastPipelining, whole_switch
-from synth.errors import SynthError, VerificationError, refused
-from synth.model.bitwise_equality import same_bits
-from synth.model.collective import Collective
+from synth.encodings.engine import FrontierProblem
+from synth.errors import SynthError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
-from synth.model.topology import MULTICAST_NOTE, Network, Topology
-from synth.pareto.events import Options, SweepInterrupted
-from synth.pareto.settings import SETTINGS
-from synth.pareto.written_points import least_sends, written_out
-from synth.scale.composition.switch_boxes import SwitchBoxes
+from synth.model.topology import MULTICAST_NOTE
+from synth.pareto.found import Found
+from synth.pareto.written_points import FEW_SENDS, least_sends, written_out
 from synth.solvers.deadline import Deadline
 
-# Maximum number of ranks of a frontier with multicast, whose network lists all routes.
-MOST_RANKS = 128
+# Collectives that pass switches, and the maximum number of ranks, whose network lists all routes.
+COLLECTIVES, MOST_RANKS = ("allreduce", "broadcast", "reduce"), 128
 # Numbers of steps of pipelined schedules. The last one comes within 3% of the bound in one box, and within 5% in two.
 STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
 # Share of a time limit for these points, which come last; seconds for them at least, after a limit that is used up.
@@ -47,148 +40,144 @@ class _Row(NamedTuple):
     make: Callable[[], Schedule | None]
 
 
-def applies(machine: Topology, collective: Collective) -> bool:
-    """Return True if schedules of the collective pass the switches of `machine`."""
-    return bool(machine.multicast) and machine.ranks <= MOST_RANKS and collective.name in COLLECTIVES
+@dataclass(frozen=True)
+class SwitchMulticast:
+    """Points of `links`, a frontier without multicasts, beside those of schedules through switches."""
 
+    links: Frontier | ScaleFrontier
 
-def with_multicast(
-    found: Frontier | ScaleFrontier, machine: Topology, collective: Collective, options: Options
-) -> Frontier | ScaleFrontier:
-    """Return the frontier of `collective` on `machine` with the points of `found` and of schedules through switches.
+    def applies(self, problem: FrontierProblem) -> bool:
+        """Return True if schedules of the collective pass the switches of the machine."""
+        return applies(problem)
 
-    It is `found` itself where no schedule passes a switch that multicasts. Its bounds hold for schedules with and
-    without such sends. Every schedule is replayed. Limits on steps, chunks and bits of `options` count, and of its time
-    limit what `found` left. Raises SweepInterrupted, with the points so far, on Ctrl-C.
-    """
-    if not applies(machine, collective):
-        return found
-    start = time.monotonic()
-    deadline = Deadline()
-    if options.time_limit is not None:
-        deadline = deadline.within(options.time_limit - found.seconds).at_least(LEAST_SECONDS)
-    network = machine.multicast_network()
-    try:
-        switched = list(_through_switches(machine, network, collective, options))
-    except KeyboardInterrupt:
-        raise SweepInterrupted(found, None) from None
-    if not switched:
-        return found
-    floor = multicast_bound(network, collective)
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point | LowerBound]:
+        """Yield the bound, and the points that no other one dominates, those of few sends first.
 
-    rows = sorted([*_rows(found, network, collective, options), *switched], key=lambda row: row[:2])
+        Whose replay fails dominates none. After the deadline only one that is alone, and the one of the least R/C are
+        begun.
+        """
+        from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound
 
-    # points at scale that are too long to be written out beside these: the side with the best rate stays
-    best = min((point.rounds_per_chunk for point in found.points), default=None)
-    if isinstance(found, ScaleFrontier) and best is not None and best < min(row.rounds_per_chunk for row in rows):
-        return found
+        switched = list(self._through_switches(problem, found))
+        if not switched:
+            return
+        rows = sorted([*self._without(problem, found), *switched], key=lambda row: row[:2])
 
-    # replay the rows that no other one dominates, those of few sends first; what fails its replay dominates none
-    made: dict[int, Point[Schedule]] = {}  # by the id of the row
-    notes, interrupted = [NOTE], False
-    while True:
-        front: list[_Row] = []
-        for row in rows:
-            if not front or row.rounds_per_chunk < front[-1].rounds_per_chunk:
-                front.append(row)
-        missing = [row for row in front if id(row) not in made]
-        in_time = [row for row in missing if not made or not deadline.over or row is front[-1]]
-        if interrupted or not in_time:
-            break
-        row = min(in_time, key=lambda row: row.sends)
-        try:
-            schedule = row.make()
+        # points at scale that are too long to be written out beside these: the side with the best rate stays
+        best = min((point.rounds_per_chunk for point in self.links.points), default=None)
+        least = min(row.rounds_per_chunk for row in rows)
+        if isinstance(self.links, ScaleFrontier) and best is not None and best < least:
+            return
+        yield multicast_bound(found.network, found.collective)
+        found.note(NOTE)
+        done: set[int] = set()  # by the id of the row
+        while True:
+            front: list[_Row] = []
+            for row in rows:
+                if not front or row.rounds_per_chunk < front[-1].rounds_per_chunk:
+                    front.append(row)
+            missing = [row for row in front if id(row) not in done]
+            in_time = [row for row in missing if not done or not deadline.over or row is front[-1]]
+            if not in_time:
+                break
+            row = min(in_time, key=lambda row: row.sends)
+            schedule, before = row.make(), found.points
             if schedule is not None:
-                replay.schedule(schedule)
-                point = _point(schedule, row.construction, floor)
-                if point.same_bits or not options.same_bits:
-                    made[id(row)] = point
-        except VerificationError as error:
-            notes.append(refused(row.construction, error))
-        except KeyboardInterrupt:
-            interrupted = True
-        if id(row) not in made:
-            rows = [other for other in rows if other is not row]
-    points = [made[id(row)] for row in front if id(row) in made]
-    late = len(missing)
-    if late:
-        notes.append(f"the time ended before all points were replayed, {late} of them; a longer --time-limit has more")
+                bound = bound_at_steps(found.network, found.collective, schedule.step_count, found.floor)
+                yield Point.of(schedule, bound, "best-known", row.construction)
+            if found.points is before:  # it was refused
+                rows = [other for other in rows if other is not row]
+            else:
+                done.add(id(row))
+        if missing:
+            text = f"the time ended before all points were replayed, {len(missing)} of them"
+            found.note(f"{text}; a longer --time-limit has more")
 
-    bounds = ((0, least_steps(network, collective)), (None, floor))
-    complete = not late and _complete(points, bounds, options.max_steps)
-    kept = tuple(note for note in machine.notes if note != MULTICAST_NOTE)  # the others are on bounds of links alone
-    result = Frontier(
-        network, collective, tuple(points), () if complete else tuple(_open(found, points, floor)), complete,
-        options.max_steps, found.seconds + time.monotonic() - start, bounds, (*kept, *notes), machine.labels,
-        found.answers if isinstance(found, Frontier) else (),
-    )  # fmt: skip
-    if interrupted:
-        raise SweepInterrupted(result, None)
-    return result
+    def _without(self, problem: FrontierProblem, found: Found) -> Iterator[_Row]:
+        """Yield the points without multicasts that the options allow. Those at scale have to be short enough."""
+        for point in self.links.points:
+            make = partial(_on_links, point, found)
+            sends = least_sends(point, found.collective)
+            allowed = problem.options.allows(point.steps, point.rounds, point.chunks)
+            if allowed and (isinstance(self.links, Frontier) or sends <= FEW_SENDS):
+                yield _Row(point.steps, point.rounds_per_chunk, sends, point.construction, make)
 
+    def _through_switches(self, problem: FrontierProblem, found: Found) -> Iterator[_Row]:
+        """Yield schedules through the switch that all ranks have ports at, or through those of several boxes."""
+        from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 
-def _rows(
-    found: Frontier | ScaleFrontier, network: Network, collective: Collective, options: Options
-) -> Iterator[_Row]:
-    """Yield the points of `found` that `options` allow. Those at scale have to be short enough to be written out."""
-    for point in found.points:
+        options, network, collective = problem.options, found.network, found.collective
+        counts = [steps for steps in STEPS if options.max_steps is None or steps <= options.max_steps]
+        if whole_switch(network) is not None:
+            family = MulticastPipelining(network, collective, options.max_chunks)
+            for schedule in filter(None, map(family.schedule, counts)):
+                make = partial(replace, schedule)
+                construction = f"{LABEL}sums and multicasts"
+                yield _Row(schedule.step_count, schedule.rounds_per_chunk, schedule.sends, construction, make)
+        elif network.multicast and collective.name == "allreduce":
+            from synth.scale.composition.switch_boxes import SwitchBoxes
 
-        def make(point: Point = point) -> Schedule | None:
-            if isinstance(found, Frontier):
-                return replace(point.schedule, network=network)
-            try:
-                return written_out(point, network, collective, SETTINGS.max_sends)
-            except SynthError:
-                return None
-
-        sends = least_sends(point, collective)
-        allowed = options.allows(point.steps, point.rounds, point.chunks)
-        if allowed and (isinstance(found, Frontier) or sends <= SETTINGS.max_sends):
-            yield _Row(point.steps, point.rounds_per_chunk, sends, point.construction, make)
+            boxes = SwitchBoxes(
+                problem.machine.live(), network, collective, options.max_chunks, options.same_bits
+            )  # fmt: skip
+            for made in filter(None, map(boxes.at_steps, counts)):
+                make, construction = partial(boxes.schedule, made), LABEL + made.template.name
+                yield _Row(len(made.rounds), made.rounds_per_chunk, made.sends, construction, make)
 
 
-def _through_switches(machine: Topology, network: Network, collective: Collective, options: Options) -> Iterator[_Row]:
-    """Yield schedules through the switch that all ranks have ports at, or through those of several boxes."""
-    counts = [steps for steps in STEPS if options.max_steps is None or steps <= options.max_steps]
-    if whole_switch(network) is not None:
-        family = MulticastPipelining(network, collective, options.max_chunks)
-        for schedule in filter(None, map(family.schedule, counts)):
-            make = partial(replace, schedule)
-            construction = f"{LABEL}sums and multicasts"
-            yield _Row(schedule.step_count, schedule.rounds_per_chunk, schedule.sends, construction, make)
-    elif network.multicast and collective.name == "allreduce":
-        boxes = SwitchBoxes(machine.live(), network, collective, options.max_chunks, options.same_bits)
-        for found in filter(None, map(boxes.at_steps, counts)):
-            make, construction = partial(boxes.schedule, found), LABEL + found.template.name
-            yield _Row(len(found.rounds), found.rounds_per_chunk, found.sends, construction, make)
+def applies(problem: FrontierProblem) -> bool:
+    """Return True if schedules of the collective pass the switches of the machine."""
+    machine = problem.machine
+    return bool(machine.multicast) and machine.ranks <= MOST_RANKS and problem.collective.name in COLLECTIVES
 
 
-def _point(schedule: Schedule, construction: str, floor: LowerBound) -> Point[Schedule]:
-    bound = bound_at_steps(schedule.network, schedule.collective, schedule.step_count, floor)
-    status = "optimal" if schedule.rounds_per_chunk == bound.value else "best-known"
-    return Point.of(schedule, bound, status, construction, same_bits(schedule))
+def _on_links(point: Point, found: Found) -> Schedule | None:
+    """Return the schedule of a point without multicasts on the network with them."""
+    if isinstance(point.source, Schedule):
+        return replace(point.source, network=found.network)
+    try:
+        return written_out(point, found.network, found.collective, FEW_SENDS)
+    except SynthError:
+        return None
 
 
-def _open(found: Frontier | ScaleFrontier, points: list[Point[Schedule]], floor: LowerBound) -> Iterator[Open]:
-    """Yield the intervals that the search for `found` left open, between the bound and the best point of any kind."""
-    intervals = [(interval.steps, interval.reason) for interval in found.open]
-    if found.unfinished and points:
-        intervals.append((points[-1].steps, "time"))
-    for steps, reason in intervals:
-        best = min((point.rounds_per_chunk for point in points if point.steps <= steps), default=None)
-        if best is None or best > floor.value:
-            yield Open(steps, floor.value, best, reason, floor.certificate)
+def widened(links: Frontier | ScaleFrontier, problem: FrontierProblem) -> Found:
+    """Return what is found of `problem` with multicasts before there is anything."""
+    found = Found(problem.machine.multicast_network(), problem.collective, problem.options)
+    # the others are on bounds of links alone
+    found.notes = tuple(note for note in problem.machine.notes if note != MULTICAST_NOTE)
+    found.labels, found.started = problem.machine.labels, time.monotonic() - links.seconds
+    found.answers = list(links.answers) if isinstance(links, Frontier) else []
+    return found
 
 
-def _complete(
-    points: list[Point[Schedule]], bounds: tuple[tuple[int | None, LowerBound], ...], max_steps: int | None
-) -> bool:
-    """Return True where every point is optimal, and no other one is possible (up to `max_steps`)."""
-    if not points or any(point.status != "optimal" for point in points):
-        return False
-    values = [(steps, bound.value) for steps, bound in bounds]
-    ended = values[-1][1] == points[-1].rounds_per_chunk
-    until = points[-1].steps if ended else max_steps
-    if until is None or values[0][1] != points[0].steps:
-        return False
-    return not unproved_intervals([(point.steps, point.rounds_per_chunk) for point in points], values, until)
+def finished(links: Frontier | ScaleFrontier, found: Found) -> Frontier | ScaleFrontier:
+    """Return the frontier of what was found, with the intervals that the search for `links` left open.
+
+    It is complete where every point is optimal, and no other one is possible (up to the most steps allowed). It is
+    `links` where nothing was found.
+    """
+    from synth.checker.documents.exact_frontier import unproved_intervals
+
+    if not found.points:
+        return links
+    found.bounds = [(0, least_steps(found.network, found.collective))]
+    found.last = found.options.max_steps
+    result, floor = found.frontier(), found.floor
+    points = [(point.steps, point.rounds_per_chunk) for point in result.points]
+    if not any("before all points were replayed" in note for note in found.notes):
+        ended = floor.value == points[-1][1]
+        until = points[-1][0] if ended else found.last
+        if until is not None and found.bounds[0][1].value == points[0][0]:
+            values = [(steps, bound.value) for steps, bound in result.bounds]
+            optimal = all(point.status == "optimal" for point in result.points)
+            found.complete = optimal and not unproved_intervals(points, values, until)
+    if not found.complete:
+        intervals = [(interval.steps, interval.reason) for interval in links.open]
+        if links.unfinished:
+            intervals.append((points[-1][0], "time"))
+        for steps, reason in intervals:
+            best = found.best(steps)
+            if best is None or best > floor.value:
+                found.open.append(Open(steps, floor.value, best, reason, floor.certificate))
+    return replace(found.frontier(), max_steps=found.options.max_steps)

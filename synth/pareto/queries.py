@@ -1,6 +1,6 @@
 """Queries of a sweep to its engines: one problem to the algorithm portfolio, or one call of the tree engine.
 
-The CPU time of every query is added to `SweepState.spent`.
+The CPU time of every query is added to `Sweep.spent`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from synth.model.outcome import Sat, Unknown, Unsat, Verdict
 from synth.model.schedule import Problem, Schedule
 from synth.pareto import prefetched_bounds
 from synth.pareto.portfolio import portfolio
-from synth.pareto.sweep_state import SweepState
+from synth.pareto.step_search import StepSearch
 from synth.solvers.pool import ProcessJob
 
 # CPU seconds of the tree engine for one query.
@@ -21,25 +21,25 @@ TREE_SECONDS = 30.0
 
 
 def query_portfolio(
-    state: SweepState, problem: Problem, seconds: float, beside: ProcessJob | None = None
+    sweep: StepSearch, problem: Problem, seconds: float, beside: ProcessJob | None = None
 ) -> Sat | Unsat | Unknown:
     """Decide a problem by the portfolio in `seconds` of each processor, or by the log of an earlier run.
 
     `beside`: as in `portfolio.solve`.
     """
-    options = state.options
-    if state.log.refuted(problem):
+    options = sweep.options
+    if sweep.found.log.refuted(problem):
         return Unsat("refuted in an earlier run")
-    state.tell("query", f"C={problem.chunks} S={problem.steps} R={problem.rounds}", problem.steps)
+    sweep.found.tell("query", f"C={problem.chunks} S={problem.steps} R={problem.rounds}", problem.steps)
     verdict = portfolio.solve(
-        problem, budget=state.budget(seconds), encoding=options.encoding, solver=options.solver,
-        on_event=lambda text: state.tell("query", text, problem.steps),
+        problem, budget=sweep.budget(seconds), encoding=options.encoding, solver=options.solver,
+        on_event=lambda text: sweep.found.tell("query", text, problem.steps),
         beside=beside,
     )  # fmt: skip
-    state.spent += verdict.cost.total_cpu / options.jobs
-    state.answered(record(problem, verdict))
+    sweep.spent += verdict.cost.total_cpu / options.jobs
+    sweep.found.answered(record(problem, verdict))
     if isinstance(verdict, Unsat):
-        state.log.append(
+        sweep.found.log.append(
             {"kind": "unsat", "query": [problem.chunks, problem.steps, problem.rounds], "engine": verdict.cost.engine}
         )
     return verdict
@@ -55,34 +55,34 @@ def record(problem: Problem, verdict: Verdict) -> QueryRecord:
     return QueryRecord(problem.chunks, problem.steps, problem.rounds, text, verdict.cost.engine)
 
 
-def begin_tree_query(state: SweepState, query: Callable, steps: int, bound: LowerBound, max_chunks: int) -> ProcessJob:
+def begin_tree_query(sweep: StepSearch, query: Callable, steps: int, bound: LowerBound, max_chunks: int) -> ProcessJob:
     """Begin `query`, a function of the tree engine, in another process, with up to `max_chunks` chunks per unit."""
     return prefetched_bounds.submit_tree_query(
-        query, *state.forwards(), steps, bound, max_chunks, state.budget(TREE_SECONDS * state.longer)
+        query, *sweep.forwards(), steps, bound, max_chunks, sweep.budget(TREE_SECONDS * sweep.longer)
     )
 
 
-def finish_tree_query(state: SweepState, job: ProcessJob, steps: int, bound: LowerBound) -> Sat | Unknown:
+def finish_tree_query(sweep: StepSearch, job: ProcessJob, steps: int, bound: LowerBound) -> Sat | Unknown:
     """Wait for a query of `begin_tree_query` and return its verdict.
 
     Meanwhile the bound of the next S is computed where there is another processor.
     """
-    options = state.options
-    if not state.exact_pricing and options.jobs > 1 and steps != options.max_steps and bound.value > state.floor:
-        state.prefetched.begin(steps + 1)
-    verdict = prefetched_bounds.tree_verdict(job, state.budget(TREE_SECONDS * state.longer).deadline)
-    state.spent += verdict.cost.total_cpu / options.jobs
+    options = sweep.options
+    if (
+        not sweep.exact_pricing
+        and options.jobs > 1
+        and steps != options.max_steps
+        and bound.value > sweep.found.floor.value
+    ):
+        sweep.prefetched.begin(steps + 1)
+    verdict = prefetched_bounds.tree_verdict(job, sweep.budget(TREE_SECONDS * sweep.longer).deadline)
+    sweep.spent += verdict.cost.total_cpu / options.jobs
     if not isinstance(verdict, Sat):
         return verdict
-    schedule = verdict.schedule.reversed() if state.collective.combining else verdict.schedule
-    return Sat(Schedule(state.network, state.collective, schedule.chunks, schedule.steps), verdict.cost)
+    schedule = verdict.schedule.reversed() if sweep.collective.combining else verdict.schedule
+    return Sat(Schedule(sweep.network, sweep.collective, schedule.chunks, schedule.steps), verdict.cost)
 
 
-def point(verdict: Sat, bound: LowerBound, status: str, began: float) -> Point:
-    """Return the point of a verdict, "optimal" where it meets the bound, else `status`.
-
-    `began`: start of its search in monotonic seconds.
-    """
-    if verdict.schedule.rounds_per_chunk == bound.value:
-        status = "optimal"
-    return Point.of(verdict.schedule, bound, status, verdict.cost.engine, True, time.monotonic() - began)
+def point(verdict: Sat, bound: LowerBound, began: float) -> Point:
+    """Return the point of a verdict. `began`: start of its search in monotonic seconds."""
+    return Point.of(verdict.schedule, bound, "best-known", verdict.cost.engine, True, time.monotonic() - began)

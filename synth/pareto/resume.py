@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from synth.errors import SynthError
+from synth.checker.certificates import cuts
+from synth.checker.schedule import column_replay
+from synth.errors import SynthError, VerificationError
 from synth.model.collective import Collective
 from synth.model.frontier import Point
 from synth.model.topology import Network
-from synth.pareto.acceptance import checked_point
 from synth.solvers.deadline import NEVER, Deadline
 
 # Seconds, about, to replay one send of a record.
@@ -41,7 +42,11 @@ def points_from_records(
                 late = deadline.remaining() < SECONDS_PER_RECORD * sends
                 if late or (steps is not None and document["steps"] != steps):
                     continue
-                point = checked_point(Point.from_json(document, (network, collective)))
+                point = Point.from_json(document, (network, collective))
+                column_replay.schedule(point.schedule)
+                bound = point.bound
+                if cuts.check(bound.certificate, network, collective.document, steps=point.steps) != bound.value:
+                    raise VerificationError("its certificate proves another bound")
             except BROKEN:
                 continue
             yield point

@@ -7,14 +7,14 @@ proves nothing beyond the C that it tried, and its points say so.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from fractions import Fraction
 
-from synth.encodings import bounds
-from synth.model.frontier import Open
+from synth.model.frontier import LowerBound, Open, Point
 from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem
 from synth.pareto.queries import point, query_portfolio
-from synth.pareto.sweep import SETTINGS, Sweep
+from synth.pareto.sweep import STEPS_BEYOND, Sweep
 
 # Maximum C where `Options.max_chunks` gives none.
 MAX_CHUNKS = 6
@@ -26,21 +26,22 @@ class ScclSweep(Sweep):
     `Options.max_chunks` is the maximum C (default 6), `Options.max_extra_rounds` its k (R <= S + k).
     """
 
-    def _sweep(self, first: int) -> None:
+    def _sweep(self, first: int) -> Iterator[Point | LowerBound]:
         floor = self._static()
-        self.bounds.append((None, floor))
-        end = self.options.max_steps or first + SETTINGS.steps_beyond
+        yield floor
+        end = self.options.max_steps or first + STEPS_BEYOND
         for steps in range(first, end + 1):
-            self._query_pairs(steps, floor)
-            if self.best == floor.value or self.out_of_time:
+            yield from self._query_pairs(steps, floor)
+            self.found.visited = steps
+            if self.found.best() == floor.value or self.out_of_time:
                 break
-        self.last = None if self.best == floor.value else end
+        self.found.last = None if self.found.best() == floor.value else end
 
-    def _query_pairs(self, steps: int, floor: bounds.LowerBound) -> None:
-        """Enter the first schedule at `steps`, by growing R/C, or an open interval."""
-        began = time.monotonic()
+    def _query_pairs(self, steps: int, floor: LowerBound) -> Iterator[Point]:
+        """Yield the first schedule at `steps`, by growing R/C, or leave an interval open."""
+        began, best = time.monotonic(), self.found.best()
         chunks_limit = self.options.max_chunks or MAX_CHUNKS
-        ceiling = self.best if self.best is not None else Fraction(self.collective.units * self.network.ranks)
+        ceiling = best if best is not None else Fraction(self.collective.units * self.network.ranks)
         pairs = sorted(
             {(Fraction(r, c), c, r) for c in range(1, chunks_limit + 1) for r in range(steps, int(ceiling * c) + 1)
              if floor.value * c <= r <= self.options.max_rounds(steps)}
@@ -56,12 +57,13 @@ class ScclSweep(Sweep):
                 self, Problem(self.network, self.collective, chunks, steps, rounds), self.point_seconds()
             )
             if isinstance(verdict, Sat):
-                if self.add_point(point(verdict, floor, "best-known", began)):
+                yield point(verdict, floor, began)
+                if self.found.best(steps) == ratio:
                     break
                 undecided = "gave-up"
             if isinstance(verdict, Unknown):
                 undecided = verdict.reason
-        reached = min((p.rounds_per_chunk for p in self.points if p.steps <= steps), default=None)
+        reached = self.found.best(steps)
         if reached != floor.value:
             reason = undecided or f"no proof beyond C = {chunks_limit}"
-            self.open.append(Open(steps, floor.value, reached, reason, floor.certificate))
+            self.found.open.append(Open(steps, floor.value, reached, reason, floor.certificate))

@@ -3,85 +3,78 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import inf, log
 
+from synth.encodings.engine import Findings
 from synth.errors import SynthError, VerificationError, refused
 from synth.model.collective import Collective
 from synth.model.frontier import Point, Rate
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
-from synth.pareto.settings import SETTINGS
-from synth.solvers.deadline import Deadline
+from synth.solvers.deadline import NEVER, Deadline
+
+# Seconds, about, to write out and replay one send on an idle machine, and to read one route.
+SECONDS_PER_SEND = 1.5e-5
+# Most sends of a schedule that is written out within a second, whatever the deadline.
+FEW_SENDS = 60_000
 
 
+@dataclass
 class PointWriter:
-    """Writes out the points that improve on known schedules, the one of the greatest improvement per send first.
+    """Writes out the points that improve on what is found, the one of the greatest improvement per send first.
 
-    A point is begun only if it is expected to be done before the deadline, at the speed of the one before.
-
-    Attributes:
-        too_long: points that improve on all that is written out, but have more sends than allowed.
-        too_late: the same of points that would take longer than the time that is left.
-        refused: notes on points whose schedules fail their replay.
+    A point is begun only if it is expected to be done before the deadline, at the speed of the one before. `worth`:
+    R/C falls by more than this fraction. `one_at_least`: the deadline does not count while nothing is found, nor for
+    the first point where it has few sends. `too_long`, `too_late`: points that would improve, but have more than
+    `most_sends` sends, or would take longer than the time that is left.
     """
 
-    def __init__(
-        self, network: Network, task: Collective, deadline: Deadline, most_sends: int,
-        progress: Callable[[str], None] = lambda text: None,
-    ) -> None:  # fmt: skip
-        self.network, self.task, self.deadline, self.most_sends = network, task, deadline, most_sends
-        self.progress = progress
-        self.too_long: list[Point] = []
-        self.too_late: list[Point] = []
-        self.refused: list[str] = []
-        self._slowness = 1.0  # of this machine, where others use it too
+    network: Network
+    task: Collective
+    deadline: Deadline = NEVER
+    most_sends: int = 200_000
+    worth: Fraction = Fraction(0)
+    one_at_least: bool = False
+    too_long: list[Point] = field(default_factory=list)
+    too_late: list[Point] = field(default_factory=list)
 
-    def improvements(
-        self, points: Iterable[Point], known: Sequence[Rate], worth: Fraction = Fraction(0), *,
-        one_at_least: bool = False,
-    ) -> Iterator[tuple[Point, Schedule]]:  # fmt: skip
-        """Yield the points that improve on `known`, to which the caller adds those that it takes, and their schedules.
-
-        R/C falls by more than the fraction `worth`. `one_at_least`: the deadline does not count while nothing is known,
-        nor for the first point where it has few sends.
-        """
-        pending, yielded = list(points), False
+    def improvements(self, points: Iterable[Point], found: Findings) -> Iterator[tuple[Point, Schedule]]:
+        """Yield the points that improve on `found`, which takes them meanwhile, and their schedules."""
+        pending, first, slowness = list(points), True, 1.0
         while pending:
+            known = found.rates
             point = max(pending, key=lambda point: self._gain(point, known))
             pending.remove(point)
             least = min((rate for steps, rate in known if steps <= point.steps), default=None)
-            if least is not None and point.rounds_per_chunk >= least * (1 - worth):
+            if least is not None and point.rounds_per_chunk >= least * (1 - self.worth):
                 continue
             sends = least_sends(point, self.task)
-            exempt = one_at_least and (not known or (not yielded and sends <= SETTINGS.max_sends))
-            if not self._short(point):
+            if sends > self.most_sends:
                 self.too_long.append(point)
-            elif not exempt and not self.in_time(sends):
+                continue
+            exempt = self.one_at_least and (not known or (first and sends <= FEW_SENDS))
+            if not exempt and self.deadline.remaining() <= slowness * self.seconds(sends):
                 self.too_late.append(point)
-            else:
-                try:
-                    schedule = self._timed(point)
-                except VerificationError as error:
-                    self.refused.append(refused(point.construction, error))
-                    continue
-                if schedule is None:
-                    self.too_long.append(point)
-                else:
-                    yielded = True
-                    yield point, schedule
+                continue
+            found.tell("query", f"writing out {point.construction}")
+            began = time.monotonic()
+            try:
+                schedule = written_out(point, self.network, self.task, self.most_sends)
+            except VerificationError as error:
+                found.note(refused(point.construction, error))
+                continue
+            if schedule is None:
+                self.too_long.append(point)
+                continue
+            yield point, schedule  # and is replayed
+            first, slowness = False, max(1.0, (time.monotonic() - began) / self.seconds(schedule.sends))
 
-    def in_time(self, sends: int) -> bool:
-        """Return True if so many sends are expected to be written out and replayed before the deadline."""
-        return self.deadline.remaining() > self._slowness * self._seconds(sends)
-
-    def _seconds(self, sends: int) -> float:
+    def seconds(self, sends: int) -> float:
         """Return the seconds that a schedule of so many sends takes on an idle machine."""
-        return SETTINGS.seconds_per_send * (sends + len(self.network.routes))
-
-    def _short(self, point: Point) -> bool:
-        return least_sends(point, self.task) <= self.most_sends
+        return SECONDS_PER_SEND * (sends + len(self.network.routes))
 
     def _gain(self, point: Point, known: Sequence[Rate]) -> float:
         """Return the logarithm of the fall of R/C at the point's S for each send; inf where nothing is known.
@@ -95,42 +88,21 @@ class PointWriter:
             return inf
         return log(min(rates) / point.rounds_per_chunk) / max(1, least_sends(point, self.task))
 
-    def _timed(self, point: Point) -> Schedule | None:
-        """Return the schedule of a point, and measure how slow the machine is; None where it is too long.
-
-        Raises VerificationError.
-        """
-        self.progress(f"writing out {point.construction}")
-        began = time.monotonic()
-        try:
-            schedule = written_out(point, self.network, self.task, self.most_sends)
-        except VerificationError:
-            raise
-        except SynthError:
-            return None
-        if schedule is not None:
-            self._slowness = max(1.0, (time.monotonic() - began) / self._seconds(schedule.sends))
-        return schedule
-
 
 def written_out(point: Point, network: Network, task: Collective, most_sends: int) -> Schedule | None:
-    """Return the replayed schedule of a point at scale, or None where it has more sends or is of another problem.
-
-    Raises VerificationError where its replay fails.
-    """
-    from synth.checker.schedule import column_replay  # it imports NumPy
-
-    if least_sends(point, task) > most_sends:
+    """Return the schedule of a point at scale, or None where it has more sends, or is of another problem."""
+    try:
+        compressed = point.schedule
+        if compressed.sends > most_sends:
+            return None
+        expansion = compressed.written_out()
+    except VerificationError:
+        raise
+    except SynthError:
         return None
-    compressed = point.schedule
-    if compressed.sends > most_sends:
-        return None
-    expansion = compressed.written_out()
     if (expansion.collective.pre, expansion.collective.post) != (task.pre, task.post):
         return None
-    schedule = Schedule(network, task, expansion.chunks, expansion.steps)
-    column_replay.schedule(schedule)
-    return schedule
+    return Schedule(network, task, expansion.chunks, expansion.steps)
 
 
 def least_sends(point: Point, task: Collective) -> int:

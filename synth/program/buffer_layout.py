@@ -37,7 +37,7 @@ class Layout:
         return self._buffers(self.collective.post)
 
     def _buffers(self, sets: tuple[frozenset[int], ...]) -> tuple[tuple[int, ...], ...]:
-        buffers: list[list[int]] = [[] for _ in range(self.collective.ranks)]
+        buffers = [[] for _ in range(self.collective.ranks)]
         for unit, ranks in enumerate(sets):
             for rank in ranks:
                 buffers[rank].extend(range(unit * self.chunks, (unit + 1) * self.chunks))

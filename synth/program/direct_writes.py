@@ -12,7 +12,7 @@ directly if all of them may be.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
@@ -20,9 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.program.buffer_layout import Layout
-from synth.program.program import RECEIVING, SENDING, Dep, Op, Program, Span
+from synth.program.program import RECEIVING, SENDING, Dep, Op, Place, Program, Span
 
-Place = tuple[int, int, int]  # rank, block, op
 BlockId = tuple[int, int]  # rank, block
 READING = frozenset({"s", "rrs", "rrc", "rrcs", "cpy", "re"})
 WRITING = frozenset({"r", "rcs", "rrc", "rrcs", "cpy", "re"})
@@ -45,8 +44,8 @@ def direct_sends(program: Program, in_place: bool, part: int) -> dict[Place, Pla
     orders = _Orders.of(split, {receive: send for send, receive in pairs.items()})
     if orders is None:
         return {}
-    touched: dict[tuple, list[Place]] = {}
-    for place, op in _ops(split):
+    touched = {}
+    for place, op in split.placed_ops():
         for cell in _cells(split, place[0], op, in_place):
             touched.setdefault(cell, []).append(place)
 
@@ -56,12 +55,9 @@ def direct_sends(program: Program, in_place: bool, part: int) -> dict[Place, Pla
         return all(orders.before(receive, other) or orders.before(other, send) for other in others)
 
     unsafe = {origin[send] for send, receive in pairs.items() if not safe(send, receive)}
-    paired = {origin[send] for send in pairs}
-
-    def is_direct(send: Place, receive: Place) -> bool:
-        return _op(program, receive).code in STORING and send in paired and send not in unsafe
-
-    return {send: receive for send, receive in unsplit_pairs.items() if is_direct(send, receive)}
+    direct = {origin[send] for send in pairs} - unsafe
+    stored = {send: receive for send, receive in unsplit_pairs.items() if _op(program, receive).code in STORING}
+    return {send: receive for send, receive in stored.items() if send in direct}
 
 
 def ordered_without_messages(program: Program, in_place: bool) -> bool:
@@ -74,9 +70,9 @@ def ordered_without_messages(program: Program, in_place: bool) -> bool:
     orders = _Orders.of(program, {})
     if orders is None:
         return False
-    reads: dict[tuple, list[Place]] = {}
-    writes: dict[tuple, list[Place]] = {}
-    for place, op in _ops(program):
+    reads = {}
+    writes = {}
+    for place, op in program.placed_ops():
         for cell in _cells(program, place[0], op, in_place, reads=True, writes=False):
             reads.setdefault(cell, []).append(place)
         for cell in _cells(program, place[0], op, in_place, reads=False):
@@ -89,38 +85,27 @@ def ordered_without_messages(program: Program, in_place: bool) -> bool:
     return True
 
 
-def _ops(program: Program) -> Iterator[tuple[Place, Op]]:
-    for gpu in program.gpus:
-        for b, block in enumerate(gpu.blocks):
-            for i, op in enumerate(block.ops):
-                yield (gpu.rank, b, i), op
-
-
 def _op(program: Program, place: Place) -> Op:
     return program.gpus[place[0]].blocks[place[1]].ops[place[2]]
 
 
 def _pairs(program: Program) -> dict[Place, Place]:
     """Return each send with its receive, on connections whose two ends have the same counts in the same order."""
-    pairs: dict[Place, Place] = {}
+    pairs = {}
     for connection, senders in program.senders.items():
-        sends = _ops_with(program, senders, SENDING)
-        receives = _ops_with(program, program.receivers.get(connection, []), RECEIVING)
+        sends, receives = [], []
+        for places, blocks, codes in (
+            (sends, senders, SENDING), (receives, program.receivers.get(connection, []), RECEIVING),
+        ):  # fmt: skip
+            for rank, b in blocks:
+                ops = program.gpus[rank].blocks[b].ops
+                places += [(rank, b, i) for i, op in enumerate(ops) if op.code in codes]
         one_sender = len({place[:2] for place in sends}) <= 1
         if not one_sender or len({place[:2] for place in receives}) > 1 or len(sends) != len(receives):
             continue
         if all(_op(program, s).count == _op(program, r).count for s, r in zip(sends, receives, strict=True)):
             pairs.update(zip(sends, receives, strict=True))
     return pairs
-
-
-def _ops_with(program: Program, blocks: list[BlockId], codes: frozenset[str]) -> list[Place]:
-    """Return the ops of `blocks` that have one of `codes`, in order."""
-    places: list[Place] = []
-    for rank, b in blocks:
-        ops = program.gpus[rank].blocks[b].ops
-        places += [(rank, b, i) for i, op in enumerate(ops) if op.code in codes]
-    return places
 
 
 def _cells(
@@ -130,15 +115,15 @@ def _cells(
 
     In place, chunks of input and output that share memory are one.
     """
-    src: list[tuple] = []
-    dst: list[tuple] = []
+    src = []
+    dst = []
     if op.code in READING and op.src:
         src = [_cell(program, rank, op.src[0], k, in_place) for k in range(op.count)]
     if op.code in WRITING and op.dst:
         dst = [_cell(program, rank, op.dst[0], k, in_place) for k in range(op.count)]
     if op.code == "cpy" and src == dst:  # a copy onto itself does nothing
         return []
-    cells: list[tuple] = []
+    cells = []
     if reads:
         cells += src
         if op.code == "re":
@@ -158,10 +143,10 @@ def _cell(program: Program, rank: int, span: Span, k: int, in_place: bool) -> tu
 
 def _split(program: Program, part: int) -> tuple[Program, dict[Place, Place]]:
     """Return `program` with one op for each message of at most `part` chunks, and the original op of each new op."""
-    origin: dict[Place, Place] = {}
+    origin = {}
     gpus = []
     for gpu in program.gpus:
-        last: list[list[int]] = []  # of each block: the last new op of each old op
+        last = []  # of each block: the last new op of each old op
         for block in gpu.blocks:
             ends, length = [], 0
             for op in block.ops:
@@ -170,7 +155,7 @@ def _split(program: Program, part: int) -> tuple[Program, dict[Place, Place]]:
             last.append(ends)
         blocks = []
         for b, block in enumerate(gpu.blocks):
-            ops: list[Op] = []
+            ops = []
             for i, op in enumerate(block.ops):
                 deps = tuple(Dep(dep.block, last[dep.block][dep.op]) for dep in op.deps)
                 step = part if op.code in SENDING | RECEIVING else op.count
@@ -214,7 +199,7 @@ class _Orders(NamedTuple):
             return None
         start = np.zeros((total, len(ids)), np.int32)
         ended = [0] * len(ids)
-        sleepers: dict[int, list[int]] = {}
+        sleepers = {}
         queue = deque(range(len(ids)))
         while queue:
             n = queue.popleft()

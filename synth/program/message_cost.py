@@ -77,7 +77,7 @@ class MessageCost:
             cost = _microseconds(text)
             return MessageCost(tuple((name, cost) for name in PROTOCOLS))
         known = {name.lower(): name for name in PROTOCOLS}
-        costs: dict[str, Fraction] = {}
+        costs = {}
         for part in text.split(","):
             name, _, cost = part.partition("=")
             protocol = known.get(name.strip().lower())

@@ -39,10 +39,11 @@ chunks of scratch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from synth.model.collective import Collective
 from synth.model.registry import NOTEBOOK, load
@@ -55,7 +56,6 @@ TWO_SIDED = frozenset({"s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop"
 SWITCHED = frozenset({"glres", "gstore"})
 ONE_SIDED = SWITCHED | {"put", "get", "reduce", "cpy", "signal", "wait", "flush", "barrier", "nop"}
 CODES = TWO_SIDED | ONE_SIDED
-_PUTTING = ONE_SIDED - TWO_SIDED
 BUFFERS = ("i", "o", "s")
 PROTOCOLS = ("Simple", "LL", "LL128")
 PORT_KINDS = ("memory", "port")
@@ -63,6 +63,9 @@ MAX_INSTANCES = 256  # copies side by side that lowering makes: no runtime has a
 UNIT = 16  # bytes of the units in which a span is divided into parts, and a loop into turns
 MAX_PARTS = 1 << 10  # shares of an op: a plan has at most so many blocks
 InPlace = Literal["out", "in", "both"]
+
+
+Place = tuple[int, int, int]  # rank, block, op
 
 
 class Span(NamedTuple):
@@ -202,82 +205,84 @@ class Program:
         """
         return self.chunks * (1 if self.collective is None else self.collective.buffer_units)
 
+    def blocks(self) -> Iterator[tuple[tuple[int, int], Block]]:
+        """Yield ((rank, block), Block) of each thread block."""
+        for gpu in self.gpus:
+            for b, block in enumerate(gpu.blocks):
+                yield (gpu.rank, b), block
+
+    def placed_ops(self) -> Iterator[tuple[Place, Op]]:
+        """Yield ((rank, block, op), Op) of each instruction."""
+        for place, block in self.blocks():
+            for i, op in enumerate(block.ops):
+                yield (*place, i), op
+
     @cached_property
     def channels(self) -> int:
         """One more than the greatest channel."""
-        return 1 + max((block.channel for gpu in self.gpus for block in gpu.blocks), default=0)
+        return 1 + max((block.channel for _, block in self.blocks()), default=0)
 
     @cached_property
     def through_switches(self) -> bool:
         """True if an op passes a switch that multicasts and reduces."""
-        return any(op.code in SWITCHED for gpu in self.gpus for block in gpu.blocks for op in block.ops)
+        return any(op.code in SWITCHED for _, op in self.placed_ops())
 
     @cached_property
     def has_packets(self) -> bool:
         """True if an op writes or reads packets."""
-        ops = [op for gpu in self.gpus for block in gpu.blocks for op in block.ops]
-        return any(span.packet for op in ops for span in (*op.src, *op.dst))
+        return any(span.packet for _, op in self.placed_ops() for span in (*op.src, *op.dst))
 
     @cached_property
     def ops(self) -> int:
         """The number of instructions of all ranks together."""
-        return sum(len(block.ops) for gpu in self.gpus for block in gpu.blocks)
+        return sum(len(block.ops) for _, block in self.blocks())
 
     @cached_property
     def one_sided(self) -> bool:
         """True if ranks write into each other's memory (ports) rather than send through FIFOs."""
-        blocks = [block for gpu in self.gpus for block in gpu.blocks]
+        blocks = [block for _, block in self.blocks()]
         if any(block.ports for block in blocks):
             return True
         fifos = any(block.send is not None or block.recv is not None for block in blocks)
-        return not fifos and any(op.code in _PUTTING for block in blocks for op in block.ops)
+        return not fifos and any(op.code in ONE_SIDED - TWO_SIDED for _, op in self.placed_ops())
 
     @cached_property
     def straight(self) -> bool:
         """True if nothing in the program depends on the size of a call: no parts, loops or bounded scratch."""
-        blocks = [block for gpu in self.gpus for block in gpu.blocks]
-        if self.scratch_bytes is not None or any(block.loops for block in blocks):
+        if self.scratch_bytes is not None or any(block.loops for _, block in self.blocks()):
             return False
-        return not any(op.part for block in blocks for op in block.ops)
+        return not any(op.part for _, op in self.placed_ops())
 
     @cached_property
     def senders(self) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
         """(src rank, dst rank, channel) → the blocks (rank, block) that send on it; more than one is a fault."""
-        senders: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
-        for gpu in self.gpus:
-            for b, block in enumerate(gpu.blocks):
-                if block.send is not None:
-                    senders.setdefault((gpu.rank, block.send, block.channel), []).append((gpu.rank, b))
-        return senders
+        senders = defaultdict(list)
+        for place, block in self.blocks():
+            if block.send is not None:
+                senders[place[0], block.send, block.channel].append(place)
+        return dict(senders)
 
     @cached_property
     def receivers(self) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
         """(src rank, dst rank, channel) → the blocks (rank, block) that receive on it; more than one is a fault."""
-        receivers: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
-        for gpu in self.gpus:
-            for b, block in enumerate(gpu.blocks):
-                if block.recv is not None:
-                    receivers.setdefault((block.recv, gpu.rank, block.channel), []).append((gpu.rank, b))
-        return receivers
+        receivers = defaultdict(list)
+        for place, block in self.blocks():
+            if block.recv is not None:
+                receivers[block.recv, place[0], block.channel].append(place)
+        return dict(receivers)
 
     def to_json(self) -> dict:
         """Return the program as a JSON document (schema: docs/formats.md); fields with default values are omitted."""
-        doc: dict = {
-            "schema": SCHEMA,
-            "name": self.name,
-            "chunks": self.chunks,
-            "protocol": self.protocol,
-            "in_place": self.in_place,
-        }
+        doc: dict = {"schema": SCHEMA}
+        doc |= {name: getattr(self, name) for name in ("name", "chunks", "protocol", "in_place")}
         if self.collective is not None:
             doc["collective"] = self.collective.to_json(1)
-        doc["min_bytes"] = self.min_bytes
-        doc["max_bytes"] = self.max_bytes
+        doc |= {"min_bytes": self.min_bytes, "max_bytes": self.max_bytes}
         if self.scratch_bytes is not None:
             doc["scratch_bytes"] = self.scratch_bytes
         if self.one_scratch:
             doc["one_scratch"] = True
-        doc["gpus"] = [_gpu_json(gpu) for gpu in self.gpus]
+        doc["gpus"] = [gpu._asdict() | {"blocks": list(map(_block_json, gpu.blocks))} for gpu in self.gpus]
         return doc
 
     @staticmethod
@@ -288,29 +293,15 @@ class Program:
         collective = Collective.from_json(doc["collective"], 1) if doc.get("collective") is not None else None
         if doc["protocol"] not in PROTOCOLS or doc["in_place"] not in ("out", "in", "both"):
             raise ValueError(f"protocol {doc['protocol']!r}, in_place {doc['in_place']!r}")
-        gpus = tuple(
-            Gpu(
-                _natural(g["rank"]),
-                _natural(g["input"]),
-                _natural(g["output"]),
-                _natural(g["scratch"]),
-                tuple(map(_block, g["blocks"])),
-            )
-            for g in doc["gpus"]
-        )
-        limit, scratch = doc["max_bytes"], doc.get("scratch_bytes")
+        gpus = []
+        for gpu in doc["gpus"]:
+            rank, *sizes = (_natural(gpu[name]) for name in ("rank", "input", "output", "scratch"))
+            gpus.append(Gpu(rank, sizes[0], sizes[1], sizes[2], tuple(map(_block, gpu["blocks"]))))
         return Program(
-            str(doc["name"]),
-            collective,
-            _natural(doc["chunks"]),
-            gpus,
-            doc["protocol"],
-            doc["in_place"],
-            _natural(doc["min_bytes"]),
-            None if limit is None else _natural(limit),
-            None if scratch is None else _natural(scratch),
+            str(doc["name"]), collective, _natural(doc["chunks"]), tuple(gpus), doc["protocol"], doc["in_place"],
+            _natural(doc["min_bytes"]), _optional(doc["max_bytes"]), _optional(doc.get("scratch_bytes")),
             bool(doc.get("one_scratch", False)),
-        )
+        )  # fmt: skip
 
 
 def checked_part(part: Part) -> Part:
@@ -333,60 +324,27 @@ def checked_loops(loops: Sequence[Loop], ops: int) -> tuple[Loop, ...]:
     return tuple(loops)
 
 
-def _gpu_json(gpu: Gpu) -> dict:
-    return {
-        "rank": gpu.rank,
-        "input": gpu.input,
-        "output": gpu.output,
-        "scratch": gpu.scratch,
-        "blocks": [_block_json(block) for block in gpu.blocks],
-    }
-
-
 def _block_json(block: Block) -> dict:
     doc: dict = {"send": block.send, "recv": block.recv, "channel": block.channel}
-    if block.via:
-        doc["via"] = list(block.via)
-    if block.ports:
-        doc["ports"] = [list(port) for port in block.ports]
-    if block.loops:
-        doc["loops"] = [list(loop) for loop in block.loops]
-    doc["ops"] = [_op_json(op) for op in block.ops]
+    for name in ("via", "ports", "loops"):
+        if getattr(block, name):
+            doc[name] = _json(getattr(block, name))
+    doc["ops"] = []
+    for op in block.ops:
+        fields = op._asdict().items()
+        doc["ops"].append({name: _json(value) for name, value in fields if value != Op._field_defaults.get(name)})
     return doc
 
 
-def _op_json(op: Op) -> dict:
-    doc: dict = {"code": op.code}
-    if op.src:
-        doc["src"] = [_span_json(span) for span in op.src]
-    if op.dst:
-        doc["dst"] = [_span_json(span) for span in op.dst]
-    if op.count != 1:
-        doc["count"] = op.count
-    if op.deps:
-        doc["deps"] = [_dep_json(dep) for dep in op.deps]
-    if op.flag:
-        doc["flag"] = True
-    if op.ports:
-        doc["ports"] = list(op.ports)
-    if op.group:
-        doc["group"] = list(op.group)
-    if op.part is not None:
-        doc["part"] = list(op.part)
-    return doc
-
-
-def _dep_json(dep: Dep) -> list:
-    return list(dep) if dep.turns else [dep.block, dep.op]
-
-
-def _span_json(span: Span) -> list:
-    return [
-        span.buffer,
-        span.offset,
-        *([span.rank] if span.rank is not None or span.packet else []),
-        *([True] if span.packet else []),
-    ]
+def _json(value: Any) -> Any:
+    """Return tuples as lists; spans and dependencies without default values at their end."""
+    if not isinstance(value, tuple):
+        return value
+    row = list(map(_json, value))
+    if isinstance(value, Span | Dep):
+        while len(row) > 2 and row[-1] == value._field_defaults[value._fields[len(row) - 1]]:
+            row.pop()
+    return row
 
 
 def _block(doc: dict) -> Block:
@@ -394,8 +352,8 @@ def _block(doc: dict) -> Block:
     if any(port.kind not in PORT_KINDS for port in ports):
         raise ValueError(f"port kinds are {', '.join(PORT_KINDS)}; got {doc['ports']}")
     return Block(
-        _peer(doc["send"]), _peer(doc["recv"]), _natural(doc["channel"]), tuple(map(_op, doc["ops"])),
-        tuple(str(name) for name in doc.get("via", ())), ports,
+        _optional(doc["send"]), _optional(doc["recv"]), _natural(doc["channel"]), tuple(map(_op, doc["ops"])),
+        tuple(map(str, doc.get("via", ()))), ports,
         checked_loops([Loop(*map(_natural, loop)) for loop in doc.get("loops", ())], len(doc["ops"])),
     )  # fmt: skip
 
@@ -403,29 +361,22 @@ def _block(doc: dict) -> Block:
 def _op(doc: dict) -> Op:
     if doc["code"] not in CODES:
         raise ValueError(f"unknown instruction {doc['code']!r}")
-    return Op(
-        doc["code"],
-        tuple(map(_span, doc.get("src", ()))),
-        tuple(map(_span, doc.get("dst", ()))),
-        _natural(doc.get("count", 1)),
-        tuple(Dep(*map(_natural, dep)) for dep in doc.get("deps", ())),
-        bool(doc.get("flag", False)),
-        tuple(_natural(p) for p in doc.get("ports", ())),
-        tuple(_natural(b) for b in doc.get("group", ())),
-        checked_part(Part(*map(_natural, doc["part"]))) if "part" in doc else None,
-    )
+    src, dst = (tuple(map(_span, doc.get(side, ()))) for side in ("src", "dst"))
+    deps = tuple(Dep(*map(_natural, dep)) for dep in doc.get("deps", ()))
+    ports, group = (tuple(map(_natural, doc.get(name, ()))) for name in ("ports", "group"))
+    part = checked_part(Part(*map(_natural, doc["part"]))) if "part" in doc else None
+    count, flag = _natural(doc.get("count", 1)), bool(doc.get("flag", False))
+    return Op(doc["code"], src, dst, count, deps, flag, ports, group, part)
 
 
 def _span(row: list) -> Span:
     buffer, offset, *rest = row
     if buffer not in BUFFERS:
         raise ValueError(f"buffer {buffer!r}; i, o and s exist")
-    rank = rest[0] if rest else None
-    packet = len(rest) > 1 and bool(rest[1])
-    return Span(buffer, _natural(offset), None if rank is None else _natural(rank), packet)
+    return Span(buffer, _natural(offset), _optional(rest[0]) if rest else None, bool(rest[1:2] and rest[1]))
 
 
-def _peer(value: object) -> int | None:
+def _optional(value: object) -> int | None:
     return None if value is None else _natural(value)
 
 

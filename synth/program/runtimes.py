@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from synth.errors import UsageError, unknown
 from synth.program.program import ONE_SIDED, TWO_SIDED
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -123,3 +124,10 @@ RUNTIMES: Mapping[str, Runtime] = {
     "mscclpp": Runtime("mscclpp", ONE_SIDED, None, block_ops=64, operators=("sum",)),
     "synth": Runtime("synth", TWO_SIDED, None, operators=("sum", "prod", "min", "max", "avg")),
 }
+
+
+def named(name: str) -> Runtime:
+    """Return the runtime of that name. Raises UsageError."""
+    if name.lower() not in RUNTIMES:
+        raise UsageError(unknown("runtime", name, list(RUNTIMES), "exporters"))
+    return RUNTIMES[name.lower()]

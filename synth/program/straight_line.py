@@ -66,27 +66,24 @@ def size_limit(program: Program) -> int | None:
     sizes = []
     if (stride := scratch_stride(program)) is not None:
         sizes.append(stride * program.loop_chunks)
-    for gpu in program.gpus:
-        for block in gpu.blocks:
-            tops = [MAX_TURNS * loop.unit // loop.chunks for loop in block.loops]
-            sizes += [top * program.loop_chunks for top in tops if top < OFFSET_BYTES]
+    for _, block in program.blocks():
+        tops = [MAX_TURNS * loop.unit // loop.chunks for loop in block.loops]
+        sizes += [top * program.loop_chunks for top in tops if top < OFFSET_BYTES]
     return min(sizes, default=None)
 
 
 def even_cells(program: Program) -> int:
     """Return the least number of cells of a chunk with which every share of a part is a whole number of cells."""
     cells = 1
-    for gpu in program.gpus:
-        for block in gpu.blocks:
-            for op in block.ops:
-                if op.part is not None:
-                    cells = math.lcm(cells, op.part.of // math.gcd(op.part.of, op.count))
+    for _, op in program.placed_ops():
+        if op.part is not None:
+            cells = math.lcm(cells, op.part.of // math.gcd(op.part.of, op.count))
     return cells
 
 
 def loop_unit(program: Program) -> int | None:
     """Return the greatest number of bytes that divides the unit of every loop; None of a program without loops."""
-    units = [loop.unit for gpu in program.gpus for block in gpu.blocks for loop in block.loops]
+    units = [loop.unit for _, block in program.blocks() for loop in block.loops]
     return math.gcd(*units) if units else None
 
 
@@ -101,9 +98,8 @@ def loop_cells(unit: int, even: int, chunk_bytes: int) -> tuple[int, int]:
 def written_ops(program: Program, chunk_bytes: int) -> int:
     """Return the number of ops of `program` written out for chunks of `chunk_bytes` bytes."""
     ops = program.ops
-    for gpu in program.gpus:
-        for block in gpu.blocks:
-            ops += sum((loop.end - loop.first) * (turns(loop, chunk_bytes) - 1) for loop in block.loops)
+    for _, block in program.blocks():
+        ops += sum((loop.end - loop.first) * (turns(loop, chunk_bytes) - 1) for loop in block.loops)
     return ops
 
 
@@ -150,7 +146,7 @@ class _Writer(NamedTuple):
 
     def numbers(self, block: Block) -> dict[tuple[int, int], int]:
         """Return the place of each (op, turn) of a block; the last turn of an op also has the turn -1."""
-        places: dict[tuple[int, int], int] = {}
+        places = {}
         for place, (i, turn) in enumerate(self.runs(block)):
             places[i, turn] = places[i, -1] = place
         return places

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeVar
 
 from synth.errors import FormatError, UsageError
@@ -90,16 +90,13 @@ def op_text(op: Op) -> str:
     if op.group:
         parts += ["group", ",".join(map(str, op.group))]
     if op.deps:
-        parts += ["after", ",".join(map(_dep_text, op.deps))]
+        deps = [f"{dep.block}.{dep.op}-{dep.turns}".removesuffix("-0") for dep in op.deps]
+        parts += ["after", ",".join(deps)]
     if op.part is not None:
         parts += ["part", f"{op.part.index}/{op.part.of}"]
     if op.flag:
         parts.append("flag")
     return " ".join(parts)
-
-
-def _dep_text(dep: Dep) -> str:
-    return f"{dep.block}.{dep.op}" + (f"-{dep.turns}" if dep.turns else "")
 
 
 def span_text(span: Span, count: int) -> str:
@@ -117,15 +114,11 @@ def parse(text: str, file: str | None = None) -> Program:
 def _collective_text(task: Collective | None) -> str:
     if task is None:
         return "unknown"
-    if (
-        task.name in COLLECTIVES
-        and COLLECTIVES[task.name][1] in ((), ("root",))
-        and collective(task.name, task.ranks, task.roots) == task
-    ):
+    named = task.name in COLLECTIVES and COLLECTIVES[task.name][1] in ((), ("root",))
+    named |= task.name in ("allgather", "reduce-scatter", "alltoall")
+    if named and collective(task.name, task.ranks, task.roots) == task:
         roots = f" roots {','.join(map(str, task.roots))}" if task.roots else ""
         return f"{task.name} ranks {task.ranks}{roots}"
-    if task.name in ("allgather", "reduce-scatter", "alltoall") and collective(task.name, task.ranks) == task:
-        return f"{task.name} ranks {task.ranks}"
     return json.dumps(task.document, separators=(",", ":"), sort_keys=True)
 
 
@@ -133,12 +126,10 @@ def _block_text(number: int, block: Block) -> str:
     send = "-" if block.send is None else block.send
     recv = "-" if block.recv is None else block.recv
     text = f"block {number}: send {send} recv {recv} channel {block.channel}"
-    if block.via:
-        text += f" via {','.join(block.via)}"
-    if block.ports:
-        text += f" ports {','.join(f'{port.kind}:{port.peer}:{port.index}' for port in block.ports)}"
-    if block.loops:
-        text += f" loops {','.join(f'{loop.first}-{loop.end}:{loop.chunks}:{loop.unit}' for loop in block.loops)}"
+    ports = ["{}:{}:{}".format(*port) for port in block.ports]
+    loops = ["{}-{}:{}:{}".format(*loop) for loop in block.loops]
+    for name, parts in (("via", block.via), ("ports", ports), ("loops", loops)):
+        text += f" {name} {','.join(parts)}" if parts else ""
     return text
 
 
@@ -194,7 +185,7 @@ class _Reader:
 
     def gpu(self) -> Gpu:
         rank, inputs, outputs, scratch = map(int, self.match(_RANK, "`rank R: input N output N scratch N`").groups())
-        blocks: list[Block] = []
+        blocks = []
         while self.peek().startswith("block "):
             blocks.append(self.block(len(blocks)))
         return Gpu(rank, inputs, outputs, scratch, tuple(blocks))
@@ -204,16 +195,26 @@ class _Reader:
         if int(head[1]) != number:
             self.at -= 1
             self.fail(f"block {head[1]}, expected block {number}: blocks are numbered from 0 without gaps")
-        ports = tuple(map(self.port, head[6].split(","))) if head[6] else ()
-        ops: list[Op] = []
+        ports = []
+        for text in head[6].split(",") if head[6] else ():
+            port = re.fullmatch(r"([a-z]+):(\d+):(\d+)", text)
+            if port is None or port[1] not in PORT_KINDS:
+                self.at -= 1
+                self.fail(f"expected a port such as memory:2:0, found {text!r}")
+            ports.append(Port(port[1], int(port[2]), int(port[3])))
+        ops = []
         while (line := self.peek()) and line[0].isdigit():
             ops.append(self.op(line, len(ops)))
             self.at += 1
         send = None if head[2] == "-" else int(head[2])
         recv = None if head[3] == "-" else int(head[3])
         via = tuple(head[5].split(",")) if head[5] else ()
-        loops = self.checked(checked_loops, [self.loop(text) for text in (head[7] or "").split(",") if text], len(ops))
-        return Block(send, recv, int(head[4]), tuple(ops), via, ports, loops)
+        loops = []
+        for text in filter(None, (head[7] or "").split(",")):
+            loops.append(Loop(*self.parsed(_LOOP, text, "a loop such as 0-8:1:65536")))
+        return Block(
+            send, recv, int(head[4]), tuple(ops), via, tuple(ports), self.checked(checked_loops, loops, len(ops))
+        )
 
     def checked(self, check: Callable[..., T], *values: object) -> T:
         """Return the value that `check` lets pass."""
@@ -223,29 +224,15 @@ class _Reader:
             self.at = min(self.at, len(self.lines) - 1)
             self.fail(f"{error}")
 
-    def loop(self, text: str) -> Loop:
-        match = _LOOP.fullmatch(text)
-        if match is None:
-            self.fail(f"expected a loop such as 0-8:1:65536, found {text!r}")
-        return Loop(*map(int, match.groups()))
-
-    def port(self, text: str) -> Port:
-        kind, _, rest = text.partition(":")
-        match = re.fullmatch(r"(\d+):(\d+)", rest)
-        if kind not in PORT_KINDS or match is None:
-            self.at -= 1
-            self.fail(f"expected a port such as memory:2:0, found {text!r}")
-        return Port(kind, int(match[1]), int(match[2]))
-
     def op(self, line: str, number: int) -> Op:
         index, code, *words = [*line.split(), ""][: max(2, len(line.split()))]
         if index != str(number):
             self.fail(f"op {index}, expected op {number}: ops are numbered from 0 without gaps")
         if code not in CODES:
             self.fail(f"unknown instruction {code!r}")
-        src: list[Span] = []
-        dst: list[Span] = []
-        counts: set[int] = set()
+        src = []
+        dst = []
+        counts = set()
         spans, fields, flag = src, {}, False
         words = iter(words)
         for word in words:
@@ -260,17 +247,20 @@ class _Reader:
         if len(counts) > 1:
             self.fail(f"the spans of one op have one length; found {sorted(counts)}")
         count = counts.pop() if counts else self.numbers(fields.get("count", "1"))[0]
-        deps = tuple(self.dep(item) for item in fields.get("after", "").split(",") if item)
+        deps = []
+        for item in filter(None, fields.get("after", "").split(",")):
+            deps.append(Dep(*self.parsed(_DEP, item, "a dependency such as 1.2")))
         part = self.checked(checked_part, Part(*self.numbers(fields["part"], "/", 2))) if "part" in fields else None
         ports = tuple(self.numbers(fields["ports"])) if "ports" in fields else ()
         group = tuple(self.numbers(fields["group"])) if "group" in fields else ()
-        return Op(code, tuple(src), tuple(dst), count, deps, flag, ports, group, part)
+        return Op(code, tuple(src), tuple(dst), count, tuple(deps), flag, ports, group, part)
 
-    def dep(self, text: str) -> Dep:
-        match = _DEP.fullmatch(text)
+    def parsed(self, pattern: re.Pattern[str], text: str, expected: str) -> Iterator[int]:
+        """Return the numbers of `text`, 0 for those that it leaves out."""
+        match = pattern.fullmatch(text)
         if match is None:
-            self.fail(f"expected a dependency such as 1.2, found {text!r}")
-        return Dep(*(int(number or 0) for number in match.groups()))
+            self.fail(f"expected {expected}, found {text!r}")
+        return (int(number or 0) for number in match.groups())
 
     def numbers(self, text: str, separator: str = ",", count: int | None = None) -> list[int]:
         parts = text.split(separator)

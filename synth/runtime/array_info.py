@@ -39,23 +39,19 @@ def array_info(array: Any, what: str) -> ArrayInfo:
         name = str(array.dtype).removeprefix("torch.")
         return ArrayInfo(array.data_ptr(), array.numel(), name, array.is_contiguous(), device, array)
     if hasattr(array, "__cuda_array_interface__"):
-        return _cuda_interface(array)
+        interface = array.__cuda_array_interface__
+        shape, kind = interface["shape"], np.dtype(interface["typestr"])
+        dtype = getattr(array, "dtype", kind)
+        strides = None
+        if interface.get("strides") is not None:
+            strides = [step // kind.itemsize for step in interface["strides"]]
+        device = getattr(getattr(array, "device", None), "id", ANY)
+        name, whole = str(getattr(dtype, "name", dtype)), _contiguous(shape, strides)
+        return ArrayInfo(interface["data"][0] or 0, prod(shape), name, whole, int(device), array)
     raise UsageError(
         f"{what} is a {type(array).__name__}; arrays of NumPy, torch, CuPy or any with the CUDA array interface can be "
         "used"
     )
-
-
-def _cuda_interface(array: Any) -> ArrayInfo:
-    interface = array.__cuda_array_interface__
-    shape, kind = interface["shape"], np.dtype(interface["typestr"])
-    dtype = getattr(array, "dtype", kind)
-    strides = None
-    if interface.get("strides") is not None:
-        strides = [step // kind.itemsize for step in interface["strides"]]
-    device = getattr(getattr(array, "device", None), "id", ANY)
-    name, whole = str(getattr(dtype, "name", dtype)), _contiguous(shape, strides)
-    return ArrayInfo(interface["data"][0] or 0, prod(shape), name, whole, int(device), array)
 
 
 def _contiguous(shape: Sequence[int], strides: Sequence[int] | None) -> bool:

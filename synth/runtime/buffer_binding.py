@@ -10,7 +10,7 @@ from synth.errors import UsageError
 from synth.program.buffer_layout import Layout
 from synth.runtime.array_info import ArrayInfo, ArrayRequirements, by_rank, checked_array_info
 from synth.runtime.dtypes import Dtype
-from synth.runtime.padding import Padding
+from synth.runtime.slicing import Padding
 
 
 class ArrayLayout(NamedTuple):
@@ -63,46 +63,39 @@ def bind_arrays(call: ArrayLayout, inputs: Any, outputs: Any) -> BoundArrays:
     for rank in range(ranks):
         if layout.inputs[rank] and layout.outputs[rank] and padding.unit:
             begins = pointers[3 * rank], pointers[3 * rank + 1]
-            _check_overlap(padding, layout, rank, begins, kind.size, in_place)
+            # Input and output of `rank`, with the addresses `begins`, must overlap as
+            # the call needs it.
+            read, written = begins
+            read_bytes = padding.count(len(layout.inputs[rank])) * kind.size
+            written_bytes = padding.count(len(layout.outputs[rank])) * kind.size
+            if in_place:
+                offset = padding.count(layout.overlaps[rank] or 0) * kind.size
+                if written != read + offset:
+                    if offset == 0:
+                        rule = "begin together"
+                    elif offset > 0:
+                        rule = f"output {offset} bytes after input"
+                    else:
+                        rule = f"output {-offset} bytes before input"
+                    raise UsageError(
+                        f"in place, the buffers of rank {rank} are one ({rule}); these lie {written - read} bytes apart"
+                    )
+            elif read < written + written_bytes and written < read + read_bytes:
+                raise UsageError(
+                    f"the input and the output of rank {rank} overlap; a call in place says so (in_place=True)"
+                )
     extents: list[tuple[int, int, int, int]] = []
     for rank, output in enumerate(arrays[1]):
         if output is not None and output.size:
             device = -1 if output.device is None else output.device
             extents.append((device, output.pointer, output.size * kind.size, rank))
-    _check_disjoint(extents)
-    return BoundArrays(tuple(pointers), tuple(arrays[0]), tuple(arrays[1]))
-
-
-def _check_disjoint(outputs: list[tuple[int, int, int, int]]) -> None:
-    """Raise UsageError where two ranks' outputs (device, address, bytes, rank) share memory."""
+    # No two ranks' outputs (device, address, bytes, rank) may share memory.
     for (device, begin, size, rank), (next_device, next_begin, _, next_rank) in pairwise(
-        sorted(outputs, key=lambda output: output[:2])
+        sorted(extents, key=lambda output: output[:2])
     ):
         if device == next_device and next_begin < begin + size:
             raise UsageError(
                 f"the outputs of ranks {min(rank, next_rank)} and {max(rank, next_rank)} overlap; each rank needs its "
                 f"own"
             )
-
-
-def _check_overlap(
-    padding: Padding, layout: Layout, rank: int, begins: tuple[int, int], width: int, in_place: bool
-) -> None:
-    """Raise UsageError unless input and output of `rank`, with the addresses `begins`, overlap as the call needs it."""
-    read, written = begins
-    read_bytes = padding.count(len(layout.inputs[rank])) * width
-    written_bytes = padding.count(len(layout.outputs[rank])) * width
-    if in_place:
-        offset = padding.count(layout.overlaps[rank] or 0) * width
-        if written != read + offset:
-            if offset == 0:
-                rule = "begin together"
-            elif offset > 0:
-                rule = f"output {offset} bytes after input"
-            else:
-                rule = f"output {-offset} bytes before input"
-            raise UsageError(
-                f"in place, the buffers of rank {rank} are one ({rule}); these lie {written - read} bytes apart"
-            )
-    elif read < written + written_bytes and written < read + read_bytes:
-        raise UsageError(f"the input and the output of rank {rank} overlap; a call in place says so (in_place=True)")
+    return BoundArrays(tuple(pointers), tuple(arrays[0]), tuple(arrays[1]))

@@ -67,7 +67,16 @@ def run(call: Call, arrays: Sequence | None = None) -> RunResult:
         parts = padding(program, request.size if request.size is not None else _default(program, kind), kind)
     else:
         inputs, parts = rows_of(arrays, Layout(collective, program.chunks))
-        kind = _common(inputs)
+        # The element type of all inputs; empty inputs count only where all are empty.
+        names = {rows.dtype.name for rows in inputs if len(rows)}
+        if not names:
+            names = {rows.dtype.name for rows in inputs}
+        if len(names) > 1 or not names <= {kind.name for kind in DTYPES}:
+            raise UsageError(
+                f"the inputs are of {' and '.join(sorted(names))}; they must be of one of "
+                f"{', '.join(k.name for k in DTYPES)}"
+            )
+        kind = dtype(names.pop())
     program = written_out(program, parts.unit * kind.size)
     parts, layout = parts._replace(chunks=program.chunks), Layout(collective, program.chunks)
     if arrays is None:
@@ -132,19 +141,6 @@ def _collective(call: Call) -> Collective:
 def _default(program: Program, kind: Dtype) -> int:
     each = program.loop_chunks * kind.size
     return -(-DEFAULT_BYTES // each) * each
-
-
-def _common(inputs: Sequence) -> Dtype:
-    """Return the element type of all inputs; empty inputs count only where all are empty."""
-    names = {rows.dtype.name for rows in inputs if len(rows)}
-    if not names:
-        names = {rows.dtype.name for rows in inputs}
-    if len(names) > 1 or not names <= {kind.name for kind in DTYPES}:
-        raise UsageError(
-            f"the inputs are of {' and '.join(sorted(names))}; they must be of one of "
-            f"{', '.join(k.name for k in DTYPES)}"
-        )
-    return dtype(names.pop())
 
 
 def make_executor(executor: str, options: Mapping[str, Any]) -> Any:

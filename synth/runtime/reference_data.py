@@ -19,7 +19,7 @@ from synth.errors import UsageError, VerificationError
 from synth.model.collective import Collective
 from synth.program.buffer_layout import Layout
 from synth.runtime.dtypes import Dtype, divide
-from synth.runtime.padding import Padding
+from synth.runtime.slicing import Padding
 
 Array = np.ndarray
 # Maximum random elements of a rank, and minimum period of a chunk: longer chunks repeat with that period.
@@ -106,26 +106,22 @@ def _check(
             unit, rows = wanted[first] // chunks, outputs[rank][first : first + chunks]
             key = truth.key(unit, rank)
             if key not in right_ones or not _same_bits(right_ones[key][0], rows):
-                right_ones[key] = rows, _compare(truth, unit, rank, rows, first, low)
+                # How many elements of `rows` are compared exactly.
+                kind, collective, op = truth.kind, truth.layout.collective, truth.op
+                right, tolerance = truth.unit(unit, rank)
+                values = _wide(rows, kind)
+                bad = _wrong(values, right, tolerance)
+                if bad.any():
+                    c, e = (int(x) for x in np.argwhere(bad)[0])
+                    raise VerificationError(
+                        f"rank {rank} output chunk {first + c} element {low + e}: found {values[c, e]}, the "
+                        f"{collective.name}{' (' + op + ')' if collective.combining else ''} is {right[c, e]}"
+                        + (f" ± {float(tolerance[c, e]):.3g}" if tolerance is not None and tolerance[c, e] else "")
+                    )
+                right_ones[key] = rows, (bad.size if tolerance is None else int(np.count_nonzero(tolerance == 0)))
             total += rows.size
             exact += right_ones[key][1]
     return ComparisonExtent(total, exact)
-
-
-def _compare(truth: _Truth, unit: int, rank: int, rows: Array, first: int, low: int) -> int:
-    """Return how many elements of `rows` are compared exactly. Raises VerificationError at the first wrong one."""
-    kind, collective, op = truth.kind, truth.layout.collective, truth.op
-    right, tolerance = truth.unit(unit, rank)
-    values = _wide(rows, kind)
-    bad = _wrong(values, right, tolerance)
-    if bad.any():
-        c, e = (int(x) for x in np.argwhere(bad)[0])
-        raise VerificationError(
-            f"rank {rank} output chunk {first + c} element {low + e}: found {values[c, e]}, the {collective.name}"
-            f"{' (' + op + ')' if collective.combining else ''} is {right[c, e]}"
-            + (f" ± {float(tolerance[c, e]):.3g}" if tolerance is not None and tolerance[c, e] else "")
-        )
-    return bad.size if tolerance is None else int(np.count_nonzero(tolerance == 0))
 
 
 def _same_bits(a: Array, b: Array) -> bool:
@@ -196,10 +192,8 @@ class _Truth:
             for row in rows[1:]:
                 total = total * row if op == "prod" else total + row
             return (divide(kind, total, len(rows)) if op == "avg" else total), None
-        return self._floats(np.stack([_wide(row, kind) for row in rows]))
-
-    def _floats(self, terms: Array) -> tuple[Array, Array]:
-        """Return the sum, product or mean of `terms`, and the tolerance of each element; 0 where it must be exact."""
+        # The sum, product or mean of `terms`, and the tolerance of each element; 0 where it must be exact.
+        terms = np.stack([_wide(row, kind) for row in rows])
         kind, op, n = self.kind, self.op, len(terms)
         own = float(np.finfo(terms.dtype).eps) / 2  # unit roundoff of the reference itself
         unit = 2.0**-kind.digits + (2.0**-24 if kind.wide else 0)  # wide: rounded to float32, then to the type

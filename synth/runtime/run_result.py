@@ -21,8 +21,8 @@ from synth.runtime.dtypes import dtype
 from synth.runtime.executor import Execution
 from synth.runtime.kernel.logical_clock import SAYS
 from synth.runtime.link_schedule import Key
-from synth.runtime.padding import Padding
 from synth.runtime.reference_data import ComparisonExtent
+from synth.runtime.slicing import Padding
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from synth.errors import SynthError, UsageError, unknown
+from synth.model.collective import Collective
+from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
 from synth.program.straight_line import (
@@ -24,7 +28,6 @@ from synth.program.straight_line import (
     written_ops,
 )
 from synth.runtime.dtypes import Dtype
-from synth.runtime.padding import Padding
 
 MAX_RUN_OPS = 1 << 21  # ops of a program written out for a run, which takes about a kilobyte for each
 
@@ -163,3 +166,58 @@ def cut(program: Program, count: int, kind: Dtype, options: FifoOptions = DEFAUL
     step = max(1, min(capacity, count))
     bounds = tuple((low, min(low + step, count)) for low in range(0, count, step)) or ((0, 0),)
     return Slicing(count, bounds, part or max(1, capacity // max(1, count)), depth or FIFO_DEPTH[used])
+
+
+# Padding of element counts that a program's chunks do not divide.
+#
+# A unit of u elements in C chunks has chunks of ceil(u/C) elements, for every rank and every unit alike. Chunk i begins
+# at element i * ceil(u/C). Elements beyond u are padding, which is moved like data and never visible to the caller. So
+# a program serves every count, and a program that is right for counts that its chunks divide is right for all.
+
+
+class Padding(NamedTuple):
+    """A unit of `unit` elements in `chunks` chunks."""
+
+    unit: int
+    chunks: int
+
+    @property
+    def elements(self) -> int:
+        """Elements of one chunk, padding included."""
+        return -(-self.unit // self.chunks)
+
+    @property
+    def row_elements(self) -> int:
+        """Elements of a row of `layout`: of a unit where there is padding, else of a chunk."""
+        return self.unit if self.padded else self.elements
+
+    @property
+    def padded(self) -> bool:
+        """True if the chunks do not divide the unit, so that they hold padding."""
+        return self.unit != self.elements * self.chunks
+
+    def rows(self, values: np.ndarray, chunks: int) -> np.ndarray:
+        """Return `values`, which are `chunks` chunks of whole units, as rows of one chunk each.
+
+        Padding is 0; without padding the result is a view.
+        """
+        if not self.padded:
+            return values.reshape(chunks, self.elements)
+        result = np.zeros((chunks // self.chunks, self.chunks * self.elements), values.dtype)
+        result[:, : self.unit] = values.reshape(-1, self.unit)
+        return result.reshape(chunks, self.elements)
+
+    def units(self, rows: np.ndarray) -> np.ndarray:
+        """Return `rows` of one chunk each as rows of one unit each, without the padding: a view.
+
+        Without padding, `rows` are returned as they are.
+        """
+        return rows.reshape(-1, self.chunks * self.elements)[:, : self.unit] if self.padded else rows
+
+    def layout(self, task: Collective) -> Layout:
+        """Return the layout of the rows that `units` returns: one chunk a unit where there is padding."""
+        return Layout(task, 1 if self.padded else self.chunks)
+
+    def count(self, chunks: int) -> int:
+        """Return the elements of `chunks` chunks of whole units, without the padding."""
+        return chunks // self.chunks * self.unit

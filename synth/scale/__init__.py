@@ -5,10 +5,9 @@
     forests/     symmetric trees, arborescence packing, edge splitting, re-rooting, pipelining
     alltoall/    concurrent flow, flow decomposition, list scheduling of paths
     greedy/      breadth-first broadcast and list scheduling
-    groups/      several collectives at once on groups of ranks
     baselines/   rings and shortest paths for comparison, allocations
-    bounds/      throughput cuts, multi-cut LP, allreduce partitions (graph strength), single cuts, reachability
-    fabric/      Topology to Fabric with capacity gadgets, automorphisms, shortest paths, capacity balancing
+    bounds/      throughput cuts, multi-cut LP, allreduce partitions (graph strength), reachability
+    fabric/      Topology to Fabric with capacity gadgets, automorphisms, shortest paths, loads, capacity balancing
 
 Allgather, reduce-scatter, broadcast and reduce need no list of routes from rank to rank::
 

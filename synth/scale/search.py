@@ -97,6 +97,11 @@ class ScaleSearch:
         self._group: Group = ()
         self._seconds, self._limited = 0.0, False
 
+    @property
+    def bounded(self) -> bool:
+        """True once the machine is read and there is a bound."""
+        return self._graph is not None and bool(self.state.bound[1] or self.state.pending)
+
     def advance(self, deadline: Deadline = NEVER) -> None:
         """Run the remaining stages, and those that an earlier deadline ended.
 

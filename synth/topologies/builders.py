@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
 from synth.errors import UsageError
 from synth.model.topology import Limit, Link, Topology
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from synth.model.link_table import LinkTable
+
 
 MAX_RANKS = 16384
 MAX_LINKS = 1 << 20
@@ -82,7 +87,10 @@ def port_limits(
     limits = []
     for g in range(len(groups)):
         for way, members in (("out", out[g]), ("in", into[g])):
-            if _exceeds((links[i].bandwidth for i in members), bandwidth):
+            # Stops at the first partial sum that is more than `bandwidth`.
+            widths = (links[i].bandwidth for i in members)
+            total = Fraction(0)
+            if any((total := total + width) > bandwidth for width in widths):
                 limits.append(Limit(f"{what} {g} {way}", tuple(members), bandwidth))
     return limits
 
@@ -110,12 +118,6 @@ def table_limits(
     return limits
 
 
-def _exceeds(widths: Iterable[Fraction], bandwidth: Fraction) -> bool:
-    """True if the widths add up to more than `bandwidth`. Stops at the first partial sum that does."""
-    total = Fraction(0)
-    return any((total := total + width) > bandwidth for width in widths)
-
-
 def symmetric_group(members: Sequence[int], ranks: int) -> list[Permutation]:
     """Two generators of all permutations of `members`: the cycle through them and the exchange of the first two."""
     if len(members) < 2:
@@ -125,3 +127,118 @@ def symmetric_group(members: Sequence[int], ranks: int) -> list[Permutation]:
         cycle[a] = b
     swap[members[0]], swap[members[1]] = members[1], members[0]
     return [tuple(cycle)] if len(members) == 2 else [tuple(cycle), tuple(swap)]
+
+
+# Declared symmetries, and the check of them: a declared generator is a claim.
+#
+# `preserves` decides it in time linear in the links, so a wrong one is dropped, not believed.
+
+
+def is_permutation(pi: Sequence[int], ranks: int) -> bool:
+    """True if `pi` lists each of 0..ranks-1 once."""
+    return len(pi) == ranks and set(pi) == set(range(ranks))
+
+
+def preserves(topology: Topology, pi: Sequence[int]) -> bool:
+    """True if the rank permutation `pi` maps links to links of equal bandwidth and limits to equal limits.
+
+    Explicit switches follow their neighbours: any images that make the links agree will do. The answer may be False for
+    an automorphism where switches look alike yet are connected differently. It is never True for another permutation.
+    """
+    if not is_permutation(pi, topology.ranks):
+        return False
+    image = [*pi, *_switch_images(topology, pi)] if topology.switches else pi
+    links = {(k.src, k.dst): (i, k.bandwidth) for i, k in enumerate(topology.links)}
+    moved = []
+    for link in topology.links:
+        target = links.get((image[link.src], image[link.dst]))
+        if target is None or target[1] != link.bandwidth:
+            return False
+        moved.append(target[0])
+    if not topology.limits:
+        return True
+    limits, images = [], []
+    for limit in topology.limits:
+        limits.append((limit.bandwidth, sorted(limit.links)))
+        images.append((limit.bandwidth, sorted(moved[i] for i in limit.links)))
+    return sorted(limits) == sorted(images)
+
+
+def with_generators(topology: Topology, candidates: Iterable[Sequence[int]]) -> Topology:
+    """`topology` with those of the candidates that are automorphisms of it declared; the identity and repeats are
+    dropped."""
+    identity = tuple(range(topology.ranks))
+    distinct = {tuple(pi): None for pi in candidates}
+    large = len(topology.links) > LARGE and not topology.switches
+    keeps = _array_test(topology) if large else partial(preserves, topology)
+    return replace(topology, generators=tuple(pi for pi in distinct if pi != identity and keeps(pi)))
+
+
+def _array_test(topology: Topology) -> Callable[[Sequence[int]], bool]:
+    """Return `preserves` of a topology of very many links and no switches: the same comparisons, in arrays."""
+    import numpy as np
+
+    from synth.model.link_table import ends, members, widths
+
+    ranks, (src, dst), width = topology.ranks, ends(topology.links), widths(topology.links)[1]
+    keys = src * ranks + dst
+    order = np.argsort(keys, kind="stable")
+    known = keys[order]
+    single = bool((np.diff(known) > 0).all())
+    held, bandwidth = members(topology.limits), widths(topology.limits)[1].tolist()
+    sizes = np.array([len(links) for links in held], np.int64)
+    flat = np.concatenate([np.zeros(0, np.int64), *held])
+    owner = np.repeat(np.arange(len(held)), sizes) * len(keys)
+
+    def limits(links: np.ndarray) -> Counter[tuple[int, bytes]]:
+        # Each limit as its bandwidth and its links in ascending order, of which `links` are those of all limits.
+        rows = np.split(np.sort(owner + links) - owner, np.cumsum(sizes)[:-1])
+        return Counter((bandwidth[k], row.tobytes()) for k, row in enumerate(rows[: len(held)]))
+
+    before = limits(flat)
+
+    def keeps(pi: Sequence[int]) -> bool:
+        if not single or not is_permutation(pi, ranks):
+            return False
+        image = np.array(pi, np.int64)
+        moved = image[src] * ranks + image[dst]
+        at = np.minimum(np.searchsorted(known, moved), len(known) - 1)
+        target = order[at]
+        return bool((known[at] == moved).all() and (width[target] == width).all()) and limits(target[flat]) == before
+
+    return keeps
+
+
+def _switch_images(topology: Topology, pi: Sequence[int]) -> list[int]:
+    """Where each switch goes when the ranks move by `pi`: colour refinement of the graph and of its image side by
+    side."""
+    ranks, ends = topology.ranks, topology.ranks + len(topology.switches)
+    near: list[list[tuple[bool, Fraction, int]]] = [[] for _ in range(ends)]
+    for link in topology.links:
+        near[link.src].append((True, link.bandwidth, link.dst))
+        near[link.dst].append((False, link.bandwidth, link.src))
+    before = [*pi, *[ranks] * len(topology.switches)]
+    after = [*range(ranks), *[ranks] * len(topology.switches)]
+    known = 0
+    while len(set(after[ranks:])) > known:
+        known = len(set(after[ranks:]))
+        names: dict[tuple, int] = {}
+        before, after = _refined(before, near, ranks, names), _refined(after, near, ranks, names)
+    # Switches of one colour are exchanged in their order.
+    places: dict[int, list[int]] = {}
+    for i in range(ends - 1, ranks - 1, -1):
+        places.setdefault(after[i], []).append(i)
+    images = []
+    for colour in before[ranks:]:
+        images.append(places[colour].pop() if places.get(colour) else ends)
+    return images
+
+
+def _refined(
+    colours: list[int], near: list[list[tuple[bool, Fraction, int]]], ranks: int, names: dict[tuple, int]
+) -> list[int]:
+    fresh = colours[:ranks]
+    for i in range(ranks, len(colours)):
+        key = (colours[i], tuple(sorted((out, width, colours[end]) for out, width, end in near[i])))
+        fresh.append(ranks + names.setdefault(key, len(names)))
+    return fresh

@@ -23,8 +23,8 @@ from synth.topologies.builders import (
     port_limits,
     symmetric_group,
     table_limits,
+    with_generators,
 )
-from synth.topologies.declared_symmetries import with_generators
 
 if TYPE_CHECKING:
     from synth.model.link_table import LinkTable
@@ -64,7 +64,24 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
         clash = [key for key in options if key != "cross"]
         if clash:
             raise UsageError(f"{name}: cross= means wires instead of a network; remove {clash[0]}=")
-        links += _wires(box, boxes, _members(options["cross"], size, name))
+        text = options["cross"]
+        parts = text.split("+")
+        members = [int(part) for part in parts if part.isdecimal() and len(part) < 6]
+        if len(set(members)) < len(parts) or max(members) >= size:
+            raise UsageError(
+                f"{name}: cross={text} must be distinct ranks of 0..{size - 1} joined by +, such as cross=0+2"
+            )
+        unit = box.unit_bandwidth()
+        latency = max((k.latency for k in box.links), default=Fraction(0))
+        kind = box.links[0].kind if box.links else "unknown"
+        count = boxes if boxes > 2 else 1  # two boxes have one pair
+        wires = []
+        for b in range(count):
+            c = (b + 1) % boxes
+            for m in members:
+                one, other = b * box.ranks + m, c * box.ranks + m
+                wires += [Link(one, other, unit, latency, kind), Link(other, one, unit, latency, kind)]
+        links += wires
     elif pods:
         if "net" in options:
             raise UsageError(f"{name}: pod= joins all ranks through its switches; remove net=")
@@ -114,28 +131,6 @@ def _copies(box: Topology, boxes: int) -> tuple[list[Link], list[Limit]]:
             members = tuple(start + i for i in limit.links)
             limits.append(Limit(f"box {b} {limit.name}", members, limit.bandwidth))
     return links, limits
-
-
-def _members(text: str, size: int, name: str) -> list[int]:
-    parts = text.split("+")
-    members = [int(part) for part in parts if part.isdecimal() and len(part) < 6]
-    if len(set(members)) < len(parts) or max(members) >= size:
-        raise UsageError(f"{name}: cross={text} must be distinct ranks of 0..{size - 1} joined by +, such as cross=0+2")
-    return members
-
-
-def _wires(box: Topology, boxes: int, members: list[int]) -> list[Link]:
-    unit = box.unit_bandwidth()
-    latency = max((k.latency for k in box.links), default=Fraction(0))
-    kind = box.links[0].kind if box.links else "unknown"
-    count = boxes if boxes > 2 else 1  # two boxes have one pair
-    links = []
-    for b in range(count):
-        c = (b + 1) % boxes
-        for m in members:
-            one, other = b * box.ranks + m, c * box.ranks + m
-            links += [Link(one, other, unit, latency, kind), Link(other, one, unit, latency, kind)]
-    return links
 
 
 def _chosen(nic: Nic, options: dict[str, str], size: int, name: str) -> Nic:

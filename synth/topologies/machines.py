@@ -16,8 +16,15 @@ from fractions import Fraction
 from synth.errors import UsageError
 from synth.model.rational import rational
 from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Topology
-from synth.topologies.builders import Nic, TopologyBuilder, crossbar, duplex, port_limits, symmetric_group
-from synth.topologies.declared_symmetries import with_generators
+from synth.topologies.builders import (
+    Nic,
+    TopologyBuilder,
+    crossbar,
+    duplex,
+    port_limits,
+    symmetric_group,
+    with_generators,
+)
 
 NVLINK_US = Fraction(3, 5)
 PCIE_US = Fraction(1)

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from synth.model import symmetry
 from synth.model.rational import show
-from synth.model.topology import Network, Route, Topology
+from synth.model.topology import Network, Topology
 from synth.topologies.machines import MACHINES
 from synth.topologies.name_grammar import topology as named
 
@@ -122,18 +122,15 @@ def _near(topology: Topology, net: Network, known: Sequence[Topology]) -> Match 
         for i, r in enumerate(other.routes):
             if rep[i] != i:
                 continue
-            cut = replace(other, routes=_without(other, r))
+            gone = r
+            ends = {gone.src, gone.dst}
+            cut = replace(other, routes=tuple(r for r in other.routes if {r.src, r.dst} != ends))
             ranks = symmetry.isomorphism(cut, net) if len(cut.routes) == len(net.routes) else None
             if ranks is not None:
                 return Match(
                     machine.name, ranks, _labels(topology, ranks), _total(net) / _total(cut), missing=((r.src, r.dst),)
                 )
     return None
-
-
-def _without(net: Network, gone: Route) -> tuple[Route, ...]:
-    ends = {gone.src, gone.dst}
-    return tuple(r for r in net.routes if {r.src, r.dst} != ends)
 
 
 def _fast(topology: Topology) -> Network:

@@ -84,8 +84,24 @@ def topology(name: str) -> Topology:
         key, count = by_x["name"], by_x["boxes"]
     key = ALIASES.get(key, key)
     entry = MACHINES.get(key) or FAMILIES.get(key) or _plugin(key)
-    sizes = _sizes(name, shape["sizes"])
-    options = _options(name, shape["options"])
+    text = shape["sizes"]
+    if text is None:
+        sizes = ()
+    else:
+        if not _SIZES.fullmatch(text):
+            raise UsageError(
+                f"topology {name!r}: sizes are numbers of ranks joined by x, such as 8 or 4x4, not {text!r}"
+            )
+        sizes = tuple(map(int, text.split("x")))
+    text = shape["options"]
+    options: dict[str, str] = {}
+    for item in (text or "").split(",") if text else []:
+        option, equals, value = item.partition("=")
+        if not equals or not option or not value:
+            raise UsageError(f"topology {name!r}: {item!r} is not of the form key=value")
+        if option in options:
+            raise UsageError(f"topology {name!r}: {option}= is given twice")
+        options[option] = value
     own = {k: v for k, v in options.items() if k not in OPTIONS}
     across = {k: v for k, v in options.items() if k in OPTIONS}
     tail = [shape["options"]] if options else []
@@ -170,29 +186,9 @@ def _plugin(key: str) -> TopologyBuilder:
     return TopologyBuilder(f"plug-in {added[key]}", make, PLUGIN_NIC)
 
 
-def _sizes(name: str, text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return ()
-    if not _SIZES.fullmatch(text):
-        raise UsageError(f"topology {name!r}: sizes are numbers of ranks joined by x, such as 8 or 4x4, not {text!r}")
-    return tuple(map(int, text.split("x")))
-
-
 def _boxes(name: str, text: str | None) -> list[str]:
     if text is None:
         return []
     if not text.isdecimal() or len(text) > 6 or int(text) < 1:
         raise UsageError(f"topology {name!r}: *{text} is not a number of boxes, such as *2")
     return [str(int(text))]
-
-
-def _options(name: str, text: str | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for item in (text or "").split(",") if text else []:
-        key, equals, value = item.partition("=")
-        if not equals or not key or not value:
-            raise UsageError(f"topology {name!r}: {item!r} is not of the form key=value")
-        if key in found:
-            raise UsageError(f"topology {name!r}: {key}= is given twice")
-        found[key] = value
-    return found

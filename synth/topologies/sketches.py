@@ -25,7 +25,7 @@ from synth.errors import FormatError, UsageError
 from synth.model.documents.file_reader import Fields, parse_yaml
 from synth.model.documents.text_file import text_of
 from synth.model.topology import Limit, Topology
-from synth.topologies.declared_symmetries import preserves, with_generators
+from synth.topologies.builders import preserves, with_generators
 
 RAIL = "rail"
 KEYS = ("across", "inside", "without", "symmetric")
@@ -78,8 +78,29 @@ class Sketch:
         if topology.switches:
             raise UsageError(f"{topology.name} has switches of its own; a sketch needs links between ranks")
         boxes = topology.nodes or (0,) * topology.ranks
-        places = _places(boxes)
-        self._check(topology, boxes, places)
+        # The position of each rank among the ranks of its box.
+        counts: dict[int, int] = {}
+        places = []
+        for box in boxes:
+            places.append(counts.get(box, 0))
+            counts[box] = places[-1] + 1
+        # No rule may be about links that the machine has not.
+        ranks, near, far = set[Pair](), set[Pair](), set[Pair]()
+        for link in topology.links:
+            ranks.add((link.src, link.dst))
+            pair = places[link.src], places[link.dst]
+            (near if boxes[link.src] == boxes[link.dst] else far).add(pair)
+        for rule, pairs in (("across", self.across), ("inside", self.inside)):
+            if pairs is not None and len(set(boxes)) == len(boxes):
+                raise UsageError(f"{rule}: each rank of {topology.name} is a box of its own, with one place alone")
+        if self.across is not None and not far:
+            raise UsageError(f"across: {topology.name} has no links between boxes")
+        rows = (("across", self.across, far, "place"), ("inside", self.inside, near, "place"),
+                ("without", self.without, ranks, "rank"))  # fmt: skip
+        for key, pairs, known, what in rows:
+            for i, (a, b) in enumerate(() if pairs is None or isinstance(pairs, str) else pairs):
+                if (a, b) not in known:
+                    raise UsageError(f"{key}[{i}]: {topology.name} has no such link from {what} {a} to {what} {b}")
         # Keep the links that the rules allow, and of each limit what is left of its links.
         number: dict[int, int] = {}
         for i, link in enumerate(topology.links):
@@ -101,10 +122,7 @@ class Sketch:
             topology, name=f"{topology.name} under {self.name}", links=tuple(topology.links[i] for i in number),
             limits=tuple(limits), multicast=(), notes=(*topology.notes, note),
         )  # fmt: skip
-        return with_generators(under, [*self._symmetries(under), *topology.generators])
-
-    def _symmetries(self, under: Topology) -> list[tuple[int, ...]]:
-        """Return the symmetries as images of ranks. Raises UsageError for one that the machine has not."""
+        # The symmetries as images of ranks.
         images = []
         for i, row in enumerate(self.symmetric):
             image = tuple(row)
@@ -115,26 +133,7 @@ class Sketch:
                 message = f"{list(row)} does not keep the links and limits of {under.name}"
                 raise UsageError(f"symmetric[{i}]: {message}")
             images.append(image)
-        return images
-
-    def _check(self, topology: Topology, boxes: Sequence[int], places: Sequence[int]) -> None:
-        """Raise UsageError for a rule about links that the machine has not."""
-        ranks, near, far = set[Pair](), set[Pair](), set[Pair]()
-        for link in topology.links:
-            ranks.add((link.src, link.dst))
-            pair = places[link.src], places[link.dst]
-            (near if boxes[link.src] == boxes[link.dst] else far).add(pair)
-        for rule, pairs in (("across", self.across), ("inside", self.inside)):
-            if pairs is not None and len(set(boxes)) == len(boxes):
-                raise UsageError(f"{rule}: each rank of {topology.name} is a box of its own, with one place alone")
-        if self.across is not None and not far:
-            raise UsageError(f"across: {topology.name} has no links between boxes")
-        rows = (("across", self.across, far, "place"), ("inside", self.inside, near, "place"),
-                ("without", self.without, ranks, "rank"))  # fmt: skip
-        for key, pairs, known, what in rows:
-            for i, (a, b) in enumerate(() if pairs is None or isinstance(pairs, str) else pairs):
-                if (a, b) not in known:
-                    raise UsageError(f"{key}[{i}]: {topology.name} has no such link from {what} {a} to {what} {b}")
+        return with_generators(under, [*images, *topology.generators])
 
 
 def load(path: Path, topology: Topology) -> Topology:
@@ -164,13 +163,3 @@ def load(path: Path, topology: Topology) -> Topology:
         return Sketch(path.stem, **rules).applied(topology)
     except UsageError as error:
         raise FormatError(str(error), read.file) from None
-
-
-def _places(boxes: Sequence[int]) -> list[int]:
-    """Return the position of each rank among the ranks of its box."""
-    counts: dict[int, int] = {}
-    places = []
-    for box in boxes:
-        places.append(counts.get(box, 0))
-        counts[box] = places[-1] + 1
-    return places

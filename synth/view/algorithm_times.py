@@ -24,8 +24,8 @@ class AlgorithmTime(NamedTuple):
 
 def report(rows: Sequence[AlgorithmTime], size: int) -> Report:
     """Return the table of the fastest variant of each algorithm at `size` bytes; `rows` by rising time."""
-    columns = (("algorithm", "left"), ("protocol", "left"), (f"µs at {size_text(size)}", "right"), ("GB/s", "right"),
-               ("slower by", "right"))  # fmt: skip
+    columns = ("algorithm", "protocol", f">µs at {size_text(size)}", ">GB/s",
+               ">slower by")  # fmt: skip
     fastest: dict[str, AlgorithmTime] = {}
     for row in rows:
         fastest.setdefault(row.label, row)
@@ -42,4 +42,4 @@ def report(rows: Sequence[AlgorithmTime], size: int) -> Report:
         f"times of programs, by the clock of `synth tune` and `run` (here: --protocol {best.protocol}); "
         f"`synth tune -o plan.json`, then `synth export --plan plan.json` write the fastest"
     )
-    return Report("", columns, tuple(table), tuple(lines))
+    return Report.of("", columns, table, lines)

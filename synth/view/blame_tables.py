@@ -10,7 +10,7 @@ from synth.view.frontier_text import Report
 
 # Rows of a table of steps or lines: the greatest losses. A JSON document has all.
 MAX_ROWS = 12
-_PARTS = (("rounds", "right"), ("needed", "right"), ("detours", "right"), ("idle links", "right"), ("slack", "right"))
+_PARTS = (">rounds", ">needed", ">detours", ">idle links", ">slack")
 
 
 def reports(found: Blame) -> tuple[Report, ...]:
@@ -32,27 +32,23 @@ def reports(found: Blame) -> tuple[Report, ...]:
         sentences.append(
             f"idle in step {idle.step}: {idle.name}{others}, together {_number(idle.count * idle.rounds)} rounds"
         )
-    tables = [Report(title, (("step", "right"), *_PARTS), tuple(rows), tuple(sentences))]
+    tables = [Report.of(title, (">step", *_PARTS), rows, sentences)]
     alike: dict[tuple[int, RoundParts], list[str]] = {}
     for row in found.lines:
         if row.line:
             alike.setdefault((row.sends, row.parts), []).append(row.line)
     if alike:
-        tables.append(_lines(alike))
+        rows = []
+        for (sends, parts), lines in alike.items():
+            count = len(lines)
+            name = lines[0] if count == 1 else f"{lines[0]} and {count - 1} alike"
+            total = [count * part for part in (parts.rounds, parts.needed, parts.detours, parts.idle, parts.slack)]
+            rows.append((parts.lost * count, (name, str(sends * count), *map(_number, total))))
+        rows.sort(key=lambda row: -row[0])
+        more = (_more(len(rows), "line"),) if len(rows) > MAX_ROWS else ()
+        cells = tuple(cells for _, cells in rows[:MAX_ROWS])
+        tables.append(Report.of("", ("line", ">sends", *_PARTS), cells, more))
     return tuple(tables)
-
-
-def _lines(alike: dict[tuple[int, RoundParts], list[str]]) -> Report:
-    rows = []
-    for (sends, parts), lines in alike.items():
-        count = len(lines)
-        name = lines[0] if count == 1 else f"{lines[0]} and {count - 1} alike"
-        total = [count * part for part in (parts.rounds, parts.needed, parts.detours, parts.idle, parts.slack)]
-        rows.append((parts.lost * count, (name, str(sends * count), *map(_number, total))))
-    rows.sort(key=lambda row: -row[0])
-    more = (_more(len(rows), "line"),) if len(rows) > MAX_ROWS else ()
-    cells = tuple(cells for _, cells in rows[:MAX_ROWS])
-    return Report("", (("line", "left"), ("sends", "right"), *_PARTS), cells, more)
 
 
 def _cells(parts: RoundParts) -> tuple[str, ...]:

@@ -33,29 +33,25 @@ def reports(result: BuildResult) -> list[Report]:
 
 def _table(result: BuildResult, table: BuiltTable) -> Report:
     names = list(dict.fromkeys(library.name for row in table.rows for library in row.libraries))
-    columns = [("sizes", "left"), ("runs", "left"), ("µs", "right"), ("GB/s", "right")]
-    columns += [(f"{name.removeprefix('nccl-')} µs", "right") for name in names]
-    columns.append(("x bound", "right"))
+    columns = ["sizes", "runs", ">µs", ">GB/s"]
+    columns += [f">{name.removeprefix('nccl-')} µs" for name in names]
+    columns.append(">x bound")
     rows, sentences = [], []
     for _, group in groupby(table.rows, lambda row: (row.algorithm, row.protocol if row.algorithm else "")):
         run = list(group)
-        rows.append(_row(run, names))
+        last = run[-1]
+        known = dict(last.libraries)
+        runs = f"{last.algorithm} {last.protocol}" if last.algorithm else "left to the library"
+        about = "~" if last.seconds in last.estimated else ""
+        over = about + number(last.seconds / last.bound) if last.seconds and last.bound else ""
+        rate = about + number(last.size / last.seconds / 1e9) if last.seconds else ""
+        libraries = [microseconds(known.get(name), last.estimated) for name in names]
+        rows.append((_sizes(run), runs, microseconds(last.seconds, last.estimated), rate, *libraries, over))
         if not run[0].algorithm:
             sentences.append(_left_sentence(run))
     root = "" if table.root is None else f" from {table.root}"
     title = f"{table.collective}{root} on {result.topology}, {table.ranks} ranks, for {result.runtime}"
-    return Report(title, tuple(columns), tuple(rows), tuple(sentences))
-
-
-def _row(run: list[BuildRow], names: list[str]) -> tuple[str, ...]:
-    last = run[-1]
-    known = dict(last.libraries)
-    runs = f"{last.algorithm} {last.protocol}" if last.algorithm else "left to the library"
-    about = "~" if last.seconds in last.estimated else ""
-    over = about + number(last.seconds / last.bound) if last.seconds and last.bound else ""
-    rate = about + number(last.size / last.seconds / 1e9) if last.seconds else ""
-    libraries = [microseconds(known.get(name), last.estimated) for name in names]
-    return (_sizes(run), runs, microseconds(last.seconds, last.estimated), rate, *libraries, over)
+    return Report.of(title, columns, rows, sentences)
 
 
 def _left_sentence(run: list[BuildRow]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -40,6 +40,17 @@ class Report:
     rows: tuple[tuple[str, ...], ...]
     sentences: tuple[str, ...] = ()
 
+    @classmethod
+    def of(
+        cls, title: str, heads: Iterable[str], rows: Iterable[Iterable[str]], sentences: Iterable[str] = ()
+    ) -> Report:
+        """Return the report whose columns have these heads; a head that begins with > is of a right-aligned column."""
+        columns = []
+        for head in heads:
+            name = head.removeprefix(">")
+            columns.append((name, "left" if name == head else "right"))
+        return cls(title, tuple(columns), tuple(map(tuple, rows)), tuple(sentences))
+
 
 # The model of the times in the table of a frontier.
 SYNCHRONOUS = (
@@ -53,18 +64,18 @@ def report(found: Frontier) -> Report:
     """Return the table of `synth pareto`: a row per point, then proofs, open intervals and a recommended point."""
     sums = found.collective.combining
     columns = [
-        ("steps", "right"),
-        ("rounds", "right"),
-        ("chunks", "right"),
-        ("rounds/chunk", "right"),
-        ("status", "left"),
+        ">steps",
+        ">rounds",
+        ">chunks",
+        ">rounds/chunk",
+        "status",
     ]
     engines = not sums and any(point.construction.startswith(OTHERS) for point in found.points)
     if sums or engines:
-        columns.append(("construction", "left"))
+        columns.append("construction")
     if sums:
-        columns.append(("same bits", "left"))
-    columns += [("µs/MB", "right")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
+        columns.append("same bits")
+    columns += [">µs/MB"] + [f">GB/s at {size_text(size)}" for size in SIZES]
     rows = []
     for point in found.points:
         row = [
@@ -83,7 +94,7 @@ def report(found: Frontier) -> Report:
         ]
         rows.append(tuple(row))
     heading = title(found.network, found.collective, found.labels)
-    return Report(heading, tuple(columns), tuple(rows), tuple(sentences(found)))
+    return Report.of(heading, columns, rows, tuple(sentences(found)))
 
 
 def title(network: Network, collective: Collective, labels: Sequence[int] = ()) -> str:
@@ -147,12 +158,12 @@ def choice(
     its time in synchronous steps, which is of another model, is shown instead. `bound`: the lower bound at `size`.
     """
     programs = point_times(found, times)
-    columns = [("steps", "right"), ("rounds/chunk", "right")]
+    columns = [">steps", ">rounds/chunk"]
     if programs:
-        columns += [(f"µs at {size_text(size)}", "right"), ("protocol", "left"), ("GB/s", "right")]
+        columns += [f">µs at {size_text(size)}", "protocol", ">GB/s"]
     else:
-        columns += [("synchronous µs", "right"), ("synchronous GB/s", "right")]
-    columns.append(("best for (synchronous)", "left"))
+        columns += [">synchronous µs", ">synchronous GB/s"]
+    columns.append("best for (synchronous)")
     best = best_point(found, size, times) if found.points else None
     rows = []
     for point, span in zip(found.points, fastest_sizes(found), strict=True):
@@ -170,25 +181,21 @@ def choice(
         taken = [_taken(found, best, size, fastest), *_clock_bound(bound, fastest)]
         lines[:0] = taken
     if programs:
-        lines += _clock(found, programs)
+        bare = "`best for`: predicted, synchronous steps on bare links without a launch"
+        program = "the point's program in its fastest protocol"
+        if found.network.multicast:
+            program += ", with sends of switches its MSCCL++ plan"
+        said = [f"µs and GB/s: predicted, event-driven, of {program}; {bare}"]
+        if len(programs) < len(found.points):
+            said.append("points without µs are far behind by a lower bound, or were not run in time")
+        lines += said
     else:
         lines.append(
             "synchronous: predicted, steps are barriers, each of the machine's greatest latency, on bare links without "
             "a launch"
         )
     lines += [f"note: {note}" for note in found.notes]
-    return Report(title(found.network, found.collective), tuple(columns), tuple(rows), tuple(lines))
-
-
-def _clock(found: Frontier, programs: Mapping[int, AlgorithmTime]) -> list[str]:
-    bare = "`best for`: predicted, synchronous steps on bare links without a launch"
-    program = "the point's program in its fastest protocol"
-    if found.network.multicast:
-        program += ", with sends of switches its MSCCL++ plan"
-    lines = [f"µs and GB/s: predicted, event-driven, of {program}; {bare}"]
-    if len(programs) < len(found.points):
-        lines.append("points without µs are far behind by a lower bound, or were not run in time")
-    return lines
+    return Report.of(title(found.network, found.collective), columns, rows, lines)
 
 
 def point_times(found: Frontier, times: Sequence[AlgorithmTime]) -> dict[int, AlgorithmTime]:

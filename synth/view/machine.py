@@ -27,70 +27,6 @@ def topology_report(topology: Topology, symmetries: tuple[int, str]) -> tuple[Re
         if topology.ranks <= MATRIX_RANKS and not topology.switches
         else _kinds(topology, title)
     )
-    return (links, *_limits(topology), Report("", (), (), tuple(_remarks(topology, symmetries))))
-
-
-def match_report(what: str, topology: str, machine: str, labels: Sequence[int]) -> Report:
-    """Return the table of `synth topo match`: the label in `topology` of each rank of `machine`.
-
-    `what`: the result of the match in words, for the title.
-    """
-    columns = ((f"rank of {machine}", "right"), (f"label in {topology}", "right"))
-    return Report(f"{topology} is {what}", columns, tuple((str(rank), str(label)) for rank, label in enumerate(labels)))
-
-
-def _matrix(topology: Topology, title: str) -> Report:
-    total: dict[tuple[int, int], object] = {}
-    for link in topology.links:
-        total[link.src, link.dst] = link.bandwidth + total.get((link.src, link.dst), 0)  # type: ignore[operator]
-    columns = (("GB/s from \\ to", "right"), *((str(n), "right") for n in range(topology.ranks)))
-
-    def cell(src: int, dst: int) -> str:
-        return show(total[src, dst]) if (src, dst) in total else "."  # type: ignore[arg-type]
-
-    ranks = range(topology.ranks)
-    rows = []
-    for src in ranks:
-        rows.append((str(src), *(cell(src, dst) for dst in ranks)))
-    return Report(title, columns, tuple(rows))
-
-
-def _kinds(topology: Topology, title: str) -> Report:
-    def side(end: int) -> str:
-        return "rank" if end < topology.ranks else "switch"
-
-    kinds = Counter((side(k.src), side(k.dst), k.kind, k.bandwidth, k.latency) for k in topology.links)
-    columns = (
-        ("links", "right"),
-        ("from", "left"),
-        ("to", "left"),
-        ("kind", "left"),
-        ("GB/s", "right"),
-        ("µs", "right"),
-    )
-    rows = tuple(
-        (str(n), a, b, kind, show(bandwidth), number(latency))
-        for (a, b, kind, bandwidth, latency), n in kinds.most_common()
-    )
-    return Report(title, columns, rows)
-
-
-def _limits(topology: Topology) -> list[Report]:
-    if not topology.limits:
-        return []
-    columns = (("limits", "left"), ("links each", "right"), ("GB/s each", "right"))
-    alike: dict[tuple, list[str]] = {}
-    for limit in topology.limits:
-        alike.setdefault((len(limit.links), limit.bandwidth), []).append(limit.name)
-    rows = tuple((_names(names), str(count), show(bandwidth)) for (count, bandwidth), names in alike.items())
-    return [Report("", columns, rows)]
-
-
-def _names(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= 4 else f"{names[0]}, {names[1]} ... {names[-1]} ({len(names)})"
-
-
-def _remarks(topology: Topology, symmetries: tuple[int, str]) -> list[str]:
     network = topology.network()
     pairs = Counter(d for n, row in enumerate(network.distances) for m, d in enumerate(row) if n != m)
     disconnected = pairs.pop(None, 0)
@@ -110,4 +46,61 @@ def _remarks(topology: Topology, symmetries: tuple[int, str]) -> list[str]:
         lines.append("symmetries: none")
     if topology.labels and topology.labels != tuple(range(topology.ranks)):
         lines.append(f"labels on the machine: {', '.join(map(str, topology.labels))}")
-    return lines + [f"note: {note}" for note in topology.notes]
+    return (
+        links,
+        *_limits(topology),
+        Report.of("", (), (), lines + [f"note: {note}" for note in topology.notes]),
+    )
+
+
+def match_report(what: str, topology: str, machine: str, labels: Sequence[int]) -> Report:
+    """Return the table of `synth topo match`: the label in `topology` of each rank of `machine`.
+
+    `what`: the result of the match in words, for the title.
+    """
+    columns = (f">rank of {machine}", f">label in {topology}")
+    return Report.of(f"{topology} is {what}", columns, ((str(rank), str(label)) for rank, label in enumerate(labels)))
+
+
+def _matrix(topology: Topology, title: str) -> Report:
+    total: dict[tuple[int, int], object] = {}
+    for link in topology.links:
+        total[link.src, link.dst] = link.bandwidth + total.get((link.src, link.dst), 0)  # type: ignore[operator]
+    columns = (">GB/s from \\ to", *(f">{n}" for n in range(topology.ranks)))
+
+    def cell(src: int, dst: int) -> str:
+        return show(total[src, dst]) if (src, dst) in total else "."  # type: ignore[arg-type]
+
+    ranks = range(topology.ranks)
+    rows = []
+    for src in ranks:
+        rows.append((str(src), *(cell(src, dst) for dst in ranks)))
+    return Report.of(title, columns, rows)
+
+
+def _kinds(topology: Topology, title: str) -> Report:
+    def side(end: int) -> str:
+        return "rank" if end < topology.ranks else "switch"
+
+    kinds = Counter((side(k.src), side(k.dst), k.kind, k.bandwidth, k.latency) for k in topology.links)
+    columns = (">links", "from", "to", "kind", ">GB/s", ">µs")
+    rows = tuple(
+        (str(n), a, b, kind, show(bandwidth), number(latency))
+        for (a, b, kind, bandwidth, latency), n in kinds.most_common()
+    )
+    return Report.of(title, columns, rows)
+
+
+def _limits(topology: Topology) -> list[Report]:
+    if not topology.limits:
+        return []
+    columns = ("limits", ">links each", ">GB/s each")
+    alike: dict[tuple, list[str]] = {}
+    for limit in topology.limits:
+        alike.setdefault((len(limit.links), limit.bandwidth), []).append(limit.name)
+    rows = tuple((_names(names), str(count), show(bandwidth)) for (count, bandwidth), names in alike.items())
+    return [Report.of("", columns, rows)]
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{names[0]}, {names[1]} ... {names[-1]} ({len(names)})"

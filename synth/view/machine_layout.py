@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, cos, hypot, isqrt, pi, sin
+from math import ceil, cos, dist, hypot, isqrt, pi, sin
+
+from synth.model.components import components
 
 Spot = tuple[float, float]
 Line = tuple[int, int, Fraction | int]  # end, end, rate
@@ -18,6 +20,7 @@ MARGIN = 34  # around the ranks of a group
 GAP = 30  # between groups
 FRAME = 9  # from the frame of a group to those of the groups in it
 EDGE = 14  # around the drawing
+BENDS = (1, -1, 0.5, -0.5, 1.5, -1.5, 2, -2)  # the bends of a line that are tried, outwards first
 CLEAR = 21  # least distance of a line from an end that it does not join
 
 
@@ -57,7 +60,23 @@ def layout(ranks: int, lines: Sequence[Line], ends: int, boxes: Sequence[int] = 
     """
     block = _block(list(range(ends)), ranks, lines, boxes if len(set(boxes)) > 1 else ())
     spots = [block.spots[end] for end in range(ends)]
-    bent = _bends(spots, [(a, b) for a, b, _ in lines])
+    # A line that would pass an end bends; both directions of a pair bend alike.
+    pairs = [(a, b) for a, b, _ in lines]
+    middle_x = sum(x for x, _ in spots) / max(1, len(spots))
+    middle_y = sum(y for _, y in spots) / max(1, len(spots))
+    found: dict[tuple[int, int], float] = {}
+    for a, b in pairs:
+        if (b, a) in found:
+            found[a, b] = -found[b, a]
+        elif _passes(spots, a, b):
+            # Outwards, else inwards, by the first curve that passes no other end.
+            (x1, y1), (x2, y2) = spots[a], spots[b]
+            outwards = (y2 - y1) * ((x1 + x2) / 2 - middle_x) - (x2 - x1) * ((y1 + y2) / 2 - middle_y)
+            away = 2 * max(30.0, 0.16 * hypot(x2 - x1, y2 - y1)) * (-1 if outwards < 0 else 1)
+            others = [spot for end, spot in enumerate(spots) if end not in (a, b)]
+            bends = [away * part for part in BENDS]
+            found[a, b] = next((bend for bend in bends if _is_clear(spots[a], spots[b], bend, others)), away)
+    bent = [found.get((a, b), 0.0) for a, b in pairs]
     tops = [_control(spots[a], spots[b], bend / 2) for (a, b, _), bend in zip(lines, bent, strict=True) if bend]
     corners = [(-block.width, -block.height), (block.width, block.height)]
     left, top = (min(side) - EDGE for side in zip(*corners, *tops, strict=True))
@@ -78,19 +97,15 @@ def _control(start: Spot, end: Spot, bend: float) -> Spot:
     return (start[0] + end[0]) / 2 + bend * dy / length, (start[1] + end[1]) / 2 - bend * dx / length
 
 
-def _bends(spots: Sequence[Spot], lines: Sequence[tuple[int, int]]) -> list[float]:
-    middle_x = sum(x for x, _ in spots) / max(1, len(spots))
-    middle_y = sum(y for _, y in spots) / max(1, len(spots))
-    found: dict[tuple[int, int], float] = {}
-    for a, b in lines:
-        if (b, a) in found:
-            found[a, b] = -found[b, a]
-        elif _passes(spots, a, b):
-            (x1, y1), (x2, y2) = spots[a], spots[b]
-            outwards = (y2 - y1) * ((x1 + x2) / 2 - middle_x) - (x2 - x1) * ((y1 + y2) / 2 - middle_y)
-            away = 2 * max(30.0, 0.16 * hypot(x2 - x1, y2 - y1))
-            found[a, b] = -away if outwards < 0 else away
-    return [found.get((a, b), 0.0) for a, b in lines]
+def _is_clear(start: Spot, end: Spot, bend: float, others: Sequence[Spot]) -> bool:
+    """Return True where the curve comes no nearer than `CLEAR` to `others`, at sixteen of its points."""
+    x, y = _control(start, end, bend)
+    for k in range(1, 16):
+        u, v, w = (1 - k / 16) ** 2, 2 * (1 - k / 16) * k / 16, (k / 16) ** 2
+        point = u * start[0] + v * x + w * end[0], u * start[1] + v * y + w * end[1]
+        if any(dist(point, other) < CLEAR for other in others):
+            return False
+    return True
 
 
 def _passes(spots: Sequence[Spot], a: int, b: int) -> bool:
@@ -111,10 +126,49 @@ def _block(ends: list[int], ranks: int, lines: Sequence[Line], boxes: Sequence[i
     inner = [line for line in lines if line[0] in inside and line[1] in inside]
     sides = () if hubs or boxes else _grid_sides(members, inner)
     if sides:
-        return _grid(members, sides)
+        # The ranks in rows.
+        shifts, width, height = [(float(SPACING), 0.0)], (sides[-1] - 1.0) * SPACING, 0.0
+        for k, side in enumerate(reversed(sides[:-1])):
+            if k == 0:
+                shift = (0.0, float(SPACING))
+            elif k == 1 and side == 2:
+                shift = (0.45 * SPACING, -0.4 * SPACING)
+            elif width <= 2 * height:
+                shift = (width + 0.9 * SPACING, 0.0)
+            else:
+                shift = (0.0, height + 0.9 * SPACING)
+            shifts.append(shift)
+            width, height = width + abs(shift[0]) * (side - 1), height + abs(shift[1]) * (side - 1)
+        spots: dict[int, Spot] = {}
+        for i, end in enumerate(members):
+            x, y, rest = -width / 2, -height / 2 + sum(-min(0.0, shift[1]) for shift in shifts), i
+            for side, shift in zip(reversed(sides), shifts, strict=True):
+                rest, at = divmod(rest, side)
+                x, y = x + at * shift[0], y + at * shift[1]
+            spots[end] = (x, y)
+        return PlacedGroup(spots, width / 2 + MARGIN, height / 2 + MARGIN, [])
     groups = _boxes(boxes) if boxes else _groups(ends, ranks, inner)
     if len(groups) < 2:
-        return _circle(members, hubs, inner)
+        # The ranks on a circle, two beside each other and four as a square, with each switch among its ranks.
+        count = len(members)
+        radius = max(75.0 if hubs or count > 2 else 36.0, min(16.0 * count, 110 + 4.5 * count))
+        if count == 1:
+            radius = 0.0
+        start = {2: -pi, 4: -0.75 * pi}.get(count, -pi / 2)
+        spots = {end: _on(radius, start + 2 * pi * i / count) for i, end in enumerate(members)}
+        middle = []
+        for hub in hubs:
+            joined = [spots[end] for a, b, _ in inner for end in (a, b) if hub in (a, b) and end in members]
+            x, y = (0.7 * sum(side) / max(1, len(joined)) for side in (*zip(*joined, strict=True),) or ((), ()))
+            if hypot(x, y) < 25:
+                middle.append(hub)
+            else:
+                spots[hub] = x, y
+        depth = 0.0 if len(middle) == 1 else max(40.0, 0.45 * radius)
+        spots |= {hub: _on(depth, -pi / 2 + 2 * pi * i / len(middle)) for i, hub in enumerate(middle)}
+        width = max((abs(x) for x, _ in spots.values()), default=0.0)
+        height = max((abs(y) for _, y in spots.values()), default=0.0)
+        return PlacedGroup(spots, width + MARGIN, height + MARGIN, [])
     for hub in hubs:
         joined = {end for line in inner if hub in line[:2] for end in line[:2] if end < ranks}
         for group in groups:
@@ -126,7 +180,33 @@ def _block(ends: list[int], ranks: int, lines: Sequence[Line], boxes: Sequence[i
         size = (block.width + FRAME, block.height + FRAME) if block.frames else (block.width, block.height)
         blocks.append(PlacedGroup(block.spots, *size, [(0, 0, *size), *block.frames]))
     grouped = set().union(*groups)
-    return _beside(blocks, [hub for hub in hubs if hub not in grouped])
+    # The blocks in rows, and the switches `hubs` between them.
+    hubs = [hub for hub in hubs if hub not in grouped]
+    columns = isqrt(len(blocks) - 1) + 1
+    columns = next((k for k in range(columns, 2 * columns) if len(blocks) % k == 0), columns)
+    rows = ceil(len(blocks) / columns)
+    width = max(block.width for block in blocks)
+    height = max(block.height for block in blocks)
+    stacked = columns == 2 and rows == 1  # the switches, between two groups
+    across = 2 * GAP + 50 if stacked and hubs else GAP
+    aisle = 0 if stacked or not hubs else 60  # a row of switches after half of the rows
+    found = PlacedGroup(
+        {}, columns * width + (columns - 1) * across / 2, rows * height + ((rows - 1) * GAP + aisle) / 2, []
+    )
+    for k, block in enumerate(blocks):
+        row, column = divmod(k, columns)
+        x = -found.width + width + column * (2 * width + across)
+        y = -found.height + height + row * (2 * height + GAP) + (aisle if row >= ceil(rows / 2) else 0)
+        placed = block.moved(x, y, 1 if hubs or column % 2 == 0 else -1)  # links to the block before are short
+        found.spots |= placed.spots
+        found.frames += placed.frames
+    middle = -found.height + ceil(rows / 2) * (2 * height + GAP) - GAP / 2 + aisle / 2
+    for k, hub in enumerate(hubs):
+        place = k - (len(hubs) - 1) / 2
+        found.spots[hub] = (0, 36 * place) if stacked else (64 * place, middle)
+    for x, y in (found.spots[hub] for hub in hubs):
+        found.width, found.height = max(found.width, abs(x) + MARGIN), max(found.height, abs(y) + MARGIN)
+    return found
 
 
 def _boxes(boxes: Sequence[int]) -> list[set[int]]:
@@ -164,80 +244,18 @@ def _groups(ends: list[int], ranks: int, lines: Sequence[Line]) -> list[set[int]
 
 def _components(ends: list[int], ranks: int, lines: list[tuple[int, int]]) -> list[set[int]]:
     """Return the components that have ranks, or [] where one of them has a single rank."""
-    parent = {end: end for end in ends}
-
-    def root(end: int) -> int:
-        while parent[end] != end:
-            parent[end] = parent[parent[end]]
-            end = parent[end]
-        return end
-
-    for a, b in lines:
-        parent[root(a)] = root(b)
     groups: dict[int, set[int]] = {}
-    for end in ends:
-        groups.setdefault(root(end), set()).add(end)
-    with_ranks = [group for group in groups.values() if min(group) < ranks]
+    for end, least in components(ends, lines).items():
+        groups.setdefault(least, set()).add(end)
+    with_ranks = [group for least, group in groups.items() if least < ranks]
     for group in with_ranks:
-        if sum(end < ranks for end in group) == 1:
+        if len([end for end in group if end < ranks]) == 1:
             return []
     return with_ranks
 
 
-def _circle(members: list[int], hubs: list[int], lines: Sequence[Line]) -> PlacedGroup:
-    """Return the ranks on a circle, two beside each other and four as a square, with each switch among its ranks."""
-    count = len(members)
-    radius = max(75.0 if hubs or count > 2 else 36.0, min(16.0 * count, 110 + 4.5 * count))
-    if count == 1:
-        radius = 0.0
-    start = {2: -pi, 4: -0.75 * pi}.get(count, -pi / 2)
-    spots = {end: _on(radius, start + 2 * pi * i / count) for i, end in enumerate(members)}
-    middle = []
-    for hub in hubs:
-        joined = [spots[end] for a, b, _ in lines for end in (a, b) if hub in (a, b) and end in members]
-        x, y = (0.7 * sum(side) / max(1, len(joined)) for side in (*zip(*joined, strict=True),) or ((), ()))
-        if hypot(x, y) < 25:
-            middle.append(hub)
-        else:
-            spots[hub] = x, y
-    inner = 0.0 if len(middle) == 1 else max(40.0, 0.45 * radius)
-    spots |= {hub: _on(inner, -pi / 2 + 2 * pi * i / len(middle)) for i, hub in enumerate(middle)}
-    width = max((abs(x) for x, _ in spots.values()), default=0.0)
-    height = max((abs(y) for _, y in spots.values()), default=0.0)
-    return PlacedGroup(spots, width + MARGIN, height + MARGIN, [])
-
-
 def _on(radius: float, angle: float) -> Spot:
     return radius * cos(angle), radius * sin(angle)
-
-
-def _beside(blocks: list[PlacedGroup], hubs: list[int]) -> PlacedGroup:
-    """Return the blocks in rows, and the switches `hubs` between them."""
-    columns = isqrt(len(blocks) - 1) + 1
-    columns = next((k for k in range(columns, 2 * columns) if len(blocks) % k == 0), columns)
-    rows = ceil(len(blocks) / columns)
-    width = max(block.width for block in blocks)
-    height = max(block.height for block in blocks)
-    stacked = columns == 2 and rows == 1  # the switches, between two groups
-    across = 2 * GAP + 50 if stacked and hubs else GAP
-    aisle = 0 if stacked or not hubs else 60  # a row of switches after half of the rows
-    found = PlacedGroup(
-        {}, columns * width + (columns - 1) * across / 2, rows * height + ((rows - 1) * GAP + aisle) / 2, []
-    )
-    for k, block in enumerate(blocks):
-        row, column = divmod(k, columns)
-        x = -found.width + width + column * (2 * width + across)
-        y = -found.height + height + row * (2 * height + GAP) + (aisle if row >= ceil(rows / 2) else 0)
-        placed = block.moved(x, y, 1 if hubs or column % 2 == 0 else -1)  # links to the block before are short
-        found.spots |= placed.spots
-        found.frames += placed.frames
-    middle = -found.height + ceil(rows / 2) * (2 * height + GAP) - GAP / 2 + aisle / 2
-    for k, hub in enumerate(hubs):
-        place = k - (len(hubs) - 1) / 2
-        found.spots[hub] = (0, 36 * place) if stacked else (64 * place, middle)
-    for x, y in (found.spots[hub] for hub in hubs):
-        found.width, found.height = max(found.width, abs(x) + MARGIN), max(found.height, abs(y) + MARGIN)
-    return found
 
 
 def _grid_sides(members: list[int], lines: Sequence[Line]) -> tuple[int, ...]:
@@ -269,27 +287,3 @@ def _neighbours(a: int, b: int, sides: tuple[int, ...]) -> bool:
         distances.append(min(gap, side - gap) if len(sides) > 1 else gap)
         a, b = a // side, b // side
     return sorted(distances)[-1] == 1 and sum(distances) == 1
-
-
-def _grid(members: list[int], sides: tuple[int, ...]) -> PlacedGroup:
-    """Return the ranks in rows. A third side of two ranks leads back into the picture; others stand beside."""
-    shifts, width, height = [(float(SPACING), 0.0)], (sides[-1] - 1.0) * SPACING, 0.0
-    for k, side in enumerate(reversed(sides[:-1])):
-        if k == 0:
-            shift = (0.0, float(SPACING))
-        elif k == 1 and side == 2:
-            shift = (0.45 * SPACING, -0.4 * SPACING)
-        elif width <= 2 * height:
-            shift = (width + 0.9 * SPACING, 0.0)
-        else:
-            shift = (0.0, height + 0.9 * SPACING)
-        shifts.append(shift)
-        width, height = width + abs(shift[0]) * (side - 1), height + abs(shift[1]) * (side - 1)
-    spots: dict[int, Spot] = {}
-    for i, end in enumerate(members):
-        x, y, rest = -width / 2, -height / 2 + sum(-min(0.0, shift[1]) for shift in shifts), i
-        for side, shift in zip(reversed(sides), shifts, strict=True):
-            rest, at = divmod(rest, side)
-            x, y = x + at * shift[0], y + at * shift[1]
-        spots[end] = (x, y)
-    return PlacedGroup(spots, width / 2 + MARGIN, height / 2 + MARGIN, [])

@@ -10,33 +10,33 @@ from synth.model.number_text import microseconds, number, size_text
 from synth.model.time_bound import TimeBound
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
 from synth.view.frontier_text import Report
-from synth.view.html import report_html
+from synth.view.table_layout import report_html
 
 ESTIMATE = "~: an estimate, for this program was not run"
 SHOWN = 2  # maximum alternatives shown for a runtime that does not take the first choice; the document has all
 RANGES = (
-    ("from", "right"),
-    ("to", "right"),
-    ("algorithm", "left"),
-    ("backend", "left"),
-    ("protocol", "left"),
-    ("instances", "right"),
-    ("no padding at multiples of", "right"),
-    ("alternatives, in order", "left"),
+    ">from",
+    ">to",
+    "algorithm",
+    "backend",
+    "protocol",
+    ">instances",
+    ">no padding at multiples of",
+    "alternatives, in order",
 )
 SIZES = (
-    ("size", "right"),
-    ("algorithm", "left"),
-    ("protocol", "left"),
-    ("instances", "right"),
-    ("µs", "right"),
-    ("GB/s", "right"),
-    ("best schedule µs", "right"),
-    ("best of library µs", "right"),
-    ("loss", "right"),
+    ">size",
+    "algorithm",
+    "protocol",
+    ">instances",
+    ">µs",
+    ">GB/s",
+    ">best schedule µs",
+    ">best of library µs",
+    ">loss",
 )
 # Columns of the lower bound in time, and of the time over it.
-BOUNDS = (("µs at least", "right"), ("factor", "right"))
+BOUNDS = (">µs at least", ">factor")
 
 
 def reports(plan: Plan, bounds: Sequence[TimeBound | None] = ()) -> list[Report]:
@@ -71,7 +71,7 @@ def _ranges(plan: Plan, table: Table) -> Report:
         if table.sizes
         else ()
     )
-    return Report(title, RANGES, rows, ends)
+    return Report.of(title, RANGES, rows, ends)
 
 
 def _groups(table: Table) -> list[list[Range]]:
@@ -126,11 +126,11 @@ def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
     if table.estimated:
         lines.append(f"{ESTIMATE}, a note below says why; its loss is not known")
     if bound is None:
-        return Report("", SIZES, tuple(rows), tuple(lines))
+        return Report.of("", SIZES, rows, lines)
     where = "on bare links"
     if any(row.launch for row in bound.rows):
         where = "by the clock of these times, in any protocol"
     lines.append(f"µs at least: a lower bound {where}, for {bound.holds_for}")
     if any(k is not None and plan.algorithms[k].through_switches for k in table.chosen):
         lines.append("switch: multicasts and fetched sums (NVLS), which MSCCL++ plans run")
-    return Report("", (*SIZES, *BOUNDS), tuple(rows), tuple(lines))
+    return Report.of("", (*SIZES, *BOUNDS), rows, lines)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+from synth.model.components import components
+
 Ranks = frozenset[int]
 
 
@@ -44,8 +46,36 @@ def wiring(machine: Pairs) -> Wiring:
     none of them higher than its own rate, and if this holds for all links of these limits.
     """
     sides = [_sides(machine, members) for members, _ in machine.limits]
-    chains = _chains(machine, sides)
-    switch_of = _switch_of(chains, sides)
+    # For each link that goes through switches: its limits in the order in which it passes them.
+    limits_of: dict[int, list[int]] = {}
+    for limit, (members, _) in enumerate(machine.limits):
+        for link in members:
+            limits_of.setdefault(link, []).append(limit)
+    chains: dict[int, tuple[int, ...]] = {}
+    for link, limits in limits_of.items():
+        least = min(machine.limits[limit][1] for limit in limits)
+        if 2 <= len(limits) <= 3 and len(set(limits)) == len(limits) and machine.links[link][2] >= least:
+            # a port out has few sources and many destinations, a port in few destinations
+            chains[link] = tuple(sorted(limits, key=lambda limit: (len(sides[limit][0]) - len(sides[limit][1]), limit)))
+    wrong = True
+    while wrong:  # a limit that has another place in the chain of one of its links is none of a switch
+        wrong = False
+        for limit, (members, _) in enumerate(machine.limits):
+            places = {_place(chains.get(link), limit) for link in members}
+            if len(places) > 1 or None in places:
+                wrong |= any(chains.pop(link, None) is not None for link in list(members))
+    # The switch of each limit, as the number of one of its limits: the ports of a link without a limit in between are
+    # at one switch, and so are a port out and that which leads back.
+    into: dict[tuple[Ranks, Ranks], int] = {}
+    for chain in chains.values():
+        into.setdefault(sides[chain[-1]], chain[-1])
+    same: list[tuple[int, int]] = []
+    for first, *middle, last in chains.values():
+        sources, targets = sides[first]
+        same.append((first, into.get((targets, sources), first)))
+        if not middle:
+            same.append((first, last))
+    switch_of = components(range(len(sides)), same)
     ranks_of: dict[int, set[int]] = {}
     between: dict[int, tuple[int, int]] = {}
     for chain in list(chains.values()):
@@ -87,14 +117,9 @@ def wiring(machine: Pairs) -> Wiring:
                 rates.append(machine.limits[line[2]][1] if line[2] >= 0 else rate)
         paths.append(tuple(lines[line] for line in path))
     found = tuple((a, b, rate) for (a, b, _), rate in zip(lines, rates, strict=True))
-    names = _names({end: kept[switch] for switch, end in number.items()}, found) + ["port"] * len(adapters)
-    rest = tuple(limit for limit in range(len(machine.limits)) if limit not in drawn)
-    return Wiring(tuple(names), found, tuple(paths), rest)
-
-
-def _names(switches: dict[int, set[int]], lines: Sequence[tuple[int, int, Fraction | int]]) -> list[str]:
+    switches = {end: kept[switch] for switch, end in number.items()}
     fastest: dict[int, Fraction | int] = {}
-    for a, b, rate in lines:
+    for a, b, rate in found:
         for end in (a, b):
             fastest[end] = max(rate, fastest.get(end, 0))
     kinds = []
@@ -104,7 +129,9 @@ def _names(switches: dict[int, set[int]], lines: Sequence[tuple[int, int, Fracti
     names = []
     for k, kind in enumerate(kinds):
         names.append(f"{kind} {kinds[:k].count(kind)}" if kinds.count(kind) > 1 else kind)
-    return names
+    names = names + ["port"] * len(adapters)
+    rest = tuple(limit for limit in range(len(machine.limits)) if limit not in drawn)
+    return Wiring(tuple(names), found, tuple(paths), rest)
 
 
 def _sides(machine: Pairs, members: Sequence[int]) -> tuple[Ranks, Ranks]:
@@ -113,53 +140,7 @@ def _sides(machine: Pairs, members: Sequence[int]) -> tuple[Ranks, Ranks]:
     return frozenset(sources), frozenset(targets)
 
 
-def _chains(machine: Pairs, sides: Sequence[tuple[Ranks, Ranks]]) -> dict[int, tuple[int, ...]]:
-    """Return, for each link that goes through switches, its limits in the order in which it passes them."""
-    limits_of: dict[int, list[int]] = {}
-    for limit, (members, _) in enumerate(machine.limits):
-        for link in members:
-            limits_of.setdefault(link, []).append(limit)
-    chains: dict[int, tuple[int, ...]] = {}
-    for link, limits in limits_of.items():
-        least = min(machine.limits[limit][1] for limit in limits)
-        if 2 <= len(limits) <= 3 and len(set(limits)) == len(limits) and machine.links[link][2] >= least:
-            # a port out has few sources and many destinations, a port in few destinations
-            chains[link] = tuple(sorted(limits, key=lambda limit: (len(sides[limit][0]) - len(sides[limit][1]), limit)))
-    wrong = True
-    while wrong:  # a limit that has another place in the chain of one of its links is none of a switch
-        wrong = False
-        for limit, (members, _) in enumerate(machine.limits):
-            places = {_place(chains.get(link), limit) for link in members}
-            if len(places) > 1 or None in places:
-                wrong |= any(chains.pop(link, None) is not None for link in list(members))
-    return chains
-
-
 def _place(chain: tuple[int, ...] | None, limit: int) -> int | None:
     if chain is None:
         return None
     return {chain[-1]: 2, chain[0]: 0}.get(limit, 1)
-
-
-def _switch_of(chains: dict[int, tuple[int, ...]], sides: Sequence[tuple[Ranks, Ranks]]) -> list[int]:
-    """Return the switch of each limit, as the number of one of its limits.
-
-    The ports of a link without a limit in between are at one switch, and so are a port out and that which leads back.
-    """
-    parent = list(range(len(sides)))
-
-    def root(limit: int) -> int:
-        while parent[limit] != limit:
-            parent[limit] = parent[parent[limit]]
-            limit = parent[limit]
-        return limit
-
-    into: dict[tuple[Ranks, Ranks], int] = {}
-    for chain in chains.values():
-        into.setdefault(sides[chain[-1]], chain[-1])
-    for chain in chains.values():
-        if len(chain) == 2:
-            parent[root(chain[0])] = root(chain[1])
-        sources, targets = sides[chain[0]]
-        parent[root(chain[0])] = root(into.get((targets, sources), chain[0]))
-    return [root(limit) for limit in range(len(sides))]

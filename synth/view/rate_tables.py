@@ -28,10 +28,10 @@ def allocations(
     GB/s of one unit. `names`: the collectives. `rows`: (allocation, rates). `missing`: the rates that a time
     limit left out, in words.
     """
-    columns = [("GPUs", "right"), ("ranks", "left"), ("alike", "right"), ("rings", "right")]
+    columns = [">GPUs", "ranks", ">alike", ">rings"]
     for name in names:
-        columns += [(f"{name} units", "right"), ("GB/s", "right"), ("x rings", "right")]
-        columns += [("x RS+AG", "right")] if name == "allreduce" else []
+        columns += [f">{name} units", ">GB/s", ">x rings"]
+        columns += [">x RS+AG"] if name == "allreduce" else []
     table = []
     for allocation, rates in rows:
         rings = str(rates.ring_units) if rates.rings_proved_maximum else f">= {rates.ring_units}"
@@ -43,14 +43,6 @@ def allocations(
             row += [_ratio(best, rates.composed)] if name == "allreduce" else []
         table.append(tuple(row))
     left = [f"left open: {', '.join(missing)}"] if missing else []
-    return Report(title, tuple(columns), tuple(table), (*_summary(names, rows), *left))
-
-
-def _ratio(best: Fraction, other: Fraction | None) -> str:
-    return "-" if not other else f"{float(best / other):.2f}"
-
-
-def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
     ringless = sum(not rates.ring_units for _, rates in rows)
     lines = [
         f"{counted(len(rows), 'class')} of allocations up to isomorphism, "
@@ -71,7 +63,11 @@ def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
     lines.append(
         "GB/s: size / time (algorithmic bandwidth) for large messages; rings: units that disjoint rings carry together"
     )
-    return lines
+    return Report.of(title, columns, table, (*lines, *left))
+
+
+def _ratio(best: Fraction, other: Fraction | None) -> str:
+    return "-" if not other else f"{float(best / other):.2f}"
 
 
 def title(topology: Topology, collective: Collective) -> str:
@@ -89,9 +85,9 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     if any(algorithm.multicast for algorithm in made.rates):
         notes = [note for note in notes if note != MULTICAST_NOTE]
     top = made.rates[0].units
-    columns = (("algorithm", "left"), ("units", "right"), ("GB/s", "right"), ("of the bound", "right"), ("", "left"))
+    columns = ("algorithm", ">units", ">GB/s", ">of the bound", "")
     if made.rates[0].name == "optimum":
-        columns = (*columns[:3], ("of the optimum", "right"), columns[4])
+        columns = (*columns[:3], ">of the optimum", columns[4])
     rows = []
     for algorithm in made.rates:
         rate = ("-", "-", "-")
@@ -105,7 +101,7 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     ]
     if made.open:
         lines.append(f"left open: {', '.join(made.open)}")
-    return Report(title, columns, tuple(rows), (*lines, *(f"note: {note}" for note in notes)))
+    return Report.of(title, columns, rows, (*lines, *(f"note: {note}" for note in notes)))
 
 
 def _part(units: Fraction, top: Fraction | None) -> str:

@@ -22,13 +22,13 @@ ADVISED = 128 << 20  # bytes: the size for which a table recommends a point
 def report(found: ScaleFrontier) -> Report:
     """Return the table of `synth pareto` for a frontier of flow methods."""
     columns = [
-        ("steps", "right"),
-        ("rounds", "right"),
-        ("chunks", "right"),
-        ("rounds/chunk", "right"),
-        ("above bound", "right"),
+        ">steps",
+        ">rounds",
+        ">chunks",
+        ">rounds/chunk",
+        ">above bound",
     ]
-    columns += [("construction", "left")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
+    columns += ["construction"] + [f">GB/s at {size_text(size)}" for size in SIZES]
     rows = []
     for point in found.points:
         gap = found.gap(point)
@@ -40,7 +40,7 @@ def report(found: ScaleFrontier) -> Report:
             "optimal" if not gap else f"{float(gap):.2%}",
         ]
         rows.append((*row, point.construction, *(number(found.gbps(point, size)) for size in SIZES)))
-    return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)))
+    return Report.of(_title(found), columns, rows, tuple(_sentences(found)))
 
 
 def choice(
@@ -77,7 +77,7 @@ def _program(times: Sequence[AlgorithmTime], size: int) -> list[str]:
 
 def bound(found: ScaleFrontier) -> Report:
     """Return the table of `synth bound` at scale: the bound in GB/s, and its limit in words."""
-    columns = (("bound on", "left"), ("at least", "right"), ("GB/s at most", "right"), ("certificate", "left"))
+    columns = ("bound on", ">at least", ">GB/s at most", "certificate")
     kind = str(found.certificate["kind"])
     rows = (
         ("steps", str(found.least_steps), "", "distance"),
@@ -87,7 +87,7 @@ def bound(found: ScaleFrontier) -> Report:
         f"limited by: {limit(found)}",
         "GB/s: size / time (algorithmic bandwidth) that no schedule in this model can exceed, whatever its steps",
     )
-    return Report(_title(found), columns, rows, (*said, *found.notes, *_unfinished(found)))
+    return Report.of(_title(found), columns, rows, (*said, *found.notes, *_unfinished(found)))
 
 
 def limit(found: ScaleFrontier) -> str:

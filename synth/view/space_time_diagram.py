@@ -84,7 +84,14 @@ class _LogicalRun:
         op, place = block.ops[i], (rank, b, i)
         if op.code == "barrier":
             visit = 1 + sum(before.code == "barrier" and before.group == op.group for before in block.ops[:i])
-            latest = _meet(self.met, rank, b, op, visit, self.now.get((rank, b), -1))
+            arrivals = self.met[rank, op.group, b]
+            if len(arrivals) < visit:
+                arrivals.append(self.now.get((rank, b), -1))
+            times = [self.met[rank, op.group, other] for other in op.group]
+            if any(len(t) < visit for t in times):
+                latest = None
+            else:
+                latest = max(t[visit - 1] for t in times)
             if latest is None:
                 return False
             self.now[rank, b] = latest
@@ -124,16 +131,6 @@ def _outboxes(rank: int, block: Block, op: Op) -> list[Hashable]:
     return []
 
 
-def _meet(met: dict[Hashable, list[int]], rank: int, b: int, op: Op, visit: int, now: int) -> int | None:
-    arrivals = met[rank, op.group, b]
-    if len(arrivals) < visit:
-        arrivals.append(now)
-    times = [met[rank, op.group, other] for other in op.group]
-    if any(len(t) < visit for t in times):
-        return None
-    return max(t[visit - 1] for t in times)
-
-
 def program_svg(program: Program) -> str:
     """Return the drawing; each op has its full text as a tooltip. Raises SynthError above `MOST` ops."""
     if program.ops > MOST:
@@ -164,7 +161,16 @@ def program_svg(program: Program) -> str:
         for b, block in enumerate(gpu.blocks)
         for i, op in enumerate(block.ops)
     ]
-    arrows = [_arrow(drawn.columns[a], rows[a[:2]], drawn.columns[z], rows[z[:2]]) for a, z in drawn.arrows]
+    arrows = []
+    for a, z in drawn.arrows:
+        x1, y1, x2, y2 = (
+            LEFT + COLUMN * drawn.columns[a] + 36, rows[a[:2]] + BOX // 2,
+            LEFT + COLUMN * drawn.columns[z], rows[z[:2]] + BOX // 2,
+        )  # fmt: skip
+        arrows.append(
+            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"'
+            ' stroke="#444" stroke-width="0.7" stroke-opacity="0.6" marker-end="url(#tip)"/>'
+        )
     width, height = LEFT + COLUMN * (last + 2 + len(late)) + 10, y + 10
     return "\n".join((
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
@@ -186,11 +192,4 @@ def _box(op: Op, x: int, y: int, stuck: bool) -> str:
     return (
         f'<g><title>{title}</title><rect x="{x}" y="{y}" width="36" height="{BOX}" rx="2" {style}/>'
         f'<text x="{x + 18}" y="{y + 11}" text-anchor="middle" font-size="9" fill="{ink}">{words}</text></g>'
-    )
-
-
-def _arrow(a: int, ya: int, z: int, yz: int) -> str:
-    return (
-        f'<line x1="{LEFT + COLUMN * a + 36}" y1="{ya + BOX // 2}" x2="{LEFT + COLUMN * z}" y2="{yz + BOX // 2}"'
-        ' stroke="#444" stroke-width="0.7" stroke-opacity="0.6" marker-end="url(#tip)"/>'
     )

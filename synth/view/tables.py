@@ -102,14 +102,21 @@ def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime
 
 def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -> None:
     """Print the steps of a schedule: rounds, and the path of each chunk. `labels`: the machine's names of its ranks."""
-    columns = (("step", "right"), ("rounds", "right"), ("sends", "right"), ("what", "left"))
+    columns = (">step", ">rounds", ">sends", "what")
     arrow = {"copy": ">", "reduce": "+>", "copy-input": "in>", "reduce-input": "in+>"}
     rows = []
     for i, step in enumerate(schedule.steps, 1):
         sends = [f"{send.chunk}:{send.src}{arrow[send.kind]}{send.dst}" for send in step.sends]
         sends += [_switch_send(send) for send in step.switch_sends]
         remote = sum(not send.local for send in step.sends) + len(step.switch_sends)
-        rows.append((str(i), str(step.rounds), str(remote), _abridged(sends)))
+        rows.append(
+            (
+                str(i),
+                str(step.rounds),
+                str(remote),
+                (" ".join(sends) if len(sends) <= 8 else f"{' '.join(sends[:8])} and {len(sends) - 8} more"),
+            )
+        )
     by = f", found by {cost.engine} in {cost.cpu:.2f} s of CPU" if cost.engine else ""
     cost_line = (
         f"C={schedule.chunks}, S={len(schedule.steps)}, R={schedule.rounds}: {show(schedule.rounds_per_chunk)} rounds "
@@ -122,9 +129,7 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
         key += "; 0>{0-7} is a multicast, 0<+{0-7} fetches a sum"
     key += "; --format json has all sends"
     print_report(
-        Report(
-            frontier_text.title(schedule.network, schedule.collective, labels), columns, tuple(rows), (cost_line, key)
-        )
+        Report.of(frontier_text.title(schedule.network, schedule.collective, labels), columns, rows, (cost_line, key))
     )
 
 
@@ -155,25 +160,25 @@ def bounds_document(network: Network, collective: Collective, found: Sequence[tu
 def print_bounds(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> None:
     """Print a row for each bound: its subject, its value, the kind and size of its certificate."""
     columns = (
-        ("bound on", "left"),
-        ("for", "left"),
-        ("at least", "right"),
-        ("certificate", "left"),
-        ("bytes", "right"),
+        "bound on",
+        "for",
+        ">at least",
+        "certificate",
+        ">bytes",
     )
     rows = tuple(_bound_row(steps, bound) for steps, bound in found)
     lines = (
         "each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks",
         *((MULTICAST_NOTE,) if topology.multicast else ()),
     )
-    print_report(Report(frontier_text.title(topology.network(), collective, topology.labels), columns, rows, lines))
+    print_report(Report.of(frontier_text.title(topology.network(), collective, topology.labels), columns, rows, lines))
 
 
 def print_multicast_bounds(
     network: Network, collective: Collective, found: Sequence[tuple[int | None, LowerBound]], labels: Sequence[int]
 ) -> None:
     """Print a row for each bound where the switches of `network` multicast and reduce."""
-    columns = (("bound on", "left"), ("at least", "right"), ("GB/s at most", "right"), ("certificate", "left"))
+    columns = ("bound on", ">at least", ">GB/s at most", "certificate")
     rows = []
     for steps, bound in found:
         what, _, value, kind, _ = _bound_row(steps, bound)
@@ -182,7 +187,7 @@ def print_multicast_bounds(
             gbps = f"{float(network.unit / (bound.value * collective.unit_share)):.6g}"
         rows.append((what, value, gbps, kind))
     title = frontier_text.title(network, collective, labels)
-    print_report(Report(title, columns, tuple(rows), ("for schedules with the sends of these switches, too",)))
+    print_report(Report.of(title, columns, rows, ("for schedules with the sends of these switches, too",)))
 
 
 def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:
@@ -192,10 +197,6 @@ def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:
     what = "steps" if of_steps else "rounds/chunk"
     scope = "any schedule" if steps is None or of_steps else counted(steps, "step")
     return what, scope, show(bound.value), kind, str(size)
-
-
-def _abridged(items: list[str], limit: int = 8) -> str:
-    return " ".join(items) if len(items) <= limit else f"{' '.join(items[:limit])} and {len(items) - limit} more"
 
 
 def print_reports(contents: Sequence[Report]) -> None:

@@ -10,7 +10,7 @@ from synth.view.frontier_text import Report
 
 def report(found: TimeBound, ranks: int, protocol: str = "") -> Report:
     """Return the table of `synth bound --sizes`; `protocol`: the one whose launch and links count."""
-    columns = (("size", "right"), ("µs at least", "right"), ("GB/s at most", "right"), ("because of", "left"))
+    columns = (">size", ">µs at least", ">GB/s at most", "because of")
     rows = []
     for row in found.rows:
         gbps = number(row.size / row.microseconds / 1000) if row.microseconds else ""
@@ -24,4 +24,4 @@ def report(found: TimeBound, ranks: int, protocol: str = "") -> Report:
     if protocol:
         launch = max(row.launch for row in found.rows)
         clock = f"bounds are by the clock of predicted times in {protocol}, {number(launch)} µs launch included"
-    return Report(title, columns, tuple(rows), (holds, clock))
+    return Report.of(title, columns, rows, (holds, clock))

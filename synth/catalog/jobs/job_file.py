@@ -20,6 +20,7 @@ from typing import Any
 
 from synth import topologies
 from synth.catalog.jobs.task import Task
+from synth.encodings.engine import Options
 from synth.errors import FormatError, SynthError
 from synth.model import collective_files
 from synth.model.collective import COLLECTIVES, Collective, canonical_name, collective
@@ -28,7 +29,6 @@ from synth.model.documents.text_file import text_of
 from synth.model.rational import duration, size_bytes
 from synth.model.topology import Topology
 from synth.pareto.engine_choice import engine_of
-from synth.pareto.events import Options
 from synth.topologies import importers, modify
 
 MAX_BYTES = 1 << 20  # bytes of a job file

@@ -9,7 +9,7 @@ import contextlib
 import os
 import platform
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import metadata
@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 from synth.catalog import isomorphism
 from synth.catalog.entry import Entry, fingerprint
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import InfeasibleError, SynthError
 from synth.model.collective import Collective
 from synth.model.topology import Network, Topology
-from synth.pareto import engine_choice
-from synth.pareto.events import Options
 from synth.pareto.log import LogError
+from synth.pareto.synthesize import synthesize
 
 LIBRARIES = ("ccl-synth", "z3-solver", "python-sat", "ortools", "scipy", "numpy")
 INFEASIBLE, FAILED = "infeasible", "failed"
@@ -74,15 +74,13 @@ class Task:
     def answer(self) -> TaskAnswer:
         """Solve the task. A SynthError becomes an answer; any other exception is a crash."""
         began, task = time.monotonic(), self.collective
-        query = engine_choice.Query(
-            self.topology, task, self.options, log=self.logs / f"{self.fingerprint}.jsonl"
-        )  # fmt: skip
+        problem = FrontierProblem(self.topology, task, self.options)
         try:
             with TemporaryDirectory() as folder:
                 try:
-                    frontier = engine_choice.synthesize(query)
+                    frontier = synthesize(problem, log=self.logs / f"{self.fingerprint}.jsonl")
                 except LogError:  # another job holds the log, or its folder is not here
-                    frontier = engine_choice.synthesize(replace(query, log=Path(folder) / "log.jsonl"))
+                    frontier = synthesize(problem, log=Path(folder) / "log.jsonl")
         except InfeasibleError as error:
             return TaskAnswer(None, INFEASIBLE, str(error))
         except SynthError as error:

@@ -108,17 +108,17 @@ def _print(items: Sequence[Item], listed: bool) -> None:
 
     title = counted(len(items), "task")
     if listed:
-        columns = (("task", "left"), ("ranks", "right"), ("state", "left"), ("entry", "left"))
+        columns = ("task", ">ranks", "state", "entry")
         rows = [
             (item.task.name, str(item.task.topology.ranks), item.state or "to do", item.entry) for item in items
         ]  # fmt: skip
         title += f", {sum(not item.state for item in items)} to do"
     else:
         columns = (
-            ("state", "left"), *((words, "right") for words in SOURCES.values()), ("all", "right"), ("what", "left")
+            "state", *(f">{words}" for words in SOURCES.values()), ">all", "what"
         )  # fmt: skip
         rows = []
         for state, row in counts(items).items():
             texts = [str(row[source] or "") for source in SOURCES]
             rows.append((state, *texts, str(row.total()), STATES[state]))
-    print_report(Report(title, columns, tuple(rows)))
+    print_report(Report.of(title, columns, rows))

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from synth.catalog.entry import EntryRow
 
 COLUMNS = (
-    ("id", "left"), ("topology", "left"), ("collective", "left"), ("ranks", "right"), ("state", "left"),
-    ("points", "right"), ("steps", "left"), ("seconds", "right"), ("options", "left"),
+    "id", "topology", "collective", ">ranks", "state",
+    ">points", "steps", ">seconds", "options",
 )  # fmt: skip
-SHIPPED = (*COLUMNS[1:7], ("commit", "left"), ("command", "left"))
+SHIPPED = (*COLUMNS[1:7], "commit", "command")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ def ls_command(options: Ls) -> None:
             cells = _cells(row)
             lines.append((*cells[1:7], *Origin.of(row)) if shipped else cells)
         sentence = counted(len(rows), "entry") + (" in the package" if shipped else "")
-        print_report(Report("", SHIPPED if shipped else COLUMNS, tuple(lines), (sentence,)))
+        print_report(Report.of("", SHIPPED if shipped else COLUMNS, lines, (sentence,)))
 
     emit(documents, show, options)
 

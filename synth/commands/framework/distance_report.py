@@ -26,9 +26,9 @@ def print_distance(
     sizes = f"{counted(schedule.step_count, 'step')}, {counted(schedule.rounds, 'round')}"
     title = f"{name}: {' on '.join(_problem(schedule))}: {sizes}, C={schedule.chunks}"
     if distance is None:
-        print_report(Report(title, (), (), (RIGHT,)))
+        print_report(Report.of(title, (), (), (RIGHT,)))
         return
-    columns = (("", "left"), ("here", "right"), ("at least", "right"), ("factor", "right"))
+    columns = ("", ">here", ">at least", ">factor")
     rate = show(schedule.rounds_per_chunk)
     steps, least = distance.steps, distance.least_steps
     rows = [("steps", str(steps), "" if least is None else str(least), factor_text(steps, least))]
@@ -36,7 +36,7 @@ def print_distance(
     for scope, bound in ((in_steps, distance.at_steps), (in_any, distance.at_any)):
         shown = "" if bound is None else show(bound)
         rows.append((f"rounds/chunk {scope}", rate, shown, factor_text(schedule.rounds_per_chunk, bound)))
-    tables = [Report(title, columns, tuple(rows), (RIGHT,))]
+    tables = [Report.of(title, columns, rows, (RIGHT,))]
     if blame is not None:
         tables += blame_tables.reports(blame)
     print_reports(tables)

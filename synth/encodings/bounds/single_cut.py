@@ -9,7 +9,7 @@ outside (docs/proofs.md).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import chain
 from math import lcm
@@ -62,7 +62,21 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
             break
     if prices is None:  # data enter none of the sets
         prices = route_prices(network, set(range(len(network.routes))))
-    certificate = _certificate(network, collective, demands.parted(inside), inside, prices, bool(counted))
+
+    weight, fields = price_fields(network, prices)
+    theta = [-1] * network.ranks
+    for rank in inside:
+        theta[rank] = 1
+    certificate = {
+        "kind": "static-cuts",
+        "problem": problem_fingerprint(network, collective),
+        "steps": None,
+        **fields,
+        "cuts": {str(unit): [[weight, *theta]] for unit in demands.parted(inside)},
+        "generators": [],
+    }
+    if counted:
+        certificate["count"] = weight
     return LowerBound(check(certificate, network, collective.document), certificate)
 
 
@@ -77,25 +91,6 @@ def _entering(network: Network, inside: Ranks) -> set[int]:
 def capacity(prices: Prices) -> Fraction:
     """Return the capacity in units that the prices pay for: the sum of the units of links and limits times prices."""
     return sum((units * price for units, price in prices.values()), Fraction(0))
-
-
-def _certificate(
-    network: Network, collective: Collective, units: Sequence[int], inside: Ranks, prices: Prices, counts: bool
-) -> dict:
-    """Return the certificate of the cut into `inside` for `units`, or of the count of all sends."""
-    weight, fields = price_fields(network, prices)
-    theta = [-1] * network.ranks
-    for rank in inside:
-        theta[rank] = 1
-    certificate = {
-        "kind": "static-cuts",
-        "problem": problem_fingerprint(network, collective),
-        "steps": None,
-        **fields,
-        "cuts": {str(unit): [[weight, *theta]] for unit in units},
-        "generators": [],
-    }
-    return certificate | ({"count": weight} if counts else {})
 
 
 def price_fields(network: Network, prices: Prices) -> tuple[int, dict]:
@@ -130,26 +125,17 @@ def _checkable_units(network: Network, collective: Collective) -> int:
 def _candidate_sets(network: Network) -> Iterator[Ranks]:
     """Yield sets of ranks: blocks of 1, 2, 4, ... consecutive ranks and the union of every other block; the boxes that
     slower links join; and the complement of each."""
-    everyone = frozenset(range(network.ranks))
-    for inside in [*_consecutive_blocks(network.ranks), *_boxes(network)]:
-        if len(inside) < network.ranks:
-            yield inside
-            yield everyone - inside
-
-
-def _consecutive_blocks(ranks: int) -> Iterator[Ranks]:
+    ranks, sets = network.ranks, list[Ranks]()
     for k in range(ranks.bit_length()):
         size = 1 << k
         blocks = [frozenset(range(at, min(at + size, ranks))) for at in range(0, ranks, size)]
-        yield from blocks
+        sets += blocks
         if len(blocks) > 2:
-            yield frozenset().union(*blocks[1::2])
+            sets.append(frozenset().union(*blocks[1::2]))
 
-
-def _boxes(network: Network) -> Iterator[Ranks]:
-    """Yield the connected components of the links that are faster than each bandwidth in turn."""
+    # boxes: the connected components of the links that are faster than each bandwidth in turn
     for slow in sorted({route.units for route in network.routes}):
-        component = list(range(network.ranks))
+        component = list(range(ranks))
         for route in network.routes:
             joined, lost = component[route.src], component[route.dst]
             if route.units > slow and joined != lost:
@@ -158,7 +144,13 @@ def _boxes(network: Network) -> Iterator[Ranks]:
         members: dict[int, list[int]] = {}
         for rank, label in enumerate(component):
             members.setdefault(label, []).append(rank)
-        yield from map(frozenset, members.values())
+        sets += map(frozenset, members.values())
+
+    everyone = frozenset(range(ranks))
+    for inside in sets:
+        if len(inside) < ranks:
+            yield inside
+            yield everyone - inside
 
 
 def _prices_into(network: Network, ranks: Ranks) -> Prices:
@@ -224,12 +216,8 @@ class _LeastCapacity:
     """
 
     def __init__(self, network: Network) -> None:
-        self._ranks = network.ranks
-        self._sources = np.array([route.src for route in network.routes], dtype=np.intp)
-        self._ends = np.array([route.dst for route in network.routes], dtype=np.intp)
+        self._network = network
         self._units = np.array([route.units for route in network.routes], dtype=float)
-        self._into = [np.array(routes, dtype=np.intp) for routes in network.into]
-        self._out = [np.array(routes, dtype=np.intp) for routes in network.out]
         # Each route in a limit once, by route and then by limit, and how often a send over it counts there.
         limits = np.repeat(np.arange(len(network.caps)), [len(cap.routes) for cap in network.caps])
         routes = np.fromiter(chain.from_iterable(cap.routes for cap in network.caps), np.intp, len(limits))
@@ -246,7 +234,7 @@ class _LeastCapacity:
 
         The bound is a rounded sum. The margin leaves out cuts that are as good as the best one, which are the most.
         """
-        entering = self._entering(ranks)
+        entering = np.array(list(_entering(self._network, ranks)), dtype=np.intp)
         units, first = self._units[entering], self._first[entering]
         counts = self._first[entering + 1] - first
         starts = np.cumsum(counts) - counts  # of each route's limits, among those of all that enter
@@ -257,17 +245,6 @@ class _LeastCapacity:
             ratios = self._room[limits] / load[limits]
             share[limited] = np.minimum(1, np.minimum.reduceat(ratios, starts[limited]))
         return Fraction(float((units * share).sum()) * (1 + TOLERANCE))
-
-    def _entering(self, ranks: Ranks) -> np.ndarray:
-        """Return the routes into `ranks` from outside, found from the side with fewer ranks."""
-        inside = np.zeros(self._ranks, dtype=bool)
-        inside[list(ranks)] = True
-        if 2 * len(ranks) <= self._ranks:
-            routes = np.concatenate([np.empty(0, dtype=np.intp), *[self._into[rank] for rank in ranks]])
-            return routes[~inside[self._sources[routes]]]
-        outside = np.flatnonzero(~inside)
-        routes = np.concatenate([np.empty(0, dtype=np.intp), *[self._out[rank] for rank in outside]])
-        return routes[inside[self._ends[routes]]]
 
 
 class _Demands:

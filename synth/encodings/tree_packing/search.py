@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import ceil, lcm
 
-from synth.encodings.bounds.trees.column_generation import Columns, FoldedProblem, generate
+from synth.encodings.bounds.trees.column_generation import FoldedProblem, RestrictedMaster, generate
 from synth.encodings.bounds.trees.time_expanded_trees import Tree
 from synth.encodings.tree_packing.diving import dive
 from synth.model import symmetry
@@ -43,7 +43,7 @@ def solve(problem: Problem, budget: Budget = UNLIMITED) -> Verdict:
         return Unknown("gave-up", "fewer rounds than steps", Cost("tree"))
     goal, network, collective = problem.rounds / problem.chunks, problem.network, problem.collective
 
-    def sizes(columns: Columns) -> Iterable[tuple[int, int]]:
+    def sizes(columns: RestrictedMaster) -> Iterable[tuple[int, int]]:
         return [(problem.chunks, problem.rounds)]
 
     return _search(network, collective, problem.steps, goal, sizes, TURNS, budget, 1 / problem.chunks)
@@ -60,7 +60,7 @@ def meet(
     """
     p, q = value.numerator, value.denominator
 
-    def sizes(columns: Columns) -> Iterable[tuple[int, int]]:
+    def sizes(columns: RestrictedMaster) -> Iterable[tuple[int, int]]:
         return ((q * m, p * m) for m in _multiples(value, steps, columns.rounds, most))
 
     return _search(network, collective, steps, float(value), sizes, TURNS_EACH, budget)
@@ -79,7 +79,7 @@ def near(
     tried, the best first. Column generation stops within a share `close` of the bound.
     """
 
-    def sizes(columns: Columns) -> Iterable[tuple[int, int]]:
+    def sizes(columns: RestrictedMaster) -> Iterable[tuple[int, int]]:
         return _roundings(columns.rounds, most)[: -APPROXIMATIONS - 1 : -1]
 
     return _search(network, collective, steps, float(value) * (1 + close), sizes, 1, budget, above=True)
@@ -87,7 +87,7 @@ def near(
 
 def _search(
     network: Network, collective: Collective, steps: int, target: float,
-    sizes: Callable[[Columns], Iterable[tuple[int, int]]], turns: int, budget: Budget,
+    sizes: Callable[[RestrictedMaster], Iterable[tuple[int, int]]], turns: int, budget: Budget,
     floor: float = 0.0, above: bool = False,
 ) -> Verdict:  # fmt: skip
     """Generate columns until R/C is at most `target`, and make whole chunks of them.
@@ -155,7 +155,7 @@ def _multiples(value: Fraction, steps: int, rounds: Sequence[float], most: int) 
     return (m for m in sorted(chosen) if m * q <= most)
 
 
-def _best_trees(columns: Columns, unit: int) -> list[Tree]:
+def _best_trees(columns: RestrictedMaster, unit: int) -> list[Tree]:
     """Return trees of `unit`, images of those of its representative: those in use first, then by reduced cost."""
     paths: dict[int, tuple[int, ...]] = {}
     for representative in columns.folded.units:

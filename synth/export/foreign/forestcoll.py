@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import NamedTuple
 
 from synth.errors import FormatError, UsageError, VerificationError
 from synth.language.place import SourceLine
@@ -51,24 +50,26 @@ def recorded(text: str, machine: Topology | None, file: str, name: str = "allgat
             raise FormatError(f"the trees of this root have more than {chunks} chunks together", file, tree.line)
         edges = _edges(tree, source, rank, file)
         for chunk in range(source * chunks + first, source * chunks + used[source]):
-            _record(moves, chunk, source, edges)
+            # summed towards the root, spread from it, or both
+            held = {source: moves.input(chunk, source)}
+            if name != "allgather":
+                held = {rank: moves.input(chunk, rank) for rank in range(moves.task.ranks)}
+                for src, dst, place in reversed(edges):
+                    held[src] = moves.add(held[src], held[dst], place)
+            for src, dst, place in edges if name != "reduce-scatter" else ():
+                held[dst] = moves.copy(held[src], dst, place)
     for source, count in enumerate(used):
         if count != chunks:
             raise VerificationError(f"the trees of rank {source} have {count} of its {chunks} chunks", file)
     return moves
 
 
-class _Edge(NamedTuple):
-    """A send of a tree, parents first, and its place in the file."""
+def _edges(tree: Element, source: int, rank: dict[Node, int], file: str) -> list[tuple[int, int, SourceLine]]:
+    """Return the sends (src, dst, place) of a tree from GPU to GPU, parents first.
 
-    src: int
-    dst: int
-    place: SourceLine
-
-
-def _edges(tree: Element, source: int, rank: dict[Node, int], file: str) -> list[_Edge]:
-    """Return the sends of a tree from GPU to GPU. Raises VerificationError where they are no spanning tree."""
-    edges: list[_Edge] = []
+    Raises VerificationError where they are no spanning tree.
+    """
+    edges = []
     reached = {source}
     for send in tree.children:
         place = SourceLine(file, send.line)
@@ -79,28 +80,15 @@ def _edges(tree: Element, source: int, rank: dict[Node, int], file: str) -> list
             if dst in reached:
                 raise VerificationError(f"rank {dst} gets the chunks of this tree twice", str(place))
             reached.add(dst)
-            edges.append(_Edge(src, dst, place))
+            edges.append((src, dst, place))
     if len(reached) != len(rank):
         missing = min(set(rank.values()) - reached)
         raise VerificationError(f"the tree does not reach rank {missing}", str(SourceLine(file, tree.line)))
     return edges
 
 
-def _record(moves: RecordedMoves, chunk: int, source: int, edges: list[_Edge]) -> None:
-    """Record the moves of a chunk along a tree: summed towards the root, spread from it, or both."""
-    name = moves.task.name
-    held = {source: moves.input(chunk, source)}
-    if name != "allgather":
-        held = {rank: moves.input(chunk, rank) for rank in range(moves.task.ranks)}
-        for src, dst, place in reversed(edges):
-            held[src] = moves.add(held[src], held[dst], place)
-    if name != "reduce-scatter":
-        for src, dst, place in edges:
-            held[dst] = moves.copy(held[src], dst, place)
-
-
 def _ranks(root: Element, file: str) -> dict[Node, int]:
-    nodes: set[Node] = set()
+    nodes = set()
     for tree in root.children:
         _attributes(tree, "tree", {"root", "nchunks", "index", "height"}, file)
         nodes.add(_node(tree, "root", file))

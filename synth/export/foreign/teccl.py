@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from synth.errors import FormatError, VerificationError
-from synth.language.recorded_moves import MAX_RANKS, ChunkValue, NamedPlace, RecordedMoves
+from synth.language.recorded_moves import MAX_RANKS, NamedPlace, RecordedMoves
 from synth.model.collective import collective
 from synth.model.topology import Topology
 
@@ -94,7 +94,7 @@ def recorded(doc: dict, machine: Topology | None, file: str) -> RecordedMoves:
             if node not in rank:
                 raise FormatError(f"a demand names node {node}, which no flow reaches", file)
     name, groups = _collective(found, rank, file)
-    paths: list[list[list[Flow]]] = []
+    paths = []
     parts = 1
     if name == "alltoall":
         paths = [_paths(demand, file) for demand in found.demands]
@@ -111,7 +111,17 @@ def recorded(doc: dict, machine: Topology | None, file: str) -> RecordedMoves:
     if name == "allgather":
         _follow_flows(found, rank, moves, first)
     else:
-        _follow_paths(found.demands, paths, rank, parts, moves, first)
+        # The flows of all paths, epoch by epoch; each path has parts of its own.
+        steps = []
+        for demand, some in zip(found.demands, paths, strict=True):
+            start = first[demand.source, demand.chunk]
+            for path in some:
+                count = round(path[0].volume * parts) if path else 0
+                cells = [moves.input(start + i, rank[demand.source]) for i in range(count)]
+                steps += [(flow.epoch, number, flow, cells) for number, flow in enumerate(path)]
+                start += count
+        for _, _, flow, cells in sorted(steps, key=lambda step: step[:2]):
+            cells[:] = [moves.copy(cell, rank[flow.dst], flow.place) for cell in cells]
     return moves
 
 
@@ -174,7 +184,7 @@ def _collective(
     """
     everywhere = all(len(wanted | {source}) == len(rank) for (source, _), wanted in found.wanted.items())
     others = [wanted - {source} for (source, _), wanted in found.wanted.items()]
-    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    groups = {}
     if everywhere and len(rank) > 2:
         name, expected = "allgather", len(rank)
         for source, chunk in found.wanted:
@@ -235,11 +245,17 @@ def _paths(demand: _Demand, file: str) -> list[list[Flow]]:
 
 def _parts(demands: Sequence[_Demand], paths: Sequence[list[list[Flow]]], file: str) -> int:
     """Return the least number of parts of a chunk of which all volumes are whole numbers, and add up to the chunk."""
-    shares: set[tuple[Fraction, ...]] = set()
+    shares = set()
     for some in paths:
         shares.add(tuple(sorted(path[0].volume for path in some if path)))
     for parts in range(1, MAX_PARTS + 1):
-        if all(_whole(volumes, parts) for volumes in shares if volumes):
+        error = VOLUME_ERROR if parts <= FEW_PARTS else DIGITS_ERROR
+        for volumes in filter(None, shares):
+            counts = [round(volume * parts) for volume in volumes]
+            near = all(abs(Fraction(n, parts) - volume) <= error for n, volume in zip(counts, volumes, strict=True))
+            if 0 in counts or sum(counts) != parts or not near:
+                break
+        else:
             return parts
     for demand, some in zip(demands, paths, strict=True):
         total = sum(path[0].volume for path in some if path)
@@ -248,52 +264,19 @@ def _parts(demands: Sequence[_Demand], paths: Sequence[list[list[Flow]]], file: 
     raise FormatError(f"has volumes that are no whole numbers of up to {MAX_PARTS} parts of a chunk", file)
 
 
-def _whole(volumes: tuple[Fraction, ...], parts: int) -> bool:
-    """Return True if volumes of a chunk are whole numbers of its `parts`, and all of it."""
-    error = VOLUME_ERROR if parts <= FEW_PARTS else DIGITS_ERROR
-    total = 0
-    for volume in volumes:
-        count = round(volume * parts)
-        if count == 0 or abs(Fraction(count, parts) - volume) > error:
-            return False
-        total += count
-    return total == parts
-
-
-def _follow_paths(
-    demands: Sequence[_Demand],
-    paths: Sequence[list[list[Flow]]],
-    rank: dict[int, int],
-    parts: int,
-    moves: RecordedMoves,
-    first: dict[tuple[int, int], int],
-) -> None:
-    """Record the flows of all paths, epoch by epoch; each path has parts of its own."""
-    steps: list[tuple[int, int, Flow, list[ChunkValue]]] = []
-    for demand, some in zip(demands, paths, strict=True):
-        start = first[demand.source, demand.chunk]
-        for path in some:
-            count = round(path[0].volume * parts) if path else 0
-            cells = [moves.input(start + i, rank[demand.source]) for i in range(count)]
-            steps += [(flow.epoch, number, flow, cells) for number, flow in enumerate(path)]
-            start += count
-    for _, _, flow, cells in sorted(steps, key=lambda step: step[:2]):
-        cells[:] = [moves.copy(cell, rank[flow.dst], flow.place) for cell in cells]
-
-
 def _follow_flows(
     found: _Document, rank: dict[int, int], moves: RecordedMoves, first: dict[tuple[int, int], int]
 ) -> None:
     """Record the flows of an allgather, epoch by epoch."""
-    held: dict[tuple[int, int, int], ChunkValue] = {}
+    held = {}
     for (source, chunk), start in first.items():
         held[source, chunk, source] = moves.input(start, rank[source])
 
     # In an epoch, a flow may need what another one of the same epoch brings: it waits until that is there.
     late = [flow for flow in found.flows if flow.volume < 1 - VOLUME_ERROR]  # an allgather copies whole chunks
     for _, group in groupby(found.flows if not late else (), key=lambda flow: flow.epoch):
-        ready: list[Flow] = []
-        waiting: dict[tuple[int, int, int], list[Flow]] = {}
+        ready = []
+        waiting = {}
         for flow in group:
             have = flow.source, flow.chunk, flow.src
             (ready if have in held else waiting.setdefault(have, [])).append(flow)

@@ -14,10 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from synth.export.msccl_xml.limits import check
 from synth.export.request import Target
-from synth.program.program import Block, Gpu, Op, Program, Span
+from synth.program.program import Gpu, Op, Program, Span
 from synth.program.runtimes import RUNTIMES, Runtime
 
 PROFILES = ("msccl-executor", "msccl", "rccl")
@@ -92,27 +93,22 @@ def _lines(program: Program, runtime: Runtime) -> Iterator[str]:
         inputs, outputs = buffers(program, gpu, runtime)
         yield f'  <gpu id="{gpu.rank}" i_chunks="{inputs}" o_chunks="{outputs}" s_chunks="{gpu.scratch}">'
         for b, block in enumerate(gpu.blocks):
-            yield from _block(b, block)
+            send = -1 if block.send is None else block.send
+            recv = -1 if block.recv is None else block.recv
+            yield f'    <tb id="{b}" send="{send}" recv="{recv}" chan="{block.channel}">'
+            yield from map(_step, count(), block.ops)
+            yield "    </tb>"
         yield "  </gpu>"
     yield "</algo>"
 
 
-def _block(number: int, block: Block) -> Iterator[str]:
-    send = -1 if block.send is None else block.send
-    recv = -1 if block.recv is None else block.recv
-    yield f'    <tb id="{number}" send="{send}" recv="{recv}" chan="{block.channel}">'
-    for s, op in enumerate(block.ops):
-        yield _step(s, op)
-    yield "    </tb>"
-
-
 def _step(number: int, op: Op) -> str:
     if op.code == "nop":  # as msccl-tools writes it; no loader looks at a nop's operands
-        src, dst, count = Span("i", -1), Span("o", -1), 0
+        src, dst, chunks = Span("i", -1), Span("o", -1), 0
     else:
-        src, dst, count = (op.src or op.dst)[0], (op.dst or op.src)[0], op.count
+        src, dst, chunks = (op.src or op.dst)[0], (op.dst or op.src)[0], op.count
     block, step = op.deps[0][:2] if op.deps else (-1, -1)
     return (
         f'      <step s="{number}" type="{op.code}" srcbuf="{src.buffer}" srcoff="{src.offset}" dstbuf="{dst.buffer}" '
-        f'dstoff="{dst.offset}" cnt="{count}" depid="{block}" deps="{step}" hasdep="{int(op.flag)}"/>'
+        f'dstoff="{dst.offset}" cnt="{chunks}" depid="{block}" deps="{step}" hasdep="{int(op.flag)}"/>'
     )

@@ -25,10 +25,20 @@ def check(program: Program, runtime: Runtime, target: Target) -> None:
     _dispatched(program, runtime)
     check_root(program, target)
     _protocol(program, runtime, target)
-    _sizes(program, runtime)
+    if program.max_bytes is not None and program.max_bytes < max(program.min_bytes, 1):
+        raise SynthError(f"serves no size: from {program.min_bytes} to {program.max_bytes} bytes")
+    if runtime.name == "msccl" and program.max_bytes is None and any(gpu.scratch for gpu in program.gpus):
+        raise SynthError(
+            "msccl allocates scratch for the largest size when it starts, so there must be one; give --max-size"
+        )
     if program.ranks > MAX_RANKS:
         raise SynthError(f"{program.ranks} ranks: {runtime.name} reads at most {MAX_RANKS}")
-    _form(program, runtime)
+
+    # The first fault that lint finds in the structure and the form; the file has the name shortened.
+    nameless = replace(program, name="")
+    for finding in structure.faults(nameless) or [*rules.check(nameless, runtime), *unflagged(nameless)]:
+        if finding.severity == "error":
+            raise SynthError(f"{finding.place}: {finding.message}")
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     for gpu, inputs, outputs in zip(program.gpus, layout.inputs, layout.outputs, strict=True):
         if (gpu.input, gpu.output) != (len(inputs), len(outputs)):
@@ -146,23 +156,3 @@ def _protocol(program: Program, runtime: Runtime, target: Target) -> None:
     raise SynthError(
         f"{task.name} with Simple {where}: {runtime.name} posts fewer network steps than it waits for; {remedy}"
     )
-
-
-def _sizes(program: Program, runtime: Runtime) -> None:
-    if program.max_bytes is not None and program.max_bytes < max(program.min_bytes, 1):
-        raise SynthError(f"serves no size: from {program.min_bytes} to {program.max_bytes} bytes")
-    if runtime.name == "msccl" and program.max_bytes is None and any(gpu.scratch for gpu in program.gpus):
-        raise SynthError(
-            "msccl allocates scratch for the largest size when it starts, so there must be one; give --max-size"
-        )
-
-
-def _form(program: Program, runtime: Runtime) -> None:
-    """Raise SynthError for the first fault that lint finds in the structure and the form of the program."""
-    program = replace(program, name="")  # the file has it shortened
-    findings = structure.faults(program)
-    if not findings:
-        findings = [*rules.check(program, runtime), *unflagged(program)]
-    for finding in findings:
-        if finding.severity == "error":
-            raise SynthError(f"{finding.place}: {finding.message}")

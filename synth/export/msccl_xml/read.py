@@ -21,7 +21,7 @@ from synth.model.documents import xml_tree
 from synth.model.documents.text_file import bytes_of
 from synth.program.buffer_layout import Layout
 from synth.program.program import PROTOCOLS, RECEIVING, SENDING, TWO_SIDED, Block, Dep, Gpu, InPlace, Op, Program, Span
-from synth.program.runtimes import ROOTED, RUNTIMES
+from synth.program.runtimes import ROOTED, RUNTIMES, Runtime, named
 
 # bounds of a file that is read, far above those of any loader
 MAX_BYTES = 1 << 26  # of the text
@@ -57,9 +57,16 @@ def read(
     "in place" their meaning; by default msccl for a file that only msccl would load, else msccl-executor.
     Raises FormatError.
     """
-    reader = _Reader(file, runtime)
+    reader = _Reader(file, None if runtime is None else named(runtime))
     if "&" in text:
-        _no_references(text, file)
+        # The loaders' lexers do not resolve references such as ``&#49;``: a reader that does reads another program.
+        bare = re.sub(r"<!--.*?(-->|\Z)", lambda comment: "\n" * comment[0].count("\n"), text, flags=re.DOTALL)
+        at = bare.find("&")
+        if at >= 0:
+            tag = (bare[bare.rfind("<", 0, at) + 1 : at].split(maxsplit=1) or ["?"])[0]
+            what = re.split(r"[;\s\"]", bare[at : at + 12], maxsplit=1)[0]
+            fault = f"<{tag[:24]}> has a reference ({what};), which no loader resolves"
+            raise FormatError(fault, file, bare.count("\n", 0, at) + 1)
     xml_tree.scan(text, file, reader.start, reader.end, MAX_ELEMENTS)
     return reader.program(task, root)
 
@@ -75,27 +82,6 @@ def skipped_in(path: Path) -> int:
     return len(re.findall(rb"<copy[\s/>]", re.sub(rb"<!--.*?-->", b"", data, flags=re.DOTALL)))
 
 
-def _no_references(text: str, file: str) -> None:
-    """Raise FormatError if the text has a reference such as ``&#49;`` or ``&amp;`` outside comments.
-
-    The loaders' lexers do not resolve references, so a reader that resolves them would read a different program.
-    """
-    at = text.find("&")
-    comment = text.find("<!--")
-    while 0 <= comment < at:
-        end = text.find("-->", comment + 4)
-        if end < 0:
-            return  # not XML; the XML reader reports it
-        at = text.find("&", end) if at < end else at
-        comment = text.find("<!--", end)
-    if at >= 0:
-        tag = (text[text.rfind("<", 0, at) + 1 : at].split(maxsplit=1) or ["?"])[0]
-        what = re.split(r"[;\s\"]", text[at : at + 12], maxsplit=1)[0]
-        raise FormatError(
-            f"<{tag[:24]}> has a reference ({what};), which no loader resolves", file, text.count("\n", 0, at) + 1
-        )
-
-
 @dataclass
 class _Gpu:
     line: int
@@ -107,11 +93,11 @@ class _Gpu:
 class _Reader:
     """Collector of the elements' contents; `tag`, `attributes` and `line` are those of the current element."""
 
-    def __init__(self, file: str, runtime: str | None) -> None:
+    def __init__(self, file: str, runtime: Runtime | None) -> None:
         self.file, self.runtime = file, runtime
-        self.path: list[str] = []
+        self.path = []
         self.tag, self.attributes, self.line = "", {}, 1
-        self.algo: dict[str, str] = {}
+        self.algo = {}
         self.gpus: dict[int, _Gpu] = {}
         self.gpu = _Gpu(0, (0, 0, 0))
         self.number, self.block, self.ops = 0, Block(None, None, 0, ()), list[Op]()
@@ -143,43 +129,38 @@ class _Reader:
         if parents[tag] != self.path:
             self.fail(f"stands inside <{outer}>" if self.path else "is the outermost element; MSCCL-IR has <algo>")
         self.path.append(tag)
-        {"algo": self.start_algo, "gpu": self.start_gpu, "tb": self.start_block, "step": self.step,
-         SKIPPED: self.skip}[tag]()  # fmt: skip
+        if tag == "algo":
+            self.algo = dict(attributes, line=str(line))
+            self.whole("nchunksperloop", 1, MAX_CHUNKS)
+            self.channels = self.whole("nchannels", 0, MAX_CHANNELS)
+            if self.text("proto") not in PROTOCOLS:
+                self.fail(f'proto="{self.text("proto")[:24]}": {", ".join(PROTOCOLS)} exist')
+        elif tag == "gpu":
+            rank = self.whole("id", 0, MAX_RANKS - 1)
+            if rank in self.gpus:
+                self.fail(f'id="{rank}" stands twice, first in line {self.gpus[rank].line}')
+            inputs, outputs, scratch = (self.whole(f"{name}_chunks", 0, MAX_CHUNKS) for name in "ios")
+            self.gpu = self.gpus[rank] = _Gpu(line, (inputs, outputs, scratch))
+        elif tag == "tb":
+            self.number = number = self.whole("id", 0, MAX_BLOCKS - 1)
+            if number in self.gpu.blocks:
+                self.fail(f'id="{number}" stands twice on its gpu')
+            send, recv = (self.whole(name, -1, MAX_RANKS - 1) for name in ("send", "recv"))
+            lowest = -1 if send == recv == -1 else 0  # the oldest files give a block without peers no channel
+            channel = max(0, self.whole("chan", lowest, max(0, self.channels - 1)))
+            self.gpu.lines[number] = line
+            receiver = None if send < 0 else send
+            sender = None if recv < 0 else recv
+            self.block = Block(receiver, sender, channel, ())
+            self.ops = []
+        elif tag == "step":
+            self.step()
 
     def end(self, tag: str) -> None:
         self.path.pop()
         self.tag = self.path[-1] if self.path else tag
         if tag == "tb":
             self.gpu.blocks[self.number] = self.block._replace(ops=tuple(self.ops))
-
-    def start_algo(self) -> None:
-        self.algo = dict(self.attributes, line=str(self.line))
-        self.whole("nchunksperloop", 1, MAX_CHUNKS)
-        self.channels = self.whole("nchannels", 0, MAX_CHANNELS)
-        if self.text("proto") not in PROTOCOLS:
-            self.fail(f'proto="{self.text("proto")[:24]}": {", ".join(PROTOCOLS)} exist')
-
-    def start_gpu(self) -> None:
-        rank = self.whole("id", 0, MAX_RANKS - 1)
-        if rank in self.gpus:
-            self.fail(f'id="{rank}" stands twice, first in line {self.gpus[rank].line}')
-        inputs, outputs, scratch = (self.whole(name, 0, MAX_CHUNKS) for name in ("i_chunks", "o_chunks", "s_chunks"))
-        self.gpu = self.gpus[rank] = _Gpu(self.line, (inputs, outputs, scratch))
-
-    def start_block(self) -> None:
-        self.number = number = self.whole("id", 0, MAX_BLOCKS - 1)
-        if number in self.gpu.blocks:
-            self.fail(f'id="{number}" stands twice on its gpu')
-        send, recv = (self.whole(name, -1, MAX_RANKS - 1) for name in ("send", "recv"))
-        lowest = -1 if send == recv == -1 else 0  # the oldest files give a block without peers no channel
-        channel = max(0, self.whole("chan", lowest, max(0, self.channels - 1)))
-        self.gpu.lines[number] = self.line
-        receiver = None if send < 0 else send
-        sender = None if recv < 0 else recv
-        self.block, self.ops = Block(receiver, sender, channel, ()), []
-
-    def skip(self) -> None:
-        """Do nothing: loaders skip the element with a warning."""
 
     def step(self) -> None:
         number = self.whole("s", 0, MAX_OPS - 1)
@@ -219,12 +200,28 @@ class _Reader:
         if sorted(self.gpus) != list(range(ranks)) or not ranks:
             self.fail(f"has gpus {_some(self.gpus)}; expected 0, 1, .. without gaps")
         gpus = tuple(self.gpu_value(rank) for rank in range(ranks))
-        runtime = RUNTIMES[self.runtime or self.profile()]
-        in_place = self.places(runtime.exact_in_place)
-        low, high = self.limits(runtime.exact_in_place)
+        # only msccl would load a file without an attribute that the others need, or with a name that they do not know
+        needed = {"inplace", "outofplace", "minBytes", "maxBytes", "ngpus"}
+        old = needed - self.algo.keys() or self.algo.get("coll") in ("reduce_scatter", "custom")
+        runtime = self.runtime or RUNTIMES["msccl" if old else "msccl-executor"]
+
+        # The calls and sizes that it serves, whose attributes the first runtime does not need.
+        exact, given = runtime.exact_in_place, self.algo.keys()
+        within = self.whole("inplace", 0, 1) if "inplace" in given or not exact else 0
+        beside = 1 - within if exact else self.whole("outofplace", 0, 1)
+        if not within and not beside:
+            self.fail('inplace="0" outofplace="0": such a file is never used')
+        in_place: InPlace = "out"
+        if within:
+            in_place = "both" if beside else "in"
+        low = self.whole("minBytes", 0, MAX_SIZE) if "minBytes" in given or not exact else 0
+        high = self.whole("maxBytes", 0, MAX_SIZE) if "maxBytes" in given or not exact else DEFAULT_MAX
+        top = high or None
+        if exact:
+            top = None if high >= MSCCL_UNLIMITED else max(high - 1, 0)
         total = self.whole("nchunksperloop", 1, MAX_CHUNKS)
         name = self.algo.get("name") or Path(self.file).stem
-        program = Program(name, None, total, gpus, self.text("proto"), in_place, low, high)
+        program = Program(name, None, total, gpus, self.text("proto"), in_place, low, top)
         task = self.task(program, task, root)
         if task is None:
             return program
@@ -248,34 +245,6 @@ class _Reader:
                     self.fail(f'{attribute}="{peer}" is no other rank of 0..{len(self.gpus) - 1}', gpu.lines[number])
         return Gpu(rank, *gpu.sizes, tuple(gpu.blocks[b] for b in range(len(gpu.blocks))))
 
-    def profile(self) -> str:
-        """Return "msccl" if an attribute that the others need is missing, or if only msccl knows the name, else
-        "msccl-executor"."""
-        needed = {"inplace", "outofplace", "minBytes", "maxBytes", "ngpus"}
-        return (
-            "msccl"
-            if needed - self.algo.keys() or self.algo.get("coll") in ("reduce_scatter", "custom")
-            else "msccl-executor"
-        )
-
-    def places(self, exact: bool) -> InPlace:
-        within = self.whole("inplace", 0, 1) if "inplace" in self.algo or not exact else 0
-        if exact:
-            return "in" if within else "out"
-        beside = self.whole("outofplace", 0, 1)
-        if not within and not beside:
-            self.fail('inplace="0" outofplace="0": such a file is never used')
-        if within and beside:
-            return "both"
-        return "in" if within else "out"
-
-    def limits(self, exact: bool) -> tuple[int, int | None]:
-        low = self.whole("minBytes", 0, MAX_SIZE) if "minBytes" in self.algo or not exact else 0
-        high = self.whole("maxBytes", 0, MAX_SIZE) if "maxBytes" in self.algo or not exact else DEFAULT_MAX
-        if exact:
-            return low, None if high >= MSCCL_UNLIMITED else max(high - 1, 0)
-        return low, high or None
-
     def task(self, program: Program, task: Collective | None, root: int | None) -> Collective | None:
         name = self.algo.get("coll")
         if name is None or name == "custom":
@@ -289,20 +258,14 @@ class _Reader:
         our_name = NAMES[name]
         if our_name not in ROOTED:
             return collective(our_name, program.ranks)
-        root = _root(program, our_name) if root is None else root
+        if root is None:  # the one rank that only sends, or that only receives
+            codes = RECEIVING if our_name in ("broadcast", "scatter") else SENDING
+            roots = {gpu.rank for gpu in program.gpus}
+            roots -= {rank for (rank, _, _), op in program.placed_ops() if op.code in codes}
+            root = roots.pop() if len(roots) == 1 else None
         if root is None:
             self.fail(f'coll="{name}": which rank is the root does not follow from the steps; give it with --root')
         return collective(our_name, program.ranks, [root])
-
-
-def _root(program: Program, name: str) -> int | None:
-    """Return the root, which no file names: the one rank that only sends, or that only receives; None if several do."""
-    codes = RECEIVING if name in ("broadcast", "scatter") else SENDING
-    roots = []
-    for gpu in program.gpus:
-        if not any(op.code in codes for block in gpu.blocks for op in block.ops):
-            roots.append(gpu.rank)
-    return roots[0] if len(roots) == 1 else None
 
 
 @lru_cache(1 << 12)

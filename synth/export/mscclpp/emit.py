@@ -16,21 +16,22 @@ that a rank does not have is given as large as its other one, as the loader divi
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NoReturn
 
 from synth.errors import SynthError
 from synth.export.msccl_xml.limits import check_root, root_warning
-from synth.export.mscclpp.connections import Connections, SwitchChannel, switch_channels
-from synth.export.mscclpp.thread_block import block_document
 from synth.export.request import Target
 from synth.program import plan_limits as limits
-from synth.program.program import ONE_SIDED, Gpu, Program
+from synth.program.program import BUFFERS, ONE_SIDED, PORT_KINDS, SWITCHED, Gpu, Op, Port, Program, Span, owners
 
 COLLECTIVE_NAMES = {"reduce-scatter": "reducescatter"}
 THREADS = 1024  # of a thread block
+# the ranks of the group of a switch channel, ascending, and the buffer
+SwitchChannel = tuple[tuple[int, ...], str]
 OP_DEPTH = 6  # containers around an operation: the plan, gpus, a GPU, its blocks, a block, ops
 
 
@@ -44,7 +45,9 @@ class Mscclpp:
     def emit(self, program: Program, target: Target) -> str:
         """Return the plan. Raises SynthError that names an exceeded limit of MSCCL++ and a remedy."""
         check_root(program, target)
-        check_version(program, target.request.plan_version)
+        stores = any(op.code == "gstore" for _, op in program.placed_ops())
+        if stores and target.request.plan_version == "0.9":
+            raise SynthError("gstore is an operation of MSCCL++ 0.10, not of 0.9; choose --plan-version 0.10")
         return _text(document(program, target.request.plan_version), OP_DEPTH) + "\n"
 
     def remarks(self, program: Program, target: Target) -> tuple[str, ...]:
@@ -72,28 +75,30 @@ def document(program: Program, version: str = limits.NEWEST) -> dict:
 
     Raises SynthError if MSCCL++ cannot take it.
     """
-    if any(op.code not in ONE_SIDED for gpu in program.gpus for block in gpu.blocks for op in block.ops):
-        _refuse(
+    ops = [op for _, op in program.placed_ops()]
+    if any(op.code not in ONE_SIDED for op in ops):
+        raise SynthError(
             f"{program.name} sends through FIFOs, MSCCL++ puts into peers' memory: export the schedule it was made from"
         )
-    blocks = [block for gpu in program.gpus for block in gpu.blocks]
-    ordered = any(op.deps or op.flag or op.code == "barrier" for block in blocks for op in block.ops)
+    ordered = any(op.deps or op.flag or op.code == "barrier" for op in ops)
     if ordered or not program.straight or program.one_scratch:
-        _refuse(
+        raise SynthError(
             f"{program.name} has blocks that wait for each other, shares, pipelines or one scratch for all launches: "
             "plans are written from schedules, and its file is a plan already"
         )
     if program.in_place == "both":
-        _refuse(
+        raise SynthError(
             "a plan is for calls in place or out of place, not both: choose one with --in-place in or --in-place out"
         )
     if program.protocol not in ("Simple", "LL"):
-        _refuse(f"MSCCL++ has no protocol {program.protocol}; Simple and LL exist")
+        raise SynthError(f"MSCCL++ has no protocol {program.protocol}; Simple and LL exist")
     if program.has_packets and program.protocol != "LL":
-        _refuse("packets in two halves of the scratch need the protocol LL: the loader doubles no other plan's scratch")
+        raise SynthError(
+            "packets in two halves of the scratch need the protocol LL: the loader doubles no other plan's scratch"
+        )
     reach = limits.largest_size(program)
     if program.max_bytes is not None and program.max_bytes > reach:
-        _refuse(
+        raise SynthError(
             f"offsets are 32 bit: this program reaches {reach} bytes, not {program.max_bytes}; lower the largest size"
         )
     switches = switch_channels(program)
@@ -104,7 +109,7 @@ def document(program: Program, version: str = limits.NEWEST) -> dict:
         "protocol": program.protocol,
         "inplace": program.in_place == "in",
         "reuse_resources": False,
-        "gpus": [_gpu(gpu, switches, version != "0.9") for gpu in program.gpus],
+        "gpus": [_Rank(gpu, switches, version != "0.9").document() for gpu in program.gpus],
         "num_threads_per_block": THREADS,
         "use_double_scratch_buffer": program.protocol == "LL",
         "buffer_alignment": limits.ALIGNMENT,
@@ -130,13 +135,6 @@ def ports_remark(program: Program) -> str:
     if entries > limits.RANK_PORTS:
         said += f", more than the {limits.RANK_PORTS} that a NIC keeps at hand"
     return f"{said}; fewer thread blocks have fewer"
-
-
-def check_version(program: Program, version: str) -> None:
-    """Raise SynthError where `version` of MSCCL++ lacks operations of the program."""
-    stores = any(op.code == "gstore" for gpu in program.gpus for block in gpu.blocks for op in block.ops)
-    if stores and version == "0.9":
-        _refuse("gstore is an operation of MSCCL++ 0.10, not of 0.9; choose --plan-version 0.10")
 
 
 def collective_name(program: Program) -> str:
@@ -170,20 +168,294 @@ def message_sizes(program: Program) -> tuple[int, int]:
     return -int(-program.min_bytes * least // 1), message_size(program, program.max_bytes or 0)
 
 
-def _gpu(gpu: Gpu, switches: Sequence[SwitchChannel], put_signal_flush: bool) -> dict:
-    inputs, outputs = limits.chunk_counts(gpu)
-    wiring = Connections.of(gpu, switches, put_signal_flush)
-    blocks = [block_document(b, gpu, wiring) for b in range(len(gpu.blocks))]
-    return {
-        "id": gpu.rank,
-        "input_chunks": inputs,
-        "output_chunks": outputs,
-        "scratch_chunks": gpu.scratch,
-        "threadblocks": blocks,
-        "channels": wiring.channel_documents(),
-        "remote_buffers": wiring.buffer_documents(),
-        "semaphores": [],
-    }
+def switch_channel(rank: int, spans: Sequence[Span]) -> SwitchChannel:
+    """Return the switch channel of the operands `spans` of an op of `rank`, one on each rank of the group.
+
+    It joins one buffer of all ranks of a group. Every rank of the group lists it, in the same order.
+    """
+    return tuple(sorted(owners(rank, spans))), spans[0].buffer
+
+
+def switch_channels(program: Program) -> list[SwitchChannel]:
+    """Return the switch channels of all ranks, in the order in which the ranks list them."""
+    channels = set()
+    for (rank, _, _), op in program.placed_ops():
+        if op.code == "glres":
+            channels.add(switch_channel(rank, op.src))
+        if op.code in SWITCHED:
+            channels.add(switch_channel(rank, op.dst))
+    return sorted(channels)
+
+
+class _Rank:
+    """Writer of one rank of a plan: its numbered channels, its remote buffers, and its thread blocks.
+
+    The number of a channel or buffer is its index: `ports[kind]`, `buffers` as (rank, buffer), `switches`. `merges`:
+    the version of MSCCL++ has a sound `pwsf`.
+    """
+
+    def __init__(self, gpu: Gpu, switches: Iterable[SwitchChannel], merges: bool) -> None:
+        self.gpu, self.merges = gpu, merges
+        self.switches = [channel for channel in switches if gpu.rank in channel[0]]
+        self.ports = {}
+        for kind in PORT_KINDS:
+            ports = {port for block in gpu.blocks for port in block.ports if port.kind == kind}
+            self.ports[kind] = sorted(ports, key=lambda port: port[1:])
+            for port in self.ports[kind]:
+                if port.index and Port(kind, port.peer, port.index - 1) not in ports:
+                    raise SynthError(
+                        f"rank {gpu.rank} uses {kind} channel {port.index} to rank {port.peer} without the one "
+                        f"before it"
+                    )
+        self.access = defaultdict(set)  # (rank, buffer) → the kinds of channel that reach it
+        for b, block in enumerate(gpu.blocks):
+            for i, op in enumerate(block.ops):
+                for span in _remote(op):
+                    self.access[span.rank, span.buffer].add(self.kind(b, i))
+        self.buffers = sorted(self.access, key=lambda item: (item[0], BUFFERS.index(item[1])))
+
+    def kind(self, b: int, i: int) -> str:
+        """Return the kind of channel through which an op reaches other ranks: that of its ports, "memory" without any.
+
+        Raises SynthError if its ports are of both kinds.
+        """
+        block = self.gpu.blocks[b]
+        kinds = {block.ports[port].kind for port in block.ops[i].ports}
+        if len(kinds) > 1:
+            raise SynthError(f"{_place(self.gpu, b, i)} uses memory and port channels at once: split it")
+        return kinds.pop() if kinds else "memory"
+
+    def document(self) -> dict:
+        """Return the entry of the rank in `gpus`."""
+        inputs, outputs = limits.chunk_counts(self.gpu)
+        blocks = [_Block(self, b).document() for b in range(len(self.gpu.blocks))]
+        channels = []
+        for kind, ports in self.ports.items():
+            if ports:
+                channels.append({"channel_type": kind, "connected_to": [port.peer for port in ports]})
+        for ranks, buffer in self.switches:
+            group = {"size": len(ranks), "ranks": list(ranks)}
+            channels.append({"channel_type": "switch", "buffer_type": buffer, "rank_groups": [group]})
+        buffers = []
+        for rank, buffer in self.buffers:
+            kinds = sorted(self.access[rank, buffer], key=PORT_KINDS.index)
+            buffers.append({"rank": rank, "type": buffer, "access_channel_types": kinds})
+        return {
+            "id": self.gpu.rank,
+            "input_chunks": inputs,
+            "output_chunks": outputs,
+            "scratch_chunks": self.gpu.scratch,
+            "threadblocks": blocks,
+            "channels": channels,
+            "remote_buffers": buffers,
+            "semaphores": [],
+        }
+
+
+def _place(gpu: Gpu, b: int, i: int) -> str:
+    return f"rank {gpu.rank} block {b} op {i} ({gpu.blocks[b].ops[i].code})"
+
+
+def _remote(op: Op) -> list[Span]:
+    """Return the spans of `op` on other ranks that it reaches without a switch."""
+    if op.code in SWITCHED:
+        return []
+    return [span for span in (*op.src, *op.dst) if span.rank is not None]
+
+
+class _Block:
+    """Writer of thread block `number` of a rank: its ops in the plan's terms, within the plan's limits."""
+
+    def __init__(self, rank: _Rank, number: int) -> None:
+        self.rank, self.gpu, self.number = rank, rank.gpu, number
+        self.block = self.gpu.blocks[number]
+        self.kinds = [rank.kind(number, i) for i in range(len(self.block.ops))]
+        self.channels = {}  # the block's ports by kind
+        self.buffers = {}  # the remote buffers that it reaches, by kind of channel
+        for kind in PORT_KINDS:
+            self.channels[kind] = [port for port in self.block.ports if port.kind == kind]
+            reached = set()
+            for op, op_kind in zip(self.block.ops, self.kinds, strict=True):
+                if op_kind == kind:
+                    reached.update((span.rank, span.buffer) for span in _remote(op))
+            self.buffers[kind] = [i for i, key in enumerate(rank.buffers) if key in reached]
+        used = set()
+        for op in self.block.ops:
+            if op.code in SWITCHED:
+                used.update(switch_channel(self.gpu.rank, spans) for spans in (op.src, op.dst) if len(spans) > 1)
+        self.switches = [channel for channel in rank.switches if channel in used]
+
+    def document(self) -> dict:
+        """Return the entry in `threadblocks`. Raises SynthError that names a limit that is exceeded."""
+        # A put through port channels signals, and flushes, in the same operation: thread k does all that for the k-th
+        # channel. The ops that it does beside have the name "".
+        names, ops = {}, self.block.ops
+        for i, op in enumerate(ops):
+            if op.code != "put" or self.kinds[i] != "port" or op.src[0].packet or op.dst[0].packet:
+                continue
+            for k, code, name in ((i + 1, "signal", "pws"), (i + 2, "flush", "pwsf")):
+                if k == len(ops) or ops[k] != Op(code, ports=op.ports) or (code == "flush" and not self.rank.merges):
+                    break
+                names |= {i: name, k: ""}
+        written = []
+        for i, op in enumerate(ops):
+            if names.get(i) != "":
+                instruction = self.instruction(i, op)
+                written.append(instruction | {"name": names.get(i, instruction["name"])})
+
+        # The limits of a block.
+        where = f"rank {self.gpu.rank} block {self.number}"
+        if len(written) > limits.BLOCK_OPS:
+            raise SynthError(
+                f"{where} has {len(written)} operations, MSCCL++ takes {limits.BLOCK_OPS}: spread the chunks over more "
+                "blocks"
+            )
+        counts = []
+        for kind in PORT_KINDS:
+            counts.append((f"uses {len(self.channels[kind])} {kind} channels", limits.BLOCK_CHANNELS))
+            counts.append((f"reaches {len(self.buffers[kind])} remote buffers", limits.BLOCK_BUFFERS))
+        counts.append((f"uses {len(self.switches)} switch channels", limits.BLOCK_CHANNELS))
+        for text, most in counts:
+            if int(text.split()[1]) > most:
+                raise SynthError(f"{where} {text}, MSCCL++ takes {most}")
+
+        channels, buffers = [], []
+        for kind in PORT_KINDS:
+            ids = [self.rank.ports[kind].index(port) for port in self.channels[kind]]
+            if ids:
+                channels.append({"channel_type": kind, "channel_ids": ids})
+            if self.buffers[kind]:
+                buffers.append({"access_channel_type": kind, "remote_buffer_ids": self.buffers[kind]})
+        if self.switches:
+            ids = [self.rank.switches.index(channel) for channel in self.switches]
+            channels.append({"channel_type": "switch", "channel_ids": ids})
+        return {"id": self.number, "ops": written, "channels": channels, "remote_buffer_refs": buffers}
+
+    def instruction(self, i: int, op: Op) -> dict:
+        """Return the operation of op `i`."""
+        if op.code == "nop":
+            return {"name": "nop"}
+        if op.count < 1:
+            self.refuse(i, "moves no chunk; MSCCL++ wants at least 1")
+        if op.code in ("signal", "wait", "flush"):
+            if not op.ports:
+                self.refuse(i, "names no port")
+            if op.code != "flush":
+                return {"name": op.code, **self.ports(i, op)}
+            if self.kinds[i] != "port":
+                self.refuse(i, "flushes a memory channel; only port channels are flushed")
+            # the kernel takes the number of channels from the number of destinations
+            targets = [{"type": "o", "index": 0, "size": 1}] * len(op.ports)
+            return {"name": "flush", **self.ports(i, op), "dst_buff": targets}
+        if op.code == "put":
+            name, src, dst, rest = self.put(i, op)
+        elif op.code == "cpy":
+            if len(op.src) != 1 or len(op.dst) != 1 or _remote(op):
+                self.refuse(i, "copies one chunk of the rank to one place of the rank")
+            if op.src[0].packet and op.dst[0].packet:
+                self.refuse(i, "packets are not copied to packets: put them")
+            name, src, dst, rest = "copy", op.src, op.dst, {}
+            if op.src[0].packet or op.dst[0].packet:
+                name = "upkt" if op.src[0].packet else "cpkt"
+        elif op.code == "reduce":
+            name, src, dst, rest = self.reduce(i, op)
+        elif op.code == "glres":
+            buffers = {"src_buff": self.switch_span(op, op.src), "dst_buff": self.switch_span(op, op.dst)}
+            return {"name": "glres", **buffers, "channel_type": "switch", "reduce_op": "sum"}
+        elif op.code == "gstore":
+            buffers = {"src_buff": self.spans(i, op, op.src), "dst_buff": self.switch_span(op, op.dst)}
+            packets = {span.packet for span in (*op.src, *op.dst)}
+            if len(packets) > 1:
+                self.refuse(i, "stores packets from packets, and plain chunks from plain chunks")
+            return {"name": "gstorepkt" if True in packets else "gstore", **buffers, "channel_type": "switch"}
+        else:
+            self.refuse(i, "has no counterpart in a plan")
+        if op.ports and op.code != "cpy":
+            rest = self.ports(i, op)
+        return {"name": name, "src_buff": self.spans(i, op, src), "dst_buff": self.spans(i, op, dst), **rest}
+
+    def put(self, i: int, op: Op) -> tuple[str, tuple[Span, ...], tuple[Span, ...], dict]:
+        """Return the name, the operands, and the kind of channel of a put that names none."""
+        sources = {span.rank for span in op.src}
+        targets = {span.rank for span in op.dst}
+        if sources != {None} or None in targets or not targets:
+            self.refuse(i, "puts chunks of the rank into other ranks' memory")
+        if len(op.src) not in (1, len(op.dst)) or len({(span.buffer, span.packet) for span in op.src}) > 1:
+            self.refuse(i, "puts from one buffer, one chunk to all or one to each")
+        peers = [self.block.ports[p].peer for p in op.ports]
+        if op.ports and peers != [span.rank for span in op.dst]:
+            self.refuse(i, "has ports to other ranks than it puts to")
+        kind, packets = self.kinds[i], {span.packet for span in op.dst}
+        first, *more = op.src
+        each = op.src if more else op.src * len(op.dst)
+        if packets == {False} and not first.packet:
+            name, src = "put", each
+        elif packets == {True} and first.packet:
+            name, src = "rppkt", op.src
+        elif packets == {True} and (kind == "memory" or first.buffer == "s"):
+            name, src = "ppkt", each
+        else:
+            self.refuse(
+                i, "a port channel carries packets only from packets, and nothing is put from packets to plain memory"
+            )
+        return name, src, op.dst, {"channel_type": kind}
+
+    def reduce(self, i: int, op: Op) -> tuple[str, tuple[Span, ...], tuple[Span, ...], dict]:
+        """Return the name, the operands, and the kind of channel of a sum that names none."""
+        away = [span for span in op.src if span.rank is not None]
+        far = [span for span in op.dst if span.rank is not None]
+        own = op.dst[: len(op.dst) - len(far)]
+        if len(op.src) < 2 or not own or own[0].packet or any(s.rank is not None for s in own):
+            self.refuse(i, "adds two or more chunks up into plain memory of the rank first, then into others' memory")
+        if (away or far) and self.kinds[i] != "memory":
+            self.refuse(i, "adds up over a port channel; only memory channels can")
+        if any(s.packet for s in op.src):
+            *packets, plain = op.src
+            packed = all(s.packet for s in (*packets, *own[1:], *far))
+            if plain.packet or plain.rank is not None or away or not packed or len(own) > 2:
+                self.refuse(
+                    i, "adds up packets of the rank and, last, one plain chunk; into plain memory and then packets"
+                )
+            name = "re" + "c" * (len(own) - 1) + "s" * bool(far) + "pkt"
+            src = (plain, *packets)
+        else:
+            if len(own) > 1 or any(s.packet for s in op.dst) or (away and tuple(away) != op.src[1:]):
+                self.refuse(i, "adds plain chunks up into one plain chunk of the rank")
+            name, src = "r" * bool(away) + "re" + "s" * bool(far), op.src
+        return name, src, op.dst, {"channel_type": "memory"} if away or far else {}
+
+    # ------------------------------------------------------------ operands
+
+    def ports(self, i: int, op: Op) -> dict:
+        """Return the channels of op `i`, by their numbers in the block."""
+        if len(op.ports) > limits.OP_CHANNELS:
+            self.refuse(i, f"uses {len(op.ports)} channels, MSCCL++ takes {limits.OP_CHANNELS}")
+        known = self.channels[self.kinds[i]]
+        return {"channel_ids": [known.index(self.block.ports[p]) for p in op.ports], "channel_type": self.kinds[i]}
+
+    def spans(self, i: int, op: Op, spans: tuple[Span, ...]) -> list[dict]:
+        """Return `spans` of op `i`, those of other ranks by the number of the remote buffer in the block."""
+        if len(spans) > limits.OP_BUFFERS:
+            self.refuse(i, f"has {len(spans)} buffers on one side, MSCCL++ takes {limits.OP_BUFFERS}")
+        found = []
+        for span in spans:
+            if span.packet and span.buffer != "s":
+                self.refuse(i, "has packets outside scratch")
+            place = {"type": span.buffer}
+            if span.rank is not None:
+                number = self.rank.buffers.index((span.rank, span.buffer))
+                place = {"buffer_id": self.buffers[self.kinds[i]].index(number)}
+            found.append({**place, "index": span.offset, "size": op.count})
+        return found
+
+    def switch_span(self, op: Op, spans: tuple[Span, ...]) -> list[dict]:
+        """Return the spans on all ranks of a group as one of a switch channel."""
+        number = self.switches.index(switch_channel(self.gpu.rank, spans))
+        return [{"switch_channel_id": number, "index": spans[0].offset, "size": op.count}]
+
+    def refuse(self, i: int, reason: str) -> NoReturn:
+        """Raise SynthError with the place of op `i`."""
+        raise SynthError(f"{_place(self.gpu, self.number, i)}: {reason}")
 
 
 def _text(value: object, depth: int, indent: str = "\n") -> str:
@@ -195,7 +467,3 @@ def _text(value: object, depth: int, indent: str = "\n") -> str:
         return f"[{inner}" + f",{inner}".join(_text(one, depth - 1, inner) for one in value) + f"{indent}]"
     rows = [f"{json.dumps(key)}: {_text(one, depth - 1, inner)}" for key, one in value.items()]
     return f"{{{inner}" + f",{inner}".join(rows) + f"{indent}}}"
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise SynthError(reason)

@@ -10,22 +10,20 @@ and `wait`. A `flush` without destinations does nothing in the kernel and is omi
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 from synth.errors import UsageError
-from synth.export.mscclpp.connections import SwitchChannel
 from synth.export.mscclpp.emit import COLLECTIVE_NAMES, message_ratios
 from synth.export.mscclpp.json_fields import Node
 from synth.export.mscclpp.read_block import BlockReader
-from synth.export.mscclpp.read_semaphores import with_semaphores
 from synth.model.collective import COLLECTIVES, Collective, collective
 from synth.model.documents.foreign_forms import OLD_PLAN, named_form
 from synth.program import plan_limits as limits
 from synth.program.buffer_layout import Layout
-from synth.program.program import BUFFERS, PORT_KINDS, Gpu, InPlace, Op, Port, Program, Span
+from synth.program.program import BUFFERS, PORT_KINDS, Block, Dep, Gpu, InPlace, Loop, Port, Program
 
 MAX_RANKS, MAX_BLOCKS, MAX_CHANNELS, MAX_CHUNKS = 512, 1024, 1 << 16, 1 << 24  # bounds of a plan that is read
 MAX_VALUE = 1 << 15  # the initial value of a semaphore that is read
@@ -64,9 +62,13 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     if not gpus:
         fields["gpus"].fail("is empty")
     _check_channels(gpus, fields["gpus"])
+
+    # Launches may use two scratches in turn, or one that plans share.
     sizes = [gpu.sizes for gpu in gpus]
     scratch = any(size["s"] for size in sizes)
-    double = _double_scratch(fields, protocol, scratch)
+    double = "use_double_scratch_buffer" in fields and fields["use_double_scratch_buffer"].flag()
+    if double and scratch and protocol == "Simple":
+        fields["use_double_scratch_buffer"].fail("is true: plain puts into scratch do not know which half is in turn")
     shared = scratch and "reuse_resources" in fields and fields["reuse_resources"].flag()
     scratch_bytes = limits.scratch_bytes(double) if shared else None
     read_gpus = tuple(gpu.program(sizes) for gpu in gpus)
@@ -111,16 +113,6 @@ def _check_channels(gpus: list[_Gpu], node: Node) -> None:
             node.fail(f"rank {rank} has {count} {kind} channels to rank {peer}, which has {back} back")
 
 
-def _double_scratch(fields: dict[str, Node], protocol: str, scratch: bool) -> bool:
-    """Return True if launches use two scratches in turn. Refuse plain puts into them: they miss the half in turn."""
-    double = fields.get("use_double_scratch_buffer")
-    if double is None or not double.flag():
-        return False
-    if scratch and protocol == "Simple":
-        double.fail("is true: plain puts into scratch do not know which half is in turn")
-    return True
-
-
 def _collective(plan_name: str, gpus: tuple[Gpu, ...], root: int | None, node: Node) -> Collective | None:
     """Return the collective that a plan calls `plan_name`; None if the name is not known."""
     our_names = {theirs: ours for ours, theirs in COLLECTIVE_NAMES.items()}
@@ -129,43 +121,20 @@ def _collective(plan_name: str, gpus: tuple[Gpu, ...], root: int | None, node: N
         return None
     roots: tuple[int, ...] = ()
     if "root" in COLLECTIVES[name][1]:
-        roots = (root,) if root is not None else _roots(name, gpus)
+        # the ranks whose input is read, or whose output is written
+        spreads = name in ("broadcast", "scatter", "multi-broadcast", "multi-scatter")
+        buffer, found = "i" if spreads else "o", set()
+        for (rank, _, _), op in Program("", None, 1, gpus).placed_ops():
+            for span in op.src if spreads else op.dst:
+                if span.buffer == buffer:
+                    found.add(rank if span.rank is None else span.rank)
+        roots = (root,) if root is not None else tuple(sorted(found))
         if not name.startswith("multi-") and len(roots) != 1:
             node.fail(f"the root of this {name} does not follow from the plan; give it")
     try:
         return collective(name, len(gpus), roots)
     except UsageError as error:
         node.fail(str(error))
-
-
-def _roots(name: str, gpus: tuple[Gpu, ...]) -> tuple[int, ...]:
-    """Return the ranks whose input is read (broadcast, scatter), or whose output is written (other collectives)."""
-    spreads = name in ("broadcast", "scatter", "multi-broadcast", "multi-scatter")
-    return tuple(sorted(_readers(gpus) if spreads else _written(gpus)))
-
-
-def _readers(gpus: tuple[Gpu, ...]) -> set[int]:
-    """Return the ranks whose input is read."""
-    return {owner for rank, op in _ranks_and_ops(gpus) for owner in _owners(rank, op.src, "i")}
-
-
-def _written(gpus: tuple[Gpu, ...]) -> set[int]:
-    """Return the ranks whose output is written."""
-    return {owner for rank, op in _ranks_and_ops(gpus) for owner in _owners(rank, op.dst, "o")}
-
-
-def _ranks_and_ops(gpus: tuple[Gpu, ...]) -> Iterator[tuple[int, Op]]:
-    for gpu in gpus:
-        for block in gpu.blocks:
-            for op in block.ops:
-                yield gpu.rank, op
-
-
-def _owners(rank: int, spans: tuple[Span, ...], buffer: str) -> Iterator[int]:
-    """Yield the owner of each of `spans`, which an op of `rank` names, in `buffer`."""
-    for span in spans:
-        if span.buffer == buffer:
-            yield rank if span.rank is None else span.rank
 
 
 def _chunks(task: Collective | None, gpus: tuple[Gpu, ...], node: Node) -> tuple[int, tuple[Gpu, ...]]:
@@ -176,17 +145,15 @@ def _chunks(task: Collective | None, gpus: tuple[Gpu, ...], node: Node) -> tuple
     if task is None:
         return max(max(gpu.input, gpu.output) for gpu in gpus), gpus
     layout = Layout(task, 1)
-    rates: set[Fraction] = set()
-    for gpu, inputs, outputs in zip(gpus, layout.inputs, layout.outputs, strict=True):
-        rates.update(
-            Fraction(count, len(units)) for count, units in ((gpu.input, inputs), (gpu.output, outputs)) if units
-        )
+    declared = list(zip(gpus, layout.inputs, layout.outputs, strict=True))
+    rates = {Fraction(gpu.input, len(inputs)) for gpu, inputs, _ in declared if inputs}
+    rates |= {Fraction(gpu.output, len(outputs)) for gpu, _, outputs in declared if outputs}
     chunks = rates.pop() if len(rates) == 1 else Fraction(0)
     if not chunks or chunks.denominator > 1:
         node.fail(f"the buffers of the ranks do not have the sizes that {task.name} gives them")
     c = int(chunks)
     actual = []
-    for gpu, inputs, outputs in zip(gpus, layout.inputs, layout.outputs, strict=True):
+    for gpu, inputs, outputs in declared:
         buffers = gpu._replace(input=len(inputs) * c, output=len(outputs) * c)
         counts = limits.chunk_counts(buffers)
         if (gpu.input, gpu.output) != counts:
@@ -203,86 +170,147 @@ class _Gpu:
 
     def __init__(self, node: Node, rank: int, ranks: int) -> None:
         self.rank = rank
-        self.switches: list[SwitchChannel] = []
         self.fields = fields = node.fields(_GPU, ("semaphores",))
         if fields["id"].whole(0, MAX_RANKS) != rank:
             fields["id"].fail(f"is {fields['id'].value}; ids are places in the list, here {rank}")
         inputs, outputs = (fields[key].whole(1, MAX_CHUNKS) for key in ("input_chunks", "output_chunks"))
-        self.ports = self._ports(ranks)
         self.sizes = {"i": inputs, "o": outputs, "s": fields["scratch_chunks"].whole(0, MAX_CHUNKS)}
+        self.ports = {kind: [] for kind in PORT_KINDS}
+        self.switches = []
+        seen = Counter()
+        for channels in fields["channels"].items(MAX_CHANNELS):
+            if isinstance(channels.value, dict) and channels.value.get("channel_type") == "switch":
+                # a channel for each of its groups, which all have the rank itself
+                found = channels.fields(("channel_type", "buffer_type", "rank_groups"))
+                buffer = found["buffer_type"].text(BUFFERS)
+                for entry in found["rank_groups"].items(MAX_CHANNELS):
+                    group = entry.fields(("size", "ranks"))
+                    members = [member.whole(0, ranks - 1) for member in group["ranks"].items(MAX_RANKS)]
+                    if len(set(members)) < len(members) or len(members) < 2 or rank not in members:
+                        group["ranks"].fail(f"is no group of two ranks or more, once each, with rank {rank}")
+                    if group["size"].whole(0, MAX_RANKS) != len(members):
+                        group["size"].fail(f"is {group['size'].value}, the group has {len(members)} ranks")
+                    self.switches.append((tuple(members), buffer))
+                continue
+            found = channels.fields(("channel_type", "connected_to"))
+            kind = found["channel_type"].text(PORT_KINDS)
+            for entry in found["connected_to"].items(MAX_CHANNELS):
+                peer = entry.whole(0, ranks - 1)
+                if peer == rank:
+                    entry.fail("a channel from a rank to itself")
+                self.ports[kind].append(Port(kind, peer, seen[kind, peer]))
+                seen[kind, peer] += 1
 
     def program(self, sizes: list[dict[str, int]]) -> Gpu:
         """Return the rank's part of the program; ``sizes[rank][buffer]`` in chunks."""
-        buffers = [self._buffer(node, len(sizes)) for node in self.fields["remote_buffers"].items(MAX_CHANNELS)]
+        buffers = []
+        for node in self.fields["remote_buffers"].items(MAX_CHANNELS):
+            fields = node.fields(("rank", "type", "access_channel_types"))
+            kinds = tuple(entry.text(PORT_KINDS) for entry in fields["access_channel_types"].items(len(PORT_KINDS)))
+            owner = fields["rank"].whole(0, len(sizes) - 1)
+            if owner == self.rank:
+                fields["rank"].fail("a remote buffer of the rank itself")
+            buffers.append((owner, fields["type"].text(BUFFERS), kinds))
         counts = []
-        if "semaphores" in self.fields:
-            for node in self.fields["semaphores"].items(MAX_CHANNELS):
-                counts.append(node.fields(("init_value",))["init_value"].whole(0, MAX_VALUE))
+        for node in self.fields["semaphores"].items(MAX_CHANNELS) if "semaphores" in self.fields else ():
+            counts.append(node.fields(("init_value",))["init_value"].whole(0, MAX_VALUE))
         nodes = self.fields["threadblocks"].items(MAX_BLOCKS)
         if not nodes:
             self.fields["threadblocks"].fail("is empty; a kernel has at least one thread block")
         readers = [BlockReader(node, b, self, buffers, sizes) for b, node in enumerate(nodes)]
-        self._barriers(readers)
-        blocks = with_semaphores(readers, counts)
-        return Gpu(self.rank, self.sizes["i"], self.sizes["o"], self.sizes["s"], tuple(blocks))
 
-    def _ports(self, ranks: int) -> dict[str, list[Port]]:
-        ports: dict[str, list[Port]] = {kind: [] for kind in PORT_KINDS}
-        seen: dict[tuple[str, int], int] = {}
-        for node in self.fields["channels"].items(MAX_CHANNELS):
-            if isinstance(node.value, dict) and node.value.get("channel_type") == "switch":
-                self._switch_channels(node, ranks)
-                continue
-            fields = node.fields(("channel_type", "connected_to"))
-            kind = fields["channel_type"].text(PORT_KINDS)
-            for entry in fields["connected_to"].items(MAX_CHANNELS):
-                peer = entry.whole(0, ranks - 1)
-                if peer == self.rank:
-                    entry.fail("a channel from a rank to itself")
-                seen[kind, peer] = seen.get((kind, peer), -1) + 1
-                ports[kind].append(Port(kind, peer, seen[kind, peer]))
-        return ports
-
-    def _switch_channels(self, node: Node, ranks: int) -> None:
-        """Read one entry of switch channels: a channel for each of its groups, which all have the rank itself."""
-        fields = node.fields(("channel_type", "buffer_type", "rank_groups"))
-        buffer = fields["buffer_type"].text(BUFFERS)
-        for entry in fields["rank_groups"].items(MAX_CHANNELS):
-            group = entry.fields(("size", "ranks"))
-            members = [member.whole(0, ranks - 1) for member in group["ranks"].items(MAX_RANKS)]
-            if len(set(members)) < len(members) or len(members) < 2 or self.rank not in members:
-                group["ranks"].fail(f"is no group of two ranks or more, once each, with rank {self.rank}")
-            if group["size"].whole(0, MAX_RANKS) != len(members):
-                group["size"].fail(f"is {group['size'].value}, the group has {len(members)} ranks")
-            self.switches.append((tuple(members), buffer))
-
-    def _buffer(self, node: Node, ranks: int) -> tuple[int, str, tuple[str, ...]]:
-        fields = node.fields(("rank", "type", "access_channel_types"))
-        kinds = tuple(entry.text(PORT_KINDS) for entry in fields["access_channel_types"].items(len(PORT_KINDS)))
-        owner = fields["rank"].whole(0, ranks - 1)
-        if owner == self.rank:
-            fields["rank"].fail("a remote buffer of the rank itself")
-        return owner, fields["type"].text(BUFFERS), kinds
-
-    def _barriers(self, readers: list[BlockReader]) -> None:
-        """Set the group of each barrier to the blocks that name it, and check their number."""
-        groups: dict[int, list[int]] = {}
+        # The group of each barrier is the blocks that name it; several of one group are met in one order.
+        groups, orders = defaultdict(list), {}
         for reader in readers:
             for number in reader.barriers:
-                groups.setdefault(number, []).append(reader.number)
+                groups[number].append(reader.number)
         for reader in readers:
             for number, (size, node) in reader.barriers.items():
                 if size != len(groups[number]):
                     node.fail(f"{len(groups[number])} thread blocks use barrier {number}, it waits for {size}")
             reader.groups = {number: tuple(groups[number]) for number in reader.barriers}
-        orders: dict[tuple[int, ...], list[int]] = {}
-        for reader in readers:
-            own: dict[tuple[int, ...], list[int]] = {}
+            own = defaultdict(list)
             for op in reader.ops:
                 if op.code == "barrier":
-                    own.setdefault(reader.groups[op.group[0]], []).append(op.group[0])
+                    own[reader.groups[op.group[0]]].append(op.group[0])
             for group, numbers in own.items():
                 if len(set(numbers)) > 1 and orders.setdefault(group, numbers) != numbers:
                     reader.barriers[numbers[0]][1].fail(
                         f"blocks {', '.join(map(str, group))} meet at several barriers, in different orders"
                     )
+        blocks = _with_semaphores(readers, counts)
+        return Gpu(self.rank, self.sizes["i"], self.sizes["o"], self.sizes["s"], tuple(blocks))
+
+
+class _Use(NamedTuple):
+    """A release of a semaphore after op `op` of a block, or an acquisition before it."""
+
+    block: int
+    op: int
+    loop: Loop | None
+    node: Node
+
+
+def _with_semaphores(readers: list[BlockReader], initial: list[int]) -> list[Block]:
+    """Return the blocks of a rank whose `readers` have read its semaphores, as blocks with dependencies.
+
+    ``initial[semaphore]``: its value before any release. Acquisitions that do not wait for a certain release have no
+    counterpart in a program: raises FormatError.
+    """
+    released, acquired = defaultdict(list), defaultdict(list)
+    for b, reader in enumerate(readers):
+        for by_number, uses in ((released, reader.releases), (acquired, reader.acquires)):
+            for op, number, node in uses:
+                if number >= len(initial):
+                    node.fail(f"semaphore {number} does not exist; the rank has {len(initial)}")
+                loop = next((loop for loop in reader.loops if loop.first <= op < loop.end), None)
+                by_number[number].append(_Use(b, op, loop, node))
+    deps = [defaultdict(set) for _ in readers]
+    flags = [set() for _ in readers]
+    for number in sorted({*released, *acquired}):
+        for use, dep in _waits(number, released[number], acquired[number], initial[number]):
+            deps[use.block][use.op].add(dep)
+            flags[dep.block].add(dep.op)
+    blocks = []
+    for reader, waits, flagged in zip(readers, deps, flags, strict=True):
+        ops = []
+        for i, op in enumerate(reader.ops):
+            group = reader.groups[op.group[0]] if op.code == "barrier" else ()
+            ops.append(op._replace(deps=tuple(sorted(waits[i])), flag=i in flagged, group=group))
+        blocks.append(Block(None, None, 0, tuple(ops), (), reader.ports, tuple(reader.loops)))
+    return blocks
+
+
+def _waits(number: int, released: list[_Use], acquired: list[_Use], initial: int) -> list[tuple[_Use, Dep]]:
+    """Return, for each acquisition of a semaphore, the releases that it surely waits for.
+
+    One block releases and one acquires, in one loop each or outside loops: the k-th waits for the k-th, less the
+    initial value. Otherwise all releases, or all acquisitions, stand at one place outside loops: then all wait for all.
+    """
+    node = (released or acquired)[0].node
+    turns = {use.loop and use.loop[2:] for use in (*released, *acquired)}
+    blocks, places, loops = ([], [], [])  # how many of each the two sides have
+    for uses in (released, acquired):
+        blocks.append(len({use.block for use in uses}))
+        places.append(len({use[:2] for use in uses}))
+        loops.append(len({use.loop for use in uses}))
+    if len(released) != len(acquired) or len(turns) > 1 or max(loops) > 1:
+        node.fail(
+            f"semaphore {number} is released {len(released)} times and acquired {len(acquired)} times, or in other "
+            f"pipelines: which release an acquisition waits for depends on the size, or on the launch"
+        )
+    loop, pairs = released[0].loop, []
+    if blocks == [1, 1]:
+        for k, use in enumerate(acquired):
+            back, place = divmod(k - initial, len(released))
+            if back == 0 or loop is not None:
+                pairs.append((use, Dep(released[place].block, released[place].op, -back)))
+        return pairs
+    if initial or loop is not None or min(places) != 1:
+        node.fail(
+            f"semaphore {number} counts releases of several blocks, or is acquired by several: nothing says which "
+            f"release an acquisition waits for, no counterpart in a program"
+        )
+    for use in acquired:
+        pairs += [(use, Dep(*release[:2])) for release in released]
+    return pairs

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from synth.export.mscclpp.connections import SwitchChannel
+from synth.export.mscclpp.emit import SwitchChannel
 from synth.export.mscclpp.json_fields import Node
 from synth.program import plan_limits as limits
-from synth.program.program import BUFFERS, PORT_KINDS, SWITCHED, Block, Dep, Loop, Op, Part, Port, Span, owners
+from synth.program.program import BUFFERS, PORT_KINDS, SWITCHED, Loop, Op, Part, Port, Span, owners
 
 _OPERANDS = (
     "channel_type",
@@ -45,7 +45,7 @@ class Channels(Protocol):
 class BlockReader:
     """Reader of one entry of `threadblocks`: it converts the ops and collects the uses of semaphores and barriers.
 
-    The caller matches those with the rank's other blocks and then calls `block_of`. `channels`: the rank and its
+    The caller matches those with the rank's other blocks. `channels`: the rank and its
     channels. `buffers`: its remote buffers as (rank, buffer, kinds of channel). `sizes`: chunks of buffers, by rank.
     `acquires` and `releases`: (op, semaphore, place) in order. `barriers`: number → (blocks that meet, place). Raises
     FormatError with the place in the document.
@@ -63,48 +63,41 @@ class BlockReader:
         fields = node.fields(("id", "ops", "channels"), ("remote_buffer_refs",))
         if fields["id"].whole(0, 1 << 20) != number:
             fields["id"].fail(f"is {fields['id'].value}; ids are places in the list, here {number}")
-        self.mine: dict[str, list[Port]] = {kind: [] for kind in PORT_KINDS}
-        self.switches: list[SwitchChannel] = []
+        self.mine = {kind: [] for kind in PORT_KINDS}
+        self.switches = []
         for entry in fields["channels"].items(len(PORT_KINDS) + 1):
-            self._add_channels(entry, channels)
-        self.reached: dict[str, list[tuple[int, str]]] = {kind: [] for kind in PORT_KINDS}
-        if "remote_buffer_refs" in fields:
-            for entry in fields["remote_buffer_refs"].items(len(PORT_KINDS)):
-                self._add_remote_buffers(entry, buffers)
+            # the channels of one kind, by their numbers among those of the rank
+            found = entry.fields(("channel_type", "channel_ids"))
+            kind = found["channel_type"].text((*PORT_KINDS, "switch"))
+            known = channels.switches if kind == "switch" else channels.ports[kind]
+            mine = self.switches if kind == "switch" else self.mine[kind]
+            for channel in found["channel_ids"].items(limits.BLOCK_CHANNELS):
+                if not known:
+                    channel.fail(f"the rank has no {kind} channel")
+                mine.append(known[channel.whole(0, len(known) - 1)])
+            if kind != "switch" and len(mine) > limits.BLOCK_CHANNELS:
+                entry.fail(f"a thread block takes at most {limits.BLOCK_CHANNELS} {kind} channels")
+        self.reached = {kind: [] for kind in PORT_KINDS}
+        for entry in fields["remote_buffer_refs"].items(len(PORT_KINDS)) if "remote_buffer_refs" in fields else ():
+            # the remote buffers that the block reaches through one kind of channel
+            found = entry.fields(("access_channel_type", "remote_buffer_ids"))
+            kind = found["access_channel_type"].text(PORT_KINDS)
+            for buffer in found["remote_buffer_ids"].items(limits.BLOCK_BUFFERS):
+                owner, name, kinds = buffers[buffer.whole(0, len(buffers) - 1)] if buffers else (0, "", ())
+                if kind not in kinds:
+                    buffer.fail(f"remote buffer {buffer.value} is not reached through {kind} channels")
+                self.reached[kind].append((owner, name))
+            if len(self.reached[kind]) > limits.BLOCK_BUFFERS:
+                entry.fail(f"a thread block takes at most {limits.BLOCK_BUFFERS} remote buffers")
         self.ports = (*self.mine["memory"], *self.mine["port"])
-        self.ops: list[Op] = []
-        self.acquires: list[tuple[int, int, Node]] = []
-        self.releases: list[tuple[int, int, Node]] = []
-        self.barriers: dict[int, tuple[int, Node]] = {}
-        self.groups: dict[int, tuple[int, ...]] = {}
-        self.loops: list[Loop] = []
+        self.ops = []
+        self.acquires = []
+        self.releases = []
+        self.barriers = {}
+        self.groups = {}
+        self.loops = []
         self.listed = 0  # operations of the plan, those of pipelines included
         self._ops(fields["ops"])
-
-    def _add_channels(self, entry: Node, channels: Channels) -> None:
-        """Add the block's channels of one kind, which `entry` lists by their numbers among those of the rank."""
-        found = entry.fields(("channel_type", "channel_ids"))
-        kind = found["channel_type"].text((*PORT_KINDS, "switch"))
-        known = channels.switches if kind == "switch" else channels.ports[kind]
-        mine: list = self.switches if kind == "switch" else self.mine[kind]
-        for channel in found["channel_ids"].items(limits.BLOCK_CHANNELS):
-            if not known:
-                channel.fail(f"the rank has no {kind} channel")
-            mine.append(known[channel.whole(0, len(known) - 1)])
-        if kind != "switch" and len(mine) > limits.BLOCK_CHANNELS:
-            entry.fail(f"a thread block takes at most {limits.BLOCK_CHANNELS} {kind} channels")
-
-    def _add_remote_buffers(self, entry: Node, buffers: Buffers) -> None:
-        """Add the remote buffers that the block reaches through one kind of channel."""
-        found = entry.fields(("access_channel_type", "remote_buffer_ids"))
-        kind = found["access_channel_type"].text(PORT_KINDS)
-        for buffer in found["remote_buffer_ids"].items(limits.BLOCK_BUFFERS):
-            owner, name, kinds = buffers[buffer.whole(0, len(buffers) - 1)] if buffers else (0, "", ())
-            if kind not in kinds:
-                buffer.fail(f"remote buffer {buffer.value} is not reached through {kind} channels")
-            self.reached[kind].append((owner, name))
-        if len(self.reached[kind]) > limits.BLOCK_BUFFERS:
-            entry.fail(f"a thread block takes at most {limits.BLOCK_BUFFERS} remote buffers")
 
     def _ops(self, node: Node, pipeline: bool = False) -> None:
         """Read a list of operations, of the block or of a `pipeline` in it."""
@@ -129,9 +122,14 @@ class BlockReader:
             return
         start = len(self.ops)
         self._instruction(name, node, fields)
-        part = self._part(fields["tbg_info"]) if "tbg_info" in fields else None
+        if "tbg_info" not in fields:
+            return
+        # the share of an op that several thread blocks do
+        group = fields["tbg_info"].fields(("tb_id", "tbg_size"))
+        size = group["tbg_size"].whole(1, 1 << 10)
+        part = Part(group["tb_id"].whole(0, size - 1), size)
         for i in range(start, len(self.ops)):
-            if part is not None and (self.ops[i].src or self.ops[i].dst):
+            if size > 1 and (self.ops[i].src or self.ops[i].dst):
                 self.ops[i] = self.ops[i]._replace(part=part)
 
     def _pipeline(self, node: Node, fields: dict[str, Node]) -> None:
@@ -146,23 +144,31 @@ class BlockReader:
         if len(self.ops) > first:
             self.loops.append(Loop(first, len(self.ops), chunks, unit))
 
-    @staticmethod
-    def _part(node: Node) -> Part | None:
-        """Return the share of an op that several thread blocks do; None if one does all."""
-        found = node.fields(("tb_id", "tbg_size"))
-        size = found["tbg_size"].whole(1, 1 << 10)
-        part = Part(found["tb_id"].whole(0, size - 1), size)
-        return part if size > 1 else None
-
     def _instruction(self, name: str, node: Node, fields: dict[str, Node]) -> None:
         if name == "nop":
             self.ops.append(Op("nop"))
         elif name == "barrier":
-            self._barrier(node, fields)
+            if not {"barrier_id", "num_threadblocks"} <= fields.keys():
+                node.fail("a barrier needs 'barrier_id' and 'num_threadblocks'")
+            number = fields["barrier_id"].whole(0, limits.BARRIERS - 1)
+            self.barriers[number] = fields["num_threadblocks"].whole(1, 1 << 20), node
+            self.ops.append(Op("barrier", group=(number,)))  # the caller puts the blocks in place of the number
         elif name in ("sem_acquire", "sem_release"):
-            self._semaphores(name, node, fields)
+            if "semaphore_ids" not in fields:
+                node.fail("'semaphore_ids' is missing")
+            at = len(self.ops) - (name == "sem_release")
+            found = self.acquires if name == "sem_acquire" else self.releases
+            for entry in fields["semaphore_ids"].items(limits.OP_SEMAPHORES):
+                found.append((at, entry.whole(0, 1 << 20), entry))
         elif name in _SIGNALS:
-            self._signal(name, node, fields)
+            ports = self._channels(fields)
+            self._plain(node, bool(ports), "names at least one channel")
+            if name == "flush" and "dst_buff" in fields:
+                count = len(fields["dst_buff"].items(limits.OP_BUFFERS))
+                self._plain(node, count == len(ports), "has as many destinations as channels")
+                self._plain(node, all(self.ports[p].kind == "port" for p in ports), "flushes port channels only")
+            if name != "flush" or "dst_buff" in fields:
+                self.ops.append(Op(_SIGNALS[name], ports=ports))
         elif name in ("put", "ppkt", "rppkt", "pws", "pwsf"):
             self._put(name, node, fields)
         elif name == "get":
@@ -172,11 +178,8 @@ class BlockReader:
             self._move(Op("get", (src,), (dst,), count, ports=self._channels(fields)))
         elif name in ("copy", "cpkt", "upkt"):
             (src, count), (dst, other) = (self._one(node, fields, key) for key in ("src_buff", "dst_buff"))
-            self._plain(
-                node,
-                count == other and src.rank is None and dst.rank is None,
-                "copies one chunk of the rank to another",
-            )
+            here = src.rank is None and dst.rank is None
+            self._plain(node, count == other and here, "copies one chunk of the rank to another")
             src, dst = src._replace(packet=name == "upkt"), dst._replace(packet=name == "cpkt")
             self._move(Op("cpy", (self._packet(node, src),), (self._packet(node, dst),), count))
         elif name in _REDUCTIONS:
@@ -187,34 +190,6 @@ class BlockReader:
             fields["name"].fail(f"unknown operation {name[:40]!r}")
 
     # ------------------------------------------------------------ the kinds of op
-
-    def _barrier(self, node: Node, fields: dict[str, Node]) -> None:
-        if not {"barrier_id", "num_threadblocks"} <= fields.keys():
-            node.fail("a barrier needs 'barrier_id' and 'num_threadblocks'")
-        number = fields["barrier_id"].whole(0, limits.BARRIERS - 1)
-        self.barriers[number] = fields["num_threadblocks"].whole(1, 1 << 20), node
-        self.ops.append(Op("barrier", group=(number,)))  # `block_of` puts the blocks in place of the number
-
-    def _semaphores(self, name: str, node: Node, fields: dict[str, Node]) -> None:
-        if "semaphore_ids" not in fields:
-            node.fail("'semaphore_ids' is missing")
-        at = len(self.ops) - (name == "sem_release")
-        found = self.acquires if name == "sem_acquire" else self.releases
-        found += [(at, entry.whole(0, 1 << 20), entry) for entry in fields["semaphore_ids"].items(limits.OP_SEMAPHORES)]
-
-    def _signal(self, name: str, node: Node, fields: dict[str, Node]) -> None:
-        ports = self._channels(fields)
-        self._plain(node, bool(ports), "names at least one channel")
-        if name != "flush":
-            self.ops.append(Op(_SIGNALS[name], ports=ports))
-        elif "dst_buff" in fields:
-            self._plain(
-                node,
-                len(fields["dst_buff"].items(limits.OP_BUFFERS)) == len(ports),
-                "has as many destinations as channels",
-            )
-            self._plain(node, all(self.ports[p].kind == "port" for p in ports), "flushes port channels only")
-            self.ops.append(Op("flush", ports=ports))
 
     def _put(self, name: str, node: Node, fields: dict[str, Node]) -> None:
         ports = self._channels(fields)
@@ -385,11 +360,3 @@ class BlockReader:
         if span.packet and span.buffer != "s":
             node.fail("packets lie in scratch only")
         return span
-
-    def block_of(self, deps: dict[int, tuple[Dep, ...]], flags: set[int]) -> Block:
-        """Return the block. `deps[i]`: the dependencies of op i. `flags`: the ops that other blocks wait for."""
-        ops = []
-        for i, op in enumerate(self.ops):
-            group = self.groups[op.group[0]] if op.code == "barrier" else ()
-            ops.append(op._replace(deps=deps.get(i, ()), flag=i in flags, group=group))
-        return Block(None, None, 0, tuple(ops), (), self.ports, tuple(self.loops))

@@ -71,9 +71,9 @@ def folder(plan: Plan, placed: TargetOfNetwork, runtime: str, version: str) -> P
         tables = drop_to_fit(tables, lambda share: files_of.get(share.choice or 0, 0), MSCCL_FILES, why)
 
     # The files, numbered in the order of the sizes.
-    rows: list[ServedShare] = []
-    files: list[tuple[str, str]] = []
-    entries: list[PlanRegistration] = []
+    rows = []
+    files = []
+    entries = []
     suffix = ".json" if mscclpp else ".xml"
     for one, found in zip(made, tables, strict=True):
         for share in found.shares:
@@ -81,7 +81,11 @@ def folder(plan: Plan, placed: TargetOfNetwork, runtime: str, version: str) -> P
                 continue
             algorithm, target, names = plan.algorithms[share.choice], one.targets[share.choice], []
             for end, program in one.programs[share.choice]:
-                name = _stem(len(files) + 1, found.table, algorithm) + end
+                schedule = algorithm.schedule
+                shape = "" if schedule is None else f"-S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
+                shape += f"-{algorithm.protocol}" * (algorithm.protocol != "Simple")
+                shape += f"-x{algorithm.instances}" * (algorithm.instances != 1)
+                name = f"{len(files) + 1:02d}-{found.table.collective}{shape}{end}"
                 ready = replace(program, name=name, min_bytes=share.low, max_bytes=share.high)
                 files.append((name + suffix, (Mscclpp() if mscclpp else MscclXml()).emit(ready, target)))
                 names.append(name + suffix)
@@ -111,15 +115,6 @@ def folder(plan: Plan, placed: TargetOfNetwork, runtime: str, version: str) -> P
         tuple(files), suffix, (*lost, *remarks), tuple(name for name, _ in files), page, tuple(tables), tuple(rows),
         tuple(entries),
     )  # fmt: skip
-
-
-def _stem(number: int, table: Table, algorithm: Algorithm) -> str:
-    """Return the name of a file without its suffix."""
-    schedule = algorithm.schedule
-    shape = "" if schedule is None else f"-S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
-    protocol = "" if algorithm.protocol == "Simple" else f"-{algorithm.protocol}"
-    copies = "" if algorithm.instances == 1 else f"-x{algorithm.instances}"
-    return f"{number:02d}-{table.collective}{shape}{protocol}{copies}"
 
 
 def _call(row: ServedShare) -> tuple[str, int | None]:

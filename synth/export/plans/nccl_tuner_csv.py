@@ -39,8 +39,8 @@ def csv(plan: Plan, nodes: int = -1) -> ExportResult:
 
     `nodes`: the number of boxes that a communicator must span for the lines to match (-1: any).
     """
-    rows: list[str] = []
-    said: list[str] = []
+    rows = []
+    said = []
     for table in plan.tables:
         lines, why = _table(plan, table, nodes)
         rows += lines
@@ -53,8 +53,8 @@ def csv(plan: Plan, nodes: int = -1) -> ExportResult:
 
 def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
     """Return the lines of the ranges that prefer an algorithm of NCCL, and a remark on each that no line can name."""
-    offers: dict[int, Offer] = {}
-    refused: dict[int, str] = {}
+    offers = {}
+    refused = {}
     for i in [i for row in table.ranges for i in row.order]:
         algorithm = plan.algorithms[i]
         if algorithm.backend in (NCCL, OURS):

@@ -43,10 +43,10 @@ def table(plan: Plan, one: Table, placed: TargetOfNetwork, few: bool = False) ->
     unless files are `few`, so that any may have to stand in for another. `placed(network)`: the target of schedules on
     that network. Raises UsageError for a wrong request, VerificationError for a wrong schedule.
     """
-    offers: dict[int, Offer] = {}
-    refused: dict[int, str] = {}
-    programs: dict[int, Sequence[tuple[str, Program]]] = {}
-    targets: dict[int, Target] = {}
+    offers = {}
+    refused = {}
+    programs = {}
+    targets = {}
 
     def consider(i: int) -> None:
         algorithm = plan.algorithms[i]
@@ -61,7 +61,13 @@ def table(plan: Plan, one: Table, placed: TargetOfNetwork, few: bool = False) ->
             targets[i] = replace(target, network=algorithm.schedule.network)
             try:
                 programs[i] = _programs(algorithm, target)
-                offers[i] = _offer(algorithm, programs[i], one)
+                # what all of its programs may serve; MSCCL++ needs chunks of whole 16 bytes
+                made = [program for _, program in programs[i]]
+                chunk = plan_limits.ALIGNMENT if made[0].one_sided else one.element
+                tops = [program.max_bytes for program in made if program.max_bytes is not None]
+                tops += map(plan_limits.largest_size, made if made[0].one_sided else ())
+                step = lcm(algorithm.divisor * one.element, *(program.loop_chunks * chunk for program in made))
+                offers[i] = Offer(max(program.min_bytes for program in made), min(tops, default=None), step)
             except VerificationError:
                 raise
             except SynthError as error:
@@ -119,13 +125,3 @@ def _programs(algorithm: Algorithm, target: Target) -> Sequence[tuple[str, Progr
     if not found:
         raise errors[0]
     return found
-
-
-def _offer(algorithm: Algorithm, programs: Sequence[tuple[str, Program]], one: Table) -> Offer:
-    """Return the sizes that all of `programs` may serve; MSCCL++ needs chunks of whole 16 bytes."""
-    chunk = plan_limits.ALIGNMENT if programs[0][1].one_sided else one.element
-    tops = [program.max_bytes for _, program in programs if program.max_bytes is not None]
-    if programs[0][1].one_sided:
-        tops += [plan_limits.largest_size(p) for _, p in programs]
-    step = lcm(algorithm.divisor * one.element, *(program.loop_chunks * chunk for _, program in programs))
-    return Offer(max(program.min_bytes for _, program in programs), min(tops, default=None), step)

@@ -52,8 +52,21 @@ def check(plan: Plan) -> None:
     if plan.nodes and (plan.topology is None or len(plan.nodes) != plan.topology.ranks):
         raise FormatError("each rank of the topology has its box, or none has", place="$.nodes")
     for i, algorithm in enumerate(plan.algorithms):
-        _algorithm(algorithm, f"$.algorithms[{i}]")
-    seen: set[tuple] = set()
+        place = f"$.algorithms[{i}]"
+        for key in ("divisor", "instances"):
+            _whole(getattr(algorithm, key), 1, f"{place}.{key}")
+        if algorithm.backend == OURS and algorithm.protocol not in PROTOCOLS:
+            fault = f"protocol {algorithm.protocol!r}; known are {', '.join(PROTOCOLS)}"
+            raise FormatError(fault, place=f"{place}.protocol")
+        if algorithm.schedule is None:
+            continue
+        if algorithm.backend != OURS:
+            raise FormatError(f"the backend {algorithm.backend} takes no schedule", place=f"{place}.schedule")
+        try:
+            replay.schedule(algorithm.schedule)
+        except VerificationError as error:
+            raise VerificationError(str(error), f"{place}.schedule") from None
+    seen = set()
     for t, table in enumerate(plan.tables):
         place = f"$.tables[{t}]"
         key = (table.collective, table.ranks, table.root)
@@ -61,23 +74,6 @@ def check(plan: Plan) -> None:
             raise FormatError(f"a second table of {table.collective} on {table.ranks} ranks", place=place)
         seen.add(key)
         _table(table, plan, place)
-
-
-def _algorithm(algorithm: Algorithm, place: str) -> None:
-    for key in ("divisor", "instances"):
-        _whole(getattr(algorithm, key), 1, f"{place}.{key}")
-    if algorithm.backend == OURS and algorithm.protocol not in PROTOCOLS:
-        raise FormatError(
-            f"protocol {algorithm.protocol!r}; known are {', '.join(PROTOCOLS)}", place=f"{place}.protocol"
-        )
-    if algorithm.schedule is None:
-        return
-    if algorithm.backend != OURS:
-        raise FormatError(f"the backend {algorithm.backend} takes no schedule", place=f"{place}.schedule")
-    try:
-        replay.schedule(algorithm.schedule)
-    except VerificationError as error:
-        raise VerificationError(str(error), f"{place}.schedule") from None
 
 
 def _table(table: Table, plan: Plan, place: str) -> None:
@@ -101,16 +97,13 @@ def _table(table: Table, plan: Plan, place: str) -> None:
         raise FormatError("sizes grow", place=f"{place}.sizes")
     for i, size in enumerate(table.sizes):
         _whole(size, 0, f"{place}.sizes[{i}]")
+    columns = [(f"libraries.{name}", seconds) for name, seconds in table.libraries]
     for key in ("seconds", "best", "chosen", "ours", "library", "times"):
-        if len(getattr(table, key)) not in (0, len(table.sizes)):
-            raise FormatError(
-                f"has {len(getattr(table, key))} entries for {len(table.sizes)} sizes", place=f"{place}.{key}"
-            )
-    for name, seconds in table.libraries:
-        if len(seconds) != len(table.sizes):
-            raise FormatError(
-                f"has {len(seconds)} entries for {len(table.sizes)} sizes", place=f"{place}.libraries.{name}"
-            )
+        if getattr(table, key):
+            columns.append((key, getattr(table, key)))
+    for name, column in columns:
+        if len(column) != len(table.sizes):
+            raise FormatError(f"has {len(column)} entries for {len(table.sizes)} sizes", place=f"{place}.{name}")
     for i, row in enumerate(table.times):
         found = table.at(table.sizes[i])
         if found is None or len(row) != len(found.order):

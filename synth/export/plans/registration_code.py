@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from synth.export.mscclpp.connections import switch_channels
-from synth.export.mscclpp.emit import collective_name, message_sizes
+from synth.export.mscclpp.emit import collective_name, message_sizes, switch_channels
 from synth.export.request import Machine
 from synth.model.plan_registration import PlanRegistration
 from synth.program import plan_limits as limits

@@ -69,7 +69,7 @@ class SizeShares:
 
 def shares(table: Table, offers: Mapping[int, Offer], refused: Mapping[int, str]) -> SizeShares:
     """Return the shares of `table`, given the offers and refusals of a runtime by algorithm number."""
-    found: list[SizeShare] = []
+    found = []
     for row in table.ranges:
         sizes = judged_sizes(table, row)
         useful = []

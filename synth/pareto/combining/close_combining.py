@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -23,12 +23,10 @@ from synth.model.topology import Network
 from synth.pareto.combining.attempts import Attempt, AttemptOutcome, AttemptPool
 from synth.pareto.combining.candidates import Candidates, CombiningCandidate, Frame, construction, meets
 from synth.pareto.combining.constructions import composed
-from synth.pareto.sweep_state import SweepState
+from synth.pareto.step_search import StepSearch
 from synth.solvers.deadline import NEVER, Deadline, TimeUp, check_deadline, time_limited
 from synth.solvers.pool import MAX_RANKS_IN_PROCESS
 
-# Wall seconds without a time limit where there are so many ranks that neither bounds nor searches end by themselves.
-DEFAULT_SECONDS = 25.0
 # Ranks up to which the search for a collective that no construction serves ends by itself.
 FEW_RANKS = 16
 # Kinds of effort, and their limits: conflicts of each attempt, or CPU seconds for whole chunks of columns. Near a bound
@@ -78,56 +76,52 @@ class _Search:
 class CombiningSearch:
     """The searches at all S of one sweep."""
 
-    def __init__(self, state: SweepState) -> None:
-        self.state = state
-        self.pool = AttemptPool(1 if state.options.deterministic else state.options.jobs, state.options.memory)
-        self.candidates = Candidates(state.network, state.collective)
+    def __init__(self, sweep: StepSearch) -> None:
+        self.sweep = sweep
+        self.pool = AttemptPool(1 if sweep.options.deterministic else sweep.options.jobs, sweep.options.memory)
+        self.candidates = Candidates(sweep.network, sweep.collective)
         self.searches: dict[int, _Search] = {}
-        self.seconds = state.deadline.remaining()
+        self.seconds = sweep.deadline.remaining()
 
-    def close(self, steps: int, bound: LowerBound) -> None:
-        """Search for a schedule of `steps` steps that meets `bound`, and enter the result into the state.
+    def close(self, steps: int, bound: LowerBound) -> Iterator[Point]:
+        """Search for a schedule of `steps` steps that meets `bound`; yield points.
 
-        The result is an optimal point, or the best one that the time allows with an open interval.
+        The last one is optimal, or the best one that the time allows, and then the interval is left open.
         """
-        # the best schedule of an earlier run, or of a method without a solver
-        state, began = self.state, time.monotonic()
-        unbounded = LowerBound(Fraction(0), {})
-        known = list(state.resumed(steps))
-        for name, schedule in state.seeds:
-            if len(schedule.steps) == steps and state.allowed(schedule):
-                known.append(Point.of(schedule, unbounded, "best-known", name, same_bits(schedule)))
+        # the best schedule of an earlier run, or of another engine
+        sweep, found, began = self.sweep, self.sweep.found, time.monotonic()
+        known = [*sweep.resumed(steps), *(row for row in found.rows if row.steps == steps)]
         for point in sorted(known, key=lambda p: (p.rounds_per_chunk, not p.same_bits)):
-            improves = state.best is None or point.rounds_per_chunk < state.best
-            if improves and (point.same_bits or not state.options.same_bits):
-                self._enter(point.schedule, bound, point.construction, point.seconds)
+            best = found.best(steps)
+            improves = best is None or point.rounds_per_chunk < best
+            if improves and (point.same_bits or not sweep.options.same_bits):
+                yield replace(point, bound=bound)
 
         # the searches, until one meets the bound or the time for this S is over
         search = self.searches.get(steps)
         if search is None or search.bound != bound.value:
             search = self.searches[steps] = _Search(steps, bound.value)
         search.deadline, search.work = self._limits()
-        if state.best is None or state.best > bound.value:
-            try:
-                with time_limited(search.deadline if state.deadline.limited else NEVER):
-                    for schedule, name in self._improvements(search):
-                        self._enter(schedule, bound, name, time.monotonic() - began)
-                        if state.best == bound.value:
-                            break
-            except TimeUp:
-                pass
+        best = found.best(steps)
+        if best is None or best > bound.value:
+            improvements = self._improvements(search)
+            while found.best(steps) != bound.value:
+                try:
+                    with time_limited(search.deadline if sweep.deadline.limited else NEVER):
+                        schedule, name = next(improvements)
+                except (TimeUp, StopIteration):
+                    break
+                yield Point.of(schedule, bound, "best-known", name, True, time.monotonic() - began)
+            improvements.close()
             search.visits += 1
-        if state.best is not None and state.best <= bound.value:
-            if not any(point.steps == steps for point in state.points):
-                state.bounds.append((steps, bound))
+        best = found.best(steps)
+        if best is not None and best <= bound.value:
+            if not any(point.steps == steps for point in found.points):
+                found.bounds.append((steps, bound))
             return
-        more = search.effort < len(self._efforts) if state.deadline.limited else self._spent(search)
-        state.add_open(Open(steps, bound.value, state.best, "time" if more else "gave-up", bound.certificate))
-        state.tell("open", f"S={steps}: open, at least {show(bound.value)}", steps, bound.value)
-
-    def _enter(self, schedule: Schedule, bound: LowerBound, name: str, seconds: float) -> None:
-        status = "optimal" if schedule.rounds_per_chunk == bound.value else "best-known"
-        self.state.add_point(Point.of(schedule, bound, status, name, same_bits(schedule), seconds))
+        more = search.effort < len(self._efforts) if sweep.deadline.limited else self._spent(search)
+        found.add_open(Open(steps, bound.value, best, "time" if more else "gave-up", bound.certificate))
+        found.tell("open", f"S={steps}: open, at least {show(bound.value)}", steps, bound.value)
 
     @property
     def _efforts(self) -> tuple[tuple[str, int], ...]:
@@ -135,37 +129,38 @@ class CombiningSearch:
 
     def _limits(self) -> tuple[Deadline, float]:
         """Return the ends of the search at one S: its deadline, and that of the pool's work."""
-        state = self.state
-        if state.deadline.limited:  # the S to come have their shares, too
-            seconds = max(state.deadline.remaining() / 4, min(WORK, self.seconds / 4))
-            return state.budget(seconds if state.share is None else state.share).deadline, math.inf
-        work = WORK * max(1.0, state.network.ranks / 8) ** 1.5
+        sweep = self.sweep
+        if sweep.deadline.limited:  # the S to come have their shares, too
+            seconds = max(sweep.deadline.remaining() / 4, min(WORK, self.seconds / 4))
+            return sweep.budget(seconds if sweep.share is None else sweep.share).deadline, math.inf
+        work = WORK * max(1.0, sweep.network.ranks / 8) ** 1.5
         if self.candidates.hub_steps is None:
             work = WORK_OTHERS
-        elif state.options.same_bits:
+        elif sweep.options.same_bits:
             work = WORK_ALIKE
         return Deadline.after(LOADED * work), self.pool.work + work
 
-    def _improvements(self, search: _Search) -> Iterator[tuple[Schedule, str]]:
+    def _improvements(self, search: _Search) -> Generator[tuple[Schedule, str]]:
         """Yield schedules of less and less R/C with their names, from the effort on that the search is at.
 
         Raises TimeUp.
         """
-        state, efforts, bound = self.state, self._efforts, search.bound
+        sweep, efforts, bound = self.sweep, self._efforts, search.bound
         check_deadline()
         if search.frames is None:
             search.frames = self.candidates.frames(search.steps, bound)
         for effort in range(search.effort, len(efforts)):
             search.effort = effort
             kind, limit = efforts[effort]
-            seed = state.options.seed + effort + 1_000 * search.visits
+            seed = sweep.options.seed + effort + 1_000 * search.visits
             few = FEW if limit <= 60_000 else FEW_OF_LONG
             if kind == "composition":
-                few_ranks = state.network.ranks <= MAX_RANKS_IN_PROCESS and state.collective.units == 1
-                budget = replace(state.budget(None), deadline=search.deadline)
+                few_ranks = sweep.network.ranks <= MAX_RANKS_IN_PROCESS and sweep.collective.units == 1
+                budget = replace(sweep.budget(None), deadline=search.deadline)
                 if few_ranks:
-                    made = composed(state.network, state.collective, search.steps, state.best, budget)
-                    if made is not None and (state.best is None or made.rounds_per_chunk < state.best):
+                    best = sweep.found.best(search.steps)
+                    made = composed(sweep.network, sweep.collective, search.steps, best, budget)
+                    if made is not None and (best is None or made.rounds_per_chunk < best):
                         yield made, "reduce-scatter + allgather"
             elif kind == "columns":
                 # fractions alone decide whether a mixture is worth a search; where there is none, whole chunks are next
@@ -207,13 +202,13 @@ class CombiningSearch:
 
     def _columns(self, search: _Search, seconds: float, seed: int) -> Iterator[tuple[Schedule, str]]:
         """Run column generation over hub paths, and make whole chunks of its fractions for `seconds` CPU seconds."""
-        best, chunks, fractions = self.state.best, self.candidates.columns(), search.fractions
+        best, chunks, fractions = self.sweep.found.best(search.steps), self.candidates.columns(), search.fractions
         if chunks is None or (fractions is not None and best is not None and best <= fractions * (1 + SURE)):
             return
-        self.state.tell("query", f"S={search.steps}: fractions of ways through hubs", search.steps, search.bound)
+        self.sweep.found.tell("query", f"S={search.steps}: fractions of ways through hubs", search.steps, search.bound)
         attempt = Attempt(
             "columns", chunks, search.steps, seed=seed, least=search.bound, below=best,
-            alike=self.state.options.same_bits, seconds=max(0.0, min(seconds, IN_TIME * search.deadline.remaining())),
+            alike=self.sweep.options.same_bits, seconds=max(0.0, min(seconds, IN_TIME * search.deadline.remaining())),
         )  # fmt: skip
         for _, outcome in self.pool.run(iter([attempt]), search.deadline):
             search.fractions = outcome.fractions if outcome.fractions is not None else search.fractions
@@ -228,12 +223,12 @@ class CombiningSearch:
         while progress:
             progress = False
             frames_of: dict[CombiningCandidate, Frame] = {}
-            candidates = self._following(frames, frames_of)
+            candidates = self._following(search, frames, frames_of)
             for candidate, outcome in self._run(search, candidates, conflicts, seed):
                 progress, frame = True, frames_of[candidate]
                 if outcome.schedule is not None:
                     yield outcome.schedule, construction(candidate.engine, outcome.schedule)
-                best = self.state.best
+                best = self.sweep.found.best(search.steps)
                 if outcome.schedule is not None and best is not None and best <= candidate.value:
                     frame.alive = True
                 elif outcome.status == "unsat":
@@ -244,11 +239,11 @@ class CombiningSearch:
                 return
 
     def _following(
-        self, frames: list[Frame], frames_of: dict[CombiningCandidate, Frame]
+        self, search: _Search, frames: list[Frame], frames_of: dict[CombiningCandidate, Frame]
     ) -> Iterator[CombiningCandidate]:
         """Yield the next candidate of each frame, and enter it into `frames_of`."""
         for frame in frames:
-            candidate = frame.next(self.state.best)
+            candidate = frame.next(self.sweep.found.best(search.steps))
             if candidate is not None:
                 frames_of[candidate] = frame
                 yield candidate
@@ -268,10 +263,11 @@ class CombiningSearch:
 
         def attempts() -> Iterator[Attempt]:
             for c in candidates:
-                if self.state.best is not None and c.value >= self.state.best:
+                best = self.sweep.found.best(search.steps)
+                if best is not None and c.value >= best:
                     continue
                 text = f"S={c.steps}: trying {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)})"
-                self.state.tell("query", text, c.steps)
+                self.sweep.found.tell("query", text, c.steps)
                 attempt = Attempt(c.engine, c.translation, c.steps, c.rounds, conflicts, seed)
                 candidate_of[attempt] = c
                 yield attempt
@@ -279,10 +275,10 @@ class CombiningSearch:
         outcomes = self.pool.run(attempts(), search.deadline)
         try:
             for attempt, outcome in outcomes:
-                schedule, best = outcome.schedule, self.state.best
+                schedule, best = outcome.schedule, self.sweep.found.best(search.steps)
                 if schedule is not None and (
                     (best is not None and schedule.rounds_per_chunk >= best)
-                    or (self.state.options.same_bits and not same_bits(schedule))
+                    or (self.sweep.options.same_bits and not same_bits(schedule))
                 ):
                     outcome = AttemptOutcome(outcome.status)
                 yield candidate_of[attempt], outcome

@@ -15,7 +15,7 @@ from synth.program.analysis import (
     symbolic_execution_onesided,
 )
 from synth.program.analysis.call_sizes import SizeLimit, call_sizes
-from synth.program.analysis.connection_tables import ConnectionTables, build_connection_tables, unflagged
+from synth.program.analysis.connection_tables import build_connection_tables, unflagged
 from synth.program.analysis.finding import Finding, WaitingBlock, error, not_analysed
 from synth.program.analysis.report import WORDS, LintReport, option_text, size_text
 from synth.program.analysis.symbolic_execution import ExecutionOutcome
@@ -39,7 +39,7 @@ def check(program: Program, runtime: str | Runtime | None = None, in_place: InPl
     target = RUNTIMES[runtime or "synth"] if not isinstance(runtime, Runtime) else runtime
     faults = structure.faults(program)
     if faults:
-        return LintReport(*_subject(program), target.name, tuple(faults), 0, (), 0, 0, _ops(program))
+        return LintReport(*_subject(program), target.name, tuple(faults), 0, (), 0, 0, program.ops)
     if program.one_sided:
         return _one_sided(program, target, in_place)
     return _two_sided(program, target, in_place)
@@ -50,10 +50,6 @@ def _subject(program: Program) -> tuple[str, str | None, int]:
     return program.name, None if program.collective is None else program.collective.name, program.ranks
 
 
-def _ops(program: Program) -> int:
-    return sum(len(block.ops) for gpu in program.gpus for block in gpu.blocks)
-
-
 def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> LintReport:
     wired = build_connection_tables(program)
     broken = [*wired.faults]
@@ -61,7 +57,14 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     findings = [*rules.check(program, runtime), *hidden, *broken]
     if broken:
         return LintReport(*_subject(program), runtime.name, tuple(findings), 0, (), 0, 0, program.ops)
-    done, waits = _order(wired)
+
+    # An order of all ops that keeps few messages under way. Blocks wait only if none exists, at any depth of the FIFOs.
+    done, waits = [], []
+    for depth in (*sorted(set(FIFO_DEPTH.values())), ENDLESS):
+        done = []
+        waits = deadlock.run_with_fifos(wired, depth, ENDLESS, done)
+        if not waits:
+            break
     if waits:
         findings.append(_deadlock(waits, "waits for ever, whatever the size"))
     safe, waits = deadlock.first_deadlock(program, wired, runtime)
@@ -73,21 +76,6 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     for mode in modes(program, in_place):
         outcomes[mode] = symbolic_execution.execute_two_sided(program, wired, done, mode == "in")
     return _report(program, runtime, findings, safe, outcomes, len(done) == program.ops)
-
-
-def _order(wired: ConnectionTables) -> tuple[list[tuple[int, int]], list[WaitingBlock]]:
-    """Return an order of all ops that keeps few messages under way, as (flat block, op), and the blocks that wait.
-
-    Blocks are waiting only if no order exists, however deep the FIFOs are.
-    """
-    done: list[tuple[int, int]] = []
-    waits: list[WaitingBlock] = []
-    for depth in (*sorted(set(FIFO_DEPTH.values())), ENDLESS):
-        done = []
-        waits = deadlock.run_with_fifos(wired, depth, ENDLESS, done)
-        if not waits:
-            break
-    return done, waits
 
 
 def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> LintReport:
@@ -108,7 +96,7 @@ def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
         findings.append(_deadlock(waits, "waits for ever"))
     safe = None
     if sizes.limit is not None:
-        faults: list[Finding] = []
+        faults = []
         if sizes.beyond is not None and not waits:
             larger, larger_waits = _run_lines(program, (sizes.beyond,), in_place)
             faults = [finding for outcome in larger.values() for finding in outcome.findings]
@@ -129,8 +117,8 @@ def _run_lines(
     program: Program, lines: tuple[StraightLine, ...], in_place: InPlace | None
 ) -> tuple[dict[str, ExecutionOutcome], list[WaitingBlock]]:
     """Return the outcomes by mode, of all `lines` together, and the waits of the first that waits for ever."""
-    first_waits: list[WaitingBlock] = []
-    outcomes: dict[str, ExecutionOutcome] = {}
+    first_waits = []
+    outcomes = {}
     for line in lines:
         done, waits = onesided_order.execution_order(line)
         first_waits = first_waits or waits
@@ -184,7 +172,7 @@ def _report(
     outcomes: dict[str, ExecutionOutcome],
     complete: bool,
 ) -> LintReport:
-    modes_of: dict[Finding, list[str]] = {}
+    modes_of = {}
     for mode, outcome in outcomes.items():
         for finding in outcome.findings:
             modes_of.setdefault(finding, []).append(mode)

@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
-from synth.program.program import Block, Op, Port, Program
+from synth.program.program import Block, Program
 from synth.program.straight_line import (
     MAX_TURNS,
     UNIT,
@@ -83,36 +83,32 @@ def written_size(program: Program) -> tuple[int, int]:
 
 def _least_chunk(program: Program) -> int:
     """Return the bytes of a chunk with which every loop has two turns, and as many more as an op can wait back."""
-    piece = max(loop.unit for _, block in _blocks(program) for loop in block.loops)
-    return piece * (2 + _turns_back(program))
-
-
-def _turns_back(program: Program) -> int:
-    """Return the most turns that an op waits back, by a dependency or by signals outside loops on the same port."""
+    piece = max(loop.unit for _, block in program.blocks() for loop in block.loops)
+    # the most turns that an op waits back, by a dependency or by signals outside loops on the same port
     back = 0
-    for _, block in _blocks(program):
+    for _, block in program.blocks():
         back = max(back, *(dep.turns for op in block.ops for dep in op.deps), 0)
-        inside = {i for loop in block.loops for i in range(loop.first, loop.end)}
+        inside = _inside(block)
         turning = {block.ports[p] for i in inside for p in block.ops[i].ports}
-        ahead = Counter[tuple[str, Port]]()
+        ahead = Counter()
         for i, op in enumerate(block.ops):
             if i not in inside and op.code in ("signal", "wait"):
                 ahead.update((op.code, block.ports[p]) for p in op.ports if block.ports[p] in turning)
         back = max(back, *ahead.values(), 0)
-    return back
+    return piece * (2 + back)
 
 
-def _blocks(program: Program) -> list[tuple[int, Block]]:
-    return [(gpu.rank, block) for gpu in program.gpus for block in gpu.blocks]
+def _inside(block: Block) -> set[int]:
+    """Return the ops of a block that are in loops."""
+    return {i for loop in block.loops for i in range(loop.first, loop.end)}
 
 
 def _sizes_with_empty_packets(program: Program) -> range:
     """Return the sizes of a chunk, in units, at which some share of packets is empty."""
     units = 0
-    for _, block in _blocks(program):
-        for op in block.ops:
-            if op.part is not None and any(span.packet for span in (*op.src, *op.dst)):
-                units = max(units, -(-op.part.of // op.count))
+    for _, op in program.placed_ops():
+        if op.part is not None and any(span.packet for span in (*op.src, *op.dst)):
+            units = max(units, -(-op.part.of // op.count))
     least = max(1, -(-program.min_bytes // (program.loop_chunks * UNIT)))
     return range(least, max(units, least))
 
@@ -122,7 +118,7 @@ def _scratch_limit(program: Program) -> SizeLimit | None:
     stride = scratch_stride(program)
     if stride is None:
         return None
-    inside = [loop.chunks for _, block in _blocks(program) for loop in block.loops]
+    inside = [loop.chunks for _, block in program.blocks() for loop in block.loops]
     stride = stride // max(inside, default=1) // UNIT * UNIT  # a loop over several chunks comes round after one
     return SizeLimit(
         stride * program.loop_chunks, f"chunks are larger than the {stride} bytes that each has of the scratch"
@@ -130,7 +126,7 @@ def _scratch_limit(program: Program) -> SizeLimit | None:
 
 
 def _with_loops(program: Program, unit: int, even: int) -> CallSizes:
-    loops = [loop for _, block in _blocks(program) for loop in block.loops]
+    loops = [loop for _, block in program.blocks() for loop in block.loops]
     limit, stride = _scratch_limit(program), scratch_stride(program)
     unbounded = replace(program, scratch_bytes=None)  # as it is where no turn comes round
     first = (straight_line(unbounded, *loop_cells(unit, even, _least_chunk(program))),)
@@ -141,18 +137,10 @@ def _with_loops(program: Program, unit: int, even: int) -> CallSizes:
     size = stride + _least_chunk(program)
     unlike = len({gpu.scratch for gpu in program.gpus}) > 1  # ranks count each other's chunks by their own
     long = max(turns(loop, size) for loop in loops) > WRITTEN_TURNS or written_ops(program, size) > MAX_ANALYSED_OPS
-    if any(stride % loop.unit for loop in loops) or long or unlike or ends or _scratch_outside_loops(program):
+    outside = False  # an op touches scratch outside loops
+    for _, block in program.blocks():
+        for i in {*range(len(block.ops))} - _inside(block):
+            outside |= any(span.buffer == "s" for span in (*block.ops[i].src, *block.ops[i].dst))
+    if any(stride % loop.unit for loop in loops) or long or unlike or ends or outside:
         return CallSizes(first, limit)
     return CallSizes(first, limit, straight_line(program, *loop_cells(unit, even, size)))
-
-
-def _touches_scratch(op: Op) -> bool:
-    return any(span.buffer == "s" for span in (*op.src, *op.dst))
-
-
-def _scratch_outside_loops(program: Program) -> bool:
-    for _, block in _blocks(program):
-        inside = {i for loop in block.loops for i in range(loop.first, loop.end)}
-        if any(_touches_scratch(op) for i, op in enumerate(block.ops) if i not in inside):
-            return True
-    return False

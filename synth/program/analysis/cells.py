@@ -68,7 +68,7 @@ class Memory:
         if self.layout is None:
             return []
         task, chunks = self.layout.collective, self.layout.chunks
-        masks: dict[int, int] = {}
+        masks = {}
         demands = []
         for k, chunk in enumerate(self.layout.outputs[rank]):
             unit = chunk // chunks

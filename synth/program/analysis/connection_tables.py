@@ -37,40 +37,33 @@ def build_connection_tables(program: Program) -> ConnectionTables:
     Faults of its connections are in the field `faults`: no peer, several blocks at one end, counts that differ, and
     messages that are never received or sent.
     """
-    blocks = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
+    blocks = [place for place, _ in program.blocks()]
     number = {place: i for i, place in enumerate(blocks)}
     wired = ConnectionTables(blocks, [], [], [], [-1] * len(blocks), [-1] * len(blocks), [], [], [])
-    for gpu in program.gpus:
-        for b, block in enumerate(gpu.blocks):
-            wired.moves.append([(op.code in SENDING) + 2 * (op.code in RECEIVING) for op in block.ops])
-            wired.counts.append([op.count for op in block.ops])
-            waits: dict[int, list[tuple[int, int]]] = {}
-            for i, op in enumerate(block.ops):
-                if op.deps:
-                    waits[i] = [(number[gpu.rank, dep.block], dep.op) for dep in op.deps]
-            wired.waits.append(waits)
-            for peer, bit, verb in ((block.send, 1, "send"), (block.recv, 2, "receive")):
-                if peer is None and any(move & bit for move in wired.moves[-1]):
-                    i = next(i for i, move in enumerate(wired.moves[-1]) if move & bit)
-                    wired.faults.append(
-                        error("no-peer", (gpu.rank, b, i), f"{block.ops[i].code} in a block without a {verb} peer")
-                    )
-    _connect(program, number, wired)
-    _compare(wired)
-    return wired
+    for (rank, b), block in program.blocks():
+        moves = [(op.code in SENDING) + 2 * (op.code in RECEIVING) for op in block.ops]
+        wired.moves.append(moves)
+        wired.counts.append([op.count for op in block.ops])
+        waits = {}
+        for i, op in enumerate(block.ops):
+            if op.deps:
+                waits[i] = [(number[rank, dep.block], dep.op) for dep in op.deps]
+        wired.waits.append(waits)
+        for peer, bit, verb in ((block.send, 1, "send"), (block.recv, 2, "receive")):
+            i = next((i for i, move in enumerate(moves) if move & bit), None)
+            if peer is None and i is not None:
+                text = f"{block.ops[i].code} in a block without a {verb} peer"
+                wired.faults.append(error("no-peer", (rank, b, i), text))
 
-
-def _connect(program: Program, number: dict[tuple[int, int], int], wired: ConnectionTables) -> None:
-    """Number the connections and enter the block at each end: the first one with an op that uses the connection."""
-    ids: dict[tuple[int, int, int], int] = {}
+    # Number the connections, and enter the block at each end: the first one with an op that uses the connection.
+    ids = {}
     for side, owners, connection_of, verb in (
         (0, program.senders, wired.sends, "sends"),
         (1, program.receivers, wired.receives, "receives"),
     ):
         for name, places in owners.items():
-            flat = [number[place] for place in places]
             used = []
-            for b in flat:
+            for b in map(number.__getitem__, places):
                 if any(move & (1 << side) for move in wired.moves[b]):
                     used.append(b)
             for b in used[1:]:
@@ -89,9 +82,7 @@ def _connect(program: Program, number: dict[tuple[int, int], int], wired: Connec
             wired.ends[ids[name]][side] = used[0]
             connection_of[used[0]] = ids[name]
 
-
-def _compare(wired: ConnectionTables) -> None:
-    """Add a fault for every connection whose two ends do not have the same counts in the same order."""
+    # The two ends of each connection must have the same counts in the same order.
     for (a, b), name in zip(wired.ends, wired.names, strict=True):
         out, into = _messages(wired, a, 1), _messages(wired, b, 2)
         for k, ((i, sent), (j, received)) in enumerate(zip(out, into, strict=False)):
@@ -103,20 +94,14 @@ def _compare(wired: ConnectionTables) -> None:
                 )
                 wired.faults.append(error("counts-differ", (*wired.blocks[b], j), text))
                 break
+        counts = f"({len(out)} sent, {len(into)} received)"
         if len(out) > len(into):
-            rank, block = wired.blocks[a]
-            text = (
-                f"sends message {len(into)} of connection {_text(name)}, which nobody receives ({len(out)} sent, "
-                f"{len(into)} received)"
-            )
-            wired.faults.append(error("unreceived", (rank, block, out[len(into)][0]), text))
+            text = f"sends message {len(into)} of connection {_text(name)}, which nobody receives {counts}"
+            wired.faults.append(error("unreceived", (*wired.blocks[a], out[len(into)][0]), text))
         elif len(into) > len(out):
-            rank, block = wired.blocks[b]
-            text = (
-                f"waits for message {len(out)} of connection {_text(name)}, which nobody sends ({len(out)} sent, "
-                f"{len(into)} received)"
-            )
-            wired.faults.append(error("unsent", (rank, block, into[len(out)][0]), text))
+            text = f"waits for message {len(out)} of connection {_text(name)}, which nobody sends {counts}"
+            wired.faults.append(error("unsent", (*wired.blocks[b], into[len(out)][0]), text))
+    return wired
 
 
 def _messages(wired: ConnectionTables, block: int, bit: int) -> list[tuple[int, int]]:
@@ -132,15 +117,10 @@ def _text(name: tuple[int, int, int]) -> str:
 
 def unflagged(program: Program) -> list[Finding]:
     """Return errors for dependencies on ops without `flag`: an op that waits for one never starts."""
-    findings: list[Finding] = []
-    for gpu in program.gpus:
-        for b, block in enumerate(gpu.blocks):
-            for i, op in enumerate(block.ops):
-                for dep in op.deps:
-                    if not gpu.blocks[dep.block].ops[dep.op].flag:
-                        text = (
-                            f"waits for block {dep.block} step {dep.op}, which has no flag and so tells nobody: "
-                            f"set its flag"
-                        )
-                        findings.append(error("dep-unflagged", (gpu.rank, b, i), text))
+    findings = []
+    for place, op in program.placed_ops():
+        for dep in op.deps:
+            if not program.gpus[place[0]].blocks[dep.block].ops[dep.op].flag:
+                text = f"waits for block {dep.block} step {dep.op}, which has no flag and so tells nobody: set its flag"
+                findings.append(error("dep-unflagged", place, text))
     return findings

@@ -85,9 +85,9 @@ def splits(program: Program, runtime: Runtime) -> list[OpSplit]:
     name = "broadcast" if program.collective is None else program.collective.name  # unknown: the smallest operations
     # largest size at which a FIFO operation holds one chunk
     one_chunk_bytes = runtime.operation_bytes(program.protocol, name) * program.loop_chunks
-    counts = sorted({op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops} | {1})
-    result: list[OpSplit] = []
-    before: list[int] = []
+    counts = sorted({op.count for _, op in program.placed_ops()} | {1})
+    result = []
+    before = []
     for m in range(counts[-1], 0, -1):
         parts = [-(-count // m) for count in counts]
         if parts == before:
@@ -107,7 +107,7 @@ def run_with_fifos(
     """
     at, part, idle = [0] * len(wired.blocks), [0] * len(wired.blocks), [0] * len(wired.blocks)
     sent, received = [0] * len(wired.ends), [0] * len(wired.ends)
-    sleeping: list[dict[int, list[int]]] = [{} for _ in wired.blocks]  # of each block: op → blocks that wait for it
+    sleeping = [{} for _ in wired.blocks]  # of each block: op → blocks that wait for it
     ready = list(range(len(wired.blocks)))[::-1]
     while ready:
         b = ready.pop()

@@ -69,7 +69,7 @@ def cycle_first(waits: list[WaitingBlock]) -> list[WaitingBlock]:
     """Return `waits` with a cycle first, if any: each wait is on the block of the next one, the last on the first."""
     wait_of = {(wait.gpu, wait.block): wait for wait in waits}
     for start in wait_of:
-        seen: dict[tuple[int, int], int] = {}
+        seen = {}
         block: tuple[int, int] | None = start
         while block in wait_of and block not in seen:
             seen[block] = len(seen)

@@ -8,10 +8,10 @@ one order of execution that ends proves that all do, and sizes do not matter.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from synth.program.analysis.finding import WaitingBlock, cycle_first
-from synth.program.program import Op, Port
+from synth.program.program import Op, Place, Port, Span
 from synth.program.straight_line import StraightLine
 
 Cell = tuple[int, str, int]
@@ -22,7 +22,7 @@ def other_end(rank: int, port: Port) -> tuple[int, Port]:
     return port.peer, Port(port.kind, rank, port.index)
 
 
-def execution_order(line: StraightLine) -> tuple[list[tuple[int, int, int]], list[WaitingBlock]]:
+def execution_order(line: StraightLine) -> tuple[list[Place], list[WaitingBlock]]:
     """Return the ops (rank, block, op) in an order in which they can run, and the waits of the blocks that then remain.
 
     No wait remains if the program ends. Otherwise a cycle of waits comes first, which names the ops of the program that
@@ -31,19 +31,26 @@ def execution_order(line: StraightLine) -> tuple[list[tuple[int, int, int]], lis
     return _Run(line).result()
 
 
+def _packets(rank: int, spans: Iterable[Span], count: int) -> Iterator[Cell]:
+    """Yield the cells of the packets that an op of `rank` names."""
+    for span in spans:
+        for k in range(count if span.packet else 0):
+            yield (rank if span.rank is None else span.rank), span.buffer, span.offset + k
+
+
 class _Run:
     def __init__(self, line: StraightLine) -> None:
         self.line, self.program = line, line.program
         self.at = {(gpu.rank, b): 0 for gpu in line.program.gpus for b in range(len(gpu.blocks))}
-        self.signals: Counter[tuple[int, Port]] = Counter()  # sent and not yet waited for
-        self.met: Counter[tuple] = Counter()  # arrivals at the barriers of a group
-        self.barriers: dict[tuple, int] = {}  # (block, group): its arrivals there
-        self.waiting: set[tuple[int, int]] = set()  # blocks that stand at a barrier
-        self.written: set[Cell] = set()
-        self.sleeping: dict[tuple, list[tuple[int, int]]] = {}
-        self.done: list[tuple[int, int, int]] = []
+        self.signals = Counter()  # sent and not yet waited for
+        self.met = Counter()  # arrivals at the barriers of a group
+        self.barriers = {}  # (block, group): its arrivals there
+        self.waiting = set()  # blocks that stand at a barrier
+        self.written = set()
+        self.sleeping = {}
+        self.done = []
 
-    def result(self) -> tuple[list[tuple[int, int, int]], list[WaitingBlock]]:
+    def result(self) -> tuple[list[Place], list[WaitingBlock]]:
         ready = list(self.at)[::-1]
         while ready:
             rank, b = place = ready.pop()
@@ -84,14 +91,10 @@ class _Run:
                 self.met[key] += 1
             if self.met[key] < self.barriers[b, key] * len(key[2]):
                 yield key, f"at the barrier of blocks {', '.join(map(str, key[2]))}"
-        for span in op.src:
-            for k in range(op.count if span.packet else 0):
-                cell = (rank if span.rank is None else span.rank, span.buffer, span.offset + k)
-                if cell not in self.written:
-                    yield (
-                        ("cell", *cell),
-                        f"for packet {span.buffer}[{cell[2] // self.line.scale(span.buffer)}] of rank {cell[0]}",
-                    )
+        for cell in _packets(rank, op.src, op.count):
+            if cell not in self.written:
+                owner, buffer, offset = cell
+                yield ("cell", *cell), f"for packet {buffer}[{offset // self.line.scale(buffer)}] of rank {owner}"
 
     def effects(self, rank: int, b: int, op: Op) -> Iterator[tuple]:
         """Record that `op` has ended, and yield the keys of the events that it causes."""
@@ -107,11 +110,9 @@ class _Run:
         elif op.code == "barrier":
             self.waiting.discard((rank, b))
             yield ("barrier", rank, tuple(sorted(set(op.group))))
-        for span in op.dst:
-            for k in range(op.count if span.packet else 0):
-                cell = (rank if span.rank is None else span.rank, span.buffer, span.offset + k)
-                self.written.add(cell)
-                yield ("cell", *cell)
+        for cell in _packets(rank, op.dst, op.count):
+            self.written.add(cell)
+            yield ("cell", *cell)
 
     def ports(self, rank: int, b: int, op: Op) -> Counter[Port]:
         ports = self.program.gpus[rank].blocks[b].ports
@@ -128,12 +129,9 @@ class _Run:
                     and set(op.group) == set(key[2])
                 ):
                     return rank, b
-                if op.code == "signal" and key[0] == "port":
-                    arrivals = {other_end(rank, port) for port in self.ports(rank, b, op)}
-                    if key[1:] in arrivals:
-                        return rank, b
-                for span in op.dst:
-                    home = rank if span.rank is None else span.rank
-                    if span.packet and key[:3] == ("cell", home, span.buffer) and 0 <= key[3] - span.offset < op.count:
-                        return rank, b
+                arrivals = {other_end(rank, port) for port in self.ports(rank, b, op)}
+                if op.code == "signal" and key[0] == "port" and key[1:] in arrivals:
+                    return rank, b
+                if key[0] == "cell" and key[1:] in set(_packets(rank, op.dst, op.count)):
+                    return rank, b
         return None

@@ -73,7 +73,7 @@ class LintReport:
 
     def lines(self) -> Iterator[str]:
         """Yield the findings, worst first, then the safe sizes, the proved properties, and what was judged."""
-        seen: Counter[str] = Counter()
+        seen = Counter()
         for finding in self.ranked:
             seen[finding.rule] += 1
             if seen[finding.rule] <= SHOWN:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from synth.program.analysis.finding import Finding, error, not_analysed
 from synth.program.analysis.structure import NAMES
 from synth.program.buffer_layout import Layout
-from synth.program.program import Block, Gpu, InPlace, Op, Program
+from synth.program.program import Block, InPlace, Op, Place, Program
 from synth.program.runtimes import ROOTED, Runtime
 
 FUSED_SUMS = 16  # `re` ops that the loaders merge into one: the kernel sums at most so many sources
@@ -33,9 +33,8 @@ def check(program: Program, runtime: Runtime) -> list[Finding]:
     ]
     if runtime.name in MSCCL_LIKE:
         findings += _file(program, runtime)
-        for gpu in program.gpus:
-            for b, block in enumerate(gpu.blocks):
-                findings += [*_nops(gpu, b, block), *_fused_sums(gpu, b, block)]
+        for where, block in program.blocks():
+            findings += [*_nops(where, block), *_fused_sums(where, block)]
     return findings
 
 
@@ -45,19 +44,12 @@ def buffer_faults(program: Program) -> Iterator[Finding]:
         return
     layout = Layout(program.collective, program.chunks)
     real = {"i": layout.inputs, "o": layout.outputs}
-    for gpu in program.gpus:
-        for b, block in enumerate(gpu.blocks):
-            for i, op in enumerate(block.ops):
-                for span in (*op.src, *op.dst):
-                    home = gpu.rank if span.rank is None else span.rank
-                    if span.buffer in real and span.offset + op.count > len(real[span.buffer][home]):
-                        have = len(real[span.buffer][home])
-                        last = span.offset + op.count - 1
-                        text = (
-                            f"{op.code} touches {NAMES[span.buffer]} {last} of rank {home}; a call gives it "
-                            f"{have} chunks"
-                        )
-                        yield error("buffers", (gpu.rank, b, i), text)
+    for place, op in program.placed_ops():
+        for span in (*op.src, *op.dst):
+            home, last = place[0] if span.rank is None else span.rank, span.offset + op.count - 1
+            if span.buffer in real and last >= (have := len(real[span.buffer][home])):
+                text = f"{op.code} touches {NAMES[span.buffer]} {last} of rank {home}; a call gives it {have} chunks"
+                yield error("buffers", place, text)
 
 
 def empty_range(program: Program) -> Iterator[Finding]:
@@ -93,11 +85,8 @@ def _call(program: Program, runtime: Runtime) -> Iterator[Finding]:
     if name == "msccl" and task.name == "alltoall" and program.in_place != "out":
         yield error("in-place", NOWHERE, "msccl runs alltoall out of place only")
     if runtime.collectives is not None and name != "msccl" and task.name not in runtime.collectives:
-        yield error(
-            "dispatch",
-            NOWHERE,
-            f"{name} never runs a file for {task.name}; it dispatches {', '.join(sorted(runtime.collectives))}",
-        )
+        known = ", ".join(sorted(runtime.collectives))
+        yield error("dispatch", NOWHERE, f"{name} never runs a file for {task.name}; it dispatches {known}")
     if name in MSCCL_LIKE and task.name in ROOTED:
         roots = ", ".join(map(str, task.roots))
         text = (
@@ -106,150 +95,114 @@ def _call(program: Program, runtime: Runtime) -> Iterator[Finding]:
         )
         yield Finding("root", "warning", *NOWHERE, text)
     if name in MSCCL_LIKE and program.protocol == "LL128":
-        yield Finding(
-            "ll128", "remark", *NOWHERE, "LL128 is safe on NVLink only; elsewhere data are corrupted without a word"
-        )
+        text = "LL128 is safe on NVLink only; elsewhere data are corrupted without a word"
+        yield Finding("ll128", "remark", *NOWHERE, text)
 
 
 def _limits(program: Program, runtime: Runtime) -> Iterator[Finding]:
     """Yield errors for exceeded limits: blocks, channels, blocks of a channel, steps, counts, dependencies, codes."""
     name = runtime.name
     for gpu in program.gpus:
+        whole = (gpu.rank, None, None)
         if runtime.blocks is not None and len(gpu.blocks) > runtime.blocks:
             text = f"has {len(gpu.blocks)} blocks, {name} takes {runtime.blocks}: fewer instances or channels fit"
-            yield error("blocks", (gpu.rank, None, None), text)
-        senders = [block for block in gpu.blocks if block.send is not None]
-        receivers = [block for block in gpu.blocks if block.recv is not None]
-        for blocks, verb in ((senders, "send"), (receivers, "receive")):
-            used = Counter(block.channel for block in blocks)
+            yield error("blocks", whole, text)
+        for end, verb in (("send", "send"), ("recv", "receive")):
+            used = Counter(block.channel for block in gpu.blocks if getattr(block, end) is not None)
             for channel, n in sorted(used.items()):
                 if runtime.channel_blocks is not None and n > runtime.channel_blocks:
-                    text = (
-                        f"{n} blocks {verb} on channel {channel}, {name} takes {runtime.channel_blocks}: spread "
-                        f"them over channels"
-                    )
-                    yield error("channel-blocks", (gpu.rank, None, None), text)
+                    text = f"{n} blocks {verb} on channel {channel}, {name} takes {runtime.channel_blocks}: spread "
+                    yield error("channel-blocks", whole, f"{text}them over channels")
         for b, block in enumerate(gpu.blocks):
-            yield from _block_limits(gpu, b, block, runtime)
+            if runtime.channels is not None and block.channel >= runtime.channels:
+                text = f"channel {block.channel}; {name} has channels 0..{runtime.channels - 1}"
+                yield error("channels", (gpu.rank, b, None), text)
+            if runtime.block_ops is not None and len(block.ops) > runtime.block_ops:
+                text = f"has {len(block.ops)} steps, {name} takes {runtime.block_ops}: split the block over channels"
+                yield error("steps", (gpu.rank, b, None), text)
+            for i, op in enumerate(block.ops):
+                yield from _op_limits((gpu.rank, b, i), op, runtime)
 
 
-def _block_limits(gpu: Gpu, b: int, block: Block, runtime: Runtime) -> Iterator[Finding]:
-    name, here = runtime.name, (gpu.rank, b, None)
-    if runtime.channels is not None and block.channel >= runtime.channels:
-        yield error("channels", here, f"channel {block.channel}; {name} has channels 0..{runtime.channels - 1}")
-    if runtime.block_ops is not None and len(block.ops) > runtime.block_ops:
-        yield error(
-            "steps",
-            here,
-            f"has {len(block.ops)} steps, {name} takes {runtime.block_ops}: split the block over channels",
-        )
-    for i, op in enumerate(block.ops):
-        place = (gpu.rank, b, i)
-        if op.code not in runtime.codes:
-            suffix = ", it loads it and fails" if name == "rccl" else ""
-            yield error("code", place, f"{name} does not run {op.code}{suffix}")
-        if runtime.count is not None and op.count > runtime.count:
-            yield error("count", place, f"moves {op.count} chunks, {name} takes at most {runtime.count}: split it")
-        if runtime.single_dep and len(op.deps) > 1:
-            yield error(
-                "deps",
-                place,
-                f"has {len(op.deps)} dependencies, a step of a file has one: put {len(op.deps) - 1} nops before it",
-            )
-        for dep in op.deps:
-            if runtime.dep_block is not None and dep.block > runtime.dep_block:
-                yield error(
-                    "dep-block",
-                    place,
-                    f"waits for block {dep.block}; {name} can wait for blocks 0..{runtime.dep_block} only",
-                )
+def _op_limits(place: Place, op: Op, runtime: Runtime) -> Iterator[Finding]:
+    name, more = runtime.name, len(op.deps) - 1
+    if op.code not in runtime.codes:
+        yield error("code", place, f"{name} does not run {op.code}" + ", it loads it and fails" * (name == "rccl"))
+    if runtime.count is not None and op.count > runtime.count:
+        yield error("count", place, f"moves {op.count} chunks, {name} takes at most {runtime.count}: split it")
+    if runtime.single_dep and more > 0:
+        text = f"has {more + 1} dependencies, a step of a file has one: put {more} nops before it"
+        yield error("deps", place, text)
+    for dep in op.deps:
+        if runtime.dep_block is not None and dep.block > runtime.dep_block:
+            text = f"waits for block {dep.block}; {name} can wait for blocks 0..{runtime.dep_block} only"
+            yield error("dep-block", place, text)
 
 
 def _file(program: Program, runtime: Runtime) -> Iterator[Finding]:
     """Yield errors that concern the file as a whole: its name, sizes and number of elements."""
-    if runtime.name == "msccl" and len(program.name) > NAME:
+    msccl, task, loop = runtime.name == "msccl", program.collective, program.loop_chunks
+    if msccl and len(program.name) > NAME:
         yield error("name", NOWHERE, f"the name has {len(program.name)} characters, msccl takes {NAME}")
-    if program.max_bytes == 0 and runtime.name == "msccl":
+    if msccl and program.max_bytes == 0:
         yield error("sizes", NOWHERE, "is offered up to 0 bytes, which msccl takes literally: it never runs")
-    task, loop = program.collective, program.loop_chunks
+    name = "" if task is None else task.name
+    named = task is not None and (runtime.collectives or {}).get(task.name, "custom") != "custom"
     for gpu in program.gpus:
+        whole = (gpu.rank, None, None)
         nodes = 1 + program.ranks + len(gpu.blocks) + sum(len(block.ops) for block in gpu.blocks)
         if nodes > XML_NODES:
-            text = (
-                f"the file has {nodes} elements for this gpu, loaders keep {XML_NODES}: fewer instances or chunks fit"
-            )
-            yield error("nodes", (gpu.rank, None, None), text)
-        if (
-            runtime.name == "msccl"
-            and task is not None
-            and (runtime.collectives or {}).get(task.name, "custom") != "custom"
-        ):
-            inputs, outputs = gpu.input, gpu.output
-            if task.name == "allgather":
-                inputs *= program.ranks
-            if task.name == "reduce-scatter":
-                outputs *= program.ranks
-            for chunks, buffer in ((inputs, "input"), (outputs, "output")):
-                if chunks not in (0, loop):
-                    yield error(
-                        "loop-chunks",
-                        (gpu.rank, None, None),
-                        f"{chunks} {buffer} chunks in all; msccl wants 0 or nchunksperloop = {loop}",
-                    )
+            text = f"the file has {nodes} elements for this gpu, loaders keep {XML_NODES}: fewer instances or chunks "
+            yield error("nodes", whole, f"{text}fit")
+        inputs = gpu.input * (program.ranks if name == "allgather" else 1)
+        outputs = gpu.output * (program.ranks if name == "reduce-scatter" else 1)
+        for chunks, buffer in ((inputs, "input"), (outputs, "output")) if msccl and named else ():
+            if chunks not in (0, loop):
+                text = f"{chunks} {buffer} chunks in all; msccl wants 0 or nchunksperloop = {loop}"
+                yield error("loop-chunks", whole, text)
 
 
-def _nops(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
+def _nops(where: tuple[int, int], block: Block) -> Iterator[Finding]:
     for i, op in enumerate(block.ops):
         if op.code != "nop":
             continue
+        texts = []
         if not op.deps:
-            yield error("nop", (gpu.rank, b, i), "a nop without a dependency: loaders refuse it; remove it")
+            texts.append("a nop without a dependency: loaders refuse it; remove it")
         after = next((other for other in block.ops[i + 1 :] if other.code != "nop"), None)
         if after is None:
-            yield error(
-                "nop",
-                (gpu.rank, b, i),
-                "a nop is the block's last step: its dependency is never waited for; put it on a real step",
-            )
+            texts.append("a nop is the block's last step: its dependency is never waited for; put it on a real step")
         elif not after.deps:
-            yield error(
-                "nop",
-                (gpu.rank, b, i),
-                f"a nop before {after.code}, which has no dependency itself: loaders refuse the file",
-            )
+            texts.append(f"a nop before {after.code}, which has no dependency itself: loaders refuse the file")
         if op.flag:
-            yield error(
-                "nop", (gpu.rank, b, i), "a nop has a flag; loaders drop nops, so who waits for it waits for ever"
-            )
+            texts.append("a nop has a flag; loaders drop nops, so who waits for it waits for ever")
+        for text in texts:
+            yield error("nop", (*where, i), text)
 
 
-def _fused_sums(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
+def _fused_sums(where: tuple[int, int], block: Block) -> Iterator[Finding]:
     """Yield errors for chains of `re` that the loaders merge wrongly.
 
     They merge neighbouring `re` with the same destination and source buffer, no dependency, and no flag before the
     last.
     """
     chain: list[tuple[int, Op]] = []
-    for i, op in enumerate((*block.ops, None)):
-        if op is not None and op.code == "nop":
+    for i, op in enumerate((*block.ops, Op(""))):  # an op of no code ends the last chain
+        if op.code == "nop":
             continue
-        last = chain[-1][1] if chain else None
-        if op is not None and op.code == "re" and last is not None and _merges(last, op):
-            chain.append((i, op))
-            continue
+        adds = op.code == "re"
+        if adds and chain:
+            last = chain[-1][1]
+            same = last.dst[:1] == op.dst[:1] and last.src[0].buffer == op.src[0].buffer
+            if same and not op.deps and not last.flag:
+                chain.append((i, op))
+                continue
         if len(chain) > FUSED_SUMS:
-            text = (
-                f"{len(chain)} sums into one place are merged, at most {FUSED_SUMS} can be: give every "
-                f"{FUSED_SUMS}th a flag"
-            )
-            yield error("re-chain", (gpu.rank, b, chain[FUSED_SUMS][0]), text)
+            text = f"{len(chain)} sums into one place are merged, at most {FUSED_SUMS} can be: give every "
+            yield error("re-chain", (*where, chain[FUSED_SUMS][0]), f"{text}{FUSED_SUMS}th a flag")
         odd = next((j for j, other in chain if other.count != chain[0][1].count), None)
         if odd is not None:
             both = f"{chain[0][1].count} and {block.ops[odd].count}"
             text = f"is merged with the sum before it, but their counts are {both}: give the one before a flag"
-            yield error("re-chain", (gpu.rank, b, odd), text)
-        chain = [(i, op)] if op is not None and op.code == "re" else []
-
-
-def _merges(last: Op, op: Op) -> bool:
-    return last.dst[:1] == op.dst[:1] and last.src[0].buffer == op.src[0].buffer and not op.deps and not last.flag
+            yield error("re-chain", (*where, odd), text)
+        chain = [(i, op)] if adds else []

@@ -19,7 +19,7 @@ from synth.program.analysis.connection_tables import ConnectionTables
 from synth.program.analysis.finding import NOT_ANALYSED, Finding, error
 from synth.program.analysis.vector_clocks import Clocks, Row
 from synth.program.buffer_layout import Layout
-from synth.program.program import RECEIVING, REDUCING, SENDING, Op, Program, Span
+from synth.program.program import RECEIVING, REDUCING, SENDING, Op, Place, Program, Span
 from synth.program.straight_line import StraightLine
 
 PART = 4096  # actors whose clocks are stored at once: 64 MiB for as many blocks
@@ -72,8 +72,8 @@ class SymbolicExecution:
         self.memory = Memory(line, self.layout, in_place)
         self.in_place = in_place
         self.clocks = Clocks(actors, len(self.memory.values), watched)
-        self.findings: list[Finding] = []
-        self.reported_places: set[tuple] = set()
+        self.findings = []
+        self.reported_places = set()
         self.accesses = 0
 
     def add_finding(
@@ -88,7 +88,7 @@ class SymbolicExecution:
         """Return the memory cell of the first chunk of `span`. A span without a rank is in the memory of `rank`."""
         return self.memory.base[rank if span.rank is None else span.rank][span.buffer] + span.offset
 
-    def load(self, cell: int, actor: int, op: int, place: tuple[int, int, int]) -> Value:
+    def load(self, cell: int, actor: int, op: int, place: Place) -> Value:
         """Return the value of `cell` and record a read by op `op` of `actor`.
 
         A cell that was never written is a finding at `place`, (gpu, block, op), and gives a Junk value.
@@ -111,38 +111,24 @@ class SymbolicExecution:
         self.clocks.write(cell, actor, op)
         self.memory.values[cell] = value
 
-    def operands(self, rank: int, op: Op, place: tuple[int, int, int]) -> tuple[list[int], list[int]]:
+    def operands(self, rank: int, op: Op, place: Place) -> tuple[list[int], list[int]]:
         """Return the first cells of sources and destinations; report an op that overlaps itself or writes the input."""
         sources = [self.first_cell(rank, span) for span in op.src]
         targets = [self.first_cell(rank, span) for span in op.dst]
         for k, into in enumerate(targets):
             twice = any(abs(other - into) < op.count for other in targets[:k])
             if twice or any(0 < abs(source - into) < op.count for source in sources):
-                self.add_finding(
-                    "overlap",
-                    place,
-                    f"{op.code} moves {op.count} chunks onto themselves, shifted: what it writes depends on timing",
+                text = f"{op.code} moves {op.count} chunks onto themselves, shifted: what it writes depends on timing"
+                self.add_finding("overlap", place, text)
+        for span in op.dst if not self.in_place else ():
+            if span.buffer == "i":
+                text = (
+                    f"{op.code} writes input {span.offset // self.line.cells}; a call that is not in place leaves its "
                 )
-        if not self.in_place:
-            for span in op.dst:
-                if span.buffer == "i":
-                    self.add_finding(
-                        "input-written",
-                        place,
-                        f"{op.code} writes input {span.offset // self.line.cells}; a call that is not in place leaves "
-                        f"its input as it is",
-                    )
+                self.add_finding("input-written", place, f"{text}input as it is")
         return sources, targets
 
-    def report_races(self, places: list[tuple[int, int]]) -> None:
-        """Add a finding for each pair of ops whose accesses to one cell are unordered.
-
-        ``places[actor]`` is the (gpu, block) of an actor.
-        """
-        for cell, (first, i), (then, j), kind in self.clocks.races:
-            self.add_race(self.memory.name(cell), (*places[first], i), (*places[then], j), kind)
-
-    def add_race(self, name: str, first: tuple[int, int, int], then: tuple[int, int, int], kind: str) -> None:
+    def add_race(self, name: str, first: Place, then: Place, kind: str) -> None:
         """Add the finding that nothing orders two ops on the chunk `name`, once for a pair of ops."""
         words = {"write-read": "reads", "write-write": "writes", "read-write": "overwrites"}
         before = "reads it" if kind == "read-write" else "writes it"
@@ -173,15 +159,6 @@ class SymbolicExecution:
                 self.findings.append(error("wrong-output", (rank, None, None), text))
         return count // cells
 
-    def outcome(self, places: list[tuple[int, int]], complete: bool) -> ExecutionOutcome:
-        """Report the races, compare the outputs if the run is `complete`, and return the outcome.
-
-        If blocks race, the values are those of one order among several: see `merge_outcomes`.
-        """
-        outputs = self.check_outputs() if complete else 0
-        self.report_races(places)
-        return ExecutionOutcome(self.findings, outputs, self.accesses)
-
 
 def _wrong(value: Value, want: tuple[int, int], cells: int) -> str:
     needs = f"must end with chunk {want[0] // cells}"
@@ -193,13 +170,12 @@ def _wrong(value: Value, want: tuple[int, int], cells: int) -> str:
     if value[0] != want[0]:
         part = " in part" if value[0] // cells == want[0] // cells else ""
         return f"{needs}, but holds chunk {value[0] // cells}{part}"
-    lacks, extra = _ranks(want[1] & ~value[1]), _ranks(value[1] & ~want[1])
-    return f"holds chunk {want[0] // cells} " + " and ".join(
-        [
-            *([f"without the contribution of rank {lacks}"] if lacks else []),
-            *([f"with that of rank {extra}, which is not wanted"] if extra else []),
-        ]
-    )
+    faults = []
+    if lacks := _ranks(want[1] & ~value[1]):
+        faults.append(f"without the contribution of rank {lacks}")
+    if extra := _ranks(value[1] & ~want[1]):
+        faults.append(f"with that of rank {extra}, which is not wanted")
+    return f"holds chunk {want[0] // cells} " + " and ".join(faults)
 
 
 def _ranks(mask: int) -> str:
@@ -215,18 +191,22 @@ class TwoSided(SymbolicExecution):
         self.wired = wired
         # chunks under way: (value, row of the sender, the sender, its time); ops that only send share one row
         self.fifos: list[deque[tuple[Value, Row, int, int]]] = [deque() for _ in wired.ends]
-        self.waiters: dict[tuple[int, int], int] = {}  # op → number of ops that have yet to wait for it
+        self.waiters = {}  # op → number of ops that have yet to wait for it
         for waits in wired.waits:
             for needed in waits.values():
                 for place in needed:
                     self.waiters[place] = self.waiters.get(place, 0) + 1
-        self.ended: dict[tuple[int, int], Row] = {}
+        self.ended = {}
 
     def run(self, done: list[tuple[int, int]]) -> ExecutionOutcome:
         """Execute the ops in the order `done`; the outputs are compared if all ops have run."""
         for b, i in done:
             self.execute_op(b, i)
-        return self.outcome(self.wired.blocks, len(done) == self.program.ops)
+        # if blocks race, the values are those of one order among several: see `merge_outcomes`
+        outputs, places = self.check_outputs() if len(done) == self.program.ops else 0, self.wired.blocks
+        for cell, (first, i), (then, j), kind in self.clocks.races:
+            self.add_race(self.memory.name(cell), (*places[first], i), (*places[then], j), kind)
+        return ExecutionOutcome(self.findings, outputs, self.accesses)
 
     def execute_op(self, b: int, i: int) -> None:
         """Execute one op, chunk by chunk."""

@@ -20,7 +20,6 @@ readers must be before the next write of the same packet, or they wait for ever.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
 
 from synth.program.analysis.cells import Value, add
 from synth.program.analysis.finding import Finding, error, not_analysed
@@ -34,15 +33,14 @@ from synth.program.analysis.symbolic_execution import (
     parts_of,
 )
 from synth.program.analysis.vector_clocks import Place, Row
-from synth.program.program import Gpu, Op, Port, Program
+from synth.program.program import Op, Port, Program
+from synth.program.program import Place as OpPlace
 from synth.program.straight_line import StraightLine
 
 LAUNCH = 1 << 32  # the clocks know op i of launch k as i + k * LAUNCH
 
 
-def execute_one_sided(
-    line: StraightLine, done: list[tuple[int, int, int]], in_place: bool, part: int = PART
-) -> ExecutionOutcome:
+def execute_one_sided(line: StraightLine, done: list[OpPlace], in_place: bool, part: int = PART) -> ExecutionOutcome:
     """Execute a one-sided program, written out for one size, symbolically and return its findings.
 
     `done`: an order in which its ops can end, as (rank, block, op). `part`: number of actors (blocks, port channels,
@@ -59,13 +57,14 @@ def _engines(program: Program) -> dict[tuple[int, Port], int]:
 
     A channel that only signals or is waited on touches no memory, and its signals tell what their block knows.
     """
-    first: dict[tuple[int, Port], int] = {}
-    moving: set[tuple[int, Port]] = set()
-    for gpu in program.gpus:
-        moving.update((gpu.rank, port) for _, port in _through_queues(gpu))
-        for b, block in enumerate(gpu.blocks):
-            for port in block.ports:
-                first.setdefault((gpu.rank, port), b)
+    first = {}
+    moving = set()
+    for (rank, b), block in program.blocks():
+        for port in block.ports:
+            first.setdefault((rank, port), b)
+        for op in block.ops:
+            ports = map(block.ports.__getitem__, op.ports if op.code in ("put", "get") else ())
+            moving.update((rank, port) for port in ports if port.kind == "port")
     return {key: first[key] for key in sorted(moving)}
 
 
@@ -75,7 +74,7 @@ class OneSidedExecution(SymbolicExecution):
     def __init__(self, line: StraightLine, in_place: bool, watched: range) -> None:
         program = line.program
         idle = idle_blocks(program)
-        blocks = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks)) if (gpu.rank, b) not in idle]
+        blocks = [place for place, _ in program.blocks() if place not in idle]
         engines = _engines(program)
         self.number = {place: i for i, place in enumerate(blocks)}
         self.engines = {key: len(blocks) + i for i, key in enumerate(engines)}
@@ -84,22 +83,25 @@ class OneSidedExecution(SymbolicExecution):
         self.users = len(self.places)  # the user of rank r is actor users + r
         self.carriers = set(self.engines.values())
         super().__init__(line, in_place, self.users + program.ranks, watched)
-        self.signals: dict[tuple[int, Port], deque[Row]] = {}
-        self.surplus = _ports_with_surplus(program)
-        self.ended: dict[tuple[int, int, int], Row] = {}
-        self.waited = {
-            (g.rank, d.block, d.op) for g in program.gpus for block in g.blocks for op in block.ops for d in op.deps
-        }
+        self.signals = {}
+        left = Counter()  # signals that a port, as (rank, port), gets in each launch more than are waited for
+        for (rank, b, _), op in program.placed_ops():
+            for port in map(program.gpus[rank].blocks[b].ports.__getitem__, op.ports):
+                left[other_end(rank, port)] += op.code == "signal"
+                left[rank, port] -= op.code == "wait"
+        self.surplus = {end for end, signals in left.items() if signals > 0}
+        self.ended = {}
+        self.waited = {(rank, dep.block, dep.op) for (rank, _, _), op in program.placed_ops() for dep in op.deps}
         # barrier → the joined clock of its members, and the members that have not left yet
-        self.meeting: dict[tuple, tuple[Row, set[int]]] = {}
-        self.packets: dict[int, Row] = {}  # cell → the row of the writer of a packet of this launch
-        self.packet_cells: set[int] = set()  # cells to which a packet was ever written
+        self.meeting = {}
+        self.packets = {}  # cell → the row of the writer of a packet of this launch
+        self.packet_cells = set()  # cells to which a packet was ever written
         self.halves = 2 if program.has_packets and not program.one_scratch else 1
         if self.halves == 2:
             self.clocks.double_cells()  # packets of every second launch lie in cells of their own
         self.launch = 0
 
-    def run(self, done: list[tuple[int, int, int]]) -> ExecutionOutcome:
+    def run(self, done: list[OpPlace]) -> ExecutionOutcome:
         """Execute the ops of each launch in the order `done`; the outputs are compared if all ops have run.
 
         An order that does not end is run once.
@@ -165,7 +167,16 @@ class OneSidedExecution(SymbolicExecution):
             for p in op.ports:
                 clocks.join(me, clocks.rows[self.engine(rank, block.ports[p], me)])
         elif op.code == "barrier":
-            self.leave_barrier(rank, b, op)
+            # the first member that leaves computes the joined clock of all: by then every member has arrived
+            key = (rank, tuple(sorted(set(op.group))))
+            if key not in self.meeting:
+                row = clocks.rows[[self.number[rank, member] for member in key[1]]].max(axis=0)
+                self.meeting[key] = (row, set(key[1]))
+            row, left = self.meeting[key]
+            clocks.join(me, row)
+            left.discard(b)
+            if not left:
+                del self.meeting[key]
         elif op.src or op.dst:
             self.execute_data_op(rank, b, i, op)
         if (rank, b, i) in self.waited:
@@ -174,21 +185,6 @@ class OneSidedExecution(SymbolicExecution):
     def engine(self, rank: int, port: Port, block: int) -> int:
         """Return the actor that performs transfers on `port`: the engine of a port channel, else the block itself."""
         return self.engines.get((rank, port), block)
-
-    def leave_barrier(self, rank: int, b: int, op: Op) -> None:
-        """Give block `b` the joined clock of all members of its barrier.
-
-        The first member that leaves computes that clock: by then every member has arrived.
-        """
-        key = (rank, tuple(sorted(set(op.group))))
-        if key not in self.meeting:
-            row = self.clocks.rows[[self.number[rank, member] for member in key[1]]].max(axis=0)
-            self.meeting[key] = (row, set(key[1]))
-        row, left = self.meeting[key]
-        self.clocks.join(self.number[rank, b], row)
-        left.discard(b)
-        if not left:
-            del self.meeting[key]
 
     def execute_data_op(self, rank: int, b: int, i: int, op: Op) -> None:
         """Execute put, get, cpy or reduce, chunk by chunk: the sum of the sources goes to every destination."""
@@ -235,7 +231,7 @@ class OneSidedExecution(SymbolicExecution):
         second = packet and self.halves == 2 and self.launch % 2 == 1
         return cell + len(self.memory.values) if second else cell
 
-    def check_port_target(self, place: tuple[int, int, int], port: Port, op: Op, at: int | None) -> None:
+    def check_port_target(self, place: OpPlace, port: Port, op: Op, at: int | None) -> None:
         """Add a finding if the port of a put or get leads to another rank than the span that it writes or reads.
 
         `at`: the index of the put's destination, None for a get.
@@ -245,7 +241,7 @@ class OneSidedExecution(SymbolicExecution):
             where = "its own rank" if span.rank is None else f"rank {span.rank}"
             self.add_finding("port", place, f"{op.code} by a port to rank {port.peer}, but its data lie on {where}")
 
-    def fetch(self, cell: int, packet: bool, carries: bool, actor: int, i: int, place: tuple[int, int, int]) -> Value:
+    def fetch(self, cell: int, packet: bool, carries: bool, actor: int, i: int, place: OpPlace) -> Value:
         """Return the value of a source's cell; a packet orders its writer before the reader.
 
         Adds a finding if plain data are read as a packet (`packet`, or `carries` of a port channel that takes packets
@@ -261,7 +257,7 @@ class OneSidedExecution(SymbolicExecution):
             self.add_finding("packet-mix", place, f"reads {self.name(cell)} as plain data; it was written as a packet")
         return self.load(cell, actor, i, place)
 
-    def put(self, cell: int, packet: bool, value: Value, actor: int, i: int, place: tuple[int, int, int]) -> None:
+    def put(self, cell: int, packet: bool, value: Value, actor: int, i: int, place: OpPlace) -> None:
         """Write `value` to a destination's cell. Adds a finding if a packet is written twice in one launch."""
         if packet and cell in self.packets:
             text = (
@@ -275,7 +271,7 @@ class OneSidedExecution(SymbolicExecution):
         else:
             self.packets.pop(cell, None)
 
-    def load(self, cell: int, actor: int, op: int, place: tuple[int, int, int]) -> Value:
+    def load(self, cell: int, actor: int, op: int, place: OpPlace) -> Value:
         """As `SymbolicExecution.load`; values are those of the first launch, later ones differ in the data only."""
         if self.launch == 0:
             return super().load(cell, actor, op, place)
@@ -298,27 +294,22 @@ class OneSidedExecution(SymbolicExecution):
         for cell, (first, earlier), (then, later), kind in self.clocks.races:
             (before, i), (after, j) = divmod(earlier, LAUNCH), divmod(later, LAUNCH)
             if first >= self.users:
-                self._add_entry(cell, first - self.users, (*self.places[then], j))
+                rank = first - self.users
+                text = (
+                    f"touches {self.name(cell)}, which may not have entered the call yet: let rank {rank} signal first"
+                )
+                self.add_finding("entry", (*self.places[then], j), text)
             elif then >= self.users:
-                self._add_late_access(cell, then - self.users, first, i, kind)
+                rank, (home, b) = then - self.users, self.places[first]
+                verb = "read" if kind == "read-write" else "written"
+                own_engine = home == rank and first in self.carriers
+                cure = "must flush the port channel first" if own_engine else "must wait for a signal of it"
+                text = f"{self.name(cell)} may be {verb} after rank {rank} has returned, which {cure}"
+                self.add_finding("unfinished", (home, b, i), text)
             elif before == after:
                 self.add_race(self.name(cell), (*self.places[first], i), (*self.places[then], j), kind)
             else:
                 self._add_launch_race(cell, (first, i), (then, j), kind, after - before)
-
-    def _add_entry(self, cell: int, rank: int, place: tuple[int, int, int]) -> None:
-        """Add the finding that an op at `place` may touch memory of `rank` before it has entered the call."""
-        text = f"touches {self.name(cell)}, which may not have entered the call yet: let rank {rank} signal first"
-        self.add_finding("entry", place, text)
-
-    def _add_late_access(self, cell: int, rank: int, actor: int, i: int, kind: str) -> None:
-        """Add the finding that op `i` of `actor` may access `cell` of `rank` after the call has returned there."""
-        home, b = self.places[actor]
-        verb = "read" if kind == "read-write" else "written"
-        own_engine = home == rank and actor in self.carriers
-        cure = "must flush the port channel first" if own_engine else "must wait for a signal of it"
-        text = f"{self.name(cell)} may be {verb} after rank {rank} has returned, which {cure}"
-        self.add_finding("unfinished", (home, b, i), text)
 
     def _add_launch_race(self, cell: int, first: Place, then: Place, kind: str, later: int) -> None:
         """Add the finding that access `then` of a launch `later` launches on conflicts with access `first` of this one.
@@ -350,58 +341,28 @@ class OneSidedExecution(SymbolicExecution):
         self.findings.append(error("launch", other, text))
 
 
-def _ports_with_surplus(program: Program) -> set[tuple[int, Port]]:
-    """Return the ports, as (rank, port), that get more signals in each launch than are waited for."""
-    left: Counter[tuple[int, Port]] = Counter()
-    for gpu in program.gpus:
-        for block in gpu.blocks:
-            for op in block.ops:
-                for port in (block.ports[p] for p in op.ports):
-                    left[other_end(gpu.rank, port)] += op.code == "signal"
-                    left[gpu.rank, port] -= op.code == "wait"
-    return {end for end, signals in left.items() if signals > 0}
-
-
 def shared_ports(program: Program) -> list[Finding]:
     """Return errors for ports on which two blocks of a rank signal, or two wait: their signals cannot be paired.
 
-    A port channel through which two blocks hand over data is not analysed: the order in its queue is open.
+    A port channel through which two blocks hand over data is not analysed: the order in its queue is open, also where
+    an op flushes it or signals.
     """
-    findings = []
+    findings, moving = [], _engines(program)
     for gpu in program.gpus:
-        for code in ("signal", "wait", "put"):
-            first: dict[Port, int] = {}
-            for b, i, port in _port_uses(gpu, code):
-                if first.setdefault(port, b) != b:
-                    name = f"{port.kind} channel {port.index} to rank {port.peer}"
-                    if code == "put":
-                        text = f"hands over to the queue of {name}, as block {first[port]} does, in no certain order"
-                        findings.append(not_analysed("two-ends", (gpu.rank, b, i), text))
-                    else:
+        for code, codes in (("signal", {"signal"}), ("wait", {"wait"}), ("put", {"put", "get", "signal", "flush"})):
+            first = {}
+            for b, block in enumerate(gpu.blocks):
+                for i, op in enumerate(block.ops):
+                    for port in set(map(block.ports.__getitem__, op.ports if op.code in codes else ())):
+                        if (code == "put" and (gpu.rank, port) not in moving) or first.setdefault(port, b) == b:
+                            continue
+                        name, place = f"{port.kind} channel {port.index} to rank {port.peer}", (gpu.rank, b, i)
                         text = f"{code}s on {name}, as block {first[port]} does: one block may"
-                        findings.append(error("two-ends", (gpu.rank, b, i), text))
+                        if code == "put":
+                            text = (
+                                f"hands over to the queue of {name}, as block {first[port]} does, in no certain order"
+                            )
+                            findings.append(not_analysed("two-ends", place, text))
+                        else:
+                            findings.append(error("two-ends", place, text))
     return findings
-
-
-def _port_uses(gpu: Gpu, code: str) -> Iterator[tuple[int, int, Port]]:
-    """Yield (block, op, port) of each port that an op with this code names.
-
-    For puts: of each port channel that moves data, also where an op flushes it or signals.
-    """
-    moving = {port for _, port in _through_queues(gpu)}
-    codes = ("put", "get", "signal", "flush") if code == "put" else (code,)
-    for b, block in enumerate(gpu.blocks):
-        for i, op in enumerate(block.ops):
-            if op.code in codes:
-                for port in {block.ports[p] for p in op.ports}:
-                    if code != "put" or port in moving:
-                        yield b, i, port
-
-
-def _through_queues(gpu: Gpu) -> Iterator[tuple[int, Port]]:
-    """Yield (block, port) for each port channel through which an op of the block moves data."""
-    for b, block in enumerate(gpu.blocks):
-        for op in block.ops:
-            for port in (block.ports[p] for p in op.ports):
-                if op.code in ("put", "get") and port.kind == "port":
-                    yield b, port

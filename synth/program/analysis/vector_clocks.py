@@ -31,7 +31,7 @@ class Clocks:
         self.write_time = [0] * cells
         self.write_op = [0] * cells
         self.readers: list[dict[int, tuple[int, int]] | None] = [None] * cells
-        self.races: list[tuple[int, Place, Place, str]] = []
+        self.races = []
 
     def double_cells(self) -> None:
         """Add as many cells again, which nobody has accessed."""

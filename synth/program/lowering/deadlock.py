@@ -30,8 +30,8 @@ def deadlock(gpus: Sequence[Gpu], depth: int, maximum_chunks: int) -> list[Stuck
     blocks = [(gpu.rank, b) for gpu in gpus for b in range(len(gpu.blocks))]
     number = {key: n for n, key in enumerate(blocks)}
     ops = [block.ops for gpu in gpus for block in gpu.blocks]
-    sender: dict[tuple, int] = {}
-    receiver: dict[tuple, int] = {}
+    sender = {}
+    receiver = {}
     for gpu in gpus:
         for b, block in enumerate(gpu.blocks):
             if block.send is not None:
@@ -47,7 +47,7 @@ def deadlock(gpus: Sequence[Gpu], depth: int, maximum_chunks: int) -> list[Stuck
     sent, received = dict.fromkeys([*sender, *receiver], 0), dict.fromkeys([*sender, *receiver], 0)
     ended, part = [0] * len(blocks), [0] * len(blocks)  # ops of a block that have ended; parts of its next op
     waits: list[int | None] = [None] * len(blocks)
-    sleepers: dict[int, list[int]] = {}  # block -> blocks with an op that waits for one of its ops
+    sleepers = {}  # block -> blocks with an op that waits for one of its ops
     queue, queued = deque(range(len(blocks))), [True] * len(blocks)
 
     def missing(rank: int, op: Op) -> int | None:
@@ -98,7 +98,7 @@ def deadlock(gpus: Sequence[Gpu], depth: int, maximum_chunks: int) -> list[Stuck
 
 def _circle(waits: list[int | None], blocks: list[tuple[int, int]], ended: list[int]) -> list[StuckOp]:
     """Return the ops of one circle among the waiting blocks; without a circle, the ops of all waiting blocks."""
-    seen: dict[int, int] = {}
+    seen = {}
     for start in range(len(waits)):
         n: int | None = start
         path: list[int] = []

@@ -28,13 +28,13 @@ def dependencies(accesses: Sequence[Access], blocks: int) -> list[tuple[Dep, ...
 
     `accesses` come in an order that agrees with the order of every block; `blocks`: the number of blocks.
     """
-    writer: dict[int, int] = {}
-    readers: dict[int, list[int]] = {}
-    clocks: list[list[int]] = []  # per access: the last op of every block that has ended when it starts
+    writer = {}
+    readers = {}
+    clocks = []  # per access: the last op of every block that has ended when it starts
     current = [[-1] * blocks for _ in range(blocks)]
-    dependencies_of: list[tuple[Dep, ...]] = []
+    dependencies_of = []
     for n, access in enumerate(accesses):
-        needed: set[int] = set()
+        needed = set()
         for cell in access.reads:
             if cell in writer:
                 needed.add(writer[cell])
@@ -46,7 +46,7 @@ def dependencies(accesses: Sequence[Access], blocks: int) -> list[tuple[Dep, ...
             writer[cell] = n
         needed.discard(n)
         clock = current[access.block]
-        waits: list[Dep] = []
+        waits = []
         for other in sorted(needed, reverse=True):  # a later op can imply an earlier one, never the reverse
             earlier = accesses[other]
             if earlier.block == access.block or clock[earlier.block] >= earlier.index:
@@ -78,7 +78,7 @@ def single_dependencies(blocks: Sequence[Sequence[Op]]) -> list[tuple[Op, ...]]:
 
     An op with N dependencies gets N - 1 nops before it, which wait for the others.
     """
-    new_index: list[list[int]] = []
+    new_index = []
     for ops in blocks:
         length, row = 0, []
         for op in ops:

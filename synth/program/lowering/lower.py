@@ -14,22 +14,22 @@ of a circle of waits are no longer fused. The result is right for every size.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from synth.errors import SynthError, UsageError, unknown
+from synth.errors import SynthError, UsageError
 from synth.model.schedule import Schedule
 from synth.program.buffer_layout import Layout
 from synth.program.lowering import runtime_limits
 from synth.program.lowering.deadlock import deadlock
 from synth.program.lowering.dependencies import flagged, single_dependencies
-from synth.program.lowering.messages import Lane, Message, hold_back, schedule_messages, without_unneeded_sends
+from synth.program.lowering.messages import Message, hold_back, schedule_messages, without_unneeded_sends
 from synth.program.lowering.receive_fusion import fuse, lanes_of
 from synth.program.lowering.thread_blocks import BlockTarget, Ends, assemble
 from synth.program.lowering.value_placement import place_values
 from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions
 from synth.program.program import Gpu, Program
-from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
+from synth.program.runtimes import FIFO_DEPTH, Runtime, named
 
 # rounds of separating or splitting blocks after which no block is fused; as many rounds may follow without fusion
 ATTEMPTS = 12
@@ -41,7 +41,11 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     Raises UsageError for options that make no sense, VerificationError for a schedule that is wrong, SynthError that
     names an exceeded limit of the runtime and a remedy.
     """
-    runtime, instances = _runtime(options.runtime), options.instances
+    runtime, instances = named(options.runtime), options.instances
+    if "s" not in runtime.codes:
+        raise UsageError(
+            f"{runtime.name} runs one-sided programs; lower for synth and convert, as the export to {runtime.name} does"
+        )
     fewest = options.lanes == 1 and not schedule.timed
     if schedule.timed:
         options = replace(options, fuse=False, lanes=1)
@@ -54,7 +58,15 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     except SynthError:  # it may have sends that are left out
         runtime_limits.check_schedule(without_unneeded_sends(schedule), runtime)
     error: SynthError | None = None
-    for lanes in _lane_counts(schedule, options.lanes):
+    # The most lanes that a route may have: the greatest useful number, then half as many each time. More lanes than the
+    # connections of a route, or its sends in one step, are of no use.
+    useful = 1
+    for step in schedule.steps:
+        loads = Counter((send.src, send.dst, send.via) for send in step.sends if not send.local)
+        useful = max(useful, *loads.values(), 1)
+    widest = max((route.units for route in schedule.network.routes), default=1)
+    lanes = 2 * min(options.lanes or useful, useful, widest * schedule.network.connections)
+    while lanes := lanes // 2:
         chosen = replace(options, in_place=in_place, lanes=lanes)
         gpus = _one_instance(schedule, layout, runtime, chosen, fewest)
         try:
@@ -73,37 +85,6 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     if error is not None and options.hints:
         raise SynthError(f"{error}, or without its hints")
     raise error or SynthError("no lowering of this schedule was tried")
-
-
-def _runtime(name: str) -> Runtime:
-    kind = RUNTIMES.get(name.lower())
-    if kind is None:
-        raise UsageError(unknown("runtime", name, list(RUNTIMES), "exporters"))
-    if "s" not in kind.codes:
-        raise UsageError(
-            f"{kind.name} runs one-sided programs; lower for synth and convert, as the export to {kind.name} does"
-        )
-    return kind
-
-
-def _lane_counts(schedule: Schedule, lanes: int | None) -> Iterator[int]:
-    """Yield the most lanes that a route may have: the greatest useful number, then half as many each time.
-
-    More lanes than the connections of a route, or its sends in one step, are of no use.
-    """
-    maximum = 1
-    for step in schedule.steps:
-        load: dict[tuple, int] = {}
-        for send in step.sends:
-            if send.local:
-                continue
-            load[send.src, send.dst, send.via] = load.get((send.src, send.dst, send.via), 0) + 1
-        maximum = max(maximum, *load.values(), 1)
-    widest = max((route.units for route in schedule.network.routes), default=1)
-    count = min(lanes or maximum, maximum, widest * schedule.network.connections)
-    while count:
-        yield count
-        count //= 2
 
 
 def _one_instance(
@@ -125,10 +106,14 @@ def _one_instance(
         hold_back(storage.messages, schedule.network)
     target = BlockTarget(layout, in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
     can_fuse = options.fuse and "rcs" in runtime.codes
-    unfused: set[tuple[int, Lane]] = set()
-    pieces: dict[tuple, int] = {}
+    unfused = set()
+    pieces = {}
     for attempt in range(2 * ATTEMPTS):
-        _spread_pieces(storage.messages, pieces)
+        # a connection in pieces is as many connections, which carry its messages one after the other
+        split = [message for message in storage.messages if message.lane[:4] in pieces]
+        for lane, lane_messages in lanes_of(split, merge_pieces=True).items():
+            for k, message in enumerate(lane_messages):
+                message.lane = (*lane[:4], k * pieces[lane[:4]] // len(lane_messages))
         fusion = fuse(storage.messages, frozenset(unfused), flow.named, can_fuse and attempt < ATTEMPTS)
         gpus, ends = assemble(storage, fusion, target)
         free = [message for message in storage.messages if message.lane[:4] not in flow.named]
@@ -136,14 +121,6 @@ def _one_instance(
         if not changed and not _unfuse_deadlock(gpus, ends, FIFO_DEPTH[options.protocol], unfused):
             break
     return gpus
-
-
-def _spread_pieces(messages: Sequence[Message], pieces: dict[tuple, int]) -> None:
-    """Split each connection of `pieces` into that many connections, which carry its messages one after the other."""
-    split = [message for message in messages if message.lane[:4] in pieces]
-    for lane, lane_messages in lanes_of(split, merge_pieces=True).items():
-        for k, message in enumerate(lane_messages):
-            message.lane = (*lane[:4], k * pieces[lane[:4]] // len(lane_messages))
 
 
 def _split_long_blocks(

@@ -12,11 +12,11 @@ message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from synth.errors import VerificationError
-from synth.model.collective import Collective
 from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
@@ -44,7 +44,7 @@ class Value:
         self.rank, self.chunk, self.born, self.old = rank, chunk, born, old
         self.last = INPUT
         self.final = False
-        self.readers: list[Message] = []
+        self.readers = []
         self.place: tuple[str | int, int] = ("", 0)
 
 
@@ -117,27 +117,33 @@ def schedule_messages(
     connections, units = schedule.network.connections, {}
     for r in schedule.network.routes:
         units[r.src, r.dst, r.via] = min(r.units * connections, lanes or r.units * connections)
-    now: dict[tuple[int, int], Value] = {
-        (rank, chunk): Value(rank, chunk, INPUT)
-        for unit, ranks in enumerate(collective.pre)
-        for rank in sorted(ranks)
-        for chunk in range(unit * per_unit, (unit + 1) * per_unit)
-    }
+    now = {(rank, chunk): Value(rank, chunk, INPUT) for chunk, rank in _held(collective.pre, per_unit)}
     inputs, chains = dict(now), {key: [value] for key, value in now.items()}
-    arrival_lane: dict[Value, Lane] = {}
-    messages: list[Message] = []
-    named: dict[tuple, SendHint] = {}
-    numbers: dict[SendHint, int] = {}  # of the connections that hints name, behind all others of a route
+    arrival_lane = {}
+    messages = []
+    named = {}
+    numbers = {}  # of the connections that hints name, behind all others of a route
     first_number = max(units.values(), default=0)
     run = per_unit if whole_units else None
-    waiting = _limited_routes(schedule.network) if across_steps and collective.combining else frozenset()
+    waiting = set()  # routes that share a limit with others, such as the port of a switch
+    for cap in schedule.network.caps if across_steps and collective.combining else ():
+        if len(set(cap.routes)) > 1:
+            waiting.update((r.src, r.dst, r.via) for r in map(schedule.network.routes.__getitem__, cap.routes))
     for t, step in enumerate(without_unneeded_sends(schedule).steps):
-        step_messages: list[Message] = []
-        for (route, hint), sends in _by_route(step.sends, t + 1, hints or {}).items():
+        step_messages = []
+        # the sends by route and hint, which local ones do not have, each with the value that it reads
+        by_route = defaultdict(list)
+        for send in step.sends:
+            route = send.src, send.dst, send.via
+            hint = NO_HINT if send.local else (hints or {}).get((t + 1, send.chunk, send.src, send.dst), NO_HINT)
+            if not send.local and route not in units:
+                raise _wrong(t, f"there is no link {send.src} -> {send.dst}")
+            value = (inputs if send.kind.endswith("-input") else now).get((send.src, send.chunk))
+            if value is None or value.born >= t:
+                raise _wrong(t, f"rank {send.src} sends chunk {send.chunk} to {send.dst} before it holds it")
+            by_route[route, hint].append((value, send))
+        for (route, hint), loads in by_route.items():
             local = route[0] == route[1]
-            if not local and route not in units:
-                raise _wrong(t, f"there is no link {route[0]} -> {route[1]}")
-            loads = [(_read(send, now, inputs, t), send) for send in sends]
             # runs of neighbouring chunks that arrived together stay on one lane, so each lane has few messages
             loads.sort(key=lambda load: (load[0].born, arrival_lane.get(load[0], ()), load[1].chunk, load[1].kind))
             width, first = 1 if local else min(units[route], hint.lanes or len(loads), len(loads)), 0
@@ -148,7 +154,13 @@ def schedule_messages(
             for lane in range(width):
                 part = loads[len(loads) * lane // width : len(loads) * (lane + 1) // width]
                 runs = _runs(t, (*route, first + lane, 0), part, aggregate, run, route in waiting)
-                step_messages += runs if hint.pieces is None else _cut(runs, hint.pieces)
+                for message in runs:
+                    # as many messages as the hint wants, of nearly equal numbers of chunks
+                    count = min(hint.pieces or 1, message.count)
+                    for k in range(count):
+                        begin, end = message.count * k // count, message.count * (k + 1) // count
+                        cut = replace(message, chunk=message.chunk + begin, reads=message.reads[begin:end], writes=[])
+                        step_messages.append(cut)
         step_messages.sort(key=lambda m: (m.reduce, m.local, m.reads[0].born, m.chunk, m.lane))
         for message in step_messages:
             message.order = len(messages)
@@ -163,14 +175,10 @@ def schedule_messages(
                 now[key] = value
                 chains.setdefault(key, []).append(value)
                 arrival_lane[value] = message.lane
-    for unit, ranks in enumerate(collective.post):
-        for rank in ranks:
-            for chunk in range(unit * per_unit, (unit + 1) * per_unit):
-                if (rank, chunk) not in now:
-                    raise VerificationError(
-                        f"the schedule leaves rank {rank} without chunk {chunk}; `synth verify` says more"
-                    )
-                now[rank, chunk].final = True
+    for chunk, rank in _held(collective.post, per_unit):
+        if (rank, chunk) not in now:
+            raise VerificationError(f"the schedule leaves rank {rank} without chunk {chunk}; `synth verify` says more")
+        now[rank, chunk].final = True
     return ScheduleMessages(messages, chains, named)
 
 
@@ -180,8 +188,8 @@ def hold_back(messages: Iterable[Message], network: Network) -> None:
     Each waits for the last message of the step before that leaves its source over a limit that both share.
     """
     limits = {(r.src, r.dst, r.via): set(caps) for r, caps in zip(network.routes, network.caps_of, strict=True)}
-    leaving: dict[tuple[int, int], list[Message]] = {}
-    last_step: dict[Lane, int] = {}
+    leaving = {}
+    last_step = {}
     for message in messages:
         if message.local:
             continue
@@ -197,7 +205,7 @@ def without_unneeded_sends(schedule: Schedule) -> Schedule:
     """Return `schedule` without sends of chunks that the receiver has already or that no rank reads."""
     if schedule.collective.combining:
         return prune(schedule)
-    present = _inputs(schedule.collective, schedule.chunks)
+    present = set(_held(schedule.collective.pre, schedule.chunks))
     steps = []
     for step in schedule.steps:
         sends = []
@@ -209,53 +217,16 @@ def without_unneeded_sends(schedule: Schedule) -> Schedule:
     return prune(Schedule(schedule.network, schedule.collective, schedule.chunks, tuple(steps)))
 
 
-def _inputs(collective: Collective, per_unit: int) -> set[tuple[int, int]]:
-    """Return all (chunk, rank) that ranks have before the first step."""
-    inputs: set[tuple[int, int]] = set()
-    for unit, ranks in enumerate(collective.pre):
-        for rank in ranks:
-            inputs.update((unit * per_unit + i, rank) for i in range(per_unit))
-    return inputs
-
-
-def _by_route(
-    sends: Iterable[Send], step: int, hints: SendHints
-) -> dict[tuple[tuple[int, int, tuple[str, ...]], SendHint], list[Send]]:
-    """Return the sends of a step, from 1, by route and hint; local ones have none."""
-    routes: dict[tuple[tuple[int, int, tuple[str, ...]], SendHint], list[Send]] = {}
-    for send in sends:
-        hint = NO_HINT if send.local else hints.get((step, send.chunk, send.src, send.dst), NO_HINT)
-        routes.setdefault(((send.src, send.dst, send.via), hint), []).append(send)
-    return routes
-
-
-def _read(send: Send, now: dict, inputs: dict, step: int) -> Value:
-    value = (inputs if send.kind.endswith("-input") else now).get((send.src, send.chunk))
-    if value is None or value.born >= step:
-        raise _wrong(step, f"rank {send.src} sends chunk {send.chunk} to {send.dst} before it holds it")
-    return value
+def _held(units: Iterable[frozenset[int]], per_unit: int) -> Iterator[tuple[int, int]]:
+    """Yield (chunk, rank) of all chunks of units that ranks hold."""
+    for unit, ranks in enumerate(units):
+        for rank in sorted(ranks):
+            for chunk in range(unit * per_unit, (unit + 1) * per_unit):
+                yield chunk, rank
 
 
 def _wrong(step: int, fault: str) -> VerificationError:
     return VerificationError(f"the schedule is wrong in step {step}: {fault}; `synth verify` says more")
-
-
-def _limited_routes(network: Network) -> frozenset[tuple[int, int, tuple[str, ...]]]:
-    """Return the routes that share a limit with others, such as the port of a switch."""
-    limited = {i for cap in network.caps if len(set(cap.routes)) > 1 for i in cap.routes}
-    return frozenset((network.routes[i].src, network.routes[i].dst, network.routes[i].via) for i in limited)
-
-
-def _cut(messages: Iterable[Message], pieces: int) -> list[Message]:
-    """Return messages each cut into as many as `pieces`, of nearly equal numbers of chunks."""
-    cut = []
-    for message in messages:
-        count = min(pieces, message.count)
-        for k in range(count):
-            first, end = message.count * k // count, message.count * (k + 1) // count
-            reads = message.reads[first:end]
-            cut.append(Message(message.step, message.lane, message.chunk + first, message.reduce, reads))
-    return cut
 
 
 def _runs(
@@ -272,7 +243,7 @@ def _runs(
     rows = sorted(
         (send.kind.startswith("reduce"), ready(value), send.chunk, k) for k, (value, send) in enumerate(loads)
     )
-    messages: list[Message] = []
+    messages = []
     for reduce, born, chunk, k in rows:
         last = messages[-1] if messages else None
         if (

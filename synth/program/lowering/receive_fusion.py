@@ -16,8 +16,8 @@ from operator import is_
 from typing import NamedTuple
 
 from synth.errors import SynthError
-from synth.program.lowering.messages import Lane, Message, NamedLanes, Value
-from synth.program.send_hints import NO_HINT, SendHint
+from synth.program.lowering.messages import Lane, Message, NamedLanes
+from synth.program.send_hints import NO_HINT
 
 
 class Fusion(NamedTuple):
@@ -37,7 +37,7 @@ def lanes_of(messages: Sequence[Message], merge_pieces: bool = False) -> dict[La
 
     `merge_pieces`: the pieces of a connection count as one connection, whose piece is 0.
     """
-    lanes: dict[Lane, list[Message]] = {}
+    lanes = {}
     for message in messages:
         if message.local:
             continue
@@ -56,30 +56,33 @@ def fuse(
     pairs = _named_pairs(lanes, named)
     if not forward:
         return Fusion(pairs, {}, named)
-    partners: dict[Message, list[Message]] = {}
-    weight: Counter[tuple[int, Lane, Lane]] = Counter()
+    partners = {}
+    weight = Counter()
     for message in messages:
         if message.local:
             continue
         for later in dict.fromkeys(message.writes[0].readers):
             same_values = len(later.reads) == len(message.writes) and all(map(is_, later.reads, message.writes))
-            if same_values and all(_forwardable(value, message, later) for value in message.writes):
+            # while a fused op may still send it on, no other message may need a value
+            free = all(
+                other is later or other.step > message.step + 1 for value in message.writes for other in value.readers
+            )
+            if same_values and free:
                 partners.setdefault(message, []).append(later)
                 weight[message.dst, message.lane, later.lane] += 1
-    forwards: dict[Message, Message] = {}
-    busy: set[tuple[int, Lane]] = set()
+    forwards = {}
+    busy = set()
     paths = _Paths()
     for (rank, incoming), outgoing in pairs.items():
         paths.join(incoming, outgoing)
         if (rank, incoming) not in unfused:
             forwards.update(_forwards_in_order(lanes[incoming], lanes[outgoing], partners))
     for (rank, incoming, outgoing), _ in sorted(weight.items(), key=lambda item: (-item[1], item[0])):
-        if (
-            {(rank, incoming), (rank, outgoing)} & busy
-            or (rank, incoming) in unfused
-            or not _may_share(named.get(incoming[:4], NO_HINT), named.get(outgoing[:4], NO_HINT))
-            or not paths.can_join(incoming, outgoing)
-        ):
+        # blocks that no hint names may be shared by connections that ask for the same channel
+        hints = [named.get(lane[:4], NO_HINT) for lane in (incoming, outgoing)]
+        asked = any(hint.block is not None for hint in hints) or hints[0].channel != hints[1].channel
+        taken = {(rank, incoming), (rank, outgoing)} & busy or (rank, incoming) in unfused
+        if taken or asked or not paths.can_join(incoming, outgoing):
             continue
         fused = _forwards_in_order(lanes[incoming], lanes[outgoing], partners)
         longer, both = max(len(lanes[incoming]), len(lanes[outgoing])), len(lanes[incoming]) + len(lanes[outgoing])
@@ -94,7 +97,7 @@ def fuse(
 
 def _named_pairs(lanes: Mapping[Lane, list[Message]], named: NamedLanes) -> dict[tuple[int, Lane], Lane]:
     """Return the pairs of connections of a block's name. Raises SynthError where a rank has several to pair."""
-    ends: dict[tuple[int, str, int], Lane] = {}
+    ends = {}
     for lane in lanes:
         block = named.get(lane[:4], NO_HINT).block
         if block is None:
@@ -110,16 +113,6 @@ def _named_pairs(lanes: Mapping[Lane, list[Message]], named: NamedLanes) -> dict
     return pairs
 
 
-def _may_share(incoming: SendHint, outgoing: SendHint) -> bool:
-    """True if two connections may share a block that no hint names: they ask for no block, and for the same channel."""
-    return incoming.block is None and outgoing.block is None and incoming.channel == outgoing.channel
-
-
-def _forwardable(value: Value, message: Message, later: Message) -> bool:
-    """True if no other message needs `value` by the step after `message`'s, while a fused op may still send it on."""
-    return all(other is later or other.step > message.step + 1 for other in value.readers)
-
-
 def _forwards_in_order(
     received: list[Message], sent: list[Message], partners: Mapping[Message, list[Message]]
 ) -> dict[Message, Message]:
@@ -128,9 +121,9 @@ def _forwards_in_order(
     Both connections keep their order, no send of an earlier step waits for a fused op, and a fused op delays no other
     receive of its step.
     """
-    barred: set[Message] = set()
+    barred = set()
     while True:
-        forwards: dict[Message, Message] = {}
+        forwards = {}
         n = 0
         for message in received:
             while n < len(sent) and sent[n].step <= message.step:
@@ -150,8 +143,8 @@ class _Paths:
     """Union-find of connections into paths that share one channel; a path has one connection of each pair of ranks."""
 
     def __init__(self) -> None:
-        self.root: dict[Lane, Lane] = {}
-        self.uses: dict[Lane, set[tuple[int, int]]] = {}
+        self.root = {}
+        self.uses = {}
 
     def find(self, lane: Lane) -> Lane:
         root = lane
@@ -186,13 +179,13 @@ def channels(lanes: Sequence[Lane], fusion: Fusion, maximum_blocks: int | None) 
     paths = _Paths()
     for (_, incoming), outgoing in fusion.pairs.items():
         paths.join(incoming, outgoing)
-    groups: dict[Lane, list[Lane]] = {}
+    groups = {}
     asked = {lane: fusion.named.get(lane[:4], NO_HINT).channel for lane in lanes}
     for lane in sorted(lanes, key=lambda lane: (asked[lane] is None, lane[4], lane[3], lane[:3])):
         groups.setdefault(paths.find(lane), []).append(lane)
-    used: set[tuple[int, int, int]] = set()
-    load: Counter[tuple[int, int, str]] = Counter()
-    channel_of: dict[Lane, int] = {}
+    used = set()
+    load = Counter()
+    channel_of = {}
     for group in groups.values():
         wanted = asked[group[0]]
         need = Counter(end for src, dst, *_ in group for end in ((src, "send"), (dst, "recv")))

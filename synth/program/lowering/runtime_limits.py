@@ -42,7 +42,7 @@ def replicate(gpus: Sequence[Gpu], layout: Layout, instances: int) -> tuple[Gpu,
     channels = 1 + max((block.channel for gpu in gpus for block in gpu.blocks), default=0)
     replicas = []
     for gpu in gpus:
-        blocks: list[Block] = []
+        blocks = []
         for k in range(instances):
 
             def moved(span: Span, k: int = k, gpu: Gpu = gpu) -> Span:
@@ -78,9 +78,9 @@ def check_schedule(schedule: Schedule, runtime: Runtime) -> None:
     """
     if runtime.block_ops is None:
         return
-    messages: Counter[tuple[int, int]] = Counter()  # at least, by source and destination
+    messages = Counter()  # at least, by source and destination
     for step in schedule.steps:
-        chunks: dict[tuple[int, int], list[int]] = {}
+        chunks = {}
         for send in step.sends:
             if not send.local:
                 chunks.setdefault((send.src, send.dst), []).append(send.chunk)

@@ -14,7 +14,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.lowering.dependencies import Access, dependencies, flagged
 from synth.program.lowering.messages import Lane, Message, Value
 from synth.program.lowering.receive_fusion import Fusion, channels, lanes_of
-from synth.program.lowering.value_placement import LocalCopy, Place, ScratchGroup, ScratchLayout, Storage, pack_scratch
+from synth.program.lowering.value_placement import Place, ScratchGroup, ScratchLayout, Storage, pack_scratch
 from synth.program.program import Block, Gpu, Op, Span
 
 # number of the first cell of scratch in `Access`: above those of the input and output, however many chunks they have
@@ -94,15 +94,25 @@ def assemble(storage: Storage, fusion: Fusion, target: BlockTarget) -> tuple[tup
     messages = storage.messages
     lanes = list(lanes_of(messages))
     channel = channels(lanes, fusion, target.channel_blocks)
-    ends = _all_ends(lanes, fusion.pairs, channel, target.layout.collective.ranks)
+
+    # The blocks of every rank, sorted by channel.
+    ends = [[] for _ in range(target.layout.collective.ranks)]
+    paired = {(rank, outgoing) for (rank, _), outgoing in fusion.pairs.items()}
+    for lane in lanes:
+        src, dst = lane[:2]
+        ends[dst].append(Ends(lane, fusion.pairs.get((dst, lane))))
+        if (src, lane) not in paired:
+            ends[src].append(Ends(None, lane))
+    for row in ends:
+        row.sort(key=lambda ends: (channel[ends.recv or ends.send], ends.recv or (-1,), ends.send or (-1,)))
     sends = {block_ends.send: b for row in ends for b, block_ends in enumerate(row) if block_ends.send}
     receives = {block_ends.recv: b for row in ends for b, block_ends in enumerate(row) if block_ends.recv}
-    drafts: list[list[PlannedOp]] = [[] for _ in ends]
+    drafts = [[] for _ in ends]
     groups = (value.place[0] for message in messages for value in message.writes if isinstance(value.place[0], int))
     scratch_use = _ScratchUse(storage.last, max(groups, default=0))
     added = {value.old for message in messages for value in message.writes if value.old is not None}
     forwarded = set(fusion.forwards.values())
-    writer: dict[Value, int] = {}  # the block that writes a value
+    writer = {}  # the block that writes a value
     for message in messages:
         if message.local:
             old, rank = message.writes[0].old, message.dst
@@ -122,29 +132,22 @@ def assemble(storage: Storage, fusion: Fusion, target: BlockTarget) -> tuple[tup
             drafts[message.dst].append(_forward_op(message, block, added, scratch_use))
         else:
             drafts[message.dst] += _receive_ops(message, block, scratch_use, target)
-    _add_copies(storage.copies, drafts, ends, writer, target)
+
+    # Copies within a rank come after all steps, in the block that received the data or that with the fewest ops. In
+    # place, a chunk of the input is in the output already.
+    last_step = max((draft.key[0] for row in drafts for draft in row), default=0)
+    for n, copy in enumerate(storage.copies):
+        rank = copy.rank
+        if copy.src[0] == "i" and target.in_place == "in":
+            continue
+        if copy.writer is not None:
+            block = writer[copy.writer.writes[0]]
+        else:
+            block = _least_loaded(drafts[rank], ends[rank], target.block_ops)
+        drafts[rank].append(PlannedOp((last_step + 1, 2, n, 0), block, "cpy", copy.src, copy.dst, copy.count))
     scratch = scratch_use.layout()
     gpus = tuple(_gpu(rank, sorted(drafts[rank]), ends[rank], channel, scratch, target) for rank in range(len(ends)))
     return gpus, ends
-
-
-def _all_ends(
-    lanes: Sequence[Lane], pairs: Mapping[tuple[int, Lane], Lane], channel: Mapping[Lane, int], ranks: int
-) -> list[list[Ends]]:
-    """Return the blocks of every rank, sorted by channel."""
-    ends: list[list[Ends]] = [[] for _ in range(ranks)]
-    paired = {(rank, outgoing) for (rank, _), outgoing in pairs.items()}
-    for lane in lanes:
-        src, dst = lane[:2]
-        ends[dst].append(Ends(lane, pairs.get((dst, lane))))
-        if (src, lane) not in paired:
-            ends[src].append(Ends(None, lane))
-
-    def order(block_ends: Ends) -> tuple:
-        lane = block_ends.recv or block_ends.send or lanes[0]
-        return channel[lane], block_ends.recv or (-1,), block_ends.send or (-1,)
-
-    return [sorted(row, key=order) for row in ends]
 
 
 def _receive_ops(message: Message, block: int, scratch_use: _ScratchUse, target: BlockTarget) -> Iterator[PlannedOp]:
@@ -193,26 +196,6 @@ def _forward_op(message: Message, block: int, added: set[Value], scratch_use: _S
     return PlannedOp(key, block, "rrcs", old.place, new, message.count)
 
 
-def _add_copies(
-    copies: Sequence[LocalCopy],
-    drafts: list[list[PlannedOp]],
-    ends: list[list[Ends]],
-    writer: Mapping,
-    target: BlockTarget,
-) -> None:
-    """Add the copies within a rank after all steps, in the block that received the data or that with the fewest ops."""
-    last_step = max((draft.key[0] for row in drafts for draft in row), default=0)
-    for n, copy in enumerate(copies):
-        rank = copy.rank
-        if copy.src[0] == "i" and target.in_place == "in":
-            continue  # in place, the chunk is in the output already
-        if copy.writer is not None:
-            block = writer[copy.writer.writes[0]]
-        else:
-            block = _least_loaded(drafts[rank], ends[rank], target.block_ops)
-        drafts[rank].append(PlannedOp((last_step + 1, 2, n, 0), block, "cpy", copy.src, copy.dst, copy.count))
-
-
 def _least_loaded(drafts: Sequence[PlannedOp], ends: list[Ends], maximum: int | None) -> int:
     """Return the block of a rank with the fewest ops; a new one is added to `ends` if all have `maximum` ops."""
     load = [0] * len(ends)
@@ -238,7 +221,7 @@ def _gpu(
     overlap = target.layout.overlaps[rank] if target.in_place != "out" else None
     shift = input_size if overlap is None else overlap  # in place, the cells of both buffers have the same numbers
     length = [0] * len(ends)
-    accesses: list[Access] = []
+    accesses = []
     targets = {draft.after for draft in drafts if draft.after is not None}
 
     def cells(place: Place | None, count: int) -> range:
@@ -269,7 +252,7 @@ def _gpu(
             writes = (_SENT - draft.sent,)
         accesses.append(Access(draft.block, length[draft.block], both, writes))
         length[draft.block] += 1
-    ops: list[list[Op]] = [[] for _ in ends]
+    ops = [[] for _ in ends]
     for draft, deps in zip(drafts, dependencies(accesses, len(ends)), strict=True):
         ops[draft.block].append(Op(draft.code, spans(draft.src), spans(draft.dst), draft.count, deps))
     blocks = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import NamedTuple
 
 from synth.program.buffer_layout import Layout
@@ -76,12 +77,12 @@ def place_values(
     copy, None for no limit. With `whole_units` no copy spans two units.
     """
     end = (flow.messages[-1].step if flow.messages else INPUT) + 1
-    inputs = [_offsets(chunks) for chunks in layout.inputs]
-    outputs = [_offsets(chunks) for chunks in layout.outputs]
-    cells: dict[Value, ScratchCell] = {}
-    last: dict[Value, int] = {}
-    copies: list[tuple[int, Place, Place, Message | None, int]] = []
-    late: list[tuple[Value, Place]] = []
+    inputs = [dict(zip(chunks, count())) for chunks in layout.inputs]  # chunk → its offset
+    outputs = [dict(zip(chunks, count())) for chunks in layout.outputs]
+    cells = {}
+    last = {}
+    copies = []
+    late = []
     for (rank, chunk), chain in flow.chains.items():
         out = outputs[rank].get(chunk)
         from_input = chain[0].born == INPUT
@@ -89,22 +90,14 @@ def place_values(
             chain[0].place = ("i", inputs[rank][chunk])
         for value, after in zip(chain, [*chain[1:], None], strict=True):
             last[value] = max(value.last, value.born if after is None or after.old is not value else after.born)
-        if out is not None:
-            final = chain[-1]
-            if len(chain) == 1 and from_input:
-                copies.append((rank, final.place, ("o", out), None, chunk))
-            elif not _settle(chain, from_input, out, aliased, cells):
-                late.append((final, ("o", out)))
-                last[final] = end
-        else:
-            _settle(chain, from_input, None, aliased, cells)
+        if out is not None and len(chain) == 1 and from_input:
+            copies.append((rank, chain[0].place, ("o", out), None, chunk))
+        elif not _settle(chain, from_input, out, aliased, cells) and out is not None:
+            late.append((chain[-1], ("o", out)))
+            last[chain[-1]] = end
     messages, writer = _split_messages(flow.messages, cells, longest)
     copies += [(value.rank, value.place, target, writer[value], value.chunk) for value, target in late]
     return Storage(messages, list(_joined_copies(copies, longest, layout.chunks if whole_units else None)), last)
-
-
-def _offsets(buffer: tuple[int, ...]) -> dict[int, int]:
-    return {chunk: offset for offset, chunk in enumerate(buffer)}
 
 
 def _settle(
@@ -141,8 +134,8 @@ def _split_messages(
     messages: list[Message], cells: dict[Value, ScratchCell], longest: int | None
 ) -> tuple[list[Message], dict[Value, Message]]:
     """Return messages with contiguous places at both ends, in the same order, and the message that wrote each value."""
-    parts: list[Message] = []
-    writer: dict[Value, Message] = {}
+    parts = []
+    writer = {}
     for message in messages:
         for k, value in enumerate(message.writes):
             cell = cells.get(value)
@@ -154,15 +147,8 @@ def _split_messages(
             if k < message.count and k - start != longest and _adjacent(message, k):
                 continue
             reads, writes = message.reads[start:k], message.writes[start:k]
-            part = Message(
-                message.step,
-                message.lane,
-                message.chunk + start,
-                message.writes[start].old is not None,
-                reads,
-                writes,
-                len(parts),
-            )
+            reduce, chunk = writes[0].old is not None, message.chunk + start
+            part = Message(message.step, message.lane, chunk, reduce, reads, writes, len(parts))
             for value in reads:
                 value.readers.append(part)
             for value in writes:
@@ -193,16 +179,10 @@ def _joined_copies(
     rows = sorted(copies, key=lambda row: (row[0], row[2][1]))
     start = 0
     for k in range(1, len(rows) + 1):
-        if k < len(rows):
+        if k < len(rows) and k - start != longest:
             (rank, src, dst, writer, _), (rank1, src1, dst1, writer1, chunk) = rows[k - 1], rows[k]
-            if (
-                rank == rank1
-                and writer is writer1
-                and _follows(src, src1)
-                and _follows(dst, dst1)
-                and k - start != longest
-                and (unit is None or chunk % unit)
-            ):
+            inside = rank == rank1 and writer is writer1 and (unit is None or chunk % unit)
+            if inside and _follows(src, src1) and _follows(dst, dst1):
                 continue
         rank, src, dst, writer, _ = rows[start]
         yield LocalCopy(rank, src, dst, k - start, writer)
@@ -214,9 +194,9 @@ def pack_scratch(groups: Iterable[ScratchGroup]) -> ScratchLayout:
 
     A cell is used again only from the step after its last read on, so reuse causes no wait within a step.
     """
-    offsets: dict[int, int] = {}
-    sizes: dict[int, int] = {}
-    taken: dict[int, list[tuple[int, int, int]]] = {}  # rank -> (offset, size, last), by offset
+    offsets = {}
+    sizes = {}
+    taken = {}  # rank -> (offset, size, last), by offset
     for group in sorted(groups, key=lambda group: (group.rank, group.born, group.group)):
         live = [row for row in taken.get(group.rank, ()) if row[2] >= group.born]
         start = index = 0

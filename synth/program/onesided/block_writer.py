@@ -1,6 +1,15 @@
 """Writer of one thread block on every rank, common to both protocols; it tracks the order between the ranks' ops.
 
-`BlockWriter` joins the threads of a block (`nop`) wherever MSCCL++'s kernel needs it (thread_joins.py).
+`BlockWriter` joins the threads of a block (`nop`) wherever MSCCL++'s kernel needs it.
+
+The kernel runs the ops of a block without joining its threads in between (executor kernel, execution_kernel.hpp):
+only some threads wait and signal, and each data op deals the bytes out to threads in its own way. So a `nop` stands
+after a wait or flush before anything but a wait; after data before a signal or flush; between two data ops that touch
+the same chunk of the rank's memory, one of them writing; between two waits, or two signals, on one port. Packets need
+none: each thread reads the flag of what it takes. Ops with packets deal out their spans in one way: one thread moves
+the k-th chunk of all, so two of them on the same k-th chunk are in order. Nor does a signal or flush need one after a
+put through a port channel, if one thread does both: thread k serves the k-th port of an op, and what it hands over for
+a channel stays in order.
 
 The progress of the others that a rank knows of is a vector clock (Mattern 1989): `clock[a][b]` is the last op of b
 that is known to have ended before a's next op starts.
@@ -8,12 +17,90 @@ that is known to have ended before a's next op starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from synth.program.plan_limits import BLOCK_OPS, OP_CHANNELS
-from synth.program.program import PORT_KINDS, Op
-from synth.program.thread_joins import Keys, UnjoinedAccesses, accesses, is_handed
+from synth.program.program import PORT_KINDS, SWITCHED, Op, Span
+
+Key = tuple[str, int]  # one chunk of a rank's memory; input and output have the same keys where they are one memory
+Keys = Callable[[int, Span, int], tuple[Key, ...]]
+DATA = SWITCHED | {"put", "get", "cpy", "reduce"}
+JOINING = frozenset({"nop", "barrier"})
+
+
+class ChunkAccess(NamedTuple):
+    """An access of an op to a chunk of the rank's own plain memory.
+
+    `element`: the place of the chunk in its span, where it names the threads that move it; else None.
+    """
+
+    key: Key
+    writes: bool
+    element: int | None
+
+
+class UnjoinedAccesses:
+    """The accesses of a block's threads since they were last joined: memory read and written, ports, waits."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self.reads = {}  # chunk → the elements as which it was read
+        self.writes = {}
+        self.data = self.waited = False
+        self.port_ops = set()  # (wait or signal, port)
+        self.handed = {}  # port → the threads that have handed puts to it
+
+    def must_join(self, op: Op, accesses: Sequence[ChunkAccess]) -> bool:
+        """True if a `nop` is needed before `op`, which accesses the rank's memory so."""
+        if op.code in ("wait", "signal") and any((op.code, port) in self.port_ops for port in op.ports):
+            return True
+        if op.code in ("signal", "flush"):
+            others = any(self.handed.get(port, {thread}) != {thread} for thread, port in enumerate(op.ports))
+            return self.data or others or (op.code == "signal" and self.waited)
+        if op.code not in DATA or self.waited:
+            return op.code in DATA
+        for key, writes, element in accesses:
+            # other threads have made an access that must come before
+            earlier = self.writes.get(key, set()) | (self.reads.get(key, set()) if writes else set())
+            if earlier and (element is None or earlier != {element}):
+                return True
+        return False
+
+    def record(self, op: Op, accesses: Sequence[ChunkAccess], handed: bool = False) -> None:
+        """Record `op` as the next op of the block. `handed`: single threads hand it to port channels (`is_handed`)."""
+        if op.code in JOINING:
+            self._reset()
+        elif op.code in DATA:
+            self.data |= not handed
+            for thread, port in enumerate(op.ports if handed else ()):
+                self.handed.setdefault(port, set()).add(thread)
+            for access in accesses:
+                known = self.writes if access.writes else self.reads
+                known.setdefault(access.key, set()).add(access.element)
+        else:
+            self.waited |= op.code in ("wait", "flush")
+            self.port_ops |= {(op.code, port) for port in op.ports}
+
+
+def is_handed(op: Op, kind: Callable[[int], str]) -> bool:
+    """Return True for a put of plain chunks through port channels. ``kind(port)``: the kind of a port of its block."""
+    return op.code == "put" and not op.src[0].packet and any(kind(port) == "port" for port in op.ports)
+
+
+def accesses(rank: int, op: Op, keys: Keys, handed: bool) -> list[ChunkAccess]:
+    """Return the accesses of `op` to the rank's own plain memory. `handed`: as in `UnjoinedAccesses.record`."""
+    dealt = not handed and any(span.packet for span in (*op.src, *op.dst))
+    found = []
+    for writes, spans in ((False, op.src), (True, op.dst)):
+        for span in spans:
+            if span.rank is not None or span.packet:
+                continue
+            for k, key in enumerate(keys(rank, span, op.count)):
+                found.append(ChunkAccess(key, writes, k if dealt else None))
+    return found
 
 
 class WrittenBlock(NamedTuple):
@@ -34,8 +121,8 @@ class BlockWriter:
     def __init__(self, nodes: Sequence[int], keys: Keys) -> None:
         n = len(nodes)
         self.nodes, self.keys = nodes, keys
-        self.ops: list[list[Op]] = [[] for _ in range(n)]
-        self.ports: list[dict[tuple[str, int], int]] = [{} for _ in range(n)]
+        self.ops = [[] for _ in range(n)]
+        self.ports = [{} for _ in range(n)]
         # time 1: the rank has entered the kernel, which at first it knows of itself alone
         self.clock = [[0] * n for _ in range(n)]
         for rank in range(n):
@@ -43,7 +130,7 @@ class BlockWriter:
         # the clock at the last join, which all threads of the block know
         self.joined_clock = [list(clock) for clock in self.clock]
         # the peers that a rank signals before all else, to say that it has entered the kernel
-        self.entry: list[list[int]] = [[] for _ in range(n)]
+        self.entry = [[] for _ in range(n)]
         # True once a rank has more ops than the runtime takes
         self.overfull = False
         self._threads = [UnjoinedAccesses() for _ in range(n)]
@@ -58,7 +145,8 @@ class BlockWriter:
         self.ports[peer].setdefault((kind, rank), len(self.ports[peer]))
         return self.ports[rank].setdefault((kind, peer), len(self.ports[rank]))
 
-    def _add(self, rank: int, op: Op) -> int:
+    def add(self, rank: int, op: Op) -> int:
+        """Append an op; return its time on the rank's clock."""
         kinds = [kind for kind, _ in self.ports[rank]]
         handed = is_handed(op, kinds.__getitem__)
         touched = accesses(rank, op, self.keys, handed)
@@ -73,14 +161,10 @@ class BlockWriter:
         self.clock[rank][rank] += 1
         return self.clock[rank][rank]
 
-    def data(self, rank: int, op: Op) -> int:
-        """Append an op that moves data; return its time on the rank's clock."""
-        return self._add(rank, op)
-
     def signal(self, rank: int, peers: Iterable[int]) -> dict[int, tuple[int, ...]]:
         """Append one signal to each peer; return the clock that each peer has when it has waited for it."""
         for ports in self._batches(rank, peers):
-            self._add(rank, Op("signal", ports=ports))
+            self.add(rank, Op("signal", ports=ports))
         return dict.fromkeys(peers, tuple(self.clock[rank]))
 
     def wait(self, rank: int, learned: dict[int, tuple[int, ...]]) -> int:
@@ -89,14 +173,14 @@ class BlockWriter:
         Returns the time of the last wait on the rank's clock.
         """
         for ports in self._batches(rank, learned):
-            self._add(rank, Op("wait", ports=ports))
+            self.add(rank, Op("wait", ports=ports))
         self.learn(rank, *learned.values())
         return self.clock[rank][rank]
 
     def flush(self, rank: int, peers: Iterable[int]) -> None:
         """Append a flush: a wait until the puts to `peers` have been read from this rank's memory."""
         for ports in self._batches(rank, peers):
-            self._add(rank, Op("flush", ports=ports))
+            self.add(rank, Op("flush", ports=ports))
 
     def learn(self, rank: int, *clocks: Sequence[int]) -> None:
         """Merge `clocks` into the clock of `rank`."""
@@ -134,17 +218,13 @@ class BlockWriter:
             order = sorted(self.ports[rank], key=lambda port: (PORT_KINDS.index(port[0]), port[1]))
             number = {self.ports[rank][port]: i for i, port in enumerate(order)}
             # no join between the entry's signals and the body: the body's first signal on such a port needs one
-            ops = [*entry, *self._after_entry(entry, body)]
+            signalled = {port for op in entry for port in op.ports}
+            for i, op in enumerate(body):
+                if op.code == "signal" and signalled.intersection(op.ports):
+                    body = [*body[:i], Op("nop"), *body[i:]]
+                if op.code == "nop" or body[i].code == "nop":
+                    break
+            ops = [*entry, *body]
             all_ops.append(tuple(op._replace(ports=tuple(map(number.__getitem__, op.ports))) for op in ops))
             all_ports.append(tuple(order))
         return WrittenBlock(tuple(all_ops), tuple(all_ports), tuple(plain), tuple(packets))
-
-    @staticmethod
-    def _after_entry(entry: list[Op], body: list[Op]) -> list[Op]:
-        signalled = {port for op in entry for port in op.ports}
-        for i, op in enumerate(body):
-            if op.code == "nop":
-                break
-            if op.code == "signal" and signalled.intersection(op.ports):
-                return [*body[:i], Op("nop"), *body[i:]]
-        return body

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate
+from operator import add
 
 from synth.errors import SynthError, UsageError
 from synth.model.collective import Collective
@@ -26,7 +28,7 @@ from synth.program.onesided.block_writer import WrittenBlock
 from synth.program.onesided.packets import PacketWriter
 from synth.program.onesided.simple import SimpleWriter
 from synth.program.onesided.tasks import BufferOffsets, ChunkGroup, groups
-from synth.program.program import SWITCHED, Block, Gpu, InPlace, Op, Port, Program, Span
+from synth.program.program import SWITCHED, Block, Gpu, InPlace, Op, Port, Program
 
 DEFAULT_BLOCKS = 16  # thread blocks per rank and instance to start from, as far as there are chunks
 
@@ -58,7 +60,13 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
     if protocol == "LL":
         drafts = _packets(shares, memory, boxes)
     else:
-        reads = _sums_at_once(work) == 1 if options.reads is None else options.reads
+        reads = options.reads
+        if reads is None:  # unless one rank adds up several groups in one step
+            sums = Counter()
+            for group in work:
+                for t, moves in enumerate(group.moves):
+                    sums.update({(t, move.dst) for move in moves if move.kind == "reduce"})
+            reads = max(sums.values(), default=0) == 1
         drafts = _fitting(shares, lambda share: SimpleWriter(share, memory, boxes, reads).write())
     name = options.name
     if not name:
@@ -77,7 +85,7 @@ def reason_against(schedule: Schedule, boxes: Sequence[int]) -> str | None:
     """
     if schedule.sends > limits.PLAN_SENDS:
         return f"it has {schedule.sends} sends, plans are made of at most {limits.PLAN_SENDS}"
-    peers: dict[tuple[int, int], set[int]] = {}
+    peers = {}
     for step in schedule.steps:
         for send in step.sends:
             if send.src != send.dst:
@@ -112,15 +120,6 @@ def too_many_ranks(collective: Collective) -> str | None:
     )
 
 
-def _sums_at_once(work: tuple[ChunkGroup, ...]) -> int:
-    """Return the most groups that one rank adds up in one step."""
-    sums: Counter[tuple[int, int]] = Counter()
-    for group in work:
-        for t, moves in enumerate(group.moves):
-            sums.update({(t, move.dst) for move in moves if move.kind == "reduce"})
-    return max(sums.values(), default=0)
-
-
 def _shares(work: tuple[ChunkGroup, ...], blocks: int) -> list[tuple[ChunkGroup, ...]]:
     """Return `work` in at most `blocks` runs of about equal length."""
     blocks = min(blocks, len(work))
@@ -136,9 +135,9 @@ def _few_ports(work: tuple[ChunkGroup, ...], blocks: int, boxes: Sequence[int]) 
     tried = []
     while True:
         shares = _shares(work, blocks)
-        ports: Counter[int] = Counter()
+        ports = Counter()
         for share in shares:
-            across: set[tuple[int, int]] = set()
+            across = set()
             for moves in (moves for group in share for moves in group.moves):
                 for move in moves:
                     if boxes[move.src] != boxes[move.dst]:
@@ -157,7 +156,7 @@ def _fitting(
     shares: list[tuple[ChunkGroup, ...]], write: Callable[[tuple[ChunkGroup, ...]], WrittenBlock]
 ) -> list[WrittenBlock]:
     """Return drafts of all shares in order; a share whose draft exceeds a limit is halved."""
-    drafts: list[WrittenBlock] = []
+    drafts = []
     pending = shares[::-1]
     while pending:
         share = pending.pop()
@@ -189,7 +188,7 @@ def _packets(shares: list[tuple[ChunkGroup, ...]], memory: BufferOffsets, boxes:
     """
     n = len(boxes)
     known = {(a, a) for a in range(n)}
-    pairs: set[tuple[int, int]] = set()
+    pairs = set()
 
     by_port = False
 
@@ -242,43 +241,38 @@ def _assemble(name: str, drafts: list[WrittenBlock], layout: Layout, protocol: s
     middle of the *sender's* scratch.
     """
     n = layout.collective.ranks
-    plain = _starts([0] * n, [draft.plain for draft in drafts])
-    packets = _starts(plain[-1], [draft.packets for draft in drafts])
+    # the scratch offset of every rank for each draft, and after the last
+    plain = list(accumulate((draft.plain for draft in drafts), _sums, initial=(0,) * n))
+    packets = list(accumulate((draft.packets for draft in drafts), _sums, initial=plain[-1]))
     idle = Block(None, None, 0, (Op("nop"),))  # a kernel has at least one block, and both ends of a port list it
-    channels: Counter[tuple[str, int, int]] = Counter()  # channels so far of a kind between two ranks
-    blocks: list[list[Block]] = [[] for _ in range(n)]
-    for b, draft in enumerate(drafts):
-
-        def shifted(span: Span, rank: int, b: int = b) -> Span:
-            if span.buffer != "s":
-                return span
-            starts = packets[b] if span.packet else plain[b]
-            return span._replace(offset=span.offset + starts[rank if span.rank is None else span.rank])
-
-        ports = [_ports(rank, draft, channels) for rank in range(n)]
+    channels = Counter()  # channels so far of a kind between two ranks
+    blocks = [[] for _ in range(n)]
+    for draft, plain_starts, packet_starts in zip(drafts, plain[:-1], packets[:-1], strict=True):
+        used = set()
         for r in range(n):
-            if draft.ops[r] or draft.ports[r]:
-                ops = []
-                for op in draft.ops[r]:
-                    src = tuple(shifted(span, r) for span in op.src)
-                    dst = tuple(shifted(span, r) for span in op.dst)
-                    ops.append(op._replace(src=src, dst=dst))
-                blocks[r].append(Block(None, None, 0, tuple(ops) or idle.ops, (), ports[r]))
-        channels.update({(kind, min(r, peer), max(r, peer)) for r in range(n) for kind, peer in draft.ports[r]})
-    scratch = [max(packets[-1])] * n if protocol == "LL" else packets[-1]
-    gpus = tuple(
-        Gpu(r, len(layout.inputs[r]), len(layout.outputs[r]), scratch[r], tuple(blocks[r]) or (idle,)) for r in range(n)
-    )
-    return Program(name, layout.collective, layout.chunks, gpus, protocol, in_place)
+            ends = [(kind, min(r, peer), max(r, peer)) for kind, peer in draft.ports[r]]
+            used.update(ends)
+            ports = tuple(Port(*port, channels[end]) for port, end in zip(draft.ports[r], ends, strict=True))
+            ops = []
+            for op in draft.ops[r]:
+                spans = []
+                for span in (*op.src, *op.dst):
+                    if span.buffer == "s":
+                        starts = packet_starts if span.packet else plain_starts
+                        owner = r if span.rank is None else span.rank
+                        span = span._replace(offset=span.offset + starts[owner])
+                    spans.append(span)
+                ops.append(op._replace(src=tuple(spans[: len(op.src)]), dst=tuple(spans[len(op.src) :])))
+            if ops or ports:
+                blocks[r].append(Block(None, None, 0, tuple(ops) or idle.ops, (), ports))
+        channels.update(used)
+    scratch = (max(packets[-1]),) * n if protocol == "LL" else packets[-1]
+    gpus = []
+    for r in range(n):
+        buffers = len(layout.inputs[r]), len(layout.outputs[r]), scratch[r]
+        gpus.append(Gpu(r, *buffers, tuple(blocks[r]) or (idle,)))
+    return Program(name, layout.collective, layout.chunks, tuple(gpus), protocol, in_place)
 
 
-def _starts(first: list[int], counts: list[tuple[int, ...]]) -> list[list[int]]:
-    """Return the scratch offset of every rank for each draft, and after the last: `first` plus the counts before."""
-    starts = [first]
-    for count in counts:
-        starts.append([start + chunks for start, chunks in zip(starts[-1], count, strict=True)])
-    return starts
-
-
-def _ports(rank: int, draft: WrittenBlock, channels: Counter[tuple[str, int, int]]) -> tuple[Port, ...]:
-    return tuple(Port(kind, peer, channels[kind, min(rank, peer), max(rank, peer)]) for kind, peer in draft.ports[rank])
+def _sums(starts: Sequence[int], counts: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(add, starts, counts))

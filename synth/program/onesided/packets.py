@@ -12,6 +12,7 @@ overwrites them two launches later cannot know that they have been received, the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from synth.program.onesided.block_writer import BlockWriter, WrittenBlock
@@ -38,29 +39,23 @@ class PacketWriter:
     ) -> None:
         self.groups, self.memory, self.signal_first, self.entered = groups, memory, signal_first, entered
         self.block = BlockWriter(nodes, memory.keys)
-        n = len(nodes)
-        self.plain, self.slots = [0] * n, [0] * n
-        inputs, outputs = memory.offsets()
-        self.value: list[dict[int, Span]] = []  # group → rank → span of its current value: plain, or packets
-        self.home: list[dict[int, Span]] = []  # group → rank → span of the output, or of scratch for partial sums
-        for group in groups:
-            self.value.append({r: Span("i", at[group.first]) for r, at in enumerate(inputs) if group.first in at})
-            self.home.append({r: Span("o", at[group.first]) for r, at in enumerate(outputs) if group.first in at})
+        self.plain, self.slots = [0] * len(nodes), [0] * len(nodes)
+        self.value = memory.spans("i", groups)  # group → rank → span of its current value: plain, or packets
+        self.home = memory.spans("o", groups)  # group → rank → span of the output, or of scratch for partial sums
         self.contribution = [dict(value) for value in self.value]
-        self.packets: dict[tuple[int, int, Span], Span] = {}  # (rank, group, plain span) → packets in its own scratch
+        self.packets = {}  # (rank, group, plain span) → packets in its own scratch
         # (step, group, transfer of a sum) → the packets in which the op that added it up has stored it
-        self.stored: dict[tuple[int, int, GroupTransfer], Span] = {}
-        self.writer_clock: dict[
-            tuple[int, Span], tuple[int, ...]
-        ] = {}  # (rank, span) → clock of the threads that wrote
+        self.stored = {}
+        self.writer_clock = {}  # (rank, span) → clock of the threads that wrote
         # (rank, its packets, peer, packets of the peer) of each put through a port channel
-        self.handed_over: list[tuple[int, Span, int, Span]] = []
-        self.written_by: dict[tuple[int, Span], int] = {}  # (rank, packets) → the rank that writes them
-        self.read_at: dict[tuple[int, Span], int] = {}  # (rank, packets) → when it first reads them
+        self.handed_over = []
+        self.written_by = {}  # (rank, packets) → the rank that writes them
+        self.read_at = {}  # (rank, packets) → when it first reads them
         self.steps = max((len(group.moves) for group in groups), default=0)
-        self.pairs = {
-            (move.src, move.dst) for group in groups for moves in group.moves for move in moves if not move.local
-        }
+        self.pairs = set()
+        for group in groups:
+            for moves in group.moves:
+                self.pairs.update((move.src, move.dst) for move in moves if not move.local)
 
     def write(self) -> WrittenBlock:
         """Write all steps of the schedule and return the block; to be called once.
@@ -74,7 +69,14 @@ class PacketWriter:
         for t in range(self.steps):
             if self.block.overfull and len(self.groups) > 1:
                 return self.block.finish(self.plain, self.slots)
-            self._receive(t, self._send(t))
+            # a copy replaces the value and stays a packet, sums are taken at once
+            for (rank, g), arrived in sorted(self._send(t).items()):
+                for move, slot in arrived:
+                    if move.kind == "copy" or rank not in self.value[g]:
+                        self.value[g][rank] = slot
+                slots = [slot for _, slot in arrived if slot != self.value[g][rank]]
+                if slots:
+                    self._reduce(t, rank, g, slots)
         for g, group in enumerate(self.groups):
             for rank, home in sorted(self.home[g].items()):
                 value = self.value[g].get(rank)
@@ -97,11 +99,11 @@ class PacketWriter:
         known = {rank: set(others) for rank, others in at_end.items()}
         for rank, other in self.pairs & self.signal_first:
             known[rank] |= at_end[other]
-        unsure: dict[int, set[int]] = {}
+        unsure = defaultdict(set)
         for rank, src, peer, packets in self.handed_over:
             ranks, read = known[self.written_by[rank, src]], self.read_at.get((peer, packets))
             if read is None or not any(b == peer or self.block.clock[b][peer] >= read for b in ranks):
-                unsure.setdefault(rank, set()).add(peer)
+                unsure[rank].add(peer)
         for rank, peers in sorted(unsure.items()):
             self.block.flush(rank, sorted(peers))
 
@@ -116,7 +118,7 @@ class PacketWriter:
         if not self.memory.aliased:
             return
         for g, group in enumerate(self.groups):
-            reduced: set[int] = set()
+            reduced = set()
             for moves in group.moves:
                 for move in moves:
                     overwritten = move.src in reduced and move.src in self.home[g]
@@ -126,59 +128,39 @@ class PacketWriter:
 
     def _send(self, t: int) -> dict[tuple[int, int], list[tuple[GroupTransfer, Span]]]:
         """Put the sends of step `t`; return (rank, group) → the moves that arrive there, each with its packets."""
-        targets: dict[tuple[int, int, Span, str], list[tuple[int, Span]]] = {}
-        arrivals: dict[tuple[int, int], list[tuple[GroupTransfer, Span]]] = {}
+        targets, arrivals = defaultdict(list), defaultdict(list)
         for g, group in enumerate(self.groups):
             holders = set(self.value[g])
             for move in sorted(group.moves[t]):
                 if not self.memory.collective.combining and move.dst in holders:
                     continue
                 holders.add(move.dst)
+                src = (self.contribution if move.original or move.local else self.value)[g][move.src]
                 if move.local:
-                    contribution = self._own_contribution(g, move)
-                    if contribution is not None:
-                        arrivals.setdefault((move.dst, g), []).append((move, contribution))
-                    continue
-                if (t, g, move) in self.stored:
-                    arrivals.setdefault((move.dst, g), []).append((move, self.stored[t, g, move]))
-                    continue
-                src = self.contribution[g][move.src] if move.original else self.value[g][move.src]
-                kind = self.block.kind(move.src, move.dst)
-                if kind == "port" and not src.packet:
-                    src = self._as_packets(move.src, g, src)
-                dst = self._slot(move.dst, group.count)
-                targets.setdefault((move.src, g, src, kind), []).append((move.dst, dst))
-                arrivals.setdefault((move.dst, g), []).append((move, dst))
-        # what goes to other boxes goes first
+                    # the rank's own contribution, unless it is there
+                    if move.kind != "reduce" and self.value[g].get(move.src) == src:
+                        continue
+                    dst = src if src.packet else self._as_packets(move.src, g, src)
+                elif (t, g, move) in self.stored:
+                    dst = self.stored[t, g, move]
+                else:
+                    kind = self.block.kind(move.src, move.dst)
+                    if kind == "port" and not src.packet:
+                        src = self._as_packets(move.src, g, src)
+                    dst = self._slot(move.dst, group.count)
+                    targets[move.src, g, src, kind].append((move.dst, dst))
+                arrivals[move.dst, g].append((move, dst))
+
+        # What goes to other boxes goes first.
         in_order = sorted(targets.items(), key=lambda item: (item[0][0], item[0][3] == "memory", item[0][1]))
-        for (rank, g, src, _), peers in in_order:
+        for (rank, g, src, kind), peers in in_order:
             for i in range(0, len(peers), OP_CHANNELS):
-                self._put(rank, g, src, peers[i : i + OP_CHANNELS])
+                batch = peers[i : i + OP_CHANNELS]
+                dsts = tuple(dst._replace(rank=peer) for peer, dst in batch)
+                ports = tuple(self.block.port(rank, peer) for peer, _ in batch)
+                self.handed_over += [(rank, src, peer, dst) for peer, dst in batch if kind == "port"]
+                self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=ports))
         return arrivals
-
-    def _own_contribution(self, g: int, move: GroupTransfer) -> Span | None:
-        """Return the packets of the rank's own contribution that a local move takes in; None where it is there."""
-        contribution = self.contribution[g][move.src]
-        if move.kind != "reduce" and self.value[g].get(move.src) == contribution:
-            return None
-        return contribution if contribution.packet else self._as_packets(move.src, g, contribution)
-
-    def _put(self, rank: int, g: int, src: Span, peers: list[tuple[int, Span]]) -> None:
-        """Put `src` of group `g` to the packets of `peers`, (rank, span) each, in one op."""
-        dsts = tuple(dst._replace(rank=peer) for peer, dst in peers)
-        ports = tuple(self.block.port(rank, peer) for peer, _ in peers)
-        self.handed_over += [(rank, src, peer, dst) for peer, dst in peers if self.block.kind(rank, peer) == "port"]
-        self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=ports))
-
-    def _receive(self, t: int, arrivals: dict[tuple[int, int], list[tuple[GroupTransfer, Span]]]) -> None:
-        """Take in the arrivals of step `t`: a copy replaces the value and stays a packet, sums are taken at once."""
-        for (rank, g), arrived in sorted(arrivals.items()):
-            for move, slot in arrived:
-                if move.kind == "copy" or rank not in self.value[g]:
-                    self.value[g][rank] = slot
-            slots = [slot for _, slot in arrived if slot != self.value[g][rank]]
-            if slots:
-                self._reduce(t, rank, g, slots)
 
     def _reduce(self, t: int, rank: int, g: int, slots: list[Span]) -> None:
         """Add the packets `slots`, which arrived in step `t`, to the value of the rank; store the sum where the next
@@ -194,29 +176,21 @@ class PacketWriter:
         self.packets.pop((rank, g, home), None)
         while slots:
             batch, slots = slots[: OP_BUFFERS - 1], slots[OP_BUFFERS - 1 :]
-            stores = [] if slots else self._stores(t + 1, rank, g, home)
+            stores = []
+            moves = sorted(self.groups[g].moves[t + 1]) if not slots and t + 1 < self.steps else []
+            sent = [move for move in moves if move.src == rank and not move.local and not move.original]
+            if any(self.block.kind(rank, move.dst) == "port" for move in sent):
+                # own packets where port channels carry it, since what goes to other boxes goes first
+                stores = [self._slot(rank, count)]
+                self.packets[rank, g, home] = stores[0]
+                sent = []
+            for move in sent[: OP_BUFFERS - 1]:
+                slot = self.stored[t + 1, g, move] = self._slot(move.dst, count)
+                self.block.port(rank, move.dst)
+                stores.append(slot._replace(rank=move.dst))
             # the kernel adds up the packets first, then the plain chunk
             self._local(rank, Op("reduce", (*batch, self.value[g][rank]), (home, *stores), count))
             self.value[g][rank] = home
-
-    def _stores(self, t: int, rank: int, g: int, home: Span) -> list[Span]:
-        """Return the packets in which the op that adds up a sum at `home` stores it, for its sends of step `t`.
-
-        These are own packets where port channels carry it, since what goes to other boxes goes first; else those of
-        the ranks that it goes to.
-        """
-        group = self.groups[g]
-        moves = sorted(group.moves[t]) if t < self.steps else []
-        sent = [move for move in moves if move.src == rank and not move.local and not move.original]
-        if any(self.block.kind(rank, move.dst) == "port" for move in sent):
-            slot = self.packets[rank, g, home] = self._slot(rank, group.count)
-            return [slot]
-        stores = []
-        for move in sent[: OP_BUFFERS - 1]:
-            slot = self.stored[t, g, move] = self._slot(move.dst, group.count)
-            self.block.port(rank, move.dst)
-            stores.append(slot._replace(rank=move.dst))
-        return stores
 
     def _as_packets(self, rank: int, g: int, src: Span) -> Span:
         """Return the packets of a plain chunk of the rank; its first use writes them."""
@@ -229,7 +203,7 @@ class PacketWriter:
     def _local(self, rank: int, op: Op) -> None:
         """Append a data op. Of what its threads read, or knew when they wrote what it reads, they tell the readers of
         what it writes; of other threads' reads they know since the last join."""
-        time = self.block.data(rank, op)
+        time = self.block.add(rank, op)
         for span in op.src:
             if span.packet:
                 self.read_at.setdefault((rank, span), time)

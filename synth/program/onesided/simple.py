@@ -18,15 +18,15 @@ the port is flushed, its source is not written and the kernel not left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from synth.errors import SynthError
-from synth.program.onesided.block_writer import BlockWriter, WrittenBlock
+from synth.program.onesided.block_writer import BlockWriter, Key, WrittenBlock
 from synth.program.onesided.tasks import BufferOffsets, ChunkGroup, GroupTransfer, SwitchTransfer
 from synth.program.plan_limits import OP_BUFFERS, OP_CHANNELS
 from synth.program.program import Op, Span
-from synth.program.thread_joins import Key
 
 
 class _Put(NamedTuple):
@@ -40,16 +40,9 @@ class _Put(NamedTuple):
     move: GroupTransfer
     src: Span
     dst: Span  # on the receiver
-    slot: bool
+    slot: bool = False
     pulled: bool = False
     done: bool = False
-
-
-class _PlannedSwitchOp(NamedTuple):
-    """An op through a switch, and puts to the other ranks of its group with the same effect there."""
-
-    move: SwitchTransfer
-    puts: list[_Put]
 
 
 class _Read(NamedTuple):
@@ -73,33 +66,26 @@ class SimpleWriter:
         self.block = BlockWriter(nodes, memory.keys)
         n = len(nodes)
         self.last_use: list[dict[Key, int]] = [{} for _ in range(n)]  # time of the rank's own last use of the memory
-        self.port_reads: list[dict[Key, list[_Read]]] = [{} for _ in range(n)]
-        self.pulls: list[dict[Key, list[_Read]]] = [{} for _ in range(n)]  # reads by sums of other ranks
-        self.stored: set[tuple[int, int, int, int]] = set()  # sends of sums by (step, group, src, dst) that are done
+        self.port_reads = [defaultdict[Key, list[_Read]](list) for _ in range(n)]
+        self.pulls = [defaultdict[Key, list[_Read]](list) for _ in range(n)]  # reads by sums of other ranks
+        self.stored = set()  # sends of sums by (step, group, src, dst) that are done
         self.scratch = [0] * n  # chunks
-        self.free: list[dict[int, list[int]]] = [{} for _ in range(n)]  # count → offsets of free slots
-        inputs, outputs = memory.offsets()
-        self.contribution: list[dict[int, Span]] = []  # group → rank → the rank's contribution
-        self.home: list[dict[int, Span]] = []  # group → rank → the span where the chunk belongs
-        for group in groups:
-            self.contribution.append(
-                {r: Span("i", at[group.first]) for r, at in enumerate(inputs) if group.first in at}
-            )
-            self.home.append({r: Span("o", at[group.first]) for r, at in enumerate(outputs) if group.first in at})
+        self.free = [defaultdict(list) for _ in range(n)]  # count → offsets of free slots
+        self.contribution = memory.spans("i", groups)  # group → rank → the rank's contribution
+        self.home = memory.spans("o", groups)  # group → rank → the span where the chunk belongs
         self.value = [dict(contribution) for contribution in self.contribution]
-        self.copied: set[tuple[int, int]] = set()  # (group, rank) whose contribution is in the output
+        self.copied = set()  # (group, rank) whose contribution is in the output
         self.steps = max((len(group.moves) for group in groups), default=0)
-        self.last_step = [self._last_steps(group) for group in groups]
-
-    @staticmethod
-    def _last_steps(group: ChunkGroup) -> dict[int, int]:
-        return {rank: t for t, moves in enumerate(group.moves) for move in moves for rank in (move.src, move.dst)}
 
     def write(self) -> WrittenBlock:
         """Write all steps of the schedule and return the block; to be called once.
 
         Groups that have more ops than a block takes are not written to their end.
         """
+        last_step = [{} for _ in self.groups]  # of each group: rank → the last step in which it sends or receives it
+        for steps, group in zip(last_step, self.groups, strict=True):
+            for t, moves in enumerate(group.moves):
+                steps.update((rank, t) for move in moves for rank in move[:2])
         self._save_inputs()
         for t in range(self.steps):
             if self.block.overfull and len(self.groups) > 1:
@@ -109,18 +95,36 @@ class SimpleWriter:
             pulls = [put for put in planned if put.pulled]
             through = self._plan_switch_moves(t)
             stores = [put for _, op_puts in through for put in op_puts]
-            new = [put for put in puts if not put.done]
-            self._make_ready([*new, *stores, *self._read_by_switches(through), *map(_as_reader, pulls)])
+
+            # What is written must be free, and what is read elsewhere as ready as if its rank were written to.
+            ready = [*(put for put in puts if not put.done), *stores]
+            ready += [put._replace(dst=put.src) for move, op_puts in through if move.code == "glres" for put in op_puts]
+            for put in pulls:
+                reader = put.move._replace(src=put.move.dst, dst=put.move.src)
+                ready.append(put._replace(move=reader, dst=put.src))
+            self._make_ready(ready)
             arrivals, learned = self._send(puts, through)
             if t == 0 and not self.memory.collective.combining and not self.memory.aliased:
                 self._copy_inputs()
             self._wait(arrivals, learned)
             self._contribute(t, "copy")
+
             sums = self._plan_sums(t, planned)
             self._make_ready([put for targets in sums.values() for put in targets])
-            self._combine_all([*puts, *stores, *pulls], sums)
+            arrived = defaultdict(list)
+            for put in (*puts, *stores, *pulls):
+                arrived[put.move.dst, put.group].append(put)
+            for (rank, g), some in sorted(arrived.items()):
+                some.sort(key=lambda put: (put.move.kind != "copy", put.move.src))
+                self._combine(rank, g, some, sums.get((g, rank), []))
             self._contribute(t, "reduce")
-            self._release(t)
+
+            # Scratch homes of chunks that their rank neither sends nor receives after this step are free.
+            for g, group in enumerate(self.groups):
+                for rank, step in last_step[g].items():
+                    home = self.home[g].get(rank)
+                    if step == t and home is not None and home.buffer == "s":
+                        self.free[rank][group.count].append(home.offset)
         self._copy_inputs()
         for rank, reads in enumerate(self.port_reads):
             self._flush(rank, [*reads, *self.pulls[rank]])
@@ -130,16 +134,14 @@ class SimpleWriter:
 
     def _save_inputs(self) -> None:
         """Copy to scratch each contribution that is sent after its memory is overwritten, in place."""
-        if not self.memory.aliased:
-            return
-        for g, group in enumerate(self.groups):
-            written: dict[int, int] = {}
+        for g, group in enumerate(self.groups if self.memory.aliased else ()):
+            written = {}
             for t, moves in enumerate(group.moves):
                 for move in moves:
                     overwritten = move.local or written.get(move.src, t) < t
                     source = self.contribution[g].get(move.src)
-                    in_input = source is not None and source.buffer == "i"
-                    if source is not None and move.original and overwritten and in_input and move.src in self.home[g]:
+                    sent_late = move.original and overwritten and move.src in self.home[g]
+                    if source is not None and source.buffer == "i" and sent_late:
                         saved = Span("s", self._slot(move.src, move.src, group.count))
                         self._local(move.src, Op("cpy", (source,), (saved,), group.count))
                         self.contribution[g][move.src] = saved
@@ -169,9 +171,9 @@ class SimpleWriter:
                     continue
                 copy = move.kind == "copy" or move.dst not in holders
                 holders.add(move.dst)
-                src = self.contribution[g][move.src] if move.original else self.value[g][move.src]
+                src = self._source(g, move)
                 if move.dst in pulling and not copy:
-                    puts.append(_Put(g, move, src, src, False, pulled=True))
+                    puts.append(_Put(g, move, src, src, pulled=True))
                     continue
                 home = self.home[g].get(move.dst) if copy else None
                 if copy and home is None:
@@ -185,6 +187,9 @@ class SimpleWriter:
                 puts.append(_Put(g, move, src, dst, not direct, done=done))
         return puts
 
+    def _source(self, g: int, move: GroupTransfer) -> Span:
+        return self.contribution[g][move.src] if move.original else self.value[g][move.src]
+
     def _pulling(self, t: int, g: int) -> set[int]:
         """Return the ranks whose sum of group `g` in step `t` reads all contributions, of its box, where they lie.
 
@@ -192,31 +197,31 @@ class SimpleWriter:
         contribution in that step, and no signal is needed before it but that its rank has entered the kernel.
         """
         moves = self.groups[g].moves
+        found = set()
         if self.groups[g].switch_moves or not self.reads:
-            return set()
+            return found
         receiving = {move.dst for move in moves[t]}
         sending = {move.src for move in moves[t]}
         copied = {(move.src, move.dst) for later in moves[t + 1 :] for move in later if move.kind == "copy"}
-        found = set()
         for rank in receiving - sending:
             sources = [move for move in moves[t] if move.dst == rank]
             peers = {move.src for move in sources}
             near = all(self.block.kind(peer, rank) == "memory" for peer in peers)
             alone = not peers & receiving and all((rank, peer) in copied for peer in peers)
             alone &= all(move.dst == rank for move in moves[t] if move.src in peers)
-            combining = rank in self.value[g] and all(move.kind == "reduce" for move in sources)
-            if near and alone and combining and all(self._pulls(g, move) for move in sources):
+            if not near or not alone or rank not in self.value[g] or any(move.kind != "reduce" for move in sources):
+                continue
+            # the sum can read each contribution as early as a put could begin
+            for move in sources:
+                src = self._source(g, move)
+                keys = self.memory.keys(move.src, src, self.groups[g].count)
+                begun = self.block.clock[move.src][rank] >= 1
+                ready = self._known(rank, move.src, keys) or (not begun and self._untouched(move.src, keys))
+                if not ready or self.memory.remote_span(rank, move.src, src) is None:
+                    break
+            else:
                 found.add(rank)
         return found
-
-    def _pulls(self, g: int, move: GroupTransfer) -> bool:
-        """Return True if the receiver can read the contribution where it lies as early as a put could begin."""
-        src = self.contribution[g][move.src] if move.original else self.value[g][move.src]
-        keys = self.memory.keys(move.src, src, self.groups[g].count)
-        if self.memory.remote_span(move.dst, move.src, src) is None:
-            return False
-        begun = self.block.clock[move.src][move.dst] >= 1
-        return self._known(move.dst, move.src, keys) or (not begun and self._untouched(move.src, keys))
 
     def _plan_sums(self, t: int, planned: list[_Put]) -> dict[tuple[int, int], list[_Put]]:
         """Return (group, rank) → the puts of step `t` + 1 that the rank's sum of step `t` does.
@@ -224,39 +229,32 @@ class SimpleWriter:
         The sum is final, its receivers have it in the box and neither receive nor send the chunk otherwise in the two
         steps, and they are ready for it, or only have not entered the kernel.
         """
-        sums: dict[tuple[int, int], list[_Put]] = {}
+        sums = {}
         if t + 1 == self.steps:
             return sums
         for g, rank in sorted({(put.group, put.move.dst) for put in planned if put.move.kind == "reduce"}):
-            group = self.groups[g]
-            moves = (*group.moves[t], *group.moves[t + 1])
-            final = not any(move.dst == rank for move in group.moves[t + 1])
+            group, following = self.groups[g], self.groups[g].moves[t + 1]
+            final = not any(move.dst == rank for move in following)
             # what goes to other boxes goes first
-            final &= all(self.block.kind(rank, m.dst) == "memory" for m in group.moves[t + 1] if m.src == rank)
+            final &= all(self.block.kind(rank, move.dst) == "memory" for move in following if move.src == rank)
             local = any(move.src == rank for move in group.moves[t])
             home = self.home[g].get(rank)
             if not final or local or home is None or group.switch_moves:
                 continue
             targets = []
-            for move in group.moves[t + 1]:
-                others = [other for other in moves if move.dst in (other.src, other.dst) and other != move]
-                alone = all((other.src, other.dst, other.kind) == (move.dst, rank, "reduce") for other in others)
-                target = self.home[g].get(move.dst)
+            for move in following:
+                owner, target = move.dst, self.home[g].get(move.dst)
+                others = [other for other in (*group.moves[t], *following) if owner in other[:2] and other != move]
+                alone = all(other[:3] == (owner, rank, "reduce") for other in others)
                 if move.src != rank or move.kind != "copy" or move.original or not alone or target is None:
                     continue
-                put = _Put(g, move, home, target, False)
-                if self.block.kind(rank, move.dst) == "memory" and self._can_store(put):
-                    targets.append(put)
+                keys = self.memory.keys(owner, target, group.count)
+                ready = self._known(rank, owner, keys) or self._untouched(owner, keys)
+                if ready and self.memory.remote_span(rank, owner, target) is not None:
+                    targets.append(_Put(g, move, home, target))
             sums[g, rank] = sorted(targets, key=lambda put: self._turn(rank, put.move.dst))[: OP_BUFFERS - 1]
             self.stored.update((t + 1, g, rank, put.move.dst) for put in sums[g, rank])
         return sums
-
-    def _can_store(self, put: _Put) -> bool:
-        """Return True if the sum can be stored at once: no signal is needed but that its receiver has entered."""
-        owner, keys = put.move.dst, self._keys(put.move.dst, put.dst, put)
-        if self.memory.remote_span(put.move.src, owner, put.dst) is None:
-            return False
-        return self._known(put.move.src, owner, keys) or self._untouched(owner, keys)
 
     def _make_ready(self, puts: list[_Put]) -> None:
         """Let each receiver signal that the destination is free to each sender whose clock does not know it."""
@@ -271,18 +269,17 @@ class SimpleWriter:
             else:
                 ready.add((owner, writer))
                 self._flush(owner, [key for key in keys if not self._known(owner, owner, [key])])
-        first = enter - ready
-        for writer in sorted({writer for _, writer in first}):
-            self.block.enter(sorted(owner for owner, other in first if other == writer), writer)
-        learned: dict[int, dict[int, tuple[int, ...]]] = {}
+        for writer in sorted({writer for _, writer in enter - ready}):
+            self.block.enter(sorted(owner for owner, other in enter - ready if other == writer), writer)
+        learned = defaultdict(dict)
         for owner in sorted({owner for owner, _ in ready}):
             writers = sorted(writer for other, writer in ready if other == owner)
             for writer, clock in self.block.signal(owner, writers).items():
-                learned.setdefault(writer, {})[owner] = clock
+                learned[writer][owner] = clock
         for writer, clocks in sorted(learned.items()):
             self.block.wait(writer, clocks)
 
-    def _plan_switch_moves(self, t: int) -> list[_PlannedSwitchOp]:
+    def _plan_switch_moves(self, t: int) -> list[tuple[SwitchTransfer, list[_Put]]]:
         """Return the ops through switches of step `t`, each with the puts to other ranks that have its effect.
 
         Raises SynthError where the ranks of a group hold a chunk at different places.
@@ -306,110 +303,86 @@ class SimpleWriter:
                         f"of a switch need"
                     )
                 kind = "copy" if move.final else "overwritten"
-                puts = [_Put(g, GroupTransfer(move.rank, rank, kind), sources[0], target, False) for rank in others]
-                planned.append(_PlannedSwitchOp(move, puts))
+                puts = [_Put(g, GroupTransfer(move.rank, rank, kind), sources[0], target) for rank in others]
+                planned.append((move, puts))
         return planned
 
-    @staticmethod
-    def _read_by_switches(through: list[_PlannedSwitchOp]) -> list[_Put]:
-        """Return puts to the memory of other ranks that the ops read, which must be as ready as what they write."""
-        reads = []
-        for move, puts in through:
-            if move.code == "glres":
-                reads += [put._replace(dst=put.src) for put in puts]
-        return reads
-
-    def _switch_op(self, op: _PlannedSwitchOp) -> None:
-        """Append an op through a switch to its rank."""
-        move, puts = op
-        g, rank, first = puts[0].group, move.rank, puts[0]
-
-        sources = _on_all(move, first.src) if move.code == "glres" else (first.src,)
-        self._local(rank, Op(move.code, sources, _on_all(move, first.dst), self.groups[g].count))
-        self.value[g][rank] = self.home[g][rank]
-
     def _send(
-        self, puts: list[_Put], through: list[_PlannedSwitchOp]
-    ) -> tuple[dict[int, dict[int, list[_Put]]], dict[int, dict[int, tuple[int, ...]]]]:
+        self, puts: list[_Put], through: list[tuple[SwitchTransfer, list[_Put]]]
+    ) -> tuple[Mapping[int, Mapping[int, list[_Put]]], Mapping[int, Mapping[int, tuple[int, ...]]]]:
         """Put, store through switches and signal.
 
         Return receiver → sender → its puts, and receiver → sender → the clock its signal carries.
         """
-        arrivals: dict[int, dict[int, list[_Put]]] = {}
-        same_source: dict[tuple[int, int, Span, str], list[_Put]] = {}
+        arrivals = defaultdict(lambda: defaultdict(list))
+        same_source = defaultdict(list)
         for put in sorted(puts, key=lambda put: put.move.src):
-            kind = self.block.kind(put.move.src, put.move.dst)
             if not put.done:
-                same_source.setdefault((put.move.src, put.group, put.src, kind), []).append(put)
-            arrivals.setdefault(put.move.dst, {}).setdefault(put.move.src, []).append(put)
-        for op in through:  # before the puts, which may read what an op stores on its own rank for long
-            self._switch_op(op)
-            for put in op.puts:
-                arrivals.setdefault(put.move.dst, {}).setdefault(put.move.src, []).append(put)
-        batches: dict[int, list[list[_Put]]] = {}
+                kind = self.block.kind(put.move.src, put.move.dst)
+                same_source[put.move.src, put.group, put.src, kind].append(put)
+            arrivals[put.move.dst][put.move.src].append(put)
+
+        # Ops through switches come before the puts, which may read what an op stores on its own rank for long.
+        for move, op_puts in through:
+            g, rank = op_puts[0].group, move.rank
+            src, dst = ([], [])
+            for member in move.members:
+                owner = None if member == rank else member
+                src.append(op_puts[0].src._replace(rank=owner))
+                dst.append(op_puts[0].dst._replace(rank=owner))
+            sources = tuple(src) if move.code == "glres" else (op_puts[0].src,)
+            self._local(rank, Op(move.code, sources, tuple(dst), self.groups[g].count))
+            self.value[g][rank] = self.home[g][rank]
+            for put in op_puts:
+                arrivals[put.move.dst][rank].append(put)
+
+        # Puts of one source to several ranks are one op; those through port channels come first.
+        batches = defaultdict(list)
         for (rank, *_), same_puts in sorted(same_source.items(), key=lambda item: item[0][3] == "memory"):
             for i in range(0, len(same_puts), OP_CHANNELS):
-                batches.setdefault(rank, []).append(same_puts[i : i + OP_CHANNELS])
-        receivers: dict[int, set[int]] = {}
+                batches[rank].append(same_puts[i : i + OP_CHANNELS])
+        receivers = defaultdict(set)
         for receiver, senders in arrivals.items():
             for sender in senders:
-                receivers.setdefault(sender, set()).add(receiver)
-        learned: dict[int, dict[int, tuple[int, ...]]] = {}
+                receivers[sender].add(receiver)
+        learned = defaultdict(dict)
         for rank in sorted(receivers):
             signalled = set()
-            for i, batch in enumerate(batches.get(rank, ())):
-                self._put(rank, batch)
-                if self._signals_at_once(batch, batches[rank][:i], batches[rank][i + 1 :]):
-                    peers = [put.move.dst for put in batch]
+            for i, batch in enumerate(batches[rank]):
+                first, peers = batch[0], [put.move.dst for put in batch]
+                through_port = self.block.kind(rank, peers[0]) == "port"
+                src = self.memory.port_source(rank, first.src) if through_port else first.src
+                dst = tuple(self._remote(rank, put.move.dst, put.dst) for put in batch)
+                ports = tuple(self.block.port(rank, peer) for peer in peers)
+                self._local(rank, Op("put", (src,), dst, self.groups[first.group].count, ports=ports))
+
+                # A signal can be one operation with it where one thread hands all puts of the step to a channel, the
+                # last ones in this op.
+                later = {put.move.dst for other in batches[rank][i + 1 :] for put in other}
+                threads = {(put.move.dst, k) for other in batches[rank][:i] for k, put in enumerate(other)}
+                one = all(thread == peers.index(peer) for peer, thread in threads if peer in peers)
+                if through_port and one and not later.intersection(peers):
                     signalled.update(peers)
                     for peer, clock in self.block.signal(rank, peers).items():
-                        learned.setdefault(peer, {})[rank] = clock
+                        learned[peer][rank] = clock
             for peer, clock in self.block.signal(rank, sorted(receivers[rank] - signalled)).items():
-                learned.setdefault(peer, {})[rank] = clock
+                learned[peer][rank] = clock
         return arrivals, learned
 
-    def _put(self, rank: int, batch: list[_Put]) -> None:
-        """Append a put of one chunk group to several ranks of one kind of channel."""
-        first = batch[0]
-        dsts = tuple(self._remote_target(rank, put) for put in batch)
-        through_port = self.block.kind(rank, first.move.dst) == "port"
-        src = self.memory.port_source(rank, first.src) if through_port else first.src
-        ports = tuple(self.block.port(rank, put.move.dst) for put in batch)
-        self._local(rank, Op("put", (src,), dsts, self.groups[first.group].count, ports=ports))
+    def _remote(self, rank: int, owner: int, span: Span) -> Span:
+        """Return the name by which `rank` reaches `span` of `owner`: only spans were planned that it can name."""
+        return (self.memory.remote_span(rank, owner, span) or span)._replace(rank=owner)
 
-    def _signals_at_once(self, batch: list[_Put], before: list[list[_Put]], after: list[list[_Put]]) -> bool:
-        """Return True if a signal to all ranks of a put can be one operation with it: through port channels, where one
-        thread hands all puts of the step to a channel, the last ones in this op."""
-        if self.block.kind(batch[0].move.src, batch[0].move.dst) == "memory":
-            return False
-        peers = [put.move.dst for put in batch]
-        later = {put.move.dst for other in after for put in other}
-        threads = {(put.move.dst, thread) for other in before for thread, put in enumerate(other)}
-        one = all(thread == peers.index(peer) for peer, thread in threads if peer in peers)
-        return one and not later.intersection(peers)
-
-    def _remote_target(self, writer: int, put: _Put) -> Span:
-        # `_plan` chose only homes that the writer can name, and scratch is always named as it is
-        span = self.memory.remote_span(writer, put.move.dst, put.dst) or put.dst
-        return span._replace(rank=put.move.dst)
-
-    def _wait(self, arrivals: dict[int, dict[int, list[_Put]]], learned: dict[int, dict[int, tuple[int, ...]]]) -> None:
+    def _wait(
+        self, arrivals: Mapping[int, Mapping[int, list[_Put]]], learned: Mapping[int, Mapping[int, tuple[int, ...]]]
+    ) -> None:
         for rank, senders in sorted(arrivals.items()):
             time = self.block.wait(rank, dict(sorted(learned[rank].items())))
             for sender, puts in sorted(senders.items()):
                 for put in puts:
                     self.last_use[rank].update(dict.fromkeys(self._keys(rank, put.dst, put), time))
-                    if self.block.kind(sender, rank) == "port":
-                        for key in self._keys(sender, put.src, put):
-                            self.port_reads[sender].setdefault(key, []).append(_Read(rank, time))
-
-    def _combine_all(self, arrived: list[_Put], sums: dict[tuple[int, int], list[_Put]]) -> None:
-        arrivals: dict[tuple[int, int], list[_Put]] = {}
-        for put in arrived:
-            arrivals.setdefault((put.move.dst, put.group), []).append(put)
-        for (rank, g), puts in sorted(arrivals.items()):
-            ordered = sorted(puts, key=lambda put: (put.move.kind != "copy", put.move.src))
-            self._combine(rank, g, ordered, sums.get((g, rank), []))
+                    for key in self._keys(sender, put.src, put) if self.block.kind(sender, rank) == "port" else ():
+                        self.port_reads[sender][key].append(_Read(rank, time))
 
     def _combine(self, rank: int, g: int, puts: list[_Put], targets: list[_Put]) -> None:
         """Take in the arrivals of a group: copies first, then one sum of the others, split by `OP_BUFFERS`.
@@ -421,62 +394,49 @@ class SimpleWriter:
             if put.move.kind == "copy":
                 if put.slot:
                     self._local(rank, Op("cpy", (put.dst,), (self.home[g][rank],), count))
-                    self._free(rank, put.dst, count)
+                    self.free[rank][count].append(put.dst.offset)
                 self.value[g][rank] = self.home[g][rank]
         addends = [put for put in puts if put.move.kind == "reduce"]  # all of them are pulled, or none
         if addends and addends[0].pulled:
             addends.sort(key=lambda put: self._turn(rank, put.move.src))
-        if addends and rank not in self.home[g]:
-            self.home[g][rank] = Span("s", self._slot(rank, rank, count))
+        if addends:
+            self._give_home(g, rank)
         while addends:
             batch, addends = addends[: OP_BUFFERS - 1], addends[OP_BUFFERS - 1 :]
-            sources = [self._addend(put) for put in batch]
-            stores: list[Span] = []
-            if not addends:
-                stores = [self._remote_target(rank, put) for put in targets]
+            sources = []
+            for put in batch:
+                sources.append(self._remote(rank, put.move.src, put.src) if put.pulled else put.dst)
+            stores = [self._remote(rank, put.move.dst, put.dst) for put in targets if not addends]
             op = Op("reduce", (self.value[g][rank], *sources), (self.home[g][rank], *stores), count)
             time = self._local(rank, op)
             self.value[g][rank] = self.home[g][rank]
             for put in batch:
                 if not put.pulled:
-                    self._free(rank, put.dst, count)
-                    continue
-                for key in self._keys(put.move.src, put.src, put):
-                    self.pulls[put.move.src].setdefault(key, []).append(_Read(rank, time))
+                    self.free[rank][count].append(put.dst.offset)
+                for key in self._keys(put.move.src, put.src, put) if put.pulled else ():
+                    self.pulls[put.move.src][key].append(_Read(rank, time))
 
     def _turn(self, rank: int, peer: int) -> int:
         """Return the place of `peer` in the order in which sums of `rank` reach others: no two ranks begin with the
         same one."""
         return (peer - rank) % len(self.scratch)
 
-    def _addend(self, put: _Put) -> Span:
-        if not put.pulled:
-            return put.dst
-        span = self.memory.remote_span(put.move.dst, put.move.src, put.src) or put.src
-        return span._replace(rank=put.move.src)
-
     def _contribute(self, t: int, kind: str) -> None:
         """Let ranks copy their own contribution to the home of the chunk ("copy"), or add it there ("reduce")."""
         for g, group in enumerate(self.groups):
             for move in group.moves[t]:
                 rank = move.dst
-                contribution = self.contribution[g].get(rank)
-                if not move.local or move.kind != kind or self.value[g].get(rank) == contribution:
+                if not move.local or move.kind != kind or self.value[g].get(rank) == self.contribution[g].get(rank):
                     continue
                 contribution = self.contribution[g][rank]
-                if rank not in self.home[g]:
-                    self.home[g][rank] = Span("s", self._slot(rank, rank, group.count))
+                self._give_home(g, rank)
                 op = Op("cpy", (contribution,)) if kind == "copy" else Op("reduce", (self.value[g][rank], contribution))
                 self._local(rank, op._replace(dst=(self.home[g][rank],), count=group.count))
                 self.value[g][rank] = self.home[g][rank]
 
-    def _release(self, t: int) -> None:
-        """Free the scratch homes of the chunks that their rank neither sends nor receives after step `t`."""
-        for g, group in enumerate(self.groups):
-            for rank, step in self.last_step[g].items():
-                home = self.home[g].get(rank)
-                if step == t and home is not None and home.buffer == "s":
-                    self._free(rank, home, group.count)
+    def _give_home(self, g: int, rank: int) -> None:
+        if rank not in self.home[g]:
+            self.home[g][rank] = Span("s", self._slot(rank, rank, self.groups[g].count))
 
     # ------------------------------------------------------------ memory
 
@@ -488,31 +448,29 @@ class SimpleWriter:
 
         Returns its time on the rank's clock.
         """
-        local_targets = [span for span in op.dst if span.rank is None]
-        self._flush(rank, [key for span in local_targets for key in self.memory.keys(rank, span, op.count)])
-        time = self.block.data(rank, op)
-        for span in (*(span for span in op.src if span.rank is None), *local_targets):
+        sources = [span for span in op.src if span.rank is None]
+        targets = [span for span in op.dst if span.rank is None]
+        self._flush(rank, [key for span in targets for key in self.memory.keys(rank, span, op.count)])
+        time = self.block.add(rank, op)
+        for span in (*sources, *targets):
             self.last_use[rank].update(dict.fromkeys(self.memory.keys(rank, span, op.count), time))
         return time
 
     def _flush(self, rank: int, keys: Sequence[Key]) -> None:
         """Flush the ports through which peers may still read the memory `keys` of `rank`, and let those signal that
         may still read it themselves."""
-        clock = self.block.clock[rank]
-        pulls = self.pulls[rank]
+        clock, pulls, reads = self.block.clock[rank], self.pulls[rank], self.port_reads[rank]
         pulling = {read.reader for key in keys for read in pulls.get(key, ()) if clock[read.reader] < read.time}
         if pulling:
             self.block.wait(rank, {reader: self.block.signal(reader, [rank])[rank] for reader in sorted(pulling)})
             clock = self.block.clock[rank]
-        reads = self.port_reads[rank]
         peers = {read.reader for key in keys for read in reads.get(key, ()) if clock[read.reader] < read.time}
         if peers:
             self.block.flush(rank, sorted(peers))
         for key in list(reads) if peers else keys:
-            pending = [
-                read for read in reads.get(key, ()) if read.reader not in peers and clock[read.reader] < read.time
-            ]
-            if len(pending) < len(reads.get(key, ())):
+            before = reads.get(key, [])
+            pending = [read for read in before if read.reader not in peers and clock[read.reader] < read.time]
+            if len(pending) < len(before):
                 self.last_use[rank][key] = self.block.clock[rank][rank]
                 reads[key] = pending
 
@@ -533,26 +491,9 @@ class SimpleWriter:
 
     def _slot(self, owner: int, writer: int, count: int) -> int:
         """Return the offset of a scratch slot of `owner`: one that `writer` knows to be free, else a new one."""
-        pool = self.free[owner].setdefault(count, [])
+        pool = self.free[owner][count]
         for i, offset in enumerate(pool):
             if self._known(writer, owner, self.memory.keys(owner, Span("s", offset), count)):
                 return pool.pop(i)
         self.scratch[owner] += count
         return self.scratch[owner] - count
-
-    def _free(self, rank: int, span: Span, count: int) -> None:
-        self.free[rank].setdefault(count, []).append(span.offset)
-
-
-def _as_reader(pulled: _Put) -> _Put:
-    """Return the put of a rank that would write what its sum reads, which must be as ready."""
-    move = pulled.move._replace(src=pulled.move.dst, dst=pulled.move.src)
-    return pulled._replace(move=move, dst=pulled.src)
-
-
-def _on_all(move: SwitchTransfer, span: Span) -> tuple[Span, ...]:
-    """Return `span` of each rank of the group, as the op's rank names it."""
-    spans = []
-    for member in move.members:
-        spans.append(span if member == move.rank else span._replace(rank=member))
-    return tuple(spans)

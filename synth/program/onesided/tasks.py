@@ -11,8 +11,8 @@ from synth.errors import SynthError
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, SwitchSend
 from synth.program.buffer_layout import Layout
+from synth.program.onesided.block_writer import Key
 from synth.program.program import InPlace, Span
-from synth.program.thread_joins import Key
 
 
 class GroupTransfer(NamedTuple):
@@ -65,14 +65,21 @@ def groups(schedule: Schedule, instances: int) -> tuple[ChunkGroup, ...]:
     c, steps = schedule.chunks, len(schedule.steps)
     total = schedule.collective.units * c
     through = switch_moves(schedule)
-    moves_by_step: list[dict[int, set[GroupTransfer]]] = [{} for _ in range(total)]
+    moves_by_step = [{} for _ in range(total)]
     for t, step in enumerate(schedule.steps):
         for send in step.sends:
             kind, _, suffix = send.kind.partition("-")
             moves_by_step[send.chunk].setdefault(t, set()).add(GroupTransfer(send.src, send.dst, kind, bool(suffix)))
-    moves = [_sorted_moves(by_step, steps) for by_step in moves_by_step]
-    distance = _distances(schedule.collective)
-    keyed: list[tuple[tuple[int, int, int, int], ChunkGroup]] = []
+    moves = []
+    for by_step in moves_by_step:
+        moves.append(tuple(tuple(sorted(by_step.get(t, ()))) for t in range(steps)))
+
+    # The distance in rank numbers, upwards and round, that units with one source and one destination travel.
+    distance = []
+    for sources, targets in zip(schedule.collective.pre, schedule.collective.post, strict=True):
+        alone = len(sources) == len(targets) == 1
+        distance.append((min(targets) - min(sources)) % schedule.collective.ranks if alone else 0)
+    keyed = []
     for unit in range(schedule.collective.units):
         base, run = unit * c, 0
         for i in range(c):
@@ -86,16 +93,6 @@ def groups(schedule: Schedule, instances: int) -> tuple[ChunkGroup, ...]:
     return tuple(group for _, group in sorted(keyed, key=lambda pair: pair[0]))
 
 
-def _distances(task: Collective) -> list[int]:
-    """Return the distance in rank numbers, upwards and round, that each unit with one source and one destination
-    travels; 0 for others."""
-    found = []
-    for sources, targets in zip(task.pre, task.post, strict=True):
-        alone = len(sources) == len(targets) == 1
-        found.append((min(targets) - min(sources)) % task.ranks if alone else 0)
-    return found
-
-
 def switch_moves(schedule: Schedule) -> list[tuple[tuple[SwitchTransfer, ...], ...]]:
     """Return for each chunk, and each step, the ops through switches: () for chunks without switch sends.
 
@@ -105,13 +102,13 @@ def switch_moves(schedule: Schedule) -> list[tuple[tuple[SwitchTransfer, ...], .
     moves: list[tuple[tuple[SwitchTransfer, ...], ...]] = [()] * (schedule.collective.units * schedule.chunks)
     if not schedule.uses_multicast:
         return moves
-    events: dict[int, list[tuple[int, Send | SwitchSend]]] = {}
+    events = {}
     for t, step in enumerate(schedule.steps):
         for send in (*step.sends, *step.switch_sends):
             events.setdefault(send.chunk, []).append((t, send))
     for chunk, rows in events.items():
-        through: list[list[SwitchTransfer]] = [[] for _ in schedule.steps]
-        dropped: set[int] = set()
+        through = [[] for _ in schedule.steps]
+        dropped = set()
         for i, (t, send) in enumerate(rows):
             if not isinstance(send, SwitchSend) or i in dropped:
                 continue
@@ -157,10 +154,6 @@ def _next_use(rows: list[tuple[int, Send | SwitchSend]], i: int, fetch: SwitchSe
     return first
 
 
-def _sorted_moves(by_step: dict[int, set[GroupTransfer]], steps: int) -> tuple[tuple[GroupTransfer, ...], ...]:
-    return tuple(tuple(sorted(by_step.get(t, ()))) for t in range(steps))
-
-
 @dataclass(frozen=True)
 class BufferOffsets:
     """The offsets of chunks in each rank's input and output, and the memory that the two buffers share."""
@@ -178,9 +171,15 @@ class BufferOffsets:
         """True if input and output may share memory."""
         return self.in_place != "out"
 
-    def offsets(self) -> tuple[tuple[dict[int, int], ...], tuple[dict[int, int], ...]]:
-        """Return the map from chunk to offset of each rank's input, and those of each rank's output."""
-        return tuple(map(_offsets, self.layout.inputs)), tuple(map(_offsets, self.layout.outputs))
+    def spans(self, buffer: str, groups: Sequence[ChunkGroup]) -> list[dict[int, Span]]:
+        """Return rank → the span of each group in the rank's input ("i") or output ("o")."""
+        found = [{} for _ in groups]
+        for rank, chunks in enumerate(self.layout.inputs if buffer == "i" else self.layout.outputs):
+            offsets = {chunk: offset for offset, chunk in enumerate(chunks)}
+            for group, spans in zip(groups, found, strict=True):
+                if group.first in offsets:
+                    spans[rank] = Span(buffer, offsets[group.first])
+        return found
 
     def keys(self, rank: int, span: Span, count: int) -> tuple[Key, ...]:
         """Return the memory keys of `count` chunks of a span of `rank`; an output chunk that shares memory with the
@@ -221,7 +220,3 @@ class BufferOffsets:
         if not all(buffers) or not 0 <= offset < len(buffers[other == "o"]) or assumed[other] != actual[other]:
             return None
         return span._replace(buffer=other, offset=offset)
-
-
-def _offsets(buffer: Sequence[int]) -> dict[int, int]:
-    return {chunk: offset for offset, chunk in enumerate(buffer)}

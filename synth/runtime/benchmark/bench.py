@@ -27,12 +27,11 @@ from synth.program.program import Program
 from synth.runtime import reference_data
 from synth.runtime.benchmark.document import BenchmarkProgram, BenchmarkRow, Measured, ReferenceTiming
 from synth.runtime.call import make_executor, timed_links
-from synth.runtime.cuda.copy_timing import SAYS as COPY
+from synth.runtime.cuda.graph_timing import SAYS as COPY
 from synth.runtime.dtypes import Dtype, dtype, operator
 from synth.runtime.executor import Repetitions
-from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import check_memory, maximum_bytes
-from synth.runtime.slicing import padding, rounded_size, written_out
+from synth.runtime.slicing import Padding, padding, rounded_size, written_out
 
 SAYS = {
     "reference": "modelled, not measured: event-driven runs of the reference executor on {network}, {overheads}",

@@ -74,20 +74,17 @@ class Buffers:
     def _bind(self, pointers: Pointers) -> None:
         """Select the kernels' arguments for these buffers; they are built once for each tuple of pointers."""
         if pointers not in self._known:
-            self._known[pointers] = self._arguments(pointers)
+            arguments, tables = [], {}
+            for launch, prog in zip(self.state.launches, self.state.progs, strict=True):
+                with self.cupy.cuda.Device(launch.device):
+                    if launch.device not in tables:
+                        tables[launch.device] = self.cupy.asarray(np.array(pointers, np.uint64))
+                    argument = prog.copy()
+                    argument["buffers"] = tables[launch.device].data.ptr
+                    arguments.append(self.cupy.asarray(np.frombuffer(argument.tobytes(), np.uint8)))
+            self._known[pointers] = (*arguments, *tables.values())  # the tables are kept alive with them
             self.state.synchronize()
         self._pointers, self._now = pointers, self._known[pointers]
-
-    def _arguments(self, pointers: Pointers) -> tuple[Any, ...]:
-        arguments, tables = [], {}
-        for launch, prog in zip(self.state.launches, self.state.progs, strict=True):
-            with self.cupy.cuda.Device(launch.device):
-                if launch.device not in tables:
-                    tables[launch.device] = self.cupy.asarray(np.array(pointers, np.uint64))
-                argument = prog.copy()
-                argument["buffers"] = tables[launch.device].data.ptr
-                arguments.append(self.cupy.asarray(np.frombuffer(argument.tobytes(), np.uint8)))
-        return (*arguments, *tables.values())  # the tables are returned so that they are kept alive
 
     def fill(self, given: Sequence[np.ndarray], k: int = 0) -> None:
         """Poison the k-th set of buffers, copy the inputs `given` there, and let the next launches work on it."""

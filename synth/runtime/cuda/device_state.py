@@ -42,7 +42,22 @@ class DeviceState:
         self.slots = -(-cut.depth * program.slot(self.step) // 128) * 128 or 128
         devices = sorted({launch.device for launch in launches})
         self._lines: list[Any] = []  # memory of counters and FIFOs, by device
-        conns = self._connections(devices)
+        # The table of connections; allocates their FIFOs and counters.
+        # one launch of all ranks has rank None: then no rank is found, and the default is its device
+        home = {launch.rank: launch.device for launch in self.launches}
+        ends = [(home.get(src, devices[0]), home.get(dst, devices[0])) for src, dst in self._ends]
+        conns = np.zeros(max(1, len(ends)), flat.CONN)
+        for device in devices:
+            taken = [w for w, (_, receiver) in enumerate(ends) if receiver == device]
+            sent = [w for w, (sender, _) in enumerate(ends) if sender == device]
+            fifos = zeros(self.cupy, device, len(taken) * self.slots)
+            lines = zeros(self.cupy, device, (len(taken) + 2 * len(sent)) * LINE)
+            self._lines += [fifos, lines]
+            for k, w in enumerate(taken):
+                conns[w]["fifo"], conns[w]["tail"] = fifos.data.ptr + k * self.slots, lines.data.ptr + k * LINE
+            for k, w in enumerate(sent):
+                conns[w]["head"] = lines.data.ptr + (len(taken) + 2 * k) * LINE
+                conns[w]["entry"] = conns[w]["head"] + LINE
         self._fresh = np.frombuffer(conns.tobytes(), np.uint8)
         deps = local_dependencies(tables, code, launches) if len(launches) > 1 else tables.deps
         self._tables: dict[int, list[Any]] = {}
@@ -74,25 +89,6 @@ class DeviceState:
     def _put(self, device: int, table: np.ndarray) -> Any:
         with self.cupy.cuda.Device(device):
             return self.cupy.asarray(np.frombuffer(table.tobytes() or b"\0", np.uint8))
-
-    def _connections(self, devices: Sequence[int]) -> np.ndarray:
-        """Return the table of connections; allocates their FIFOs and counters."""
-        # one launch of all ranks has rank None: then no rank is found, and the default is its device
-        home = {launch.rank: launch.device for launch in self.launches}
-        ends = [(home.get(src, devices[0]), home.get(dst, devices[0])) for src, dst in self._ends]
-        conns = np.zeros(max(1, len(ends)), flat.CONN)
-        for device in devices:
-            taken = [w for w, (_, receiver) in enumerate(ends) if receiver == device]
-            sent = [w for w, (sender, _) in enumerate(ends) if sender == device]
-            fifos = zeros(self.cupy, device, len(taken) * self.slots)
-            lines = zeros(self.cupy, device, (len(taken) + 2 * len(sent)) * LINE)
-            self._lines += [fifos, lines]
-            for k, w in enumerate(taken):
-                conns[w]["fifo"], conns[w]["tail"] = fifos.data.ptr + k * self.slots, lines.data.ptr + k * LINE
-            for k, w in enumerate(sent):
-                conns[w]["head"] = lines.data.ptr + (len(taken) + 2 * k) * LINE
-                conns[w]["entry"] = conns[w]["head"] + LINE
-        return conns
 
     def _prog(self, k: int, common: dict[str, int]) -> np.ndarray:
         launch, prog = self.launches[k], np.zeros((), flat.PROG)

@@ -20,7 +20,7 @@ from synth.errors import SynthError, UsageError
 from synth.model.registry import installed, need
 from synth.model.topology import Network
 from synth.program.program import Program
-from synth.runtime.cuda import copy_timing, devices
+from synth.runtime.cuda import devices, graph_timing
 from synth.runtime.cuda.devices import driver_version, gpu_description
 from synth.runtime.cuda.graph_timing import time_replays
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
@@ -28,8 +28,7 @@ from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.dtypes import operator
 from synth.runtime.executor import Execution, Repetitions
 from synth.runtime.kernel import build_host, nvrtc, sources
-from synth.runtime.padding import Padding
-from synth.runtime.slicing import FifoOptions
+from synth.runtime.slicing import FifoOptions, Padding
 
 WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
 INSTALL = "pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
@@ -223,7 +222,7 @@ class Cuda(FifoOptions):
     def copy_seconds(self, size: int, repetitions: Repetitions) -> list[float]:
         """Return the seconds of each timed repeat of a copy of `size` bytes by the GPU."""
         with errors_in_one_line("timing a copy"):
-            return copy_timing.copy_seconds(_cupy(), size, repetitions)
+            return graph_timing.copy_seconds(_cupy(), size, repetitions)
 
     def facts(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the GPUs in use with the driver, and the versions of CuPy, CUDA's runtime and NVRTC."""

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from synth.errors import VerificationError
+from synth.runtime.cuda.devices import zeros
+from synth.runtime.executor import Repetitions
 
 if TYPE_CHECKING:
     from synth.runtime.cuda.loaded_program import CudaMachine
+
 
 MOST_SETS, CACHES = 16, 4  # maximum sets of buffers, and their total size in multiples of the L2 cache
 LEAST, MOST = 1e-3, 64  # minimum duration of a replay in seconds, and maximum launches in one
@@ -35,11 +38,17 @@ def time_replays(
     machine.launch()
     machine.finish()
     outputs = machine.outputs() if fetch else ()
-    sets = _sets(machine)
+    total = sum(rows * machine.elements * machine.kind.size for rows in machine.arena.rows)
+    cache = machine.cupy.cuda.Device().attributes.get("L2CacheSize", 0)
+    sets = max(1, min(MOST_SETS, -(-CACHES * cache // max(1, total))))
     for k in range(sets):
         machine.fill(given, k)
     stream = machine.cupy.cuda.Stream(non_blocking=True)
-    count = -(-_count(machine, stream) // sets) * sets
+    # The number of launches in a replay, from the time of the second of two launches.
+    machine.use_own_buffers()
+    _between(machine, stream, lambda: machine.launch(stream))
+    once = _between(machine, stream, lambda: machine.launch(stream))
+    count = -(-max(1, min(MOST, round(LEAST / max(once, LEAST / MOST)))) // sets) * sets
     replay = _replay(machine, stream, count, sets, graphs)
     found = []
     for k in range(warmup + repeats):
@@ -47,22 +56,20 @@ def time_replays(
         if k >= warmup:
             found.append(seconds)
     if fetch:
-        _same(machine, given, outputs, sets)
+        # repeated launches in place combine their own results, so each set is filled and launched once more
+        if machine.in_place and machine.layout.collective.combining:
+            for k in range(sets):
+                machine.fill(given, k)
+                machine.launch()
+                machine.finish()
+        for k in range(sets):
+            for rank, (first, now) in enumerate(zip(outputs, machine.outputs(k), strict=True)):
+                if not np.array_equal(first.reshape(-1).view(np.uint8), now.reshape(-1).view(np.uint8)):
+                    name = machine.program.name
+                    raise VerificationError(
+                        f"{name}: after the timed launches the output of rank {rank} is not that of the first"
+                    )
     return outputs, found
-
-
-def _sets(machine: CudaMachine) -> int:
-    total = sum(rows * machine.elements * machine.kind.size for rows in machine.arena.rows)
-    cache = machine.cupy.cuda.Device().attributes.get("L2CacheSize", 0)
-    return max(1, min(MOST_SETS, -(-CACHES * cache // max(1, total))))
-
-
-def _count(machine: CudaMachine, stream: Any) -> int:
-    """Return the number of launches in a replay, from the time of the second of two launches."""
-    machine.use_own_buffers()
-    _between(machine, stream, lambda: machine.launch(stream))
-    once = _between(machine, stream, lambda: machine.launch(stream))
-    return max(1, min(MOST, round(LEAST / max(once, LEAST / MOST))))
 
 
 def _replay(machine: CudaMachine, stream: Any, count: int, sets: int, graphs: bool) -> Callable[[], None]:
@@ -91,17 +98,35 @@ def _between(machine: CudaMachine, stream: Any, work: Callable[[], None]) -> flo
     return cuda.get_elapsed_time(begin, end) / 1000
 
 
-def _same(machine: CudaMachine, given: Sequence[np.ndarray], outputs: Sequence[np.ndarray], sets: int) -> None:
-    # repeated launches in place combine their own results, so each set is filled and launched once more
-    if machine.in_place and machine.layout.collective.combining:
-        for k in range(sets):
-            machine.fill(given, k)
-            machine.launch()
-            machine.finish()
-    for k in range(sets):
-        for rank, (first, now) in enumerate(zip(outputs, machine.outputs(k), strict=True)):
-            if not np.array_equal(first.reshape(-1).view(np.uint8), now.reshape(-1).view(np.uint8)):
-                name = machine.program.name
-                raise VerificationError(
-                    f"{name}: after the timed launches the output of rank {rank} is not that of the first"
-                )
+# The time of a device-to-device copy of all output bytes: where all ranks are on one GPU, no program is faster.
+
+
+SAYS = (
+    "a device-to-device copy of as many bytes as all outputs hold, by the GPU's own memcpy: what no program on one GPU "
+    "exceeds"
+)
+AT_ONCE = 20  # copies between two events
+
+
+def copy_seconds(cupy: Any, size: int, repetitions: Repetitions) -> list[float]:
+    """Return the seconds of a copy of `size` bytes in each timed repeat."""
+    cuda = cupy.cuda
+    device = cuda.Device()
+    cache = device.attributes.get("L2CacheSize", 0)
+    # Buffers in turn, together larger than the cache where the size allows.
+    sets = max(1, min(AT_ONCE, -(-4 * cache // max(1, 2 * size))))
+    pairs = [(zeros(cupy, device.id, size), zeros(cupy, device.id, size)) for _ in range(sets)]
+    stream = cuda.Stream(non_blocking=True)
+    device.synchronize()
+    result = []
+    for k in range(sum(repetitions)):
+        begin, end = cuda.Event(), cuda.Event()
+        begin.record(stream)
+        for i in range(AT_ONCE):
+            source, target = pairs[i % sets]
+            target.data.copy_from_device_async(source.data, max(1, size), stream)
+        end.record(stream)
+        stream.synchronize()
+        if k >= repetitions.warmup:
+            result.append(cuda.get_elapsed_time(begin, end) / 1000 / AT_ONCE)
+    return result

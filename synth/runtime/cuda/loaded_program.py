@@ -17,14 +17,12 @@ from synth.runtime.cuda.device_state import DeviceState
 from synth.runtime.dtypes import Dtype
 from synth.runtime.kernel import sources, transports
 from synth.runtime.kernel import tables as flat
-from synth.runtime.kernel.block_status import waits
-from synth.runtime.kernel.launches import Launch, plan_launches
+from synth.runtime.kernel.launches import Launch, plan_launches, waits
 from synth.runtime.kernel.logical_clock import ClockTimes, make_clock
-from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose, halted_state
 from synth.runtime.reference.op_tables import compile_program
-from synth.runtime.slicing import cut
+from synth.runtime.slicing import Padding, cut
 
 if TYPE_CHECKING:
     from synth.runtime.cuda.executor import Cuda
@@ -97,30 +95,8 @@ class CudaMachine(Buffers):
                     self.divides[device] = kernel(
                         kind.short, f"synth_{kind.short}_divide", cooperative=False, scope="gpu"
                     )
-        self.threads = self._fit(cupy, program.name, options.threads)
-        scale = kind.size // instance.size
-        loaded = transports.KernelProgram(self.code, self.cut, feature, tables, kind.size)
-        state = DeviceState(cupy, loaded, self.launches, scale=scale, timeout=options.timeout)
-        if self.clock is not None:
-            self._hands = devices.zeros(cupy, self.devices[0], self.clock.size)
-            state.progs[0]["clock"] = self._hands.data.ptr
-            self._size = instance.size
-        on = options.ranks_on or (self.devices[0],) * program.ranks
-        super().__init__(cupy, program, arena, state, ArrayLayout(layout, padding, kind, on, in_place))
-        self._sides: list[tuple[Any, Any]] = []  # stream and end event of each launch, where there are several
-        if len(self.launches) > 1:
-            self._sides = [self._stream(launch.device) for launch in self.launches]
-        self._forks = {cupy.cuda.Device().id: cupy.cuda.Event(disable_timing=True)}
-
-    def _stream(self, device: int) -> tuple[Any, Any]:
-        with self.cupy.cuda.Device(device):
-            return self.cupy.cuda.Stream(non_blocking=True), self.cupy.cuda.Event(disable_timing=True)
-
-    def _fit(self, cupy: Any, name: str, requested: int | None) -> int:
-        """Return the threads a block with which all blocks of each GPU are resident at once.
-
-        Raises SynthError where there is no such number, UsageError where `requested` is not 1 to 256.
-        """
+        # The threads a block with which all blocks of each GPU are resident at once.
+        requested = options.threads
         driver = cupy.cuda.driver
         if requested is not None and not 1 <= requested <= 256:
             raise UsageError(f"{requested} threads a block: 1 to 256 (--threads)")
@@ -139,11 +115,28 @@ class CudaMachine(Buffers):
                     single = len(self.devices) == 1
                     gpu = "this GPU" if single else f"GPU {device}"
                     raise SynthError(
-                        f"{name} has {blocks} thread blocks{'' if single else f' on {gpu}'}; at most {capacity} are "
-                        f"resident at once on {gpu}, and those left out would be waited for: lower it with fewer "
-                        f"instances or channels"
+                        f"{program.name} has {blocks} thread blocks{'' if single else f' on {gpu}'}; at most "
+                        f"{capacity} are resident at once on {gpu}, and those left out would be waited for: lower it "
+                        f"with fewer instances or channels"
                     )
-        return result
+        self.threads = result
+        scale = kind.size // instance.size
+        loaded = transports.KernelProgram(self.code, self.cut, feature, tables, kind.size)
+        state = DeviceState(cupy, loaded, self.launches, scale=scale, timeout=options.timeout)
+        if self.clock is not None:
+            self._hands = devices.zeros(cupy, self.devices[0], self.clock.size)
+            state.progs[0]["clock"] = self._hands.data.ptr
+            self._size = instance.size
+        on = options.ranks_on or (self.devices[0],) * program.ranks
+        super().__init__(cupy, program, arena, state, ArrayLayout(layout, padding, kind, on, in_place))
+        self._sides: list[tuple[Any, Any]] = []  # stream and end event of each launch, where there are several
+        if len(self.launches) > 1:
+            self._sides = [self._stream(launch.device) for launch in self.launches]
+        self._forks = {cupy.cuda.Device().id: cupy.cuda.Event(disable_timing=True)}
+
+    def _stream(self, device: int) -> tuple[Any, Any]:
+        with self.cupy.cuda.Device(device):
+            return self.cupy.cuda.Stream(non_blocking=True), self.cupy.cuda.Event(disable_timing=True)
 
     def launch(self, stream: Any = None) -> None:
         """Start one run on `stream`, without waiting and without allocating.
@@ -187,7 +180,13 @@ class CudaMachine(Buffers):
         for launch, stream in zip(self.launches, streams, strict=True) if self.divides else ():
             with self.cupy.cuda.Device(launch.device), devices.stream(self.cupy, stream):
                 for rank in self._ranks(launch):
-                    self._divide(rank, self.divides[launch.device])
+                    # avg is the sum, divided once at the end, on the current stream.
+                    divide = self.divides[launch.device]
+                    layout, part, wanted = self.layout, self.layout.chunks * self.elements, self.layout.outputs[rank]
+                    for unit in range(0, len(wanted), layout.chunks):
+                        count = len(layout.collective.wanted(wanted[unit] // layout.chunks, rank))
+                        at = self._pointers[3 * rank + 1] + unit * self.elements * self.kind.size
+                        divide((64,), (256,), (np.uint64(at), np.int64(part), np.uint64(count)))
         self._copy_padded("o", streams)
 
     def _ranks(self, launch: Launch) -> Sequence[int]:
@@ -197,14 +196,6 @@ class CudaMachine(Buffers):
         for launch, stream in zip(self.launches, streams, strict=True):
             with self.cupy.cuda.Device(launch.device):
                 self.copy(buffer, self._ranks(launch), devices.stream(self.cupy, stream))
-
-    def _divide(self, rank: int, divide: Any) -> None:
-        """Divide the outputs of this launch on the current stream: avg is the sum, divided once at the end."""
-        layout, part, wanted = self.layout, self.layout.chunks * self.elements, self.layout.outputs[rank]
-        for unit in range(0, len(wanted), layout.chunks):
-            count = len(layout.collective.wanted(wanted[unit] // layout.chunks, rank))
-            at = self._pointers[3 * rank + 1] + unit * self.elements * self.kind.size
-            divide((64,), (256,), (np.uint64(at), np.int64(part), np.uint64(count)))
 
     def finish(self, stream: Any = None) -> None:
         """Wait for the launches on `stream` (on a list of streams: for all).

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,17 +19,46 @@ from synth.program.program import Program
 from synth.runtime.dtypes import Dtype, operator
 from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.executor import Execution
-from synth.runtime.host.parallel_launches import side_by_side
 from synth.runtime.kernel import build_host, sources, transports
 from synth.runtime.kernel import tables as flat
-from synth.runtime.kernel.block_status import waits
-from synth.runtime.kernel.launches import launch_arguments, local_dependencies, plan_launches
+from synth.runtime.kernel.launches import launch_arguments, local_dependencies, plan_launches, waits
 from synth.runtime.kernel.logical_clock import ClockMemory, ClockTimes, make_clock
 from synth.runtime.kernel.transports import KernelProgram
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose, halted_state
 from synth.runtime.reference.op_tables import CompiledProgram, compile_program
 from synth.runtime.slicing import FifoOptions, cut
+
+# Parallel launches on CPU threads. Each has its own stream, a thread that runs its launches one after another.
+
+
+def side_by_side(starts: Sequence[Callable[[], int]], abort: np.ndarray, times: int = 1) -> int:
+    """Call each of `starts` `times` times; several have a thread each, and none waits for the end of another.
+
+    Returns 0, or the first result that is not 0, which means that this launch could not start. Then `abort` is set, so
+    that the others leave. No launch begins while `abort` is set.
+    """
+    results = [0] * len(starts)
+
+    def stream(k: int) -> None:
+        for _ in range(times):
+            if abort[0]:
+                return
+            results[k] = starts[k]()
+            if results[k]:
+                abort[0] = 1
+                return
+
+    if len(starts) == 1:
+        stream(0)
+        return results[0]
+    threads = [threading.Thread(target=stream, args=(k,), daemon=True) for k in range(len(starts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return next((code for code in results if code), 0)
+
 
 MAX_THREADS = 4096  # maximum CPU threads of all blocks of a program together
 THREADS = 4  # default threads of a block, fewer where all blocks together would have more than the maximum

@@ -15,10 +15,9 @@ from synth.runtime.buffer_binding import ArrayLayout, BoundArrays, bind_arrays
 from synth.runtime.dtypes import Dtype, dtype, poison
 from synth.runtime.host.executor import Host, HostProgram, layout_of
 from synth.runtime.kernel import build_host, transports
-from synth.runtime.padding import Padding
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.op_tables import compile_program
-from synth.runtime.slicing import cut
+from synth.runtime.slicing import Padding, cut
 
 
 class HostMachine:
@@ -77,7 +76,15 @@ class HostMachine:
             inside[...] = outside
         self.machine.launch(function, self.threads, scale, times)
         if self.op == "avg" and self.layout.collective.combining:
-            self._divide()
+            divide = getattr(build_host.library(self.kind.short), f"synth_{self.kind.short}_divide")
+            layout = self.layout
+            for rank, wanted in enumerate(layout.outputs):
+                for unit in range(0, len(wanted), layout.chunks):
+                    at = int(self.machine.buffers[3 * rank + 1]) + unit * self.elements * self.kind.size
+                    count = len(layout.collective.wanted(wanted[unit] // layout.chunks, rank))
+                    divide(
+                        ctypes.c_void_p(at), ctypes.c_longlong(layout.chunks * self.elements), ctypes.c_ulonglong(count)
+                    )
         for inside, outside in self._copied("o"):
             outside[...] = inside
 
@@ -101,15 +108,6 @@ class HostMachine:
                 inside = self.padding.units(self.arena.view(rank, buffer, len(chunks[rank])))
                 pairs.append((inside, view(facts, self.kind.numpy).reshape(inside.shape)))
         return pairs
-
-    def _divide(self) -> None:
-        divide = getattr(build_host.library(self.kind.short), f"synth_{self.kind.short}_divide")
-        layout = self.layout
-        for rank, wanted in enumerate(layout.outputs):
-            for unit in range(0, len(wanted), layout.chunks):
-                at = int(self.machine.buffers[3 * rank + 1]) + unit * self.elements * self.kind.size
-                count = len(layout.collective.wanted(wanted[unit] // layout.chunks, rank))
-                divide(ctypes.c_void_p(at), ctypes.c_longlong(layout.chunks * self.elements), ctypes.c_ulonglong(count))
 
 
 def prepare(host: Host, program: Program, unit: int, name: str, op: str, in_place: bool) -> tuple[HostMachine, Any]:

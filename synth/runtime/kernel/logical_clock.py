@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from synth.errors import SynthError, UsageError
+from synth.model.components import components
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.runtime.dtypes import Dtype
@@ -102,7 +103,12 @@ def timetable(code: CompiledProgram, cut: Slicing, size: int, network: Network, 
     makespan = engine.run()
     if not all(engine.done):
         raise diagnose(engine)
-    line = _lines(network)
+    # A queue for the routes that share limits, directly or through others.
+    by_cap: dict[int, int] = {}
+    shared = []
+    for route, caps in enumerate(network.caps_of):
+        shared += [(route, by_cap.setdefault(cap, route)) for cap in caps]
+    line = tuple(components(range(len(network.routes)), shared).values())
     first = {rank: b for b, (rank, block) in enumerate(code.place) if block == 0}
     next_ticket = [0] * (max(line, default=0) + 1)
     tickets: list[list[int]] = [[] for _ in code.wires]
@@ -113,22 +119,6 @@ def timetable(code: CompiledProgram, cut: Slicing, size: int, network: Network, 
             tickets[wire].append(next_ticket[queue])
             next_ticket[queue] += 1
     return Timetable(network, tuple(engine.routes), line, tuple(map(tuple, tickets)), makespan)
-
-
-def _lines(network: Network) -> tuple[int, ...]:
-    """Return, by route, the representative of the routes that share limits with it, directly or through others."""
-    line = list(range(len(network.routes)))
-
-    def root(k: int) -> int:
-        while line[k] != k:
-            k = line[k]
-        return k
-
-    by_cap: dict[int, int] = {}
-    for route, caps in enumerate(network.caps_of):
-        for cap in caps:
-            line[root(route)] = root(by_cap.setdefault(cap, route))
-    return tuple(root(k) for k in range(len(line)))
 
 
 class ClockMemory:

@@ -50,18 +50,16 @@ class _TableBuilder:
         self.signals: Counter[int] = Counter()  # by connection: its signals in a launch, less its waits
         self.signalling: dict[int, int] = {}  # by connection: the block that signals
         for rank in range(code.program.ranks):
-            self._number_packets(rank)
-
-    def _number_packets(self, rank: int) -> None:
-        """Give each chunk of `rank` that some op writes or reads as packets a connection, consecutive ones in order."""
-        rows: set[int] = set()
-        for steps in self.code.steps:
-            for step in steps:
-                for place in (*step.src, *step.dst):
-                    if place.packet and place.rank == rank:
-                        rows.update(range(place.row, place.row + step.count))
-        for row in sorted(rows):
-            self._connection(("packet", Place(rank, row, True)), (rank, rank))
+            # Give each chunk of `rank` that some op writes or reads as packets a connection, consecutive
+            # ones in order.
+            rows: set[int] = set()
+            for steps in self.code.steps:
+                for step in steps:
+                    for place in (*step.src, *step.dst):
+                        if place.packet and place.rank == rank:
+                            rows.update(range(place.row, place.row + step.count))
+            for row in sorted(rows):
+                self._connection(("packet", Place(rank, row, True)), (rank, rank))
 
     def _connection(self, event: tuple[str, Any], ends: tuple[int, int]) -> int:
         if event not in self.numbers:
@@ -84,7 +82,11 @@ class _TableBuilder:
             sources = [*targets, *sources]
         elif not pairs and step.code not in REDUCING:
             sources = sources[:1]
-        self._check_overlaps(b, i, [place for place, _ in (*sources, *targets)], step.count)
+        places = [place for place, _ in (*sources, *targets)]
+        for k, place in enumerate(places):
+            for other in places[:k]:
+                if place.rank == other.rank and 0 < abs(place.row - other.row) < step.count:
+                    raise SynthError(flat.overlap_message(self.code.where(b, i)))
         flags = flat.PUBLISHES * published + flat.REDUCES * (step.code in REDUCING)
         first_dep = len(self.deps)
         self.deps += step.deps
@@ -93,12 +95,6 @@ class _TableBuilder:
             runs += [len(self.terms), len(rows)]
             self.terms += rows
         self.acts.append((kind, flags, step.count, int(pairs), first_dep, len(step.deps), *runs))
-
-    def _check_overlaps(self, b: int, i: int, places: list[Place], count: int) -> None:
-        for k, place in enumerate(places):
-            for other in places[:k]:
-                if place.rank == other.rank and 0 < abs(place.row - other.row) < count:
-                    raise SynthError(flat.overlap_message(self.code.where(b, i)))
 
     def _spans(self, rank: int, operands: list) -> list[tuple[int, int, int]]:
         rows = []

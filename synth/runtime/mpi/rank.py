@@ -26,8 +26,7 @@ from synth.program.program import Program
 from synth.runtime.dtypes import combiner, dtype, operator, poison
 from synth.runtime.reference.buffers import Arena, check_memory
 from synth.runtime.reference.deadlock_diagnosis import Halted, diagnose
-from synth.runtime.reference.event_loop import Engine, WaitReason
-from synth.runtime.reference.message_costs import NONE
+from synth.runtime.reference.event_loop import NONE, Engine, WaitReason
 from synth.runtime.reference.op_tables import CompiledProgram, compile_program
 from synth.runtime.reference.outputs import check_complete, check_input_unchanged, output
 from synth.runtime.slicing import FifoOptions, cut

@@ -3,7 +3,7 @@
 Time is in picoseconds. Blocks run their ops in order, each op part by part, and all ops once for each slice. A part
 that receives needs a message that has arrived. A part that sends needs a credit of its connection and then its link
 (`links`); the receiver returns the credit when it has ended the part that took the message. With a message cost a part
-also waits for its sender, and for its receiver, to have dealt with its message (`message_costs`). A part ends when its
+also waits for its sender, and for its receiver, to have dealt with its message (`MessageCosts`). A part ends when its
 last byte has left, and its writes are visible to every part that starts later. Work within a rank takes no time.
 Simultaneous events are processed in the order of their requests, then of block numbers, so equal programs give equal
 runs.
@@ -21,11 +21,54 @@ from synth.errors import VerificationError
 from synth.program.events import OpEvent
 from synth.runtime.link_schedule import LinkSchedule, Transfer
 from synth.runtime.reference.buffers import Arena
-from synth.runtime.reference.message_costs import NONE, MessageCosts
 from synth.runtime.reference.onesided_ops import OneSidedOps
 from synth.runtime.reference.op_tables import CompiledOp, CompiledProgram, Place
 from synth.runtime.slicing import Slicing
 from synth.solvers.deadline import check_deadline
+
+# The cost of messages at their ends during one run, in integer picoseconds.
+#
+# A *message* is the parts that one rank sends to another over one route without a pause: a part that is ready while the
+# route still carries the parts before it belongs to their message. A rank is busy for the cost of each message that it
+# sends before the message leaves, one message at a time, and for the cost of each message that it receives after it
+# arrived, one at a time. Sending and receiving do not delay each other.
+
+NONE = -1
+
+
+class MessageCosts:
+    """The ends of all messages of a run on `ranks` ranks and `routes` routes; `cost`: ps of a message at either end."""
+
+    def __init__(self, ranks: int, routes: int, cost: int) -> None:
+        self.cost = cost
+        self._sending = [0] * ranks  # by rank: the time at which it can begin to send another message
+        self._receiving = [0] * ranks
+        self._current = [NONE] * routes  # by route: its last message
+        self._leaves = [0] * routes  # by route: the time from which parts of its last message leave
+        self._open_until = [NONE] * routes  # by route: the time up to which parts join its last message
+        self._received: list[int] = []  # by message: the time from which its receiver reads it; NONE: not yet paid
+
+    def issue(self, rank: int, route: int, now: int) -> int:
+        """Return the time from which a part that is ready at `now` on `rank` can leave over `route`."""
+        if now <= self._open_until[route]:
+            return max(now, self._leaves[route])
+        leaves = max(now, self._sending[rank]) + self.cost
+        self._sending[rank] = self._leaves[route] = self._open_until[route] = leaves
+        self._current[route] = len(self._received)
+        self._received.append(NONE)
+        return leaves
+
+    def sent(self, route: int, end: int) -> int:
+        """Record that the route carries a part until `end`. Returns the number of its message."""
+        self._open_until[route] = max(self._open_until[route], end)
+        return self._current[route]
+
+    def accept(self, rank: int, message: int, now: int) -> int:
+        """Return the time from which `rank` reads a part of `message` that it could read at `now` without a cost."""
+        if self._received[message] == NONE:
+            self._received[message] = self._receiving[rank] = max(now, self._receiving[rank]) + self.cost
+        return max(now, self._received[message])
+
 
 JITTER = 1_000_000  # ps: the unit of random delays
 CHECKED = 4096  # events between two looks at the deadline, about 20 ms
@@ -45,7 +88,7 @@ class Simulation(NamedTuple):
     """Options of a simulated run.
 
     `links`: the links that give the times (None: no transfer takes time). `delays`: seed of random delays. `trace`:
-    keep the events. `message_cost`: ps of a message at each of its ends (`message_costs`).
+    keep the events. `message_cost`: ps of a message at each of its ends (`MessageCosts`).
     """
 
     links: LinkSchedule | None = None
@@ -153,7 +196,30 @@ class Engine:
         steps = self.code.steps[b]
         while True:
             if self.busy[b]:
-                self._finish(b, now)
+                # End the part that block b was working on.
+                step = self.code.steps[b][self.pc[b]]
+                self.busy[b] = self.delayed[b] = self.issued[b] = self.accepted[b] = False
+                self.asked[b] = None
+                self.ready[b] = now
+                if step.receives:
+                    wire = self.code.into[b]
+                    self.held[wire] -= 1
+                    sender = self.code.wires[wire].sender
+                    if sender is not None and self.waiting[sender] == ("credit", wire):
+                        self.wake(sender, now)
+                self.part[b] += 1
+                if not (step.receives or step.sends) or self.part[b] * self.cut.part >= step.count:
+                    self.part[b] = 0
+                    self.pc[b] += 1
+                    self.progress[b] += 1
+                    if self.dependents[b]:
+                        left = []
+                        for need, other in self.dependents[b]:
+                            if self.progress[b] >= need:
+                                self.wake(other, now)
+                            else:
+                                left.append((need, other))
+                        self.dependents[b] = left
             if self.pc[b] == len(steps):
                 self.slice[b] += 1
                 self.pc[b] = 0
@@ -168,35 +234,6 @@ class Engine:
             if end > now:
                 heappush(self.heap, (end, end, self.turn[b], b))
                 return
-
-    def _finish(self, b: int, now: int) -> None:
-        """End the part that block b was working on: return credits, wake dependents, go to the next part."""
-        step = self.code.steps[b][self.pc[b]]
-        self.busy[b] = self.delayed[b] = self.issued[b] = self.accepted[b] = False
-        self.asked[b] = None
-        self.ready[b] = now
-        if step.receives:
-            wire = self.code.into[b]
-            self.held[wire] -= 1
-            sender = self.code.wires[wire].sender
-            if sender is not None and self.waiting[sender] == ("credit", wire):
-                self.wake(sender, now)
-        self.part[b] += 1
-        if not (step.receives or step.sends) or self.part[b] * self.cut.part >= step.count:
-            self.part[b] = 0
-            self.pc[b] += 1
-            self.progress[b] += 1
-            if self.dependents[b]:
-                self._release(b, now)
-
-    def _release(self, b: int, now: int) -> None:
-        left = []
-        for need, other in self.dependents[b]:
-            if self.progress[b] >= need:
-                self.wake(other, now)
-            else:
-                left.append((need, other))
-        self.dependents[b] = left
 
     def _begin(self, b: int, step: CompiledOp, now: int) -> int | None:
         """Start the next part of `step`. Returns the time at which it ends, or None where the block waits."""
@@ -236,10 +273,7 @@ class Engine:
                 free = self.links.free(self.routes[out], now)
                 if free > now:
                     return self.retry_at(b, now, free)
-        return self._move(b, step, now, into, out)
-
-    def _move(self, b: int, step: CompiledOp, now: int, into: int, out: int) -> int:
-        """Receive, reduce, write and send one part; its duration is that of the transfer on the link."""
+        # Receive, reduce, write and send one part; its duration is that of the transfer on the link.
         first = self.part[b] * self.cut.part
         count = min(self.cut.part, step.count - first)
         low, high = self.cut.bounds[self.slice[b]]

@@ -40,7 +40,7 @@ class Reference(FifoOptions):
 
     `network` gives the times; without one every event happens at time 0 and only the result counts. `delays`: a seed
     with which blocks, and the engines of port channels, pause at random. `trace`: record all events. `per_send`: the
-    cost of a message at either end (`message_costs`), for programs with FIFOs, also as text such as ``0.3us``.
+    cost of a message at either end (`MessageCosts`), for programs with FIFOs, also as text such as ``0.3us``.
     """
 
     network: Network | None = None

@@ -102,29 +102,13 @@ def compile_program(program: Program, arena: Arena, *, in_place: bool) -> Compil
         raise SynthError(
             f"{program.name}: its parts, pipelines or scratch depend on the size of the call: synth run runs it"
         )
-    first, place = _numbering(program)
-    wires, into, out = _wires(program, first)
-    steps = []
-    for gpu in program.gpus:
-        for b, block in enumerate(gpu.blocks):
-            rows = []
-            for i, op in enumerate(block.ops):
-                rows.append(_OpCompiler(program, arena, first, gpu.rank, b, block, i, in_place).step(op))
-            steps.append(tuple(rows))
-    return CompiledProgram(program, place, tuple(steps), wires, into, out)
-
-
-def _numbering(program: Program) -> tuple[list[int], tuple[tuple[int, int], ...]]:
     first, place = [], []
     for r, gpu in enumerate(program.gpus):
         if gpu.rank != r:
             raise SynthError(f"{program.name}: rank {gpu.rank} stands where rank {r} should")
         first.append(len(place))
         place += [(r, b) for b in range(len(gpu.blocks))]
-    return first, tuple(place)
-
-
-def _wires(program: Program, first: list[int]) -> tuple[tuple[Connection, ...], tuple[int, ...], tuple[int, ...]]:
+    first, place = first, tuple(place)
     total = sum(len(gpu.blocks) for gpu in program.gpus)
     into, out = [-1] * total, [-1] * total
     wires = []
@@ -148,7 +132,15 @@ def _wires(program: Program, first: list[int]) -> tuple[tuple[Connection, ...], 
             into[receiver] = len(wires)
         if sender is not None or receiver is not None:
             wires.append(Connection(*key, sender, receiver, via))
-    return tuple(wires), tuple(into), tuple(out)
+    wires, into, out = tuple(wires), tuple(into), tuple(out)
+    steps = []
+    for gpu in program.gpus:
+        for b, block in enumerate(gpu.blocks):
+            rows = []
+            for i, op in enumerate(block.ops):
+                rows.append(_OpCompiler(program, arena, first, gpu.rank, b, block, i, in_place).step(op))
+            steps.append(tuple(rows))
+    return CompiledProgram(program, place, tuple(steps), wires, into, out)
 
 
 def _uses(block: Block, codes: Container[str]) -> bool:
@@ -168,7 +160,25 @@ class _OpCompiler(NamedTuple):
     in_place: bool
 
     def step(self, op: Op) -> CompiledOp:
-        self._shape(op)
+        sources, destinations = _SPANS[op.code]
+        if len(op.src) < sources or len(op.dst) < destinations:
+            self._refuse(op, f"{op.code} needs {sources} source and {destinations} destination")
+        if op.count < 1:
+            self._refuse(op, "moves no chunk")
+        if op.code in SENDING and self._bad(self.holder.send):
+            self._refuse(op, f"sends, but the block's send peer is {self.holder.send}")
+        if op.code in RECEIVING and self._bad(self.holder.recv):
+            self._refuse(op, f"receives, but the block's receive peer is {self.holder.recv}")
+        if op.code in ("signal", "wait", "flush") and not op.ports:
+            self._refuse(op, f"{op.code} needs a port")
+        if any(self._bad(port.peer) for port in self.holder.ports):
+            self._refuse(op, "a port of the block leads to no other rank")
+        if (
+            op.code in TWO_SIDED
+            and not self.program.one_sided
+            and any(span.rank not in (None, self.rank) for span in (*op.src, *op.dst))
+        ):
+            self._refuse(op, "only put, get and reduce reach another rank's memory")
         gpu = self.program.gpus[self.rank]
         for dep in op.deps:
             if dep.block >= len(gpu.blocks) or dep.op >= len(gpu.blocks[dep.block].ops):
@@ -192,27 +202,6 @@ class _OpCompiler(NamedTuple):
             ports=tuple((self.rank, port.kind, port.peer, port.index) for port in own),
             group=tuple(sorted({base + b for b in op.group})),
         )
-
-    def _shape(self, op: Op) -> None:
-        sources, destinations = _SPANS[op.code]
-        if len(op.src) < sources or len(op.dst) < destinations:
-            self._refuse(op, f"{op.code} needs {sources} source and {destinations} destination")
-        if op.count < 1:
-            self._refuse(op, "moves no chunk")
-        if op.code in SENDING and self._bad(self.holder.send):
-            self._refuse(op, f"sends, but the block's send peer is {self.holder.send}")
-        if op.code in RECEIVING and self._bad(self.holder.recv):
-            self._refuse(op, f"receives, but the block's receive peer is {self.holder.recv}")
-        if op.code in ("signal", "wait", "flush") and not op.ports:
-            self._refuse(op, f"{op.code} needs a port")
-        if any(self._bad(port.peer) for port in self.holder.ports):
-            self._refuse(op, "a port of the block leads to no other rank")
-        if (
-            op.code in TWO_SIDED
-            and not self.program.one_sided
-            and any(span.rank not in (None, self.rank) for span in (*op.src, *op.dst))
-        ):
-            self._refuse(op, "only put, get and reduce reach another rank's memory")
 
     def _bad(self, peer: int | None) -> bool:
         return peer is None or peer == self.rank or peer >= self.program.ranks

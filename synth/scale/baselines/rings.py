@@ -118,7 +118,7 @@ def _boxes(network: Network, nodes: Sequence[int]) -> list[list[int]]:
 def _cut_bound(network: Network, box: list[int]) -> tuple[int, tuple[int, ...]]:
     """Return the least units that leave or enter a rank of `box`, or the box, and these ranks."""
     src, dst, width = np.array([(r.src, r.dst, r.units) for r in network.routes], np.int64).reshape(-1, 3).T
-    sides = [(rank,) for rank in box]
+    sides: list[tuple[int, ...]] = [(rank,) for rank in box]
     if len(box) < network.ranks:
         sides.append(tuple(box))
     best: list[tuple[int, tuple[int, ...]]] = []
@@ -227,15 +227,8 @@ def _circuits(model: _BoxModel, boxes: int, size: int, count: int, width: int) -
         program.add_circuit(circuit + [(place, place, ~used[k]) for place in range(size)])
         if boxes > 1:
             program.add(sum(variable for arc, variable in taken[k].items() if arc[2]) == used[k])
-    # rings are interchangeable: those of fewer number take the arcs of higher rank where all rings need one
-    common = [arc for arc in arcs if arc[2] or (boxes == 1 and arc[0] == 0)]
-    before = None
-    for k, ring in enumerate(taken):
-        order = sum(n * ring[arc] for n, arc in enumerate(common, 1))
-        if before is not None:
-            program.add_implication(used[k], used[k - 1])
-            program.add(order <= before)
-        before = order
+    for k in range(1, count):
+        program.add_implication(used[k], used[k - 1])
     # the rings together keep to each link and limit
     of_arcs = [({arc: 1}, model.units[arc]) for arc in arcs]
     for terms, capacity in [*of_arcs, *model.limits]:

@@ -24,16 +24,16 @@ class Boxes:
         """The box of each rank."""
         return {rank: b for b, box in enumerate(self.boxes) for rank in box}
 
-    def hubs(self, rank: int, shift: int = 0) -> list[int]:
+    def hubs(self, rank: int) -> list[int]:
         """Return the rank of each box at the place that `rank` has in its own box; `rank` itself in its own.
 
-        Places are counted in proportion where boxes differ in size; in other boxes they are `shift` further.
+        Places are counted in proportion where boxes differ in size.
         """
         home = self.boxes[self.box_of[rank]]
         place = home.index(rank)
         hubs = []
         for box in self.boxes:
-            hubs.append(rank if box is home else box[(place * len(box) // len(home) + shift) % len(box)])
+            hubs.append(rank if box is home else box[place * len(box) // len(home)])
         return hubs
 
     def tree(self, box: int, hub: int, without: tuple[int, ...] = ()) -> Levels | None:

@@ -17,7 +17,7 @@ from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.switch_balancing import balance_switches
 from synth.scale.forests.arborescence_packing import pack
-from synth.scale.forests.partial_trees import BranchForest, to_forest
+from synth.scale.forests.partial_trees import to_forest
 from synth.scale.forests.symmetric_trees import grow
 from synth.solvers.deadline import TimeUp
 
@@ -29,15 +29,7 @@ MOST_PACKING_WORK = 80_000_000
 # The same limit for a single root on a fabric with switches, which are split off first.
 MOST_SWITCHED_WORK = 600_000
 # Multiples of the bound's time that are tried in turn where no forest is found at the bound.
-SLOWER = (
-    Fraction(33, 32),
-    Fraction(17, 16),
-    Fraction(9, 8),
-    Fraction(5, 4),
-    Fraction(3, 2),
-    Fraction(2),
-    Fraction(3),
-)
+SLOWER = (Fraction(33, 32), Fraction(17, 16), Fraction(9, 8), Fraction(5, 4), Fraction(3, 2), Fraction(2), Fraction(3))
 
 METHODS = ("symmetric", "packing")
 
@@ -81,39 +73,41 @@ def build(
     best = _rerooted(fabric, bound, moves, methods)
     if best is not None:
         on_bound(best.bound)
-    if best is not None and (not best.gap or not _packable(bound.fabric, bound.shards)):
-        return best
-    if best is not None:
+        if not best.gap or not _packable(bound.fabric, bound.shards):
+            return best
         on_forest(best)
-    search = _Search(bound, moves, methods, on_bound)
+
+    # the first forest of the plans that is faster than the best
+    highest = bound
+
+    def raised(higher: Throughput) -> None:
+        nonlocal highest
+        highest = higher
+        on_bound(higher)
+
     try:
-        return _first_forest(search, fabric, collective, best, progress)
+        for method, graph, time in _plans(bound, moves, methods, raised):
+            if best is not None and time / graph.unit >= best.forest.time:
+                break
+            group: Sequence[np.ndarray] = ()
+            if method == "symmetric":
+                group = free_group(moves, fabric.ranks) if collective not in ROOTED else ()
+                grown = grow(graph, group, time) if group else None
+            else:
+                grown = pack(graph, time, bound.shards) if _packable(graph, bound.shards) else None
+            if grown is not None:
+                reached = replace(bound, fabric=graph, time=time)
+                return BoundedForest(to_forest(graph, reached, grown, group, method), highest)
+            rate = int(bound.shards.sum()) * graph.unit / time
+            progress(f"{method} finds no forest at {float(rate):.6g} GB/s")
     except TimeUp:
         if best is None:
             raise
-        return BoundedForest(best.forest, search.bound)
-
-
-def _first_forest(
-    search: _Search, fabric: Fabric, collective: str, best: BoundedForest | None, progress: Callable[[str], None]
-) -> BoundedForest:
-    """Return the first forest of the search's plans, or `best` where it is at least as fast or the only one."""
-    bound, moves = search.bound, search.moves
-    for method, graph, time in search.plans():
-        group = () if collective in ROOTED or method != "symmetric" else free_group(moves, fabric.ranks)
-        grown = _grown(method, graph, time, bound.shards, group)
-        if best is not None and time / graph.unit >= best.forest.time:
-            return BoundedForest(best.forest, search.bound)
-        if grown is not None:
-            reached = replace(bound, fabric=graph, time=time)
-            return BoundedForest(to_forest(graph, reached, grown, group, method), search.bound)
-        reached = int(bound.shards.sum()) * graph.unit / time
-        progress(f"{method} finds no forest at {float(reached):.6g} GB/s")
     if best is not None:
-        return BoundedForest(best.forest, search.bound)
+        return BoundedForest(best.forest, highest)
     raise UndecidedError(
-        f"{fabric.name}: no forest found for {collective} by {' or '.join(search.methods)}; that proves nothing: "
-        f"the bound is {float(search.bound.bandwidth):.6g} GB/s"
+        f"{fabric.name}: no forest found for {collective} by {' or '.join(methods)}; that proves nothing: "
+        f"the bound is {float(highest.bandwidth):.6g} GB/s"
     )
 
 
@@ -146,55 +140,34 @@ def _rerooted(
     return None
 
 
-@dataclass
-class _Search:
-    """Plans in order: at the bound, then at the multi-cut bound on fabrics narrowed to balance, then ever slower."""
-
-    bound: Throughput
-    moves: Sequence[np.ndarray]
-    methods: Sequence[str]
-    on_bound: Callable[[Throughput], None]
-
-    def plans(self) -> Iterator[tuple[str, Fabric, Fraction]]:
-        """Yield (method, fabric, time). After the plans at the first bound, `bound` may be replaced by a higher one."""
-        first = self.bound
-        for method in self.methods:
-            yield method, first.fabric, first.time
-        self.bound, narrowed = multi_cut_bound(first)
-        if self.bound is not first:
-            self.on_bound(self.bound)
-        best: tuple[Fabric, Fraction] | None = None
-        for graph in (narrowed, balance_switches(first.fabric)):
-            if graph is None or graph is first.fabric:
-                continue
-            time = self._time(graph)
-            if time is None:
-                continue
-            if best is None or time / graph.unit < best[1] / best[0].unit:
-                best = graph, time
-            for method in self.methods:
-                yield method, graph, time
-        graph, time = best or (first.fabric, first.time)
-        for slower in SLOWER:
-            for method in self.methods:
-                yield method, graph, time * slower
-
-    def _time(self, graph: Fabric) -> Fraction | None:
-        """Return the throughput bound of a narrowed fabric; None where a rank is cut off there."""
+def _plans(
+    first: Throughput, moves: Sequence[np.ndarray], methods: Sequence[str], raised: Callable[[Throughput], None]
+) -> Iterator[tuple[str, Fabric, Fraction]]:
+    """Yield (method, fabric, time): at the bound, then at the multi-cut bound on fabrics narrowed to balance, then ever
+    slower. `raised` is called with a higher bound."""
+    for method in methods:
+        yield method, first.fabric, first.time
+    higher, narrowed = multi_cut_bound(first)
+    if higher is not first:
+        raised(higher)
+    best: tuple[Fabric, Fraction] | None = None
+    for graph in (narrowed, balance_switches(first.fabric)):
+        if graph is None or graph is first.fabric:
+            continue
         forward = graph.reversed() if graph.flipped else graph
-        moves = symmetries(forward, [pi[: graph.ranks] for pi in self.moves])
+        own_moves = symmetries(forward, [pi[: graph.ranks] for pi in moves])
         try:
-            return throughput(forward, self.bound.collective, self.bound.root, moves).time
-        except InfeasibleError:
-            return None
-
-
-def _grown(
-    method: str, graph: Fabric, time: Fraction, shards: np.ndarray, group: Sequence[np.ndarray]
-) -> BranchForest | None:
-    if method == "symmetric":
-        return grow(graph, group, time) if group else None
-    return pack(graph, time, shards) if _packable(graph, shards) else None
+            time = throughput(forward, first.collective, first.root, own_moves).time
+        except InfeasibleError:  # a rank is cut off there
+            continue
+        if best is None or time / graph.unit < best[1] / best[0].unit:
+            best = graph, time
+        for method in methods:
+            yield method, graph, time
+    graph, time = best or (first.fabric, first.time)
+    for slower in SLOWER:
+        for method in methods:
+            yield method, graph, time * slower
 
 
 def _packable(graph: Fabric, shards: np.ndarray) -> bool:

@@ -73,7 +73,7 @@ def reroot(
     if len(images) * len(originals) * hops > MOST_HOPS:
         return None
     router = _ShortestPaths(fabric)
-    candidates = [_reroot(*original, *element, root, router) for original in originals for element in images]
+    candidates = [_reroot(original, element, root, router) for original in originals for element in images]
     trees = [tree for tree in candidates if tree is not None]
     if not trees:
         return None
@@ -117,10 +117,11 @@ def _group_elements(fabric: Fabric, generators: Sequence[np.ndarray]) -> list[tu
 
 
 def _reroot(
-    parents: np.ndarray, own: Sequence[Path], nodes: np.ndarray, edges: np.ndarray, root: int, router: _ShortestPaths
+    original: tuple[np.ndarray, list[Path]], element: tuple[np.ndarray, np.ndarray], root: int, router: _ShortestPaths
 ) -> _Tree | None:
     """Return the image of a tree under a group element, re-rooted at `root`; None where a hop cannot be reversed."""
     check_deadline()
+    (parents, own), (nodes, edges) = original, element
     ranks = len(parents)
     parent = np.full(ranks, -1, np.int64)
     inner = parents >= 0

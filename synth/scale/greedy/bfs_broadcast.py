@@ -15,18 +15,41 @@ from math import lcm
 
 import numpy as np
 
-from synth.errors import InfeasibleError, UsageError
-from synth.model.compressed_schedule import CompressedSchedule
+from synth.errors import InfeasibleError, SynthError, UsageError
+from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
+from synth.scale.fabric.automorphisms import free_group, group_images, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.graphs import distances
-from synth.scale.greedy.group_action import ArrivalColumns, GroupAction, compressed_allgather
 from synth.solvers.deadline import check_deadline
 from synth.solvers.max_flow import MaxFlow
 
 # Links into a rank: all 2^12 sets of them are tried.
 MAXIMUM_LINKS = 12
+# Entries of the table (ranks x nodes) of a group; at 4 bytes each, two tables take half a gigabyte.
+MAXIMUM_ENTRIES = 1 << 26
 # Sends of a schedule that are listed; their columns then take about two gigabytes.
 MAXIMUM_SENDS = 1 << 26
+
+
+class _GroupAction:
+    """A free group of automorphisms of a fabric, as a table: what one receiver of each orbit sees, all others see.
+
+    `representatives`: the least rank of each orbit. `representative[u]`: that of the orbit of rank u. `back[u]`: the
+    element, a permutation of the nodes, that takes u to it. `order`: the number of elements.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        """Raises SynthError where the table is too large."""
+        self.generators = generators = free_group(symmetries(fabric), fabric.ranks)
+        if fabric.ranks * fabric.nodes > MAXIMUM_ENTRIES:
+            raise SynthError(f"{fabric.name}: {fabric.ranks} ranks are too many for this method")
+        self.representative = orbits(fabric.ranks, [pi[: fabric.ranks] for pi in generators])
+        self.representatives = np.unique(self.representative)
+        self.order = fabric.ranks // len(self.representatives)
+        to = np.empty((fabric.ranks, fabric.nodes), np.int32)
+        for element in group_images(generators, np.arange(fabric.nodes), self.order):
+            to[element[self.representatives]] = element
+        self.back = np.argsort(to, axis=1).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -64,7 +87,7 @@ class BreadthFirstBroadcast:
                 f"{fabric.name}: breadth-first broadcast needs links from rank to rank, at most {MAXIMUM_LINKS} into "
                 f"each"
             )
-        self.fabric, self.copies = fabric, GroupAction(fabric)
+        self.fabric, self.copies = fabric, _GroupAction(fabric)
         incoming: list[list[int]] = [[] for _ in range(fabric.nodes)]
         for e, v in enumerate(fabric.dst.tolist()):
             incoming[v].append(e)
@@ -87,14 +110,14 @@ class BreadthFirstBroadcast:
     def _collect_arrivals(self, rank: int) -> None:
         """Add the arrivals at `rank` to `steps`."""
         check_deadline()
-        src = self.fabric.src.tolist()
-        distance = self._distances(rank)
-        edges = self.incoming[rank]
-        sender_distances = [self._distances(src[e]) for e in edges]
-        for owner in range(self.fabric.ranks):
+        # the number of links to the rank, and to each rank with a link to it
+        fabric, edges = self.fabric, self.incoming[rank]
+        ends = [rank, *fabric.src[edges].tolist()]
+        distance, *sender_distances = (distances(fabric.nodes, fabric.dst, fabric.src, end).tolist() for end in ends)
+        for owner in range(fabric.ranks):
             t = distance[owner]
             if t < 0:
-                raise InfeasibleError(f"{self.fabric.name}: rank {rank} cannot hear from rank {owner}")
+                raise InfeasibleError(f"{fabric.name}: rank {rank} cannot hear from rank {owner}")
             if t == 0:
                 continue
             while len(self.steps) < t:
@@ -104,10 +127,6 @@ class BreadthFirstBroadcast:
                 step.append(_Arrivals(rank, edges, {}))
             mask = sum(1 << j for j in range(len(edges)) if sender_distances[j][owner] == t - 1)
             step[-1].owners.setdefault(mask, []).append(owner)
-
-    def _distances(self, rank: int) -> list[int]:
-        """Number of links from each node to `rank`, -1 where there is no path."""
-        return distances(self.fabric.nodes, self.fabric.dst, self.fabric.src, rank).tolist()
 
     def _balanced_load(self, arrivals: _Arrivals) -> Fraction:
         """Return the minimum over all assignments of the greatest link load, in shards divided by the capacity."""
@@ -126,7 +145,7 @@ class BreadthFirstBroadcast:
     def schedule(self, chunks: int | None = None) -> CompressedSchedule:
         """Return the schedule with `chunks` chunks a shard, by default those that attain `rounds_per_chunk`.
 
-        Raises UsageError for too many chunks.
+        On a flipped fabric it is a reduce-scatter, in which time runs backwards. Raises UsageError for too many chunks.
         """
         chunks = self.chunks if chunks is None else chunks
         if chunks < 1 or chunks * self.fabric.ranks * len(self.copies.representatives) > MAXIMUM_SENDS:
@@ -135,12 +154,30 @@ class BreadthFirstBroadcast:
             )
         rounds = np.array([max(1, -(-time.numerator * chunks // time.denominator)) for time in self.times], np.int64)
         blocks = [np.empty((0, 4), np.int64)]
-        for t, step in enumerate(self.steps):
-            for arrivals in step:
+        for t, arrived in enumerate(self.steps):
+            for arrivals in arrived:
                 sends = np.array(self._assign_links(arrivals, chunks, int(rounds[t])), np.int64)
                 blocks.append(np.column_stack([np.full(len(sends), t), sends]))
-        columns = np.concatenate(blocks).T.copy()
-        return compressed_allgather(self.fabric, self.copies, chunks, rounds, ArrivalColumns(*columns))
+        step, owner, part, edge = np.concatenate(blocks).T.copy()
+
+        # each send is moved by the element that takes its owner to the owner's representative
+        fabric, action = self.fabric, self.copies
+        links = fabric.link[edge]
+        if action.generators:
+            keys = fabric.src * fabric.nodes + fabric.dst
+            order = np.argsort(keys, kind="stable")
+            src, dst = (action.back[owner, end[edge]].astype(np.int64) for end in (fabric.src, fabric.dst))
+            links = fabric.link[order[np.searchsorted(keys[order], src * fabric.nodes + dst)]]
+        used, path = np.unique(links, return_inverse=True)
+        kind = COPY
+        if fabric.flipped:
+            kind, step, rounds = REDUCE, len(rounds) - 1 - step, rounds[::-1].copy()
+        generators = tuple(tuple(pi[: fabric.ranks].tolist()) for pi in action.generators)
+        return CompressedSchedule(
+            fabric.topology, "reduce-scatter" if fabric.flipped else "allgather", None, chunks, rounds, step,
+            action.representative[owner] * chunks + part, path, np.full(len(step), kind),
+            tuple((int(link),) for link in used), generators,
+        )  # fmt: skip
 
     def _assign_links(self, arrivals: _Arrivals, chunks: int, rounds: int) -> list[tuple[int, int, int]]:
         """(owner, chunk, edge) of all arrivals, at most `rounds` rounds of each link, by a maximum flow.

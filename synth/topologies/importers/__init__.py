@@ -13,6 +13,9 @@ What a format does not say is assumed, and each assumption is a note of the topo
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import tempfile
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +25,7 @@ from synth.model.documents.foreign_forms import form_of
 from synth.model.documents.text_file import text_of
 from synth.model.rational import rational
 from synth.model.topology import Topology
+from synth.topologies import importers
 from synth.topologies.importers.pasted import AMD_JSON, clean, is_table
 
 
@@ -106,3 +110,36 @@ def _given(path: Path, value: object) -> Fraction | None:
     if number <= 0:
         raise UsageError(f"--gbps-per-link and --pcie-gbps take GB/s above 0 for {path.name}, found {value}")
     return number
+
+
+# The machine that this process runs on, from the tools of its GPUs.
+
+
+# Commands that print how the GPUs are connected, in the order in which they are tried.
+COMMANDS = (("nvidia-smi", "topo", "-m"), ("rocm-smi", "--showtopo"))
+SECONDS = 60.0  # seconds after which such a command is given up
+ADVICE = "name one, such as dgx1, or give a dump: `nvidia-smi topo -m > topo.txt` there, then topo.txt here"
+
+
+def this_machine() -> Topology:
+    """Return the topology that `nvidia-smi topo -m` or `rocm-smi --showtopo` prints here.
+
+    Raises UsageError where neither command is installed or prints GPUs.
+    """
+    missing = []
+    for command in COMMANDS:
+        if shutil.which(command[0]) is None:
+            missing.append(command[0])
+            continue
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UsageError(f"no topology given, and `{' '.join(command)}` fails here ({error}); {ADVICE}") from None
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines()[:1]
+            raise UsageError(f"no topology given, and `{' '.join(command)}` fails here ({''.join(said)}); {ADVICE}")
+        with tempfile.TemporaryDirectory() as folder:
+            dump = Path(folder) / "this-machine"
+            dump.write_text(done.stdout)
+            return importers.load(dump)
+    raise UsageError(f"no topology given, and this machine has no {' or '.join(missing)}; {ADVICE}")

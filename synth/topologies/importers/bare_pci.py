@@ -81,7 +81,22 @@ def read(elements: list[Element], file: str, name: str, gbps: Fraction | None) -
     fabric = DumpFabric(
         name, len(devices), "nvlink", gpu.gbps if gbps is None else gbps, nodes=(0,) * len(devices), latency=gpu.latency
     )
-    board = _board(fabric, gpu)
+    # The links of four or eight GPUs of a model, and their description.
+    ranks = range(fabric.ranks)
+    if gpu == _V100:
+        for u, row in enumerate(DGX1_BY_BUS):
+            for v in range(u):
+                if row[v] != "0":
+                    fabric.pairs[v, u] = int(row[v])
+        board = "the hybrid cube mesh of a DGX-1 in DGX-1's order of bus ids, which is assumed too"
+    elif fabric.ranks == 4:
+        count = gpu.links // 3
+        fabric.pairs = {(u, v): count for u in ranks for v in range(u + 1, fabric.ranks)}
+        board = f"{count} links between every two"
+    else:
+        fabric.ports = dict.fromkeys(ranks, gpu.links)
+        fabric.multicast = fabric.gbps * gpu.links >= 450
+        board = f"{gpu.links} links of each GPU into NVSwitches"
     fabric.notes += [
         f"the file lists PCI devices and no NVLinks, which NCCL finds when it runs: {sign} are taken for "
         f"{len(devices)} {gpu.name} on one board, {board}, {show(fabric.gbps)} GB/s a link",
@@ -120,21 +135,3 @@ def _model(devices: list[Element], elements: list[Element]) -> tuple[SxmGpu | No
     infiniband = sum(e.tag == "pci" and _class(e)[:6] == INFINIBAND for e in elements)
     size, gpu = AZURE.get((*cpus.pop(), len(devices), infiniband), ("", None))
     return gpu, f"the GPUs, which print no PCI ids but stand as in an Azure {size},"
-
-
-def _board(fabric: DumpFabric, gpu: SxmGpu) -> str:
-    """Set the links of four or eight GPUs of a model in `fabric`, and return them in words."""
-    ranks = range(fabric.ranks)
-    if gpu == _V100:
-        for u, row in enumerate(DGX1_BY_BUS):
-            for v in range(u):
-                if row[v] != "0":
-                    fabric.pairs[v, u] = int(row[v])
-        return "the hybrid cube mesh of a DGX-1 in DGX-1's order of bus ids, which is assumed too"
-    if fabric.ranks == 4:
-        count = gpu.links // 3
-        fabric.pairs = {(u, v): count for u in ranks for v in range(u + 1, fabric.ranks)}
-        return f"{count} links between every two"
-    fabric.ports = dict.fromkeys(ranks, gpu.links)
-    fabric.multicast = fabric.gbps * gpu.links >= 450
-    return f"{gpu.links} links of each GPU into NVSwitches"

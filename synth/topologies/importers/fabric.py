@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, permutations
 
+from synth.model.components import components
 from synth.model.rational import show
 from synth.model.topology import MULTICAST_NOTE, Limit, Link, Multicast, Topology
 from synth.topologies.machines import NVLINK_US, PCIE_US
@@ -92,17 +93,6 @@ class DumpFabric:
     latency: Fraction = NVLINK_US
     notes: list[str] = field(default_factory=list)
 
-    def parts(self) -> list[int]:
-        """Return the component of each GPU under links and the switch, as the component's least GPU."""
-        part = list(range(self.ranks))
-        joined = [pair for members in self.switches() for pair in pairwise(members)]
-        joined += self.pairs
-        for u, v in joined:
-            old, new = max(part[u], part[v]), min(part[u], part[v])
-            for rank, p in enumerate(part):
-                part[rank] = new if p == old else p
-        return part
-
     def switches(self) -> list[list[int]]:
         """Return the GPUs of each switch."""
         members: dict[int, list[int]] = {}
@@ -117,15 +107,44 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
     links = [
         Link(u, v, gbps, fabric.latency, fabric.kind) for a, gbps in sorted(pairs.items()) for u, v in (a, a[::-1])
     ]
-    limits = _switch(fabric, links)
-    part = fabric.parts()
+    # A link for every pair on a switch, and the limits of the GPUs' ports.
+    start, limits = len(links), []
+    for members in fabric.switches():
+        for u, v in permutations(members, 2):
+            width = fabric.gbps * min(fabric.ports[u], fabric.ports[v])
+            links.append(Link(u, v, width, fabric.latency, fabric.kind))
+    for u, count in sorted(fabric.ports.items()):
+        for way, members in (
+            ("out", [i for i in range(start, len(links)) if links[i].src == u]),
+            ("in", [i for i in range(start, len(links)) if links[i].dst == u]),
+        ):
+            if len(members) > 1:
+                limits.append(Limit(f"switch port {u} {way}", tuple(members), fabric.gbps * count))
+    # The component of each GPU under links and the switch.
+    joined = [*fabric.pairs, *(pair for members in fabric.switches() for pair in pairwise(members))]
+    part = list(components(range(fabric.ranks), joined).values())
     nodes = fabric.nodes or (0,) * fabric.ranks
     apart = [
         (u, v) for u in range(fabric.ranks) for v in range(fabric.ranks) if part[u] != part[v] and nodes[u] == nodes[v]
     ]
     notes = list(fabric.notes)
     if apart:
-        limits += _host(apart, pcie, links)
+        # The PCIe links, and a limit for each set of them, without those that cannot bind.
+        users: dict[tuple[int, str, Fraction], list[int]] = {}
+        for u, v in apart:
+            ways = pcie.crossed(u, v)
+            for way in ways:
+                users.setdefault(way, []).append(len(links))
+            links.append(Link(u, v, min((gbps for _, _, gbps in ways), default=PCIE3_GBPS), PCIE_US, "pcie"))
+        tightest: dict[tuple[int, ...], tuple[Fraction, str]] = {}
+        for (_, name, gbps), members in users.items():
+            offer = (gbps, name)
+            tightest[tuple(members)] = min(offer, tightest.get(tuple(members), offer))
+        ports = []
+        for members, (gbps, name) in tightest.items():
+            if sum(links[i].bandwidth for i in members) > gbps:
+                ports.append(Limit(name, members, gbps))
+        limits += ports
         speeds = sorted({k.bandwidth for k in links if k.kind == "pcie"})
         what = (
             "all GPUs communicate"
@@ -148,39 +167,3 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
     return Topology(
         fabric.name, fabric.ranks, tuple(links), limits, (), nodes, connection, (), labels, notes, multicast
     )  # fmt: skip
-
-
-def _switch(fabric: DumpFabric, links: list[Link]) -> list[Limit]:
-    """Appends a link for every pair on a switch; returns the limits of the GPUs' ports."""
-    start, limits = len(links), []
-    for members in fabric.switches():
-        for u, v in permutations(members, 2):
-            width = fabric.gbps * min(fabric.ports[u], fabric.ports[v])
-            links.append(Link(u, v, width, fabric.latency, fabric.kind))
-    for u, count in sorted(fabric.ports.items()):
-        for way, members in (
-            ("out", [i for i in range(start, len(links)) if links[i].src == u]),
-            ("in", [i for i in range(start, len(links)) if links[i].dst == u]),
-        ):
-            if len(members) > 1:
-                limits.append(Limit(f"switch port {u} {way}", tuple(members), fabric.gbps * count))
-    return limits
-
-
-def _host(apart: list[tuple[int, int]], pcie: Pcie, links: list[Link]) -> list[Limit]:
-    """Appends the PCIe links; returns their limits, one for each set of links, without those that cannot bind."""
-    users: dict[tuple[int, str, Fraction], list[int]] = {}
-    for u, v in apart:
-        ways = pcie.crossed(u, v)
-        for way in ways:
-            users.setdefault(way, []).append(len(links))
-        links.append(Link(u, v, min((gbps for _, _, gbps in ways), default=PCIE3_GBPS), PCIE_US, "pcie"))
-    tightest: dict[tuple[int, ...], tuple[Fraction, str]] = {}
-    for (_, name, gbps), members in users.items():
-        offer = (gbps, name)
-        tightest[tuple(members)] = min(offer, tightest.get(tuple(members), offer))
-    limits = []
-    for members, (gbps, name) in tightest.items():
-        if sum(links[i].bandwidth for i in members) > gbps:
-            limits.append(Limit(name, members, gbps))
-    return limits

@@ -48,32 +48,8 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
         )
     if not any(e.tag == "gpu" for e in elements):
         return topology(bare_pci.read(elements, file, name, assumed.gbps_per_link), Pcie())
-    gpus, nodes = _gpus(elements, file)
-    kind, gbps, how = _speed(gpus, assumed.gbps_per_link, file)
-    labels = tuple(_number(gpu, "dev", file) for gpu in gpus)
-    fabric = DumpFabric(
-        name, len(gpus), kind, gbps, labels=labels if len(set(labels)) == len(gpus) else (), nodes=nodes
-    )
-    _links(fabric, gpus, elements, file)
-    if kind == "nvlink" and all(gpu.attributes["sm"] == "70" for gpu in gpus):
-        fabric.latency = V100_US
-    if fabric.pairs or fabric.ports:
-        fabric.notes.append(how)
-    nics = [
-        f"{net.attributes.get('name', '?')} {net.attributes.get('speed', '?')} Mbit/s"
-        for net in elements
-        if net.tag == "net"
-    ]
-    if nics:
-        fabric.notes.append(f"NICs in the dump, left out of one machine's topology: {', '.join(nics)}")
-    if len(elements) > NCCL_ELEMENTS:
-        fabric.notes.append(f"the file has {len(elements)} elements; NCCL itself reads at most {NCCL_ELEMENTS}")
-    return topology(fabric, _host(gpus, assumed.pcie_gbps, file))
-
-
-def _gpus(elements: list[Element], file: str) -> tuple[list[Element], tuple[int, ...]]:
-    """The <gpu> elements in the order of their ranks (of hosts and devices, where ranks are not all there), and the
-    host of each, by which alone bus ids are unique."""
+    # The <gpu> elements in the order of their ranks (of hosts and devices, where ranks are not all there), and
+    # the host of each, by which alone bus ids are unique.
     gpus = [e for e in elements if e.tag == "gpu"]
     if len(gpus) == 1:
         raise FormatError(
@@ -100,7 +76,69 @@ def _gpus(elements: list[Element], file: str) -> tuple[list[Element], tuple[int,
         order.append((place, i))
     order.sort()
     gpus = [gpus[i] for _, i in order]
-    return gpus, _nodes(gpus)
+    nodes = _nodes(gpus)
+    kind, gbps, how = _speed(gpus, assumed.gbps_per_link, file)
+    labels = tuple(_number(gpu, "dev", file) for gpu in gpus)
+    fabric = DumpFabric(
+        name, len(gpus), kind, gbps, labels=labels if len(set(labels)) == len(gpus) else (), nodes=nodes
+    )
+    _links(fabric, gpus, elements, file)
+    if kind == "nvlink" and all(gpu.attributes["sm"] == "70" for gpu in gpus):
+        fabric.latency = V100_US
+    if fabric.pairs or fabric.ports:
+        fabric.notes.append(how)
+    nics = [
+        f"{net.attributes.get('name', '?')} {net.attributes.get('speed', '?')} Mbit/s"
+        for net in elements
+        if net.tag == "net"
+    ]
+    if nics:
+        fabric.notes.append(f"NICs in the dump, left out of one machine's topology: {', '.join(nics)}")
+    if len(elements) > NCCL_ELEMENTS:
+        fabric.notes.append(f"the file has {len(elements)} elements; NCCL itself reads at most {NCCL_ELEMENTS}")
+    # Each <pci> is a port that all GPUs beneath share; CPUs of one host are joined pairwise.
+    pcie, members, cpus, unstated = Pcie(), {}, {}, 0
+    for u, gpu in enumerate(gpus):
+        for element in gpu.ancestors():
+            if element.tag == "pci":
+                members.setdefault(id(element), (element, set()))[1].add(u)
+            elif element.tag == "cpu":
+                cpus.setdefault(id(element), (element, set()))[1].add(u)
+    for element, beneath in members.values():
+        # GB/s of a port, NCCL's figure for its speed and width, and whether the file states both.
+        speed = element.attributes.get("link_speed", "").split("GT/s")[0].strip()
+        width = element.attributes.get("link_width", "") or "0"
+        if not width.isdecimal() or len(width) > 3:
+            raise FormatError(f'link_width="{width[:20]}": expected a number of lanes', file, element.line)
+        try:
+            speed = show(rational(speed)) if speed else ""
+        except ValueError:
+            speed = ""
+        # 2.5 GT/s is the one speed that is not whole.
+        lane = LANE.get({"5/2": "2.5"}.get(speed, speed))
+        gbps, stated = Fraction((int(width) or 16) * (lane or LANE["8"]), 80), lane is not None and int(width) > 0
+        unstated += assumed.pcie_gbps is None and not stated
+        name = f"PCIe port {element.attributes.get('busid', '?')[:20]}"
+        pcie.groups.append((name, frozenset(beneath), gbps if assumed.pcie_gbps is None else assumed.pcie_gbps))
+    if unstated:
+        pcie.notes.append(
+            f"PCIe 3.0 x16 (12 GB/s) assumed where no known speed or width is stated, {unstated} of {len(members)} "
+            f"ports; `synth topo import --pcie-gbps 24` for 4.0, 48 for 5.0"
+        )
+    inside = set().union(*(beneath for _, beneath in cpus.values()))
+    if len(inside) < len(gpus):
+        pcie.notes.append(f"{len(gpus) - len(inside)} GPUs stand in no <cpu>: nothing is counted between their sockets")
+    sockets, between = list(cpus.values()), set()
+    for i, (one, near) in enumerate(sockets):
+        for other, far in sockets[i + 1 :]:
+            gbps = min(_socket(one), _socket(other))
+            if one.attributes.get("host_hash") == other.attributes.get("host_hash"):
+                between.add(gbps)
+            name = f"CPUs {one.attributes.get('numaid', '?')[:8]}-{other.attributes.get('numaid', '?')[:8]}"
+            pcie.bridges.append((name, frozenset(near), frozenset(far), gbps))
+    if between:
+        pcie.notes.append(f"{' or '.join(map(show, sorted(between)))} GB/s assumed between two CPUs, NCCL's figure")
+    return topology(fabric, pcie)
 
 
 def _bus(gpu: Element) -> str:
@@ -181,20 +219,7 @@ def _links(fabric: DumpFabric, gpus: list[Element], elements: list[Element], fil
         if listed.get((v, u), 0) != count:
             ignored["links listed at one end only, or with two counts, are taken with the larger"] += 1
         fabric.pairs[min(u, v), max(u, v)] = max(count, listed.get((v, u), 0))
-    _refuse_far_pairs(fabric, gpus, file)
-    _switches(fabric, gpus, ignored)
-    devices = {id(gpu.parent) for gpu in gpus}
-    for element in elements:
-        if element.attributes.get("class", "")[:4] in GPU_CLASSES and id(element) not in devices:
-            ignored[f"the GPU {element.attributes.get('busid', '?')[:20]} has no <gpu> and is left out"] += 1
-    ranks = sorted(_number(gpu, "rank", file) for gpu in gpus if "rank" in gpu.attributes)
-    if len(ranks) == len(gpus) and ranks[-1] - ranks[0] >= len(ranks):
-        ignored[f"the file has {len(ranks)} of the ranks {ranks[0]} to {ranks[-1]}; others are left out"] += 1
-    fabric.notes += list(ignored)
-
-
-def _refuse_far_pairs(fabric: DumpFabric, gpus: list[Element], file: str) -> None:
-    """Refuses more xGMI links of a GPU than it has: RCCL with amd-smi counts one for pairs several hops apart."""
+    # More xGMI links of a GPU than it has are refused: RCCL with amd-smi counts one for pairs several hops apart.
     for u, gpu in enumerate(gpus):
         gcn = gpu.attributes.get("gcn", "").partition(":")[0]
         most = XGMI_LINKS.get(GCN.get(gcn, gcn))
@@ -206,6 +231,15 @@ def _refuse_far_pairs(fabric: DumpFabric, gpus: list[Element], file: str) -> Non
                 file,
                 gpu.line,
             )
+    _switches(fabric, gpus, ignored)
+    devices = {id(gpu.parent) for gpu in gpus}
+    for element in elements:
+        if element.attributes.get("class", "")[:4] in GPU_CLASSES and id(element) not in devices:
+            ignored[f"the GPU {element.attributes.get('busid', '?')[:20]} has no <gpu> and is left out"] += 1
+    ranks = sorted(_number(gpu, "rank", file) for gpu in gpus if "rank" in gpu.attributes)
+    if len(ranks) == len(gpus) and ranks[-1] - ranks[0] >= len(ranks):
+        ignored[f"the file has {len(ranks)} of the ranks {ranks[0]} to {ranks[-1]}; others are left out"] += 1
+    fabric.notes += list(ignored)
 
 
 def _switches(fabric: DumpFabric, gpus: list[Element], ignored: Counter[str]) -> None:
@@ -235,59 +269,6 @@ def _switches(fabric: DumpFabric, gpus: list[Element], ignored: Counter[str]) ->
         ignored[f"rank {', '.join(map(str, fewer[:16]))}: fewer links into switches than the other GPUs"] += 1
     if fabric.gbps * counts[-1] >= 450:
         fabric.multicast = True
-
-
-def _host(gpus: list[Element], given: Fraction | None, file: str) -> Pcie:
-    """Each <pci> is a port that all GPUs beneath share; CPUs of one host are joined pairwise."""
-    pcie, members, cpus, unstated = Pcie(), {}, {}, 0
-    for u, gpu in enumerate(gpus):
-        for element in gpu.ancestors():
-            if element.tag == "pci":
-                members.setdefault(id(element), (element, set()))[1].add(u)
-            elif element.tag == "cpu":
-                cpus.setdefault(id(element), (element, set()))[1].add(u)
-    for element, beneath in members.values():
-        gbps, stated = _port(element, file)
-        unstated += given is None and not stated
-        name = f"PCIe port {element.attributes.get('busid', '?')[:20]}"
-        pcie.groups.append((name, frozenset(beneath), gbps if given is None else given))
-    if unstated:
-        pcie.notes.append(
-            f"PCIe 3.0 x16 (12 GB/s) assumed where no known speed or width is stated, {unstated} of {len(members)} "
-            f"ports; `synth topo import --pcie-gbps 24` for 4.0, 48 for 5.0"
-        )
-    inside = set().union(*(beneath for _, beneath in cpus.values()))
-    if len(inside) < len(gpus):
-        pcie.notes.append(f"{len(gpus) - len(inside)} GPUs stand in no <cpu>: nothing is counted between their sockets")
-    sockets, between = list(cpus.values()), set()
-    for i, (one, near) in enumerate(sockets):
-        for other, far in sockets[i + 1 :]:
-            gbps = min(_socket(one), _socket(other))
-            if one.attributes.get("host_hash") == other.attributes.get("host_hash"):
-                between.add(gbps)
-            name = f"CPUs {one.attributes.get('numaid', '?')[:8]}-{other.attributes.get('numaid', '?')[:8]}"
-            pcie.bridges.append((name, frozenset(near), frozenset(far), gbps))
-    if between:
-        pcie.notes.append(f"{' or '.join(map(show, sorted(between)))} GB/s assumed between two CPUs, NCCL's figure")
-    return pcie
-
-
-def _port(element: Element, file: str) -> tuple[Fraction, bool]:
-    """GB/s of a port, NCCL's figure for its speed and width, and whether the file states both.
-
-    Virtual machines often do not, or print "Unknown speed": PCIe 3.0 x16 then.
-    """
-    speed = element.attributes.get("link_speed", "").split("GT/s")[0].strip()
-    width = element.attributes.get("link_width", "") or "0"
-    if not width.isdecimal() or len(width) > 3:
-        raise FormatError(f'link_width="{width[:20]}": expected a number of lanes', file, element.line)
-    try:
-        speed = show(rational(speed)) if speed else ""
-    except ValueError:
-        speed = ""
-    # 2.5 GT/s is the one speed that is not whole.
-    lane = LANE.get({"5/2": "2.5"}.get(speed, speed))
-    return Fraction((int(width) or 16) * (lane or LANE["8"]), 80), lane is not None and int(width) > 0
 
 
 def _socket(cpu: Element) -> Fraction:

@@ -7,10 +7,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from synth.errors import FormatError
+from synth.model.components import components
 from synth.model.rational import show
 from synth.model.topology import Topology
 from synth.topologies.importers.fabric import PCIE3_GBPS, SOCKET_GBPS, DumpFabric, Pcie, topology
-from synth.topologies.importers.pasted import LINK_CELL, P2P_CELL, GpuTable, tables
+from synth.topologies.importers.pasted import LINK_CELL, P2P_CELL, tables
 from synth.topologies.machines import V100_US
 
 if TYPE_CHECKING:
@@ -41,7 +42,35 @@ Matrix = list[tuple[str, ...]]
 
 def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     """Return the topology of a dump. Raises FormatError for a matrix that is cut off, torn or not symmetric."""
-    table, notes = _matrix(tables(text.split("\n"), file), file)
+    # The table of links among those of a text, and notes on the others.
+    found = tables(text.split("\n"), file)
+    if not found:
+        raise FormatError("holds no header line GPU0 GPU1 ...", file)
+    table, notes = None, []
+    for other in found:
+        row = other.cells[other.gpus[0]]
+        if len(row) > 1 and all(re.fullmatch(P2P_CELL, cell) for cell in row):
+            notes.append(f"line {other.line} begins a table of another kind (such as topo -p2p), which is left out")
+            continue
+        for gpu in other.gpus:
+            for peer, cell in zip(other.gpus, other.cells[gpu], strict=True):
+                if not re.fullmatch(LINK_CELL, cell) or (cell == "X") != (gpu == peer):
+                    raise FormatError(
+                        f"{gpu} to {peer}: {cell[:20]!r} is not one of NV#, PIX, PXB, PHB, NODE, SYS (X: itself)",
+                        file,
+                        other.lines[gpu],
+                    )
+                back = other.cells[peer][other.gpus.index(gpu)]
+                if back != cell:
+                    raise FormatError(f"{gpu} to {peer} is {cell}, and back it is {back[:20]}", file, other.lines[gpu])
+        if table is None:
+            table = other
+        elif (table.gpus, table.cells) == (other.gpus, other.cells):
+            notes.append(f"line {other.line} begins the same table again, which is left out")
+        else:
+            raise FormatError(f"holds two tables that differ, from lines {table.line} and {other.line}", file)
+    if table is None:
+        raise FormatError("holds no table of links, which `nvidia-smi topo -m` prints", file, found[0].line)
     ranks = len(table.gpus)
     if not all(gpu.startswith("GPU") for gpu in table.gpus):
         raise FormatError("names its GPUs by PCI addresses, and its links as nvidia-smi does, which says GPU0", file)
@@ -56,7 +85,10 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     }
     labels = tuple(int(gpu[3:]) for gpu in table.gpus)
     fabric = DumpFabric(name, ranks, "nvlink", NVLINK_GBPS, labels=labels, nodes=(0,) * ranks, notes=notes)
-    _links(fabric, counts, _models(text), assumed.gbps_per_link, file)
+    # The GPUs that the text names, as `nvidia-smi -L` and collect_env print them: GPU 0: NVIDIA B200.
+    names = re.findall(r"(?m)\bGPU[ \t]+\d{1,4}:[ \t]+([^\n(]{2,60}?)[ \t]*(?:\(|$)", text)
+    names += re.findall(r"(?m)\|\s+\d{1,3}\s+((?:NVIDIA|Tesla|Quadro) [^|\n]{2,40}?)\s{2,}(?:On|Off)\s*\|", text)
+    _links(fabric, counts, {" ".join(name.split()) for name in names}, assumed.gbps_per_link, file)
     if table.others:
         legend = dict(re.findall(r"(?m)\b(NIC\d+):\s*(\S+)\s*$", text))
         nics = [legend.get(nic, nic) for nic in table.others]
@@ -65,50 +97,46 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
         )
     if len(set(labels)) == ranks and max(labels) >= ranks:
         fabric.notes.append(f"the dump has {ranks} of the GPUs 0 to {max(labels)}: {', '.join(map(str, labels))}")
-    return topology(fabric, _host(table, matrix, assumed.pcie_gbps, file))
-
-
-def _matrix(found: list[GpuTable], file: str) -> tuple[GpuTable, list[str]]:
-    """The table of links among those of a text, and notes on the others. Raises FormatError for two that differ."""
-    if not found:
-        raise FormatError("holds no header line GPU0 GPU1 ...", file)
-    table, notes = None, []
-    for other in found:
-        row = other.cells[other.gpus[0]]
-        if len(row) > 1 and all(re.fullmatch(P2P_CELL, cell) for cell in row):
-            notes.append(f"line {other.line} begins a table of another kind (such as topo -p2p), which is left out")
-            continue
-        for gpu in other.gpus:
-            _check_row(gpu, other, file)
-        if table is None:
-            table = other
-        elif (table.gpus, table.cells) == (other.gpus, other.cells):
-            notes.append(f"line {other.line} begins the same table again, which is left out")
-        else:
-            raise FormatError(f"holds two tables that differ, from lines {table.line} and {other.line}", file)
-    if table is None:
-        raise FormatError("holds no table of links, which `nvidia-smi topo -m` prints", file, found[0].line)
-    return table, notes
-
-
-def _check_row(gpu: str, table: GpuTable, file: str) -> None:
-    for other, cell in zip(table.gpus, table.cells[gpu], strict=True):
-        if not re.fullmatch(LINK_CELL, cell) or (cell == "X") != (gpu == other):
-            raise FormatError(
-                f"{gpu} to {other}: {cell[:20]!r} is not one of NV#, PIX, PXB, PHB, NODE, SYS (X: itself)",
-                file,
-                table.lines[gpu],
-            )
-        back = table.cells[other][table.gpus.index(gpu)]
-        if back != cell:
-            raise FormatError(f"{gpu} to {other} is {cell}, and back it is {back[:20]}", file, table.lines[gpu])
-
-
-def _models(text: str) -> set[str]:
-    """The GPUs that the text names, as `nvidia-smi -L` and collect_env print them: GPU 0: NVIDIA B200."""
-    names = re.findall(r"(?m)\bGPU[ \t]+\d{1,4}:[ \t]+([^\n(]{2,60}?)[ \t]*(?:\(|$)", text)
-    names += re.findall(r"(?m)\|\s+\d{1,3}\s+((?:NVIDIA|Tesla|Quadro) [^|\n]{2,40}?)\s{2,}(?:On|Off)\s*\|", text)
-    return {" ".join(name.split()) for name in names}
+    # A port for each GPU, shared ones for those behind one PCIe switch or bridge, a bridge between each two
+    # sockets.
+    slot, ranks = assumed.pcie_gbps or PCIE3_GBPS, len(matrix)
+    pcie = Pcie([(f"PCIe slot {u}", frozenset([u]), slot) for u in range(ranks)])
+    if assumed.pcie_gbps is None:
+        pcie.notes.append(
+            "PCIe 3.0 x16 assumed, 12 GB/s a slot; `synth topo import --pcie-gbps 24` for 4.0, 48 for 5.0"
+        )
+    # What leaves GPUs under one switch (PIX) shares its port, and so does what leaves switches under one (PXB).
+    ports: dict[frozenset[int], None] = {}
+    for words in (("PIX",), ("PIX", "PXB")):
+        for members in _classes(_among(matrix, words)):
+            if len(members) > 1:
+                ports[members] = None
+    pcie.groups += [(f"PCIe switch {i}", members, slot) for i, members in enumerate(ports)]
+    near = _among(matrix, ("PIX", "PXB", "PHB", "NODE"))
+    part = {u: members for members in _classes(near) for u in members}
+    *others, last = (len(table.rest[gpu].split()) for gpu in table.gpus)
+    if others and last < min(others) == max(others):
+        raise FormatError(f"the row {table.gpus[-1]} ends before columns that all others have: it is cut off", file)
+    cpus = [table.rest[gpu].split(" ")[0] for gpu in table.gpus]
+    printed = bool(re.search(r"CPU\s+Affinity", table.head)) and all(cpus)
+    guessed = False
+    for u, row in enumerate(matrix):
+        for v, cell in enumerate(row):
+            apart = any(matrix[a][b] in ("SYS", "SOC") for a in part[u] for b in part[v])
+            if cell.startswith("NV") and part[u] != part[v] and not apart and (not printed or cpus[u] == cpus[v]):
+                near[u][v] = True
+                guessed = guessed or not printed
+    if any(cell.startswith("NV") for row in matrix for cell in row):
+        pcie.notes.append("NV# hides PCIe switches: GPUs that NVLink joins are taken to share none with each other")
+    if guessed:
+        pcie.notes.append("no CPU affinity is printed: GPUs that NVLink joins are taken to share a socket")
+    sockets = _classes(near)
+    for i, one in enumerate(sockets):
+        for j in range(i + 1, len(sockets)):
+            pcie.bridges.append((f"sockets {i}-{j}", one, sockets[j], min(slot, SOCKET_GBPS)))
+    if len(sockets) > 1:
+        pcie.notes.append(f"{show(min(slot, SOCKET_GBPS))} GB/s assumed between two sockets")
+    return topology(fabric, pcie)
 
 
 def _links(
@@ -200,52 +228,6 @@ def _part(
         fabric.notes.append(note)
 
 
-def _host(table: GpuTable, matrix: Matrix, gbps: Fraction | None, file: str) -> Pcie:
-    """A port for each GPU, shared ones for those behind one PCIe switch or bridge, a bridge between each two sockets.
-
-    NV# hides how far two GPUs are over PCIe: they are taken to share a socket if they share their CPUs and no GPUs
-    beside them are apart.
-    """
-    slot, ranks = gbps or PCIE3_GBPS, len(matrix)
-    pcie = Pcie([(f"PCIe slot {u}", frozenset([u]), slot) for u in range(ranks)])
-    if gbps is None:
-        pcie.notes.append(
-            "PCIe 3.0 x16 assumed, 12 GB/s a slot; `synth topo import --pcie-gbps 24` for 4.0, 48 for 5.0"
-        )
-    # What leaves GPUs under one switch (PIX) shares its port, and so does what leaves switches under one (PXB).
-    ports: dict[frozenset[int], None] = {}
-    for words in (("PIX",), ("PIX", "PXB")):
-        for members in _classes(_among(matrix, words)):
-            if len(members) > 1:
-                ports[members] = None
-    pcie.groups += [(f"PCIe switch {i}", members, slot) for i, members in enumerate(ports)]
-    near = _among(matrix, ("PIX", "PXB", "PHB", "NODE"))
-    part = {u: members for members in _classes(near) for u in members}
-    *others, last = (len(table.rest[gpu].split()) for gpu in table.gpus)
-    if others and last < min(others) == max(others):
-        raise FormatError(f"the row {table.gpus[-1]} ends before columns that all others have: it is cut off", file)
-    cpus = [table.rest[gpu].split(" ")[0] for gpu in table.gpus]
-    printed = bool(re.search(r"CPU\s+Affinity", table.head)) and all(cpus)
-    guessed = False
-    for u, row in enumerate(matrix):
-        for v, cell in enumerate(row):
-            apart = any(matrix[a][b] in ("SYS", "SOC") for a in part[u] for b in part[v])
-            if cell.startswith("NV") and part[u] != part[v] and not apart and (not printed or cpus[u] == cpus[v]):
-                near[u][v] = True
-                guessed = guessed or not printed
-    if any(cell.startswith("NV") for row in matrix for cell in row):
-        pcie.notes.append("NV# hides PCIe switches: GPUs that NVLink joins are taken to share none with each other")
-    if guessed:
-        pcie.notes.append("no CPU affinity is printed: GPUs that NVLink joins are taken to share a socket")
-    sockets = _classes(near)
-    for i, one in enumerate(sockets):
-        for j in range(i + 1, len(sockets)):
-            pcie.bridges.append((f"sockets {i}-{j}", one, sockets[j], min(slot, SOCKET_GBPS)))
-    if len(sockets) > 1:
-        pcie.notes.append(f"{show(min(slot, SOCKET_GBPS))} GB/s assumed between two sockets")
-    return pcie
-
-
 def _among(matrix: Matrix, words: tuple[str, ...]) -> list[list[bool]]:
     """True for the pairs whose cell is one of `words`."""
     rows = []
@@ -256,14 +238,8 @@ def _among(matrix: Matrix, words: tuple[str, ...]) -> list[list[bool]]:
 
 def _classes(near: list[list[bool]]) -> list[frozenset[int]]:
     """The classes of GPUs that `near` joins."""
-    part = list(range(len(near)))
-    for u, row in enumerate(near):
-        for v, joined in enumerate(row):
-            if joined and part[u] != part[v]:
-                old, new = max(part[u], part[v]), min(part[u], part[v])
-                for rank, p in enumerate(part):
-                    part[rank] = new if p == old else p
-    classes: dict[int, set[int]] = {}
-    for u, p in enumerate(part):
-        classes.setdefault(p, set()).add(u)
-    return [frozenset(classes[p]) for p in sorted(classes)]
+    classes: dict[int, list[int]] = {}
+    joined = [(u, v) for u, row in enumerate(near) for v, one in enumerate(row) if one]
+    for u, least in components(range(len(near)), joined).items():
+        classes.setdefault(least, []).append(u)
+    return [frozenset(members) for members in classes.values()]

@@ -130,9 +130,77 @@ def _table(lines: list[str], head: int, heads: list[int], file: str) -> GpuTable
                 bare.append(line[match.end() :])
             else:
                 bare.append("" if _shape(prefix).match(line) else line)
-        for joined in _joined(raw, bare):
+        # The ways to join wrapped lines: each gives the header and the rows, each by its first line.
+        parts: list[list[int]] = [[0]]
+        names: set[str] = set()
+        blank = False
+        for i, line in enumerate(bare[1:], 1):
+            words = line.split()
+            if _TITLE.search(line):
+                break
+            # A row is a name and cells. Names are those of GPUs and of the header, which is whole where the rows begin.
+            row = len(words) > 1 and bool(re.fullmatch(CELLS, words[1]))
+            if row and not names and re.fullmatch(GPU, words[0]):
+                header = [bare[j] for j in parts[0]]
+                names = {"", *_columns("".join(header)), *_columns(" ".join(header))}
+            if not words:
+                blank = True
+            elif (re.fullmatch(GPU, words[0]) and (row or (names and not blank))) or (row and words[0] in names):
+                parts.append([i])
+                blank = False
+            elif not blank:
+                parts[-1].append(i)
+        # Terminals cut lines at one width: a line of that width goes on within a word, a shorter one after it.
+        width = max(len(raw[i]) for members in parts for i in members)
+        wrapped = any(len(members) > 1 for members in parts)
+        ways = []
+        for cut in (True, False) if wrapped else (False,):
+            joined = {}
+            for members in parts:
+                pieces = [bare[members[0]]]
+                for before, i in pairwise(members):
+                    pieces += ["" if cut and len(raw[before]) == width else " ", bare[i]]
+                joined[members[0]] = "".join(pieces)
+            ways.append(joined)
+        for joined in ways:
             try:
-                read.append(_parsed(joined, head, tuple(above), file))
+                # The table of a header and rows, each in one line.
+                columns = _columns(joined[0])
+                gpus = [name for name in columns if re.fullmatch(GPU, name)]
+                if len(set(columns)) < len(columns):
+                    raise FormatError("names a column twice", file, head + 1)
+                if not gpus:
+                    raise FormatError("names no GPU in the header of a table; words of it ran together", file, head + 1)
+                if len(gpus) > MOST_GPUS:
+                    raise FormatError(f"has {len(gpus)} GPUs, at most {MOST_GPUS} are supported", file, head + 1)
+                cells: dict[str, tuple[str, ...]] = {}
+                rest: dict[str, str] = {}
+                numbers: dict[str, int] = {}
+                for first, text in joined.items():
+                    name = text.split()[0]
+                    if first == 0 or not re.fullmatch(GPU, name):
+                        continue
+                    if name in numbers:
+                        raise FormatError(f"gives the row {name} twice", file, head + first + 1)
+                    numbers[name] = head + first + 1
+                missing = [name for name in gpus if name not in numbers]
+                if missing:
+                    raise FormatError(f"has no row for {_listed(missing)}; the text is cut off", file, head + 1)
+                extra = [name for name in numbers if name not in gpus]
+                if extra:
+                    raise FormatError(
+                        f"has rows for {_listed(extra)} and no columns of these names; the text is cut off, or words "
+                        f"ran together",
+                        file,
+                        head + 1,
+                    )
+                for name, number in numbers.items():
+                    row, rest[name] = _cells(joined[number - head - 1], columns, file, number)
+                    cells[name] = tuple(cell for column, cell in zip(columns, row, strict=True) if column in gpus)
+                others = [name for name in columns if name not in gpus]
+                read.append(
+                    GpuTable(head + 1, tuple(above), joined[0], tuple(gpus), tuple(others), cells, rest, numbers)
+                )
             except FormatError as error:
                 fault = fault or error
     if not read:
@@ -140,79 +208,6 @@ def _table(lines: list[str], head: int, heads: list[int], file: str) -> GpuTable
     if any((table.gpus, table.cells) != (read[0].gpus, read[0].cells) for table in read):
         raise FormatError("has lines of a table that can be joined in two ways; print it to a file", file, head + 1)
     return read[0]
-
-
-def _joined(raw: list[str], bare: list[str]) -> list[dict[int, str]]:
-    """The ways to join wrapped lines: the header and the rows, each by its first line."""
-    parts: list[list[int]] = [[0]]
-    names: set[str] = set()
-    blank = False
-    for i, line in enumerate(bare[1:], 1):
-        words = line.split()
-        if _TITLE.search(line):
-            break
-        # A row is a name and cells. Names are those of GPUs and of the header, which is whole where the rows begin.
-        row = len(words) > 1 and bool(re.fullmatch(CELLS, words[1]))
-        if row and not names and re.fullmatch(GPU, words[0]):
-            header = [bare[j] for j in parts[0]]
-            names = {"", *_columns("".join(header)), *_columns(" ".join(header))}
-        if not words:
-            blank = True
-        elif (re.fullmatch(GPU, words[0]) and (row or (names and not blank))) or (row and words[0] in names):
-            parts.append([i])
-            blank = False
-        elif not blank:
-            parts[-1].append(i)
-    # Terminals cut lines at one width: a line of that width goes on in the middle of a word, a shorter one after it.
-    width = max(len(raw[i]) for members in parts for i in members)
-    wrapped = any(len(members) > 1 for members in parts)
-    ways = []
-    for cut in (True, False) if wrapped else (False,):
-        joined = {}
-        for members in parts:
-            pieces = [bare[members[0]]]
-            for before, i in pairwise(members):
-                pieces += ["" if cut and len(raw[before]) == width else " ", bare[i]]
-            joined[members[0]] = "".join(pieces)
-        ways.append(joined)
-    return ways
-
-
-def _parsed(joined: dict[int, str], head: int, above: tuple[str, ...], file: str) -> GpuTable:
-    """The table of a header and rows, each in one line."""
-    columns = _columns(joined[0])
-    gpus = [name for name in columns if re.fullmatch(GPU, name)]
-    if len(set(columns)) < len(columns):
-        raise FormatError("names a column twice", file, head + 1)
-    if not gpus:
-        raise FormatError("names no GPU in the header of a table; words of it ran together", file, head + 1)
-    if len(gpus) > MOST_GPUS:
-        raise FormatError(f"has {len(gpus)} GPUs, at most {MOST_GPUS} are supported", file, head + 1)
-    cells: dict[str, tuple[str, ...]] = {}
-    rest: dict[str, str] = {}
-    numbers: dict[str, int] = {}
-    for first, text in joined.items():
-        name = text.split()[0]
-        if first == 0 or not re.fullmatch(GPU, name):
-            continue
-        if name in numbers:
-            raise FormatError(f"gives the row {name} twice", file, head + first + 1)
-        numbers[name] = head + first + 1
-    missing = [name for name in gpus if name not in numbers]
-    if missing:
-        raise FormatError(f"has no row for {_listed(missing)}; the text is cut off", file, head + 1)
-    extra = [name for name in numbers if name not in gpus]
-    if extra:
-        raise FormatError(
-            f"has rows for {_listed(extra)} and no columns of these names; the text is cut off, or words ran together",
-            file,
-            head + 1,
-        )
-    for name, number in numbers.items():
-        row, rest[name] = _cells(joined[number - head - 1], columns, file, number)
-        cells[name] = tuple(cell for column, cell in zip(columns, row, strict=True) if column in gpus)
-    others = [name for name in columns if name not in gpus]
-    return GpuTable(head + 1, above, joined[0], tuple(gpus), tuple(others), cells, rest, numbers)
 
 
 def _listed(names: list[str]) -> str:

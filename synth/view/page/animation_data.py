@@ -92,7 +92,11 @@ def reason_not_drawn(schedule: Schedule) -> str:
 def machine(network: Network) -> MachineDrawing:
     """Return the drawing of `network`, with the switches that it names or that its limits show."""
     if network.wires:
-        names, lines, paths = _wired(network)
+        names = tuple(dict.fromkeys(end for a, b, _ in network.wires for end in (a, b) if isinstance(end, str)))
+        number = {name: network.ranks + i for i, name in enumerate(names)}
+        at = {(a, b): k for k, (a, b, _) in enumerate(network.wires)}
+        lines = [(_end(a, number), _end(b, number), units) for a, b, units in network.wires]
+        names, lines, paths = names, lines, [_path((r.src, *r.via, r.dst), at) for r in network.routes]
         users: dict[int, list[int]] = {}
         for i, path in enumerate(paths):
             for k in path:
@@ -119,14 +123,6 @@ def machine(network: Network) -> MachineDrawing:
     return MachineDrawing(
         drawn.width, drawn.height, ends, links, routes, caps, drawn.frames, _deflated(network.document)
     )
-
-
-def _wired(network: Network) -> tuple[Sequence[str], Sequence[tuple[int, int, int]], Sequence[tuple[int, ...]]]:
-    switches = tuple(dict.fromkeys(end for a, b, _ in network.wires for end in (a, b) if isinstance(end, str)))
-    number = {name: network.ranks + i for i, name in enumerate(switches)}
-    at = {(a, b): k for k, (a, b, _) in enumerate(network.wires)}
-    lines = [(_end(a, number), _end(b, number), units) for a, b, units in network.wires]
-    return switches, lines, [_path((r.src, *r.via, r.dst), at) for r in network.routes]
 
 
 def _end(end: int | str, number: dict[str, int]) -> int:

@@ -45,28 +45,19 @@ def page(sheets: Sequence[Sheet], title: str = "synth report", made: str = "", r
         f"form-action 'none';"
         " require-trusted-types-for 'script'; trusted-types 'none'"
     )
-    data = "\n".join(_data(sheets, title, made, room))
-    values = {
-        "<!--policy-->": escape(policy),
-        "<!--title-->": escape(title),
-        "/*style*/": style,
-        "<!--data-->": data,
-        "/*script*/": script,
-    }
-    before, text = [], asset("page.html")
-    for mark, value in values.items():  # each mark occurs once, in this order; inserted text is not searched again
-        head, _, text = text.partition(mark)
-        before += [head, value]
-    return "".join((*before, text)).encode("utf-8", "replace").decode()
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _data(sheets: Sequence[Sheet], title: str, made: str, room: int) -> list[str]:
-    """Return the list of entries, then a block for each machine and each entry, so that the page parses few of them."""
-    included = _fitting(sheets, room)
+    # The list of entries, then a block for each machine and each entry, so that the page parses few of them.
+    sizes = sorted(
+        (len(a.move.data), i, k)
+        for i, sheet in enumerate(sheets)
+        for k, a in enumerate(sheet.algorithms)
+        if a.move is not None
+    )
+    included = set()
+    for size, i, k in sizes:
+        room -= size
+        if room < 0:
+            break
+        included.add((i, k))
     machines: dict[str, int] = {}
     blocks = []
     for i, sheet in enumerate(sheets):
@@ -84,23 +75,25 @@ def _data(sheets: Sequence[Sheet], title: str, made: str, room: int) -> list[str
         "assumed": list(certificate_text.ASSUMED),
         "entries": [sheet.head() for sheet in sheets],
     }
-    return [_block("head", _json(head)), *(_block(f"machine-{k}", text) for text, k in machines.items()), *blocks]
-
-
-def _fitting(sheets: Sequence[Sheet], room: int) -> set[tuple[int, int]]:
-    sizes = sorted(
-        (len(a.move.data), i, k)
-        for i, sheet in enumerate(sheets)
-        for k, a in enumerate(sheet.algorithms)
-        if a.move is not None
+    data = "\n".join(
+        [_block("head", _json(head)), *(_block(f"machine-{k}", text) for text, k in machines.items()), *blocks]
     )
-    included = set()
-    for size, i, k in sizes:
-        room -= size
-        if room < 0:
-            break
-        included.add((i, k))
-    return included
+    values = {
+        "<!--policy-->": escape(policy),
+        "<!--title-->": escape(title),
+        "/*style*/": style,
+        "<!--data-->": data,
+        "/*script*/": script,
+    }
+    before, text = [], asset("page.html")
+    for mark, value in values.items():  # each mark occurs once, in this order; inserted text is not searched again
+        head, _, text = text.partition(mark)
+        before += [head, value]
+    return "".join((*before, text)).encode("utf-8", "replace").decode()
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _json(value: object) -> str:

@@ -9,7 +9,7 @@ from synth.model import number_text
 from synth.model.rational import show
 from synth.model.time_bound import TimeBound
 from synth.model.topology import Network
-from synth.model.tuning_plan import Algorithm, Plan, Range, Table
+from synth.model.tuning_plan import Algorithm, Plan, Range
 from synth.view.page import animation_data, time_chart
 from synth.view.page.frontier_section import GOOD, AlgorithmRow, Mark, Sheet, Times
 from synth.view.page.sections import EntryContext
@@ -30,96 +30,93 @@ def of_plan(plan: Plan, abouts: Sequence[EntryContext], bounds: Sequence[TimeBou
     """Return a sheet for each table of `plan`, with the `EntryContext` and the bounds in time at the same index."""
     sheets = []
     for table, about, bound in zip(plan.tables, abouts, bounds, strict=True):
-        sheets.append(_of_table(plan, table, about, bound))
-    return sheets
-
-
-def _of_table(plan: Plan, table: Table, about: EntryContext, bound: TimeBound | None) -> Sheet:
-    used = sorted(set(chain.from_iterable(span.order for span in table.ranges)))
-    place = {number: k for k, number in enumerate(used)}
-    chosen = [plan.algorithms[i] for i in used]
-    first = next((a.schedule for a in chosen if a.schedule is not None), None)
-    network = plan.topology or (first.network if first else None)
-    name = network.name if network else "any machine"
-    called = table.collective + ("" if table.root is None else f" from {table.root}")
-    wins: list[time_chart.Win] = []
-    for span in table.ranges:
-        if span.order:
-            best = span.order[0]
-            high = None if span.high is None else float(span.high)
-            low = wins.pop()[0] if wins and wins[-1][3] == place[best] else float(span.low)
-            wins.append((low, high, plan.algorithms[best].label, place[best]))
-    marks = _marks(plan, table)
-    # predictions of the plain cost model add nothing where the plan has times of its own
-    lines = []
-    for k, algorithm in enumerate(chosen):
-        if algorithm.schedule is not None and not marks:
-            lines.append((k, *time_chart.predicted_line(algorithm.schedule)))
-    certified: tuple[tuple[int, float], ...] = ()
-    if bound is not None:
-        certified = tuple(
-            (size, float(least) * 1e-6) for size in table.sizes if (least := bound.microseconds(size)) > 0
+        used = sorted(set(chain.from_iterable(span.order for span in table.ranges)))
+        place = {number: k for k, number in enumerate(used)}
+        chosen = [plan.algorithms[i] for i in used]
+        first = next((a.schedule for a in chosen if a.schedule is not None), None)
+        network = plan.topology or (first.network if first else None)
+        name = network.name if network else "any machine"
+        called = table.collective + ("" if table.root is None else f" from {table.root}")
+        wins: list[time_chart.Win] = []
+        for span in table.ranges:
+            if span.order:
+                best = span.order[0]
+                high = None if span.high is None else float(span.high)
+                low = wins.pop()[0] if wins and wins[-1][3] == place[best] else float(span.low)
+                wins.append((low, high, plan.algorithms[best].label, place[best]))
+        # The expected times at the judged sizes.
+        modelled = plan.source == "model"
+        rows = [
+            ("what the plan takes", table.seconds),
+            *((library.name, library.seconds) for library in table.libraries),
+        ]
+        if tuple(table.best) != tuple(table.seconds):
+            rows.insert(0, ("the best at each size", table.best))
+        names = {library.name for library in table.libraries}
+        marks = []
+        for label, values in rows:
+            points = []
+            for place, (size, time) in enumerate(zip(table.sizes, values, strict=False)):
+                if time and time not in table.estimates(place):  # an estimate is not drawn as a time
+                    points.append(time_chart.measurement(size, time, time, time))
+            if points:
+                marks.append(Mark(label, tuple(points), plan.says, modelled, library=label in names))
+        marks = tuple(marks)
+        # predictions of the plain cost model add nothing where the plan has times of its own
+        lines = []
+        for k, algorithm in enumerate(chosen):
+            if algorithm.schedule is not None and not marks:
+                lines.append((k, *time_chart.predicted_line(algorithm.schedule)))
+        certified: tuple[tuple[int, float], ...] = ()
+        if bound is not None:
+            certified = tuple(
+                (size, float(least) * 1e-6) for size in table.sizes if (least := bound.microseconds(size)) > 0
+            )
+        bus = time_chart.bus_bandwidth(table.collective, table.ranks)
+        times = Times(tuple(lines), (), tuple(wins), marks, (), "What the plan takes", certified, bus)
+        known = [(size, seconds) for size, seconds in zip(table.sizes, table.seconds, strict=False) if seconds]
+        rows = [[_span(r), *_order(plan, r)] for r in table.ranges]
+        sentences = [f"times behind the plan: {plan.says}"]
+        losses = [loss for loss in table.losses if loss is not None]
+        if losses:
+            sentences.append(
+                f"what is taken is at most {100 * max(losses):.2f}% slower than the best of all candidates"
+            )
+        if table.estimated:
+            sentences.append(f"{ESTIMATE}; estimates are not drawn")
+        others = {other.collective for other in plan.tables} - {table.collective}
+        for note in plan.notes:
+            if note.partition(":")[0] not in others:  # the notes of a build begin with their collective
+                sentences.append(f"note: {note}")
+        sheets.append(
+            Sheet(
+                about.id,
+                name,
+                called,
+                table.ranks,
+                f"plan: {plan.source}",
+                GOOD,
+                f"plan for {called} on {name}: {table.ranks} ranks",
+                tuple(sentences),
+                COLUMNS,
+                tuple(_algorithm(a, network) for a in chosen),
+                None,
+                known[-1][0] / known[-1][1] / 1e9 if known else None,
+                None,
+                times,
+                animation_data.machine(network) if network else None,
+                (),
+                (("source", plan.source), ("elements", f"{table.element} bytes each"), *about.provenance),
+                (
+                    {
+                        "title": "What to take",
+                        "columns": [["sizes", "left"], ["take", "left"], ["where counts do not fit", "left"]],
+                        "rows": rows,
+                    },
+                ),
+            )
         )
-    bus = time_chart.bus_bandwidth(table.collective, table.ranks)
-    times = Times(tuple(lines), (), tuple(wins), marks, (), "What the plan takes", certified, bus)
-    return Sheet(
-        about.id,
-        name,
-        called,
-        table.ranks,
-        f"plan: {plan.source}",
-        GOOD,
-        f"plan for {called} on {name}: {table.ranks} ranks",
-        _says(plan, table),
-        COLUMNS,
-        tuple(_algorithm(a, network) for a in chosen),
-        None,
-        _rate(table),
-        None,
-        times,
-        animation_data.machine(network) if network else None,
-        (),
-        (("source", plan.source), ("elements", f"{table.element} bytes each"), *about.provenance),
-        (_ranges(plan, table),),
-    )
-
-
-def _says(plan: Plan, table: Table) -> tuple[str, ...]:
-    sentences = [f"times behind the plan: {plan.says}"]
-    losses = [loss for loss in table.losses if loss is not None]
-    if losses:
-        sentences.append(f"what is taken is at most {100 * max(losses):.2f}% slower than the best of all candidates")
-    if table.estimated:
-        sentences.append(f"{ESTIMATE}; estimates are not drawn")
-    others = {other.collective for other in plan.tables} - {table.collective}
-    for note in plan.notes:
-        if note.partition(":")[0] not in others:  # the notes of a build begin with their collective
-            sentences.append(f"note: {note}")
-    return tuple(sentences)
-
-
-def _rate(table: Table) -> float | None:
-    known = [(size, seconds) for size, seconds in zip(table.sizes, table.seconds, strict=False) if seconds]
-    return known[-1][0] / known[-1][1] / 1e9 if known else None
-
-
-def _marks(plan: Plan, table: Table) -> tuple[Mark, ...]:
-    """Return the expected times at the judged sizes: of the choices, of the best algorithms where these are others, and
-    of other libraries."""
-    modelled = plan.source == "model"
-    rows = [("what the plan takes", table.seconds), *((library.name, library.seconds) for library in table.libraries)]
-    if tuple(table.best) != tuple(table.seconds):
-        rows.insert(0, ("the best at each size", table.best))
-    names = {library.name for library in table.libraries}
-    marks = []
-    for label, values in rows:
-        points = []
-        for place, (size, time) in enumerate(zip(table.sizes, values, strict=False)):
-            if time and time not in table.estimates(place):  # an estimate is not drawn as a time
-                points.append(time_chart.measurement(size, time, time, time))
-        if points:
-            marks.append(Mark(label, tuple(points), plan.says, modelled, library=label in names))
-    return tuple(marks)
+    return sheets
 
 
 def _algorithm(chosen: Algorithm, network: Network | None) -> AlgorithmRow:
@@ -135,15 +132,6 @@ def _algorithm(chosen: Algorithm, network: Network | None) -> AlgorithmRow:
         lack = "it is for a network of other links than the plan's"
     move = None if lack else animation_data.pack_schedule(schedule)
     return AlgorithmRow(chosen.label, row, "", len(schedule.steps), move, lack)
-
-
-def _ranges(plan: Plan, table: Table) -> dict:
-    rows = [[_span(r), *_order(plan, r)] for r in table.ranges]
-    return {
-        "title": "What to take",
-        "columns": [["sizes", "left"], ["take", "left"], ["where counts do not fit", "left"]],
-        "rows": rows,
-    }
 
 
 def _order(plan: Plan, found: Range) -> tuple[str, str]:

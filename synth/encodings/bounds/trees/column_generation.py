@@ -16,8 +16,6 @@ the dual simplex method. The loop is that of `synth.solvers.column_generation`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
@@ -31,37 +29,18 @@ from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.deadline import NEVER, Deadline
 from synth.solvers.linear_program import LinearProgram
 
-
-@dataclass(frozen=True)
-class ColumnGenerationSettings:
-    """Limits of column generation over trees.
-
-    Attributes:
-        epsilon: Relative tolerance for float comparisons of costs.
-        most_new: Maximum number of trees of one unit that join the master in one round of pricing.
-        pool: Number of trees that a heuristic search improves at once; many cost hardly more time than few.
-        known: Maximum number of known trees that such a search starts from.
-        efforts: Numbers of turns of a heuristic search, the next where one finds nothing new.
-        iterations: Maximum number of times that the restricted master is solved.
-    """
-
-    epsilon: float = 1e-7
-    most_new: int = 60
-    pool: int = 96
-    known: int = 72
-    efforts: tuple[int, ...] = (1, 4, 16, 64)
-    iterations: int = 400
-
-
-SETTINGS = ColumnGenerationSettings()
+EPSILON = 1e-7  # relative tolerance for float comparisons of costs
+MOST_NEW = 60  # trees of one unit that join the master in one round of pricing, at most
+POOL, KNOWN = 96, 72  # trees that a heuristic search improves at once, and known trees that it starts from, at most
+EFFORTS = (1, 4, 16, 64)  # turns of a heuristic search, the next where one finds nothing new
+ITERATIONS = 400  # solutions of the restricted master, at most
 
 
 class FoldedProblem:
     """Bandwidth constraints and units of a problem at `steps` steps, one for each orbit of an automorphism group.
 
     Attributes:
-        constraints: ``(routes, units)`` of each constraint: the routes one by one, then the shared limits.
-        orbit: number of the orbit of each constraint.
+        orbit: number of the orbit of each constraint: the routes one by one, then the shared limits.
         capacity: sum of the units of the constraints of each orbit, in chunks per round.
         use: ``use[route, o]`` is the number of constraints of orbit o on a route.
         units: representatives of the orbits of units of data.
@@ -73,17 +52,17 @@ class FoldedProblem:
     ) -> None:
         self.network, self.collective, self.steps, self.generators = network, collective, steps, tuple(generators)
         routes = len(network.routes)
-        self.constraints = [((i,), r.units) for i, r in enumerate(network.routes)]
-        self.constraints += [(c.routes, c.units) for c in network.caps]
+        constraints = [((i,), r.units) for i, r in enumerate(network.routes)]
+        constraints += [(c.routes, c.units) for c in network.caps]
         moves = []
         for g in self.generators:
             moves.append([*g.routes, *(routes + k for k in cap_permutation(network, g))])
-        least = orbits(len(self.constraints), moves)
+        least = orbits(len(constraints), moves)
         number = {k: o for o, k in enumerate(sorted(set(least)))}
         self.orbit = np.array([number[k] for k in least])
-        self.capacity = np.bincount(self.orbit, weights=[units for _, units in self.constraints])
+        self.capacity = np.bincount(self.orbit, weights=[units for _, units in constraints])
         self.use = np.zeros((routes, len(number)))
-        for k, (members, _) in enumerate(self.constraints):
+        for k, (members, _) in enumerate(constraints):
             np.add.at(self.use[:, self.orbit[k]], list(members), 1)
         self._uses: list[list[tuple[int, float]]] = []  # the nonzero entries of `use`, by route
         for row in self.use:
@@ -119,54 +98,16 @@ class FoldedProblem:
         return entries
 
 
-@dataclass
-class Columns:
-    """Result of column generation, in floats.
-
-    Attributes:
-        value: the optimum over the known trees, an upper bound on the infimum of R/C.
-        trees: the known trees of each representative unit.
-        share: their multiplicities in the optimal solution.
-        rounds: r_t of each step.
-        prices: ``prices[o, t - 1]`` are the dual prices of constraint orbits.
-        unit_duals: the dual value of each representative unit.
-        iterations: number of times that the restricted master was solved.
-    """
-
-    folded: FoldedProblem
-    value: float = float("inf")
-    trees: dict[int, list[Tree]] = field(default_factory=dict)
-    share: dict[int, list[float]] = field(default_factory=dict)
-    rounds: list[float] = field(default_factory=list)
-    prices: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    unit_duals: dict[int, float] = field(default_factory=dict)
-    iterations: int = 0
-
-    @property
-    def steps(self) -> int:
-        """Number of steps."""
-        return self.folded.steps
-
-    def reduced_costs(self, unit: int) -> np.ndarray:
-        """Return the reduced cost of each tree of `unit`: its cost at `prices` minus the unit's dual value. It is zero
-        on trees in use."""
-        weight = self.folded.weight[unit]
-        price = (self.folded.use @ self.prices).tolist()
-        costs = []
-        for tree in self.trees[unit]:
-            costs.append(weight * sum(price[r][t - 1] for t, r in tree) - self.unit_duals[unit])
-        return np.array(costs)
-
-
 class RestrictedMaster:
     """Restricted master over the known trees, in its dual form: prices y, slack s_t and dual values w_u of units.
 
         maximise Σ w_u + floor · Σ s_t   with   Σ_o capacity_o · y[o, t] + s_t = 1   for each step t
                                          and    w_u ≤ weight_u · (load of tree) · y   for each tree of unit u
 
-    Every tree is a row, so the last basis stays dual feasible when trees are added. After `solve`: `value`, `prices`,
-    `route_prices[route][step - 1]`, `unit_duals`, `rounds`, `slack` and `share`, the multiplicities of the trees of
-    each unit.
+    Every tree is a row, so the last basis stays dual feasible when trees are added. After `solve`, in floats: `value`,
+    the optimum over the known `trees`, an upper bound on the infimum of R/C; ``prices[o, t - 1]``, the dual prices of
+    constraint orbits; `route_prices[route][step - 1]`, `unit_duals`, `rounds`, `slack` and `share`, the multiplicities
+    of the trees of each unit. `iterations`: solutions in `generate`.
     """
 
     def __init__(self, folded: FoldedProblem, floor: float = 0.0) -> None:
@@ -186,6 +127,7 @@ class RestrictedMaster:
         self.places: dict[int, list[np.ndarray]] = {u: [] for u in folded.units}
         self.known: set[tuple[int, Tree]] = set()
         self.pending_rows: list[tuple[float | None, dict[int, float], float | None]] = []
+        self.iterations = 0
 
     def set_demand(self, need: dict[int, float], loads: np.ndarray, floors: Sequence[float]) -> None:
         """Change the right-hand sides of the primal program, for the chunks that are not yet fixed.
@@ -215,7 +157,7 @@ class RestrictedMaster:
         Call after `solve`.
         """
         weight, limit = self.folded.weight[unit], self.unit_duals[unit]
-        limit -= SETTINGS.epsilon * max(1.0, limit)
+        limit -= EPSILON * max(1.0, limit)
         added = 0
         for tree in trees:
             cost = weight * sum(self.route_prices[route][step - 1] for step, route in tree)
@@ -224,6 +166,14 @@ class RestrictedMaster:
                 if added == maximum:
                     break
         return added
+
+    def reduced_costs(self, unit: int) -> list[float]:
+        """Return the cost of each tree of `unit` at `prices` minus the unit's dual value: zero on trees in use."""
+        costs = []
+        for tree in self.trees[unit]:
+            cost = sum(self.route_prices[route][step - 1] for step, route in tree)
+            costs.append(self.folded.weight[unit] * cost - self.unit_duals[unit])
+        return costs
 
     def cheapest(self, unit: int, price: np.ndarray, count: int) -> list[Tree]:
         """Return at most `count` trees of `unit`, the cheapest at ``price[route, step - 1]``."""
@@ -255,81 +205,47 @@ class RestrictedMaster:
 
 
 def generate(
-    folded: FoldedProblem,
-    target: float = 0.0,
-    *,
-    floor: float = 0.0,
-    deadline: Deadline = NEVER,
-    seed: int = 0,
-) -> Columns | None:
-    """Run column generation over trees; return its result, or None if a destination cannot be reached in time.
+    folded: FoldedProblem, target: float = 0.0, *, floor: float = 0.0, deadline: Deadline = NEVER, seed: int = 0
+) -> RestrictedMaster | None:
+    """Run column generation over trees; return the master at its end, or None if a destination cannot be reached in
+    time.
 
-    It stops when the optimum over the known trees is at most `target` (a known lower bound on R/C), after
-    `SETTINGS.iterations`, at the deadline, or when no pricer finds a tree that improves it. `floor`: minimum of each
-    r_t (1/C when a schedule of C chunks is wanted).
+    It stops when the optimum over the known trees is at most `target` (a known lower bound on R/C), after `ITERATIONS`,
+    at the deadline, or when no pricer finds a tree that improves it. `floor`: minimum of each r_t (1/C when a schedule
+    of C chunks is wanted).
     """
-    pricing = _Pricing(folded, floor, seed)
-    master = pricing.master
-    if not pricing.add_first_trees():
-        return None
+    # cheap trees of every unit at even prices
+    master = RestrictedMaster(folded, floor)
+    pricers = {u: folded.pricer(u, seed + 7919 * u) for u in folded.units}
+    exact = all(pricer.exact for pricer in pricers.values())
+    smoothed = SmoothedPrices(np.full((len(folded.capacity), folded.steps), 1.0 / folded.capacity.sum()))
+    for u, pricer in pricers.items():
+        priced = pricer.search(folded.use @ smoothed.best, [], POOL, 1)
+        if not priced:
+            return None
+        for _, tree in priced[:MOST_NEW]:
+            master.add(u, tree)
 
     def stop() -> bool:
-        return deadline.over or master.value * (1 - SETTINGS.epsilon) <= max(target, pricing.bound)
+        bound = smoothed.bound if exact else 0.0  # on the optimum over all trees
+        return deadline.over or master.value * (1 - EPSILON) <= max(target, bound)
 
-    # First at smoothed prices, then at the master's own, where heuristic searches take more and more turns.
-    pricers: list[Callable[[], int]] = [lambda: pricing.add_cheap_trees(pricing.smoothed.smooth(master.prices), 1)]
-    for effort in SETTINGS.efforts[:1] if pricing.exact else SETTINGS.efforts:
-        pricers.append(partial(pricing.add_at_own_prices, effort))
-    iterations = generate_columns(master.solve, stop, pricers, SETTINGS.iterations).iterations
-    result = Columns(folded, master.value, master.trees, rounds=master.rounds, prices=master.prices)
-    result.unit_duals, result.iterations = master.unit_duals, iterations
+    def add_cheap_trees(prices: np.ndarray, effort: int) -> int:
+        """Add improving trees among those that are cheap at ``prices[o, t - 1]``; return their number."""
+        price, total, added = folded.use @ prices, 0.0, 0
+        for u, pricer in pricers.items():
+            priced = pricer.search(price, master.cheapest(u, price, KNOWN), POOL, effort)
+            total += folded.weight[u] * priced[0][0]
+            added += master.add_improving(u, (tree for _, tree in priced), MOST_NEW)
+        smoothed.update(prices, total)
+        return added
+
+    # first at smoothed prices, then at the master's own, where heuristic searches take more and more turns
+    turns: list[Callable[[], int]] = [lambda: add_cheap_trees(smoothed.smooth(master.prices), 1)]
+    for effort in EFFORTS[:1] if exact else EFFORTS:
+        turns.append(lambda effort=effort: add_cheap_trees(master.prices, effort))
+    master.iterations = generate_columns(master.solve, stop, turns, ITERATIONS).iterations
     for u, share in master.share.items():
         total = max(1.0, sum(share))  # above 1 where a further chunk costs nothing
-        result.share[u] = [x / total for x in share]
-    return result
-
-
-class _Pricing:
-    """The pricers of all units of a folded problem, and the master that their trees join.
-
-    Attributes:
-        exact: the pricers return cheapest trees.
-        bound: a lower bound on the optimum over all trees if they do, else 0.
-    """
-
-    def __init__(self, folded: FoldedProblem, floor: float, seed: int) -> None:
-        self.folded, self.master = folded, RestrictedMaster(folded, floor)
-        self.pricers = {u: folded.pricer(u, seed + 7919 * u) for u in folded.units}
-        self.exact = all(pricer.exact for pricer in self.pricers.values())
-        self.smoothed = SmoothedPrices(np.full((len(folded.capacity), folded.steps), 1.0 / folded.capacity.sum()))
-
-    @property
-    def bound(self) -> float:
-        return self.smoothed.bound if self.exact else 0.0
-
-    def add_first_trees(self) -> bool:
-        """Add cheap trees of every unit at even prices; return False if a unit has none."""
-        for u, pricer in self.pricers.items():
-            priced = pricer.search(self.folded.use @ self.smoothed.best, [], SETTINGS.pool, 1)
-            if not priced:
-                return False
-            for _, tree in priced[: SETTINGS.most_new]:
-                self.master.add(u, tree)
-        return True
-
-    def add_at_own_prices(self, effort: int) -> int:
-        """Add trees that are cheap at the master's prices; return their number."""
-        return self.add_cheap_trees(self.master.prices, effort)
-
-    def add_cheap_trees(self, prices: np.ndarray, effort: int) -> int:
-        """Add improving trees among those that are cheap at ``prices[o, t - 1]``; return their number.
-
-        `effort`: turns of a heuristic search.
-        """
-        price, total, added = self.folded.use @ prices, 0.0, 0
-        for u, pricer in self.pricers.items():
-            priced = pricer.search(price, self.master.cheapest(u, price, SETTINGS.known), SETTINGS.pool, effort)
-            total += self.folded.weight[u] * priced[0][0]
-            added += self.master.add_improving(u, (tree for _, tree in priced), SETTINGS.most_new)
-        self.smoothed.update(prices, total)
-        return added
+        master.share[u] = [x / total for x in share]
+    return master

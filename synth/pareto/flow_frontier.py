@@ -1,4 +1,4 @@
-"""Rows at scale: candidates of the scale methods, replayed and announced as they are found."""
+"""Frontiers of flow methods alone: their candidates are replayed and announced as they are found."""
 
 from __future__ import annotations
 
@@ -6,14 +6,48 @@ from fractions import Fraction
 
 from synth.checker.documents.scale_frontier import bound as checked_bound
 from synth.checker.schedule.compressed_replay import replay
-from synth.errors import UsageError, VerificationError, refused
+from synth.errors import InfeasibleError, UsageError, VerificationError, refused
 from synth.model.frontier import LowerBound, Point
 from synth.model.rational import show
 from synth.model.scale_collectives import sends_per_chunk
+from synth.model.scale_frontier import ScaleFrontier
 from synth.model.topology import Topology
-from synth.pareto.events import Event, Listener
-from synth.pareto.settings import SETTINGS
+from synth.pareto.events import Event, Listener, SweepInterrupted
+from synth.pareto.flow import WORTH
+from synth.pareto.unreachable import with_machine_names
 from synth.scale.candidate import Candidate
+from synth.scale.search import ScaleSearch
+from synth.solvers.deadline import Deadline
+
+# Most ranks of machines whose rows are announced before the end. Larger ones would take long to replay.
+ANNOUNCED_RANKS = 512
+# Most chunks times ranks of such a row, of which each rank receives a chunk at least once, and most sends of one of
+# more chunks: about a quarter of a second, where all are listed.
+MOST_RECEIVED, MOST_REPLAYED = 100_000, 1_000_000
+
+
+def synthesize_flow(
+    machine: Topology, name: str, root: int = 0, on_event: Listener | None = None, *, time_limit: float | None = None
+) -> ScaleFrontier:
+    """Return the frontier by flow methods; its `unfinished` lists the searches that `time_limit` (seconds) ended.
+
+    Raises InfeasibleError, UsageError for a collective that they do not know, and SweepInterrupted with the points so
+    far on Ctrl-C.
+    """
+    listener = on_event or (lambda event: None)
+    rows = ScaleRows(machine, name, listener)
+    try:
+        search = ScaleSearch(
+            machine, name, root, lambda text: listener(Event("query", text)), on_candidate=rows.announce
+        )
+        search.advance(Deadline.after(time_limit))
+        search.state.leave_out(rows.refusal)
+        scale_frontier = search.frontier()
+    except InfeasibleError as error:
+        raise with_machine_names(error, machine) from None
+    if scale_frontier.interrupted:
+        raise SweepInterrupted(scale_frontier, None)
+    return scale_frontier
 
 
 class ScaleRows:
@@ -30,14 +64,14 @@ class ScaleRows:
 
         Return a note where the replay of its schedule fails. Raises VerificationError for a bound that is not proved.
         """
-        if self.machine.ranks > SETTINGS.announced_ranks:
+        if self.machine.ranks > ANNOUNCED_RANKS:
             return None
         if bound.value > self.bound:
             self.bound = checked_bound(bound.certificate, self.machine)
             text = f"no schedule takes fewer than {show(self.bound)} rounds per chunk"
             self.listener(Event("bound", text, None, self.bound))
         known = [rate for steps, rate in self.rates.items() if steps <= candidate.steps]
-        if known and candidate.rounds_per_chunk > min(known) * (1 - SETTINGS.worth):
+        if known and candidate.rounds_per_chunk > min(known) * (1 - WORTH):
             return None
         point = candidate.point(bound)
         if self.rates and not self._quickly_replayed(point):
@@ -52,7 +86,7 @@ class ScaleRows:
 
     def refusal(self, point: Point) -> str | None:
         """Return a note where the replay of a point fails. Points that take long are left to `synth verify`."""
-        quick = self.machine.ranks <= SETTINGS.announced_ranks and self._quickly_replayed(point)
+        quick = self.machine.ranks <= ANNOUNCED_RANKS and self._quickly_replayed(point)
         return self._refusal(point) if quick else None
 
     def _refusal(self, point: Point) -> str | None:
@@ -69,4 +103,4 @@ class ScaleRows:
     def _quickly_replayed(self, point: Point) -> bool:
         """Return True for a schedule of few sends, or of few chunks: with symmetries few of its sends are listed."""
         sends = point.chunks * sends_per_chunk(self.collective, self.machine.ranks)
-        return sends <= SETTINGS.most_replayed or point.chunks * self.machine.ranks <= SETTINGS.most_received
+        return sends <= MOST_REPLAYED or point.chunks * self.machine.ranks <= MOST_RECEIVED

@@ -1,42 +1,43 @@
-"""Greedy schedules as first incumbents of exact synthesis."""
+"""First rows: points of engines without a solver, which the sweep of exact synthesis begins with."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from types import SimpleNamespace
 
 import pytest
+from sweeps import begun, first_rows, swept
 
 from synth.checker.schedule import replay as verify
 from synth.commands import api
+from synth.encodings import bounds
 from synth.encodings.bounds.single_cut import single_cut_bound
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import UncheckedError
 from synth.model import scale_collectives
 from synth.model.collective import collective
-from synth.model.frontier import Frontier
+from synth.model.frontier import Point
 from synth.model.outcome import Unknown
 from synth.model.schedule import Schedule
 from synth.model.topology import Link, Topology
-from synth.pareto import close_step_count, engine_choice, incumbents
+from synth.pareto import close_step_count, direct_sends
 from synth.pareto.direct_sends import direct_schedule
-from synth.pareto.events import Options, SweepInterrupted
-from synth.pareto.log import Log
+from synth.pareto.events import SweepInterrupted
+from synth.pareto.flow import FlowMethods
+from synth.pareto.flow_frontier import synthesize_flow
 from synth.pareto.portfolio import portfolio
 from synth.pareto.prefetched_bounds import PrefetchedBounds
 from synth.pareto.sweep import Sweep
+from synth.pareto.synthesize import synthesize
 from synth.scale.search import ScaleSearch
 from synth.solvers import pool
-from synth.solvers.deadline import Deadline, current_deadline, time_limited
+from synth.solvers.deadline import current_deadline
 from synth.topologies import topology
 
 
-def seeds(name, coll, root=()):
+def rows_of(name, coll, root=()):
     machine = topology(name)
-    task = collective(coll, machine.ranks, root)
-    search = incumbents.scale_search(machine, task)
-    *_, last = incumbents.find_incumbents(machine.network(), task, search)
-    return last.schedules
+    return first_rows(machine, collective(coll, machine.ranks, root)).points
 
 
 @pytest.mark.parametrize("coll", ["allgather", "allreduce"])
@@ -46,8 +47,7 @@ def test_links_in_two_limits_of_one_side_are_read_by_both_engines(coll):
     across = [i for i, link in enumerate(machine.links) if link.src < 2 <= link.dst]
     shared = replace(machine.limits[0], name="box out", links=across)
     machine = replace(machine, limits=(*machine.limits, shared))
-    task = collective(coll, machine.ranks)
-    assert incumbents.scale_search(machine, task) is not None
+    assert FlowMethods("quick").applies(FrontierProblem(machine, collective(coll, machine.ranks)))
     found = api.frontier(machine, coll, max_steps=1)
     assert found.points
     flow = api.frontier(machine, coll, engine="flow")
@@ -58,19 +58,20 @@ def test_links_in_two_limits_of_one_side_are_read_by_both_engines(coll):
 
 @pytest.mark.parametrize("coll", scale_collectives.COLLECTIVES[:5])
 @pytest.mark.parametrize("name", ["torus:3x3", "fully-connected:4*2", "hypercube:16"])
-def test_seeds_do_the_collective(name, coll):
+def test_rows_do_the_collective(name, coll):
     root = (4,) if coll in ("broadcast", "reduce") else ()
-    found = seeds(name, coll, root)
+    found = rows_of(name, coll, root)
     assert found
-    for method, schedule in found:
-        assert verify.schedule(schedule).steps == len(schedule.steps) and method
-        assert schedule.collective == collective(coll, schedule.network.ranks, root)
+    for point in found:
+        assert verify.schedule(point.schedule).steps == point.steps and point.construction
+        assert point.schedule.collective == collective(coll, point.schedule.network.ranks, root)
 
 
-def test_there_are_none_where_nothing_applies(monkeypatch):
-    assert seeds("torus:3x3", "scan") == ()
-    monkeypatch.setattr(incumbents, "SETTINGS", replace(incumbents.SETTINGS, max_sends=10))
-    assert seeds("torus:3x3", "allgather") == ()
+def test_long_direct_sends_are_no_first_row(monkeypatch):
+    task = collective("gather", 9)
+    assert direct_sends.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
+    monkeypatch.setattr(direct_sends, "MAX_SENDS", 10)
+    assert not direct_sends.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
 
 
 @pytest.mark.parametrize(
@@ -100,12 +101,10 @@ SEVEN = Topology("seven", 7, tuple(Link(i, (i + k) % 7, Fraction(25)) for i in r
     ("name", "rows"), [("switch:20", ["chain", "recursive-doubling"]), ("ring:16", ["chain"]), ("torus:4x5", [])]
 )
 def test_every_program_of_the_library_that_fits_is_a_row_of_a_scan(name, rows):
-    machine = topology(name)
-    network, task = machine.network(), collective("scan", machine.ranks)
-    *_, found = incumbents.find_incumbents(network, task, None, machine=machine)
-    assert [method for method, _ in found.schedules] == rows
-    for _, schedule in found.schedules:
-        assert verify.schedule(schedule).rounds_per_chunk == schedule.rounds_per_chunk >= found.bound.value
+    found = first_rows(topology(name), collective("scan", topology(name).ranks))
+    assert [point.construction for point in found.points] == rows
+    for point in found.points:
+        assert verify.schedule(point.schedule).rounds_per_chunk == point.rounds_per_chunk >= found.floor.value
 
 
 @pytest.mark.parametrize("coll", ["allgather", "reduce", "allreduce", "alltoall", "scatter", "sendrecv"])
@@ -115,20 +114,16 @@ def test_every_program_of_the_library_that_fits_is_a_row_of_a_scan(name, rows):
 def test_first_rows_come_before_any_solver_and_search(machine, coll, monkeypatch):
     """A bound and a replayed schedule are announced before scale methods and exact synthesis begin."""
     events = []
-    empty = SimpleNamespace(open=())
-    monkeypatch.setattr(engine_choice, "synthesize_exact", lambda *_: events.append("sweep") or empty)
+    monkeypatch.setattr(Sweep, "run", lambda *_: events.append("sweep") or iter(()))
     for name in ("advance", "advance_quickly"):
         monkeypatch.setattr(ScaleSearch, name, lambda *_: events.append("scale"))
     machine = topology(machine) if isinstance(machine, str) else machine
-    query = engine_choice.Query(machine, collective(coll, machine.ranks), Options())
-    engine_choice.synthesize(query, lambda event: events.append(event.kind))
+    synthesize(FrontierProblem(machine, collective(coll, machine.ranks)), lambda event: events.append(event.kind))
     assert events[:2] == ["bound", "point"] and events[-1] == "sweep"
 
 
 def test_quick_stages_leave_time_to_write_out_their_points(monkeypatch):
     """The bound comes alone, then each stage; none takes all the time that is left."""
-    network, task = topology("dgx1*2").network(), collective("allgather", 16)
-    search = incumbents.scale_search(topology("dgx1*2"), task)
     points, shares = [], []
     advance = ScaleSearch.advance_quickly
 
@@ -139,26 +134,21 @@ def test_quick_stages_leave_time_to_write_out_their_points(monkeypatch):
         return done
 
     monkeypatch.setattr(ScaleSearch, "advance_quickly", recorded)
-    with time_limited(Deadline.after(10_000)):
-        latest = list(incumbents.find_incumbents(network, task, search))[-1]
-    assert points[0] == 0 and latest.schedules and max(shares) < 6_000
+    found = first_rows(topology("dgx1*2"), collective("allgather", 16), time_limit=25_000, deterministic=True)
+    assert points[0] == 0 and found.points and max(shares) < 6_000
 
 
 def test_no_schedule_is_begun_when_the_time_is_over_but_the_first():
     """All were written out, for a minute under a limit of a second."""
     machine = topology("switch:20")
-    network, task = machine.network(), collective("scan", 20)
-    *_, whole = incumbents.find_incumbents(network, task, None, True, machine)
-    with time_limited(Deadline(0.0)):
-        *_, cut_short = incumbents.find_incumbents(network, task, None, True, machine)
-    assert len(whole.schedules) == 2
-    assert [name for name, _ in cut_short.schedules] == [whole.schedules[0][0]]
+    whole = first_rows(machine, collective("scan", 20))
+    cut_short = first_rows(machine, collective("scan", 20), late=9.0, time_limit=1.0)
+    assert len(whole.points) == 2
+    assert [point.construction for point in cut_short.points] == [whole.points[0].construction]
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_ctrl_c_keeps_the_rows_so_far(count):
-    """Each row stands as soon as it is announced, also where the next one is interrupted; each number of steps is open
-    at the row that it has, as one interval at the first row with the rounds of the last would be refused."""
+def interrupted_at_row(count):
+    """Return the rows that were announced, and the frontier that Ctrl-C at the last of them leaves."""
     rows = []
 
     def listen(event):
@@ -166,12 +156,23 @@ def test_ctrl_c_keeps_the_rows_so_far(count):
         if len(rows) == count:
             raise KeyboardInterrupt
 
-    machine = topology("dgx-a100*2")
     with pytest.raises(SweepInterrupted) as stop:
-        engine_choice.synthesize(engine_choice.Query(machine, collective("scatter", 16), Options()), listen)
-    kept = stop.value.frontier
+        synthesize(FrontierProblem(topology("dgx-a100*2"), collective("scatter", 16)), listen)
+    return rows, stop.value.frontier
+
+
+def test_ctrl_c_keeps_the_rows_so_far():
+    """Each row stands as soon as it is announced."""
+    rows, kept = interrupted_at_row(2)
     assert rows[0].construction == "direct sends" and rows[1].construction.startswith("boxes: ")
-    assert kept.points[0].construction == "direct sends" and (len(kept.points) > 1) == (count > 2)
+    assert [point.construction for point in kept.points] == [row.construction for row in rows]
+    api.verify(kept)
+
+
+def test_each_number_of_steps_of_interrupted_rows_is_open_at_the_row_that_it_has():
+    """One interval at the first row with the rounds of the last would be refused by `verify`."""
+    _, kept = interrupted_at_row(4)
+    assert len(kept.points) > 1
     uppers = {interval.steps: interval.upper for interval in kept.open}
     for point in kept.points:
         assert point.status == "optimal" or uppers[point.steps] == point.rounds_per_chunk
@@ -179,74 +180,65 @@ def test_ctrl_c_keeps_the_rows_so_far(count):
 
 
 def test_ctrl_c_in_exact_synthesis_keeps_the_rows_before_it(monkeypatch):
-    machine = topology("dgx-a100*2")
-    network, task = machine.network(), collective("scatter", 16)
+    def stopped(sweep, steps, bound):
+        raise KeyboardInterrupt
 
-    def stopped(*given):
-        raise SweepInterrupted(Frontier(network, task, ()), None)
-
-    monkeypatch.setattr(engine_choice, "synthesize_exact", stopped)
-    kinds = []
+    monkeypatch.setattr(Sweep, "close", stopped)
+    rows = []
     with pytest.raises(SweepInterrupted) as stop:
-        query = engine_choice.Query(machine, task, Options())
-        engine_choice.synthesize(query, lambda event: kinds.append(event.kind))
-    assert kinds.count("point") >= len(stop.value.frontier.points) > 1
+        synthesize(
+            FrontierProblem(topology("dgx-a100*2"), collective("scatter", 16)),
+            lambda event: rows.append(event.kind == "point"),
+        )
+    assert sum(rows) >= len(stop.value.frontier.points) > 1
     api.verify(stop.value.frontier)
 
 
-def test_a_seed_that_meets_the_bound_asks_no_solver(monkeypatch):
+def test_a_row_that_meets_the_bound_asks_no_solver(monkeypatch):
     monkeypatch.setattr(portfolio, "solve", lambda *given, **named: pytest.fail("a solver was asked"))
     for name, steps, bandwidth, construction in [
         ("torus:3x3", 2, Fraction(2), "breadth-first broadcast"),
         ("hypercube:16", 4, Fraction(15, 4), "recursive-doubling-rotated"),
     ]:
         machine = topology(name)
-        query = engine_choice.Query(machine, collective("allgather", machine.ranks), Options(jobs=1), fresh=True)
-        found = engine_choice.synthesize(query)
-        (point,) = found.points
-        assert (point.steps, point.rounds_per_chunk, point.construction) == (steps, bandwidth, construction)
+        found = synthesize(
+            FrontierProblem(machine, collective("allgather", machine.ranks), Options(jobs=1)), fresh=True
+        )
+        assert found.complete and [(p.steps, p.rounds_per_chunk, p.construction) for p in found.points] == [
+            (steps, bandwidth, construction)
+        ]  # fmt: skip
         assert api.verify(found)[-2].startswith("complete")
 
 
-def sweep(*schedules, **options):
-    network, task = topology("torus:3x3").network(), collective("allgather", 9)
-    mine = tuple(("mine", schedule) for schedule in schedules)
-    return Sweep(network, task, Options(jobs=1, **options), Log(None, ""), seeds=mine)
+def test_the_best_row_is_taken_and_long_ones_wait_for_the_solver():
+    short = next(p for p in rows_of("torus:3x3", "allgather") if p.construction == "breadth-first broadcast")
+    schedule = short.schedule
+    bound = bounds.flow(schedule.network, schedule.collective, 2)
+    slow = replace(schedule, steps=(schedule.steps[0]._replace(rounds=9), *schedule.steps[1:]))
+    found = begun(schedule.network, schedule.collective, [Point.of(slow, short.bound, "best-known", "slow"), short])
+    found.rows = found.points
+    point = close_step_count.row_at(found, 2)
+    assert point is not None and point.schedule is schedule and close_step_count.has_few_chunks(found, point, bound)
+    assert close_step_count.row_at(found, 3) is None
+    few = begun(schedule.network, schedule.collective, [short], max_chunks=schedule.chunks - 1)
+    assert not few.points
 
-
-def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
-    from synth.encodings import bounds
-
-    found = [s for name, s in seeds("torus:3x3", "allgather") if name == "breadth-first broadcast"]
-    short = next(schedule for schedule in found if schedule.rounds_per_chunk == 2)
-    network = short.network
-    bound = bounds.flow(network, short.collective, 2)
-    slow = replace(short, steps=(short.steps[0]._replace(rounds=9), *short.steps[1:]))
-    run = sweep(slow, short)
-    point = close_step_count.seed(run, 2, bound)
-    assert point is not None and point.schedule is short and point.status == "optimal"
-    assert close_step_count.has_few_chunks(run, point, bound)
-    assert close_step_count.seed(sweep(slow), 2, bound).status == "best-known"
-    assert close_step_count.seed(run, 3, bound) is None
-    assert close_step_count.seed(sweep(short, max_chunks=short.chunks - 1), 2, bound) is None
-    # the same with three times the chunks
+    # each chunk three times
     steps = []
-    for step in short.steps:
-        sends = []
-        for send in step.sends:
-            unit, chunk = divmod(send.chunk, short.chunks)
-            sends += [send._replace(chunk=(3 * unit + k) * short.chunks + chunk) for k in range(3)]
+    for step in schedule.steps:
+        sends = [send._replace(chunk=3 * send.chunk + k) for send in step.sends for k in range(3)]
         steps.append(step._replace(rounds=3 * step.rounds, sends=tuple(sorted(sends))))
-    many = Schedule(network, short.collective, 3 * short.chunks, tuple(steps))
-    assert verify.schedule(many).rounds_per_chunk == 2
-    run = sweep(many)
-    assert not close_step_count.has_few_chunks(run, close_step_count.seed(run, 2, bound), bound)
+    many = Schedule(schedule.network, schedule.collective, 3 * schedule.chunks, tuple(steps))
+    long = begun(schedule.network, schedule.collective, [Point.of(many, short.bound, "best-known", "long")])
+    long.rows = long.points
+    assert long.rows[0].rounds_per_chunk == 2 and not close_step_count.has_few_chunks(long, long.rows[0], bound)
 
 
 def test_named_engines_are_not_helped():
     for options in (Options(jobs=1, encoding="step"), Options(jobs=1, solver="cadical")):
-        machine, task = topology("torus:3x3"), collective("allgather", 9)
-        found = engine_choice.synthesize(engine_choice.Query(machine, task, options, "exact", fresh=True))
+        found = synthesize(
+            FrontierProblem(topology("torus:3x3"), collective("allgather", 9), options, "exact"), fresh=True
+        )
         assert all(p.construction != "breadth-first broadcast" for p in found.points)
 
 
@@ -262,7 +254,7 @@ def test_rows_at_scale_come_before_long_searches(name, coll):
     """Above the ranks of exact synthesis, too: a checked bound, then replayed schedules, which the frontier keeps."""
     events = []
     slow = ("forest", "least congestion", "reduce-scatter and allgather by forests")
-    found = engine_choice.synthesize_flow(topology(name), coll, 0, events.append)
+    found = synthesize_flow(topology(name), coll, 0, events.append)
     first = next(i for i, event in enumerate(events) if event.kind == "point")
     assert any(event.kind == "bound" for event in events[:first])
     assert not any(event.text in slow for event in events[:first])
@@ -270,8 +262,9 @@ def test_rows_at_scale_come_before_long_searches(name, coll):
         if event.kind == "bound":
             assert event.bound <= found.bound
         if event.kind == "point":
-            within = [p.rounds_per_chunk for p in found.points if p.steps <= event.steps]
-            assert min(within) <= event.point.rounds_per_chunk
+            assert any(
+                p.steps <= event.steps and p.rounds_per_chunk <= event.point.rounds_per_chunk for p in found.points
+            )
 
 
 def _no_flow_bound(*_, **__):
@@ -289,8 +282,9 @@ def test_bounds_that_direct_sends_attain_are_final(monkeypatch):
     found = api.bound("fat-tree:16", "scatter")
     assert [(steps, bound.value) for steps, bound in found] == [(0, 1), (1, 15), (None, 15)]
     frontier = api.frontier("fat-tree:16", "scatter", fresh=True)
-    (point,) = frontier.points
-    assert frontier.complete and (point.steps, point.rounds_per_chunk, point.status) == (1, 15, "optimal")
+    assert frontier.complete and [(p.steps, p.rounds_per_chunk, p.status) for p in frontier.points] == [
+        (1, 15, "optimal")
+    ]
     api.verify(frontier)
 
 
@@ -308,3 +302,26 @@ def test_bounds_whose_certificates_are_too_large_to_check_are_none(monkeypatch):
     monkeypatch.setattr(pool, "outcome", outcome)
     prefetched = PrefetchedBounds(network, task, None)
     assert isinstance(prefetched.bound(2), Unknown)
+
+
+def test_rows_are_kept_when_the_time_is_over():
+    """The search for a higher bound was ended, but a row attains the one that there is."""
+    machine, task = topology("torus:3x3"), collective("allgather", 9)
+    rows = first_rows(machine, task).points
+    found = swept(machine.network(), task, rows, jobs=1, time_limit=1.0, late=2.0)
+    assert found.points and found.complete and not found.notes
+    api.verify(found)
+
+
+@pytest.mark.parametrize(("name", "coll"), [("random-regular:20", "allgather"), ("switch:20", "scan")])
+def test_later_rows_are_kept_too_also_beyond_the_steps_of_the_sweep(name, coll):
+    machine = topology(name)
+    network, task = machine.network(), collective(coll, 20)
+    first = int(bounds.steps(network, task).value)
+    rows = [row for row in first_rows(machine, task).points if row.steps > first]
+    found = swept(network, task, rows, jobs=1, time_limit=1.0, late=2.0)
+    assert rows and found.points[0].steps == min(row.steps for row in rows)
+    if coll == "scan":
+        longest = max(row.steps for row in rows)
+        assert longest > first + 6 and found.points[-1].steps == longest and not found.complete
+    api.verify(found)

@@ -1,0 +1,137 @@
+"""The protocol of engines: a problem, what is found so far and a deadline in; points and lower bounds out.
+
+    @dataclass(frozen=True)
+    class Mine:
+        def applies(self, problem): ...                    # cheap: nothing is built to find out
+        def improve(self, problem, found, deadline): ...   # yields points and bounds, each as soon as there is one
+
+An engine keeps, logs and announces nothing: the loop of `synth.pareto.synthesize` does, for all engines. It replays
+each point before the engine goes on, so that `found` has it then, or a note on why it was refused; and it checks the
+certificate of each bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import Any, Protocol
+
+from synth.model.collective import Collective
+from synth.model.frontier import LowerBound, Point, Rate
+from synth.model.topology import Network, Topology
+from synth.solvers.deadline import Deadline
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a search, of `synth pareto` and `synth.frontier`. Seconds are wall time.
+
+    `max_steps`: the greatest number of steps to look at. None: no limit.
+    `max_chunks`: the most chunks into which a unit of data is split. None: no limit.
+    `max_extra_rounds`: the maximum of R - S, SCCL's k. None: no limit.
+    `encoding`: the name of an encoding, or "auto".
+    `solver`: the name of a solver, or "auto" for a portfolio.
+    `sweep`: "guided" by lower bounds, or "blind": SCCL's loop over steps, rounds and chunks.
+    `time_limit`: seconds for all of it. None: no limit; each number of steps then gets `point_seconds`.
+    `point_seconds`: seconds for one number of steps where there is no time limit.
+    `jobs`: processes at a time.
+    `seed`: of every random choice.
+    `deterministic`: one solver and one seed, so that the same call gives the same schedules.
+    `same_bits`: only schedules that leave the same floating-point sums on all ranks.
+    `memory`: the maximum bytes of each process that a sweep starts. None: no limit.
+    """
+
+    max_steps: int | None = None
+    max_chunks: int | None = None
+    max_extra_rounds: int | None = None
+    encoding: str = "auto"
+    solver: str = "auto"
+    sweep: str = "guided"
+    time_limit: float | None = None
+    point_seconds: float = 40.0
+    jobs: int = 2
+    seed: int = 0
+    deterministic: bool = False
+    same_bits: bool = False
+    memory: int | None = 4 << 30
+
+    def max_rounds(self, steps: int) -> float:
+        """Return the maximum number of rounds of schedules with `steps` steps."""
+        return inf if self.max_extra_rounds is None else steps + self.max_extra_rounds
+
+    def allows(self, steps: int, rounds: int, chunks: int) -> bool:
+        """Return True where schedules may have these steps, rounds and chunks per unit."""
+        if self.max_steps is not None and steps > self.max_steps:
+            return False
+        if self.max_chunks is not None and chunks > self.max_chunks:
+            return False
+        return rounds <= self.max_rounds(steps)
+
+
+@dataclass(frozen=True)
+class FrontierProblem:
+    """A frontier that is asked for: `collective` on `machine`, under `options`.
+
+    `engine`: "exact" leaves out what needs long searches by flow methods, "auto" does not.
+    """
+
+    machine: Topology
+    collective: Collective
+    options: Options = Options()
+    engine: str = "auto"
+
+    @cached_property
+    def network(self) -> Network:
+        """The machine's routes in whole units."""
+        return self.machine.network()
+
+    @property
+    def several_boxes(self) -> bool:
+        """True where the machine has several boxes, of which one has several ranks."""
+        return 1 < len(set(self.machine.nodes)) < self.machine.ranks
+
+    @property
+    def names_no_engine(self) -> bool:
+        """True where the options name no sweep, encoding or solver: all engines may help."""
+        options = self.options
+        return options.sweep == "guided" and options.encoding == options.solver == "auto"
+
+
+class Findings(Protocol):
+    """The findings so far, as an engine sees them.
+
+    `floor`: the greatest bound on R/C for any number of steps. `rates`: S and R/C of the points. `kept`: what engines
+    keep here from one of their turns to the next.
+    """
+
+    floor: LowerBound
+    kept: dict[str, Any]
+
+    @property
+    def rates(self) -> Sequence[Rate]:
+        """S and R/C of the points."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Add a line to the notes of the frontier."""
+
+    def tell(self, kind: str, text: str) -> None:
+        """Send a line of progress to the listener; `kind` as in `synth.pareto.events.Event`."""
+
+
+class FrontierEngine(Protocol):
+    """A way to points or bounds. It is a frozen dataclass with a row in the table of `synth.pareto.synthesize`."""
+
+    def applies(self, problem: FrontierProblem) -> bool:
+        """Return True where the engine may have something to add. Nothing is built to find out."""
+        ...
+
+    def improve(self, problem: FrontierProblem, found: Any, deadline: Deadline) -> Iterator[Point | LowerBound]:
+        """Yield points, and lower bounds on R/C for any number of steps, until the deadline.
+
+        A point's bound is `found.floor`, or one with a certificate of its own; the loop gives it the greatest that is
+        known at its steps. `found` is a `Findings`.
+        """
+        ...

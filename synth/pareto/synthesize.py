@@ -1,0 +1,214 @@
+"""THE loop: engines in the order of a table improve one frontier, the cheap before the dear.
+
+Each engine gets what those before it have found, in a share of one time limit, and yields points and bounds. The loop
+replays and keeps the points, checks the bounds, writes the log, tells the listener and holds the deadline; so an engine
+is a way to schedules and nothing else. Whoever has a better idea adds a file and a row (docs/contributing.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import nullcontext
+from math import inf
+from pathlib import Path
+from typing import NamedTuple
+
+from synth.encodings.engine import FrontierEngine, FrontierProblem, Options
+from synth.errors import InfeasibleError, UndecidedError, VerificationError, refused
+from synth.model.canonical_json import canonical
+from synth.model.frontier import Frontier
+from synth.model.scale_frontier import ScaleFrontier
+from synth.model.schedule import problem_fingerprint
+from synth.pareto import multicast
+from synth.pareto.composed_messages import ComposedMessages
+from synth.pareto.direct_sends import DirectSends
+from synth.pareto.events import Event, Listener, SweepInterrupted
+from synth.pareto.exact_sweep import ExactSweep
+from synth.pareto.flow import FlowMethods
+from synth.pareto.found import NO_BOUND, Found
+from synth.pareto.library_programs import LibraryPrograms
+from synth.pareto.log import Log, LogError, default_directory, foreign
+from synth.pareto.quick_bounds import AllreducePartition, SingleCut
+from synth.solvers import pool
+from synth.solvers.deadline import Budget, Deadline, time_limited
+
+# Share of a time limit for all engines before the sweep. They reach to both ends of the frontier; the sweep improves on
+# the end of few steps.
+FIRST = 0.4
+# Least wall seconds for what follows the sweep, even where that used up the time.
+LAST_SECONDS = 1.0
+
+
+class Row(NamedTuple):
+    """An engine with its place in the order.
+
+    `ranks`: from and to how many it runs. `until`: the share of the time limit at which its turn ends; one of `FIRST`
+    ends there whatever it does, others plan their time. `least`: the share that it has however late it is. `named`: it
+    runs, too, where the options name an encoding, a solver or a sweep.
+    """
+
+    engine: FrontierEngine
+    ranks: tuple[int, float] = (1, inf)
+    until: float = FIRST
+    least: float = 0.0
+    named: bool = False
+
+    def fits(self, problem: FrontierProblem) -> bool:
+        """Return True where the engine has a turn."""
+        least, most = self.ranks
+        asked = self.named or problem.names_no_engine
+        return asked and least <= problem.machine.ranks <= most and self.engine.applies(problem)
+
+
+ENGINES: tuple[Row, ...] = (
+    Row(SingleCut()),
+    Row(DirectSends()),
+    Row(ComposedMessages()),
+    Row(LibraryPrograms()),
+    Row(AllreducePartition(), ranks=(2, 8)),
+    Row(FlowMethods("quick")),
+    Row(FlowMethods("all")),
+    Row(ExactSweep(), until=1.0, named=True),
+    Row(FlowMethods("rest"), until=1.0, least=0.1, named=True),
+)
+
+
+def synthesize(
+    problem: FrontierProblem, on_event: Listener | None = None, *, log: Path | None = None, fresh: bool = False,
+    cross_check: bool = False,
+) -> Frontier:  # fmt: skip
+    """Return the frontier of `problem` from all engines that apply, over one shared time.
+
+    `log`: the file from which the same call continues. None: a file in the cache directory. `fresh`: records of an
+    earlier run in the log are ignored. `cross_check`: z3 answers the deciding queries of the frontier again.
+
+    Raises InfeasibleError where no schedule exists, SweepInterrupted with the frontier so far on Ctrl-C, LogError
+    where an explicit log cannot be written or is no log, and VerificationError where a certificate does not prove its
+    bound, or a cross-check contradicts the frontier.
+    """
+    machine, options, listener = problem.machine, problem.options, on_event or (lambda event: None)
+    found = Found(problem.network, problem.collective, options, _open_log(problem, log, fresh), listener)
+    found.notes, found.labels = machine.notes, machine.labels
+    if found.log.trouble:
+        found.note(f"no log: {found.log.trouble}")
+    try:
+        for row in ENGINES:
+            if row.fits(problem):
+                run(row, problem, found)
+        frontier = found.frontier()
+    except InfeasibleError as error:
+        from synth.pareto.unreachable import with_machine_names
+
+        found.log.close(finished=True)
+        raise with_machine_names(error, machine) from None
+    except KeyboardInterrupt:
+        if found.floor is NO_BOUND and found.sweeping is None:
+            raise
+        path = found.log.path if found.sweeping else None
+        raise SweepInterrupted(found.frontier(interrupted=found.sweeping is not False), path) from None
+    finally:
+        found.log.close(finished=False)
+    if not cross_check:
+        return frontier
+    try:
+        return _cross_checked(frontier, options, deadline_of(ENGINES[-1], found), listener)
+    except KeyboardInterrupt:
+        raise SweepInterrupted(frontier, None) from None
+
+
+def run(row: Row, problem: FrontierProblem, found: Found) -> None:
+    """Give an engine its turn, and keep what it yields."""
+    deadline, first = deadline_of(row, found), row.until == FIRST
+    if first and deadline.over and found.points:
+        return
+    items = row.engine.improve(problem, found, deadline)
+    try:
+        while True:
+            try:
+                with time_limited(deadline) if first else nullcontext():
+                    item = next(items, None)
+            except UndecidedError:
+                return  # the points before the end of the time stay
+            except VerificationError as error:
+                if not first:
+                    raise
+                found.note(refused(f"what {type(row.engine).__name__} has next", error))
+                return
+            if item is None:
+                return
+            found.take(item)
+            if first and deadline.over:
+                return
+    finally:
+        items.close()  # type: ignore[attr-defined]
+        if found.sweeping is False:
+            found.update_open()
+
+
+def deadline_of(row: Row, found: Found) -> Deadline:
+    """Return the end of an engine's turn."""
+    limit = found.options.time_limit
+    if limit is None:
+        return Deadline()
+    deadline = Deadline(found.started + limit * row.until)
+    return deadline.at_least(max(limit * row.least, LAST_SECONDS)) if row.least else deadline
+
+
+def through_switches(
+    found: Frontier | ScaleFrontier, problem: FrontierProblem, on_event: Listener | None = None
+) -> Frontier | ScaleFrontier:
+    """Return the frontier with the points of `found` and of schedules through the machine's switches that multicast.
+
+    It is `found` itself where no schedule passes such a switch. Its bounds hold for schedules with and without such
+    sends. Of the time limit of `problem` it takes what `found` left. Raises SweepInterrupted, with the points so far,
+    on Ctrl-C.
+    """
+    engine, options = multicast.SwitchMulticast(found), problem.options
+    if not engine.applies(problem):
+        return found
+    wider = multicast.widened(found, problem)
+    if on_event is not None:
+        wider.listen = on_event
+    limit = options.time_limit
+    deadline = Deadline()
+    if limit is not None:
+        deadline = deadline.within(limit - found.seconds).at_least(multicast.LEAST_SECONDS)
+    try:
+        for item in engine.improve(problem, wider, deadline):
+            wider.take(item)
+    except KeyboardInterrupt:
+        raise SweepInterrupted(multicast.finished(found, wider), None) from None
+    return multicast.finished(found, wider)
+
+
+def _cross_checked(frontier: Frontier, options: Options, deadline: Deadline, listener: Listener) -> Frontier:
+    """Return `frontier` with z3's answers to the queries (C, S, R) that its points rest on."""
+    from synth.pareto.cross_check import cross_check
+
+    budget = Budget(
+        deadline, memory=options.memory, seed=options.seed, jobs=options.jobs, deterministic=options.deterministic
+    )
+    try:
+        return cross_check(frontier, budget, lambda text: listener(Event("query", text)))
+    finally:
+        pool.stop()
+
+
+def _open_log(problem: FrontierProblem, path: Path | None, fresh: bool) -> Log:
+    """Open the log, which records that it cannot be written. Raises LogError where `path` names such a file.
+
+    Its key is a digest of the problem and of every option that changes the queries.
+    """
+    options = problem.options
+    choices = [
+        options.max_steps, options.max_chunks, options.encoding, options.solver, options.sweep, options.seed,
+        options.same_bits, options.deterministic, options.max_extra_rounds,
+    ]  # fmt: skip
+    fingerprint = problem_fingerprint(problem.network, problem.collective)
+    key = hashlib.sha256(canonical([fingerprint, *choices])).hexdigest()
+    if path is not None and foreign(path):
+        raise LogError(f"{path}: is no log of a sweep, and is not overwritten; name another file")
+    log = Log(path or default_directory() / f"{key[:24]}.jsonl", key, fresh)
+    if log.trouble and path is not None:
+        raise LogError(log.trouble)
+    return log
