@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from synth.checker.documents import scale_frontier
 from synth.commands import api
-from synth.commands.api.synthesis import FewerBounds
+from synth.commands.bound import FewerBounds
 from synth.commands.root import root
 from synth.encodings.engine import FrontierProblem
 from synth.errors import InfeasibleError
