@@ -223,7 +223,7 @@ def test_a_real_ctrl_c_keeps_the_points_found(tmp_path):
     assert done.returncode == 130, done.stderr
     assert "the same command continues" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "incomplete" in done.stdout
+    assert "(interrupted)" in done.stdout
     (log,) = (tmp_path / "cache").glob("*.jsonl")
     assert f"kept in {log}" in done.stderr and '"point"' in log.read_text()
 
