@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 HOME = {
     "baseline": "baselines", "blame": "explain", "build_boxes": "build", "build_catalog": "catalog", "chakra": "export",
     "collective": "inputs", "cross_check": "pareto", "distance": "explain", "export_plan": "export",
-    "export_program": "export", "frontier": "pareto", "frontier_document": "framework.frontier_files", "import_plan": "tune",
+    "export_program": "export", "frontier": "pareto", "frontier_document": "framework.frontier_files",
+    "import_plan": "tune",
     "import_schedule": "import_", "infeasible_document": "framework.infeasible_document", "library": "algorithms",
     "library_on": "algorithms", "load_plan": "programs", "load_program": "show", "lower": "programs",
     "multicast_bounds": "bound", "prepare": "run", "scale_bound": "bound", "time_bound": "bound", "topology": "inputs",
