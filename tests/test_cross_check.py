@@ -112,17 +112,16 @@ def test_a_contradiction_ends_in_an_error(ring, change, says):
 
 
 @pytest.mark.parametrize(
-    ("options", "note", "lines"),
-    [("", True, 0), ("-v", True, 2), ("-q", False, 0), ("--format json", False, 0), ("-o -", False, 0),
-     ("-o f.json", True, 0), ("--encoding sccl", False, 0), ("--solver z3", False, 0), ("--cross-check -v", False, 2)],
+    ("options", "note"),
+    [("", True), ("-q", False), ("--format json", False), ("-o -", False), ("-o f.json", True),
+     ("--encoding sccl", False), ("--solver z3", False), ("--cross-check", False)],
 )  # fmt: skip
-def test_z3_is_asked_after_rows_that_are_shown(options, note, lines, tmp_path, monkeypatch):
+def test_z3_is_asked_after_rows_that_are_shown(options, note, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = f"pareto --topo ring:4 --coll allgather --fresh {options}"
     outcome = CliRunner().invoke(root, words.split(), env={"SYNTH_CACHE": str(tmp_path)})
     assert outcome.exit_code == 0, outcome.stderr
     assert ("synth: z3 agrees on 2 of 2 questions (" in outcome.stderr) is note
-    assert outcome.stderr.count("cross-check ") == lines
     assert ("note: z3 agrees on 2 of 2 questions" in outcome.stdout) is ("--cross-check" in options)
 
 

@@ -29,7 +29,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 import click
 
 from synth.commands.framework.output import QUIET
-from synth.commands.framework.types import Positive
+from synth.commands.framework.types import Duration, Positive
 from synth.commands.root import CONTEXT
 from synth.errors import ArgumentError
 from synth.model.frontier import StepCount
@@ -127,6 +127,10 @@ def _checked(one: Field, value: Any) -> Any:
             return value.__index__()
         more = "" if least is None else f" >= {least}"
         raise ArgumentError(f"{one.name}: {value!r:.60} is not a whole number{more}")
+    if isinstance(kind, Duration):
+        from synth.solvers import deadline
+
+        deadline.Deadline.after(value)  # which refuses what is no number of seconds
     if isinstance(kind, click.Choice):
         names = {name.lower(): name for name in kind.choices}
         if str(value).lower() not in names:
