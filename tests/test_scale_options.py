@@ -65,6 +65,15 @@ def test_flow_methods_on_few_ranks_say_how_to_get_exact_synthesis():
     assert engine_choice.FINE_GRAINED not in api.frontier("mi300x*9", "allgather").notes
 
 
+@pytest.mark.parametrize(
+    ("machine", "collective", "engine"),
+    [("dgx-a100*4", "allreduce", "exact"), ("dgx-a100*5", "allreduce", "flow"), ("dgx-a100*5", "alltoall", "exact"),
+     ("torus:7x7", "allreduce", "exact"), ("dgx1*9", "allreduce", "flow")],
+)  # fmt: skip
+def test_auto_means_flow_methods_on_fewer_ranks_of_several_boxes(machine, collective, engine):
+    assert engine_choice.engine_of_frontier(topology(machine), collective) == engine
+
+
 def test_fewer_steps_than_any_schedule_has():
     with pytest.raises(InfeasibleError, match="needs at least 4 steps, at most 3 were allowed"):
         api.frontier("ring:8", "allgather", engine="flow", max_steps=3)

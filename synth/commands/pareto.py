@@ -73,9 +73,9 @@ class Search(EngineOptions, TaskOptions):
         help="guided: by lower bounds; blind: SCCL's loop over steps, rounds and chunks.",
     )  # fmt: skip
     engine: str = engine_option(
-        "Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.",
-        '"exact" synthesis; "flow" methods, for any size; or "auto": flow above 64 ranks (alltoall: 40), and above 16 '
-        "where a round carries so many chunks that long schedules cannot be written out; else exact synthesis with the "
+        "Exact synthesis, or flow methods for any number of ranks; auto: flow above 64, of several boxes above 32.",
+        '"exact" synthesis; "flow" methods, for any size; or "auto": flow above 64 ranks (of several boxes 32, '
+        "alltoall 40), and above 16 where long schedules cannot be written out; else exact synthesis with the "
         "points of flow methods where these improve on it.",
     )
     cross_check: bool = option(
