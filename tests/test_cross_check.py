@@ -121,7 +121,7 @@ def test_z3_is_asked_after_rows_that_are_shown(options, note, tmp_path, monkeypa
     words = f"pareto --topo ring:4 --coll allgather --fresh {options}"
     outcome = CliRunner().invoke(root, words.split(), env={"SYNTH_CACHE": str(tmp_path)})
     assert outcome.exit_code == 0, outcome.stderr
-    assert ("synth: z3 agrees on 2 of 2 questions (" in outcome.stderr) is note
+    assert (" s z3 agrees on 2 of 2 questions" in outcome.stderr) is note
     assert ("note: z3 agrees on 2 of 2 questions" in outcome.stdout) is ("--cross-check" in options)
 
 

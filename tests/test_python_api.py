@@ -180,6 +180,8 @@ def test_numbers_sets_and_texts_where_they_are_clear():
     ("call", "says"),
     [
         (lambda: synth.run(ring_schedule(), sise=64), "no such option: sise; did you mean size"),
+        (lambda: synth.frontier("ring:4", "allgather", encoding=3), "encoding: 3 is not a text"),
+        (lambda: synth.frontier("ring:4", "allgather", fresh="no"), "fresh: 'no' is not True or False"),
         (lambda: synth.frontier("ring:4", "allgather", max_steps="3"), "max_steps: '3' is not a whole number >= 1"),
         (lambda: synth.frontier("ring:4", "allgather", jobs="2"), "jobs: '2' is not a whole number >= 1"),
         (lambda: synth.frontier("ring:4", "allgather", seed=1.5), "seed: 1.5 is not a whole number"),

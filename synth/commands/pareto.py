@@ -337,7 +337,7 @@ def _ask_z3(found: Frontier, options: Pareto, deadline: Deadline) -> int:
         note("interrupted; z3 was asked nothing more")
         return INTERRUPTED
     if check.answers or check.left:
-        note(f"{check} ({check.seconds:.1f} s)")
+        note(f"in {check.seconds:.1f} s {check}")
     return 0
 
 

@@ -136,6 +136,9 @@ def _checked(one: Field, value: Any) -> Any:
         if str(value).lower() not in names:
             raise ArgumentError(f"unknown {one.name} {value!r:.60}; there are {', '.join(kind.choices)}")
         return names[str(value).lower()]
+    for named, plain in (("str", str), ("bool", bool)):
+        if one.type == named and not isinstance(value, plain):
+            raise ArgumentError(f"{one.name}: {value!r:.60} is not {'a text' if plain is str else 'True or False'}")
     return value
 
 
