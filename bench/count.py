@@ -14,10 +14,10 @@ from pathlib import Path
 
 TOPS = ("synth", "tests", "bench")
 BUDGET = {
-    "synth nodes": 633_500,  # 876,855 before the cut; the issue after it leads to 560,000
-    "tests lines": 37_500,
+    "synth nodes": 606_500,  # 876,855 before the cut; the issue after it leads to 560,000
+    "tests lines": 37_480,
     "bench lines": 5_470,
-    "docs words": 54_300,
+    "docs words": 38_000,
     "bench/results KB": 260,
     "CHANGELOG KB": 8,
 }

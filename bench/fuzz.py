@@ -65,7 +65,7 @@ MADE = {
     "sum.json": "pareto --topo line:3 --coll allreduce -o sum.json",
     "schedule.json": "solve --topo ring:4 --coll broadcast --chunks 2 --steps 2 --rounds 2 -o schedule.json",
     "bounds.json": "bound --topo ring:4 --coll alltoall -o bounds.json",
-    "large.json": "pareto --topo ring:3*2 --coll allgather --engine flow --schedules large",
+    "large.json": "pareto --topo ring:3*2 --coll allgather --engine flow -o large.json",
     "apart.json": "bound --topo apart.yaml --coll allgather -o apart.json",
     "plan.json": "tune --from frontier.json --sizes 1KB:1MB -o plan.json",
     "program.xml": "export frontier.json --to msccl-xml --runtime msccl-executor -o program.xml",
@@ -96,7 +96,7 @@ TOPOLOGIES = (
     "frontier.json",
 )  # fmt: skip
 RANDOM = "random.json"  # a machine of its own in each case
-DOCUMENTS = (*MADE, "large/frontier.json", "large/*.npz", "notes.txt", "machine.yaml", RANDOM)
+DOCUMENTS = (*MADE, "large.schedules/*.npz", "notes.txt", "machine.yaml", RANDOM)
 Value = Callable[[Random], str]
 
 
@@ -123,7 +123,7 @@ _size = _one("1", "1KB", "64KB", "1000", "1MB", "3MB", "1GB", "1.5KB")
 # What is written after an option, or for an argument, of this name. Others get small numbers.
 VALUES: dict[str, Value] = {
     **dict.fromkeys(("size", "min_size", "max_size"), _size),
-    **dict.fromkeys(("file", "files", "from_files", "measured"), _one(*DOCUMENTS)),
+    **dict.fromkeys(("file", "files", "from", "measured"), _one(*DOCUMENTS)),
     "topo": _machine,
     "name": lambda rng: rng.choice((_machine(rng), rng.choice(TOPOLOGIES), "1", "ring")),
     "coll": lambda rng: rng.choice((*COLLECTIVES, "custom.yaml", "copies.yaml")),
@@ -139,11 +139,8 @@ VALUES: dict[str, Value] = {
     "fleet": _one("fleet.yaml", "notes.txt"),
     "plan": _one("plan.json", "frontier.json"),
     "db": _one("catalog.db"),
-    "table": _one("links.csv", "measured.json"),
-    "log": _one("log.jsonl", "nccl=notes.txt", "frontier.json"),
+    "import": _one("links.csv", "measured.json"),
     "output": _one("out.json", "-", "out", "no/such/folder/out", "out.svg", "out.html", "frontier.json"),
-    "schedules": _one("out", "large"),
-    "plot": _one("out.svg", "out.png", "out.txt"),
     "svg": _one("out.svg"),
     "trace": _one("out.json"),
     "to": _one("msccl-xml", "mscclpp", "msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "mcrdl-csv", "timeline"),
@@ -156,8 +153,7 @@ VALUES: dict[str, Value] = {
     "rank_map": _one("0,1,2,3", "3,2,1,0", "1,2,0"),
     "gpus": _one("2,3", "2"),
     "ranks_on": _one("0,0,0,0", "0"),
-    "baselines": _one("ring", "tree", "direct"),
-    "logs": _one("nccl=notes.txt", "mscclpp=measured.json"),
+    "log": _one("nccl=notes.txt", "mscclpp=measured.json"),
     "title": _one("A title", ""),
     "gbps_per_link": _one("25", "20.5"),
     "pcie_gbps": _one("12"),
@@ -383,13 +379,11 @@ def prepare(folder: Path) -> None:
     for name in TOPOLOGIES:
         if not (folder / name).exists() and (ROOT / "tests/fixtures" / name).exists():
             shutil.copy(ROOT / "tests/fixtures" / name, folder / name)
-    for name, words in MADE.items():
+    for words in MADE.values():
         command = [sys.executable, "-m", "synth", *words.split()]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=_environment(folder))
         if done.returncode not in (0, 3, 4) or fault(done.returncode, done.stderr):
             raise SystemExit(f"synth {words}: exit code {done.returncode}\n{done.stderr}")
-        if name == "large.json":
-            shutil.copy(folder / "large/frontier.json", folder / name)
 
 
 def explore(seed: int, cases: int, jobs: int, folder: Path, saved: Path) -> int:

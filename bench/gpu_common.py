@@ -22,7 +22,7 @@ from typing import Any
 from bench import measure
 from bench.measure import RESULTS, ROOT
 from synth.commands import api
-from synth.commands.api.programs import read
+from synth.commands.programs import read
 from synth.errors import SynthError
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule

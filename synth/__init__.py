@@ -13,21 +13,12 @@ from typing import TYPE_CHECKING
 
 from synth.version import __version__ as __version__
 
-_HOME = {
-    "bound": "synth.commands.api",
-    "build": "synth.commands.api",
-    "build_boxes": "synth.commands.api",
-    "collective": "synth.commands.api",
-    "export_program": "synth.commands.api",
-    "frontier": "synth.commands.api",
-    "load_program": "synth.commands.api",
-    "prepare": "synth.commands.api",
-    "run": "synth.commands.api",
-    "solve": "synth.commands.api",
-    "time_bound": "synth.commands.api",
-    "topology": "synth.commands.api",
-    "tune": "synth.commands.api",
-    "verify": "synth.commands.api",
+# Functions of the commands, and values of the model.
+_FUNCTIONS = (
+    "bound", "build", "build_boxes", "collective", "cross_check", "export_program", "frontier", "load_program",
+    "prepare", "run", "solve", "time_bound", "topology", "tune", "verify",
+)  # fmt: skip
+_VALUES = {
     "Topology": "synth.model.topology",
     "Link": "synth.model.topology",
     "Limit": "synth.model.topology",
@@ -43,64 +34,43 @@ _HOME = {
 
 if TYPE_CHECKING:
     from synth.commands import api as api
-    from synth.commands.api import (
-        bound,
-        build,
-        build_boxes,
-        collective,
-        export_program,
-        frontier,
-        load_program,
-        prepare,
-        run,
-        solve,
-        time_bound,
-        topology,
-        tune,
-        verify,
-    )
-    from synth.errors import SynthError
-    from synth.model.collective import Collective
-    from synth.model.frontier import Frontier, Point
-    from synth.model.schedule import Problem, Schedule
-    from synth.model.topology import Limit, Link, Network, Topology
-    from synth.topologies.sketches import Sketch
+    from synth.commands.bound import bound as bound
+    from synth.commands.bound import time_bound as time_bound
+    from synth.commands.build import build as build
+    from synth.commands.build import build_boxes as build_boxes
+    from synth.commands.export import export_program as export_program
+    from synth.commands.inputs import collective as collective
+    from synth.commands.inputs import topology as topology
+    from synth.commands.pareto import cross_check as cross_check
+    from synth.commands.pareto import frontier as frontier
+    from synth.commands.run import prepare as prepare
+    from synth.commands.run import run as run
+    from synth.commands.show import load_program as load_program
+    from synth.commands.solve import solve as solve
+    from synth.commands.tune import tune as tune
+    from synth.commands.verify import verify as verify
+    from synth.errors import SynthError as SynthError
+    from synth.model.collective import Collective as Collective
+    from synth.model.frontier import Frontier as Frontier
+    from synth.model.frontier import Point as Point
+    from synth.model.schedule import Problem as Problem
+    from synth.model.schedule import Schedule as Schedule
+    from synth.model.topology import Limit as Limit
+    from synth.model.topology import Link as Link
+    from synth.model.topology import Network as Network
+    from synth.model.topology import Topology as Topology
+    from synth.topologies.sketches import Sketch as Sketch
 
-__all__ = [
-    "Collective",
-    "Frontier",
-    "Limit",
-    "Link",
-    "Network",
-    "Point",
-    "Problem",
-    "Schedule",
-    "Sketch",
-    "SynthError",
-    "Topology",
-    "bound",
-    "build",
-    "build_boxes",
-    "collective",
-    "export_program",
-    "frontier",
-    "load_program",
-    "prepare",
-    "run",
-    "solve",
-    "time_bound",
-    "topology",
-    "tune",
-    "verify",
-]
+__all__ = sorted((*_FUNCTIONS, *_VALUES))
 
 
 def __getattr__(name: str) -> object:
-    if name == "api":
-        return import_module("synth.commands.api")
-    if name not in _HOME:
+    api = import_module("synth.commands.api") if name in ("api", *_FUNCTIONS) else None
+    if api is not None:
+        return api if name == "api" else getattr(api, name)
+    if name not in _VALUES:
         raise AttributeError(f"module 'synth' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_VALUES[name]), name)
 
 
 def __dir__() -> list[str]:

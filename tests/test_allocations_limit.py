@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from synth.commands import api, root
-from synth.commands.api.scale import FewerAllocations
+from synth.commands.allocations import FewerAllocations
 from synth.scale.baselines import allocations
 from synth.solvers import deadline
 

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 import synth
-from synth.commands.api import builds, kept_searches, synthesis, tuning
-from synth.commands.api.kept_searches import machine_digest
-from synth.commands.build import RUNTIMES
+from synth.commands import kept_searches, pareto, tune
+from synth.commands.kept_searches import machine_digest
 from synth.errors import SynthError, UsageError
 from synth.export.job_files import JobShape, readme, run_script
 from synth.export.request import Machine
@@ -66,15 +65,13 @@ def kept_plan(built, tmp_path, monkeypatch):
 @pytest.fixture
 def searches(monkeypatch):
     """The arguments of each search of the test, which stops as Ctrl-C stops it."""
-    from synth.commands.api import synthesis
-
     begun = []
 
     def stop(*arguments: object, **options: object) -> None:
         begun.append(options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(synthesis, "frontier", stop)
+    monkeypatch.setattr(pareto, "frontier", stop)
     return begun
 
 
@@ -140,7 +137,6 @@ def test_a_tuner_gets_a_file_of_rules_and_its_variable(built, tmp_path):
     result = synth.build("ring:3", output=tmp_path / "a", runtime="nccl-tuner", **SMALL)
     assert result.files == ("nccl-tuner/tuner.csv",)
     assert 'export NCCL_TUNER_CONFIG_FILE="$here/nccl-tuner/tuner.csv"' in (tmp_path / "a" / "run.sh").read_text()
-    assert set(builds.RUNTIMES) == set(RUNTIMES)
 
 
 def test_programs_of_large_messages_are_run_with_few_bytes(tmp_path):
@@ -160,15 +156,13 @@ def test_a_second_build_in_the_same_folder_searches_nothing(built, searches):
 
 def test_the_same_dump_under_another_name_gives_the_same_files(tmp_path, monkeypatch):
     """A search that its time limit ended found other schedules, and so other files, each time (8 GPUs on PCIe)."""
-    from synth.commands.api import synthesis
-
-    search, made = synthesis.frontier, []
+    search, made = pareto.frontier, []
 
     def once(*arguments: object, **options: object) -> object:
         assert not made, "a finished search is repeated"
         return search(*arguments, **options)
 
-    monkeypatch.setattr(synthesis, "frontier", once)
+    monkeypatch.setattr(pareto, "frontier", once)
     for name in ("one", "two"):
         dump = tmp_path / f"{name}.json"
         dump.write_text(json.dumps(document(synth.topology("ring:3")) | {"name": name}))
@@ -240,14 +234,13 @@ def test_searches_that_the_time_limit_ended_are_named(built, kept_plan, tmp_path
 
 def test_a_search_that_found_nothing_in_time_says_so(tmp_path, monkeypatch):
     """As where a time limit ends all searches: neither a frontier nor the tuner has anything to choose from."""
-    from synth.commands.api import synthesis
 
     def nothing_to_choose(*_):
         raise SynthError("nothing says how long alltoall takes")
 
     found = replace(synth.frontier("ring:3", "alltoall", jobs=1), points=())
-    monkeypatch.setattr(synthesis, "frontier", lambda *_, **__: found)
-    monkeypatch.setattr(tuning, "tune_request", nothing_to_choose)
+    monkeypatch.setattr(pareto, "frontier", lambda *_, **__: found)
+    monkeypatch.setattr(tune, "tune_request", nothing_to_choose)
     said = "no schedule of alltoall was found within the time limit of 1 s.*--time-limit"
     with pytest.raises(SynthError, match=said):
         synth.build("ring:3", "alltoall", tmp_path / "a", sizes=(1 << 10,), time_limit=1)
@@ -332,7 +325,7 @@ def test_the_command_prints_one_table_and_continues_after_ctrl_c(tmp_path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(synthesis, "frontier", stop)
+        patched.setattr(pareto, "frontier", stop)
         assert "the same command continues" in command(words, code=130).stderr
     shown = command(words).stdout
     assert "ring µs" in shown and "x bound" in shown

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import synth
 from synth.commands import api
-from synth.commands.api.frontier_files import save_schedules
+from synth.commands.framework.frontier_files import write_schedules
 from synth.commands.root import root
 from synth.errors import InfeasibleError
 from synth.export import program_reader
@@ -32,7 +32,7 @@ def documents(machine, tmp_path):
     yield "schedule", found.points[0].schedule.to_json()
     scale = api.frontier(machine, "broadcast", engine="flow")
     yield "at scale", scale.to_json({}, links=True)
-    (name, *_) = [name for _, name in save_schedules(scale, tmp_path)]
+    (name, *_) = [name for _, name in write_schedules(scale, tmp_path)]
     yield "archive", tmp_path / name
     rows = [synth.Link(0, 1, 1)]
     with pytest.raises(InfeasibleError) as error:

@@ -6,14 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from synth.commands import api, root
+from synth.commands import api, bound, pareto, root, solve
 from synth.errors import VerificationError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.outcome import Unknown
@@ -139,8 +139,8 @@ def test_a_folder_without_permission_to_write_is_named_before_the_search(tmp_pat
         return Path(path).name != "locked" and access(path, mode)
 
     monkeypatch.setattr("synth.commands.framework.output.os.access", refused)
-    monkeypatch.setattr(api, "frontier", lambda *_, **__: pytest.fail("searched"))
-    monkeypatch.setattr(api, "bound", lambda *_, **__: pytest.fail("searched"))
+    monkeypatch.setattr(pareto.frontier, "of", lambda _: pytest.fail("searched"))
+    monkeypatch.setattr(bound.bound, "of", lambda _: pytest.fail("searched"))
     said = synth(f"{command} --topo ring:4 --coll allgather -o locked/f.json", code=1).stderr
     assert said == "synth: error: cannot write locked/f.json: no permission to write into the folder locked\n"
 
@@ -158,7 +158,7 @@ def test_size_prints_the_one_point_and_the_crossover():
 
 
 def test_an_exhausted_budget_prints_what_was_found_and_exits_4(monkeypatch):
-    monkeypatch.setattr(api, "frontier", lambda *args, **options: line())
+    monkeypatch.setattr(pareto.frontier, "of", lambda _: line())
     outcome = synth("pareto --topo line:3 --coll broadcast", code=4)
     assert "best known (bound 2)" in outcome.stdout
     assert "open: with 3 steps the least rounds/chunk is at least 1, at most 2 (the time ran out)" in outcome.stdout
@@ -179,7 +179,7 @@ def test_what_a_budget_left_open_exits_4_and_what_stays_open_without_one_is_no_f
 ):
     """Documented in docs/cli.md, "Exit codes": scripts ask `complete` and `open` of the JSON."""
     left = replace(line(), open=(Open(3, Fraction(1), None, reason),), notes=())
-    monkeypatch.setattr(api, "frontier", lambda *args, **options: left)
+    monkeypatch.setattr(pareto.frontier, "of", lambda _: left)
     shown = synth("pareto --topo line:3 --coll broadcast", code=code).stdout
     assert "nothing was found" in shown and message in shown
     doc = json.loads(synth("pareto --topo line:3 --coll broadcast --format json", code=code).stdout)
@@ -187,11 +187,11 @@ def test_what_a_budget_left_open_exits_4_and_what_stays_open_without_one_is_no_f
 
 
 def test_interruption_prints_what_is_kept_and_exits_130(monkeypatch):
-    def stop(*args, on_event, **options):
-        on_event(Event("query", "asking"))
+    def stop(search):
+        search.on_event(Event("query", "asking"))
         raise SweepInterrupted(line(), Path("some/log.jsonl"))
 
-    monkeypatch.setattr(api, "frontier", stop)
+    monkeypatch.setattr(pareto.frontier, "of", stop)
     outcome = synth("pareto --topo line:3 --coll broadcast", code=130)
     assert outcome.stderr == "synth: interrupted; 1 point kept in some/log.jsonl, the same command continues\n"
     assert "best known" in outcome.stdout
@@ -216,35 +216,36 @@ main()
 
 
 def test_a_real_ctrl_c_keeps_the_points_found(tmp_path):
-    log = tmp_path / "log.jsonl"
-    words = "pareto --topo dgx1 --coll broadcast --max-steps 8 --log log.jsonl"
+    words = "pareto --topo dgx1 --coll broadcast --max-steps 8"
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, *words.split()], capture_output=True, text=True, start_new_session=True
     )
     assert done.returncode == 130, done.stderr
-    assert "kept in log.jsonl, the same command continues" in done.stderr
+    assert "the same command continues" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "incomplete" in done.stdout
-    assert '"point"' in log.read_text()
+    assert "(interrupted)" in done.stdout
+    (log,) = (tmp_path / "cache").glob("*.jsonl")
+    assert f"kept in {log}" in done.stderr and '"point"' in log.read_text()
 
 
 def test_options_reach_the_api(monkeypatch):
     seen = {}
 
-    def record(topology, collective, **options):
-        seen.update(options, ranks=topology.ranks, name=collective.name, roots=collective.roots)
+    def record(search):
+        seen.update({one.name: getattr(search, one.name) for one in fields(pareto.Search)})
         return line()
 
-    monkeypatch.setattr(api, "frontier", record)
+    monkeypatch.setattr(pareto.frontier, "of", record)
     words = "--topo ring:6 --ranks 0,1,2,3 --coll multi-broadcast --root 0,3 --max-steps 9 --max-chunks 4 --sweep blind"
-    more = "--solver z3 --time-limit 1m30s --jobs 3 --seed 7 --deterministic --same-bits --fresh --log here.jsonl"
-    new = "--encoding sccl --max-extra-rounds 0 --cross-check --no-multicast"
+    more = "--solver z3 --time-limit 1m30s --jobs 3 --deterministic --same-bits --fresh"
+    new = "--encoding sccl --cross-check --no-multicast"
     synth("pareto", words, more, new, code=4)
     seen.pop("on_event")
+    machine, task = seen.pop("topology"), seen.pop("collective")
+    assert (machine.ranks, task.name, task.roots) == (4, "multi-broadcast", (0, 3))
     assert seen == {
-        "ranks": 4,
-        "name": "multi-broadcast",
-        "roots": (0, 3),
+        "roots": (),
+        "sizes": None,
         "max_steps": 9,
         "max_chunks": 4,
         "sweep": "blind",
@@ -252,13 +253,13 @@ def test_options_reach_the_api(monkeypatch):
         "solver": "z3",
         "time_limit": 90.0,
         "jobs": 3,
-        "seed": 7,
+        "seed": 0,
         "deterministic": True,
         "same_bits": True,
         "fresh": True,
-        "log": Path("here.jsonl"),
+        "log": None,
         "engine": "auto",
-        "max_extra_rounds": 0,
+        "max_extra_rounds": None,
         "cross_check": True,
         "multicast": False,
     }
@@ -280,7 +281,7 @@ def test_solve_exits_3_when_proved_infeasible():
 
 
 def test_solve_exits_4_when_undecided(monkeypatch):
-    monkeypatch.setattr(api, "solve", lambda *args, **options: Unknown("time"))
+    monkeypatch.setattr(solve.solve, "of", lambda _: Unknown("time"))
     says = refused("solve", "--topo ring:4 --coll allgather --chunks 1 --steps 2 --rounds 2", code=4)
     assert "undecided, the time ran out" in says
 
@@ -365,10 +366,10 @@ def test_list_says_what_is_missing_and_how_to_install_it(monkeypatch):
 
 
 def test_a_bug_is_one_line_that_says_how_to_report_it(monkeypatch):
-    def bug(*args, **options):
+    def bug(_):
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(api, "bound", bug)
+    monkeypatch.setattr(bound.bound, "of", bug)
     says = refused("bound --topo line:3 --coll broadcast", code=1)
     assert "ZeroDivisionError: oops" in says
     assert "SYNTH_DEBUG=1" in says

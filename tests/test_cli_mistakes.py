@@ -164,7 +164,6 @@ MISTAKES = [
     ("export s.json --to xml", 2, "did you mean msccl-xml?"),
     ("lint s.json --runtime nccl", 2, "msccl-executor"),
     (f"pareto {ASKED} --solver z33", 2, "did you mean z3?"),
-    (f"pareto {ASKED} --plot a.xyz", 2, ".svg, .png, .pdf"),
     ("topo draw dgx1 -o a.png", 2, "a.svg"),
     # files of another kind
     ("verify cut.xml", 1, "`synth lint` checks MSCCL-IR"),
@@ -273,12 +272,6 @@ MISTAKES = [
     ("explain --topo ring:1025 --coll allgather", 2, "1024"),
     ("allocations --topo switch:24", 2, "65536"),
     # odd files
-    *(
-        (f"pareto {ASKED} --log {name} --fresh", 1, "no log of a sweep")
-        for name in ("notes.txt", "f.json", "zeros.json")
-    ),
-    (f"pareto {ASKED} --log /dev/full", 1, "is not a file"),
-    (f"pareto {ASKED} --log /dev/null", 1, "is not a file"),
     ("bound --topo ring:3 --coll deep.yaml", 1, "is nested too deeply"),
     ("bound --topo ring:3 --coll keys.yaml", 1, "unknown key '1'"),
     ("bound --topo ring:3 --coll unit.yaml", 1, "expected a whole number"),
@@ -303,17 +296,11 @@ pareto --topo ring:4 --coll allreduce --solver z3
 pareto --topo ring:4 --coll allreduce --encoding quotient
 pareto --topo ring:4 --coll allreduce --sweep blind
 pareto --topo ring:4 --coll allreduce --max-chunks 1
-pareto --topo ring:4 --coll allreduce --max-extra-rounds 1
 pareto --topo ring:4 --coll allgather --engine flow --solver z3
 pareto --topo ring:4 --coll allgather --engine flow --encoding step
-pareto --topo ring:4 --coll allgather --engine flow --log log
-pareto --topo ring:4 --coll allgather --engine flow --seed 3
 pareto --topo ring:4 --coll allgather --engine flow --cross-check
 pareto --topo ring:80 --coll allgather --solver z3
-pareto --topo ring:80 --coll allgather --log log
 pareto --topo ring:4 --coll allgather --root 1
-pareto --topo ring:4 --coll allgather --no-overheads
-pareto --topo ring:4 --coll allgather --per-send 1us
 solve --topo ring:4 --coll allreduce --chunks 1 --steps 2 --rounds 2 --solver z3
 solve --topo ring:4 --coll allreduce --chunks 1 --steps 2 --rounds 2 --encoding step
 solve --topo ring:4 --coll allgather --chunks 2 --steps 2 --rounds 3 --encoding tree --solver z3
@@ -426,19 +413,25 @@ def test_no_refusal_is_long(words, folder, monkeypatch):
 
 def test_ctrl_c_midway_is_one_line_and_130():
     code = (
-        "import os, signal\nfrom synth.commands import api, main\n"
-        f"api.bound = lambda *a, **k: os.kill(os.getpid(), {int(signal.SIGINT)})\nmain()"
+        "import os, signal\nfrom synth.commands import main\nfrom synth.commands.bound import bound\n"
+        f"bound.of = lambda _: os.kill(os.getpid(), {int(signal.SIGINT)})\nmain()"
     )
     words = [sys.executable, "-c", code, "bound", *ASKED.split()]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "synth: interrupted")
 
 
+@pytest.mark.parametrize(("name", "says"), [("notes.txt", "no log of a sweep"), ("/dev/full", "is not a file")])
+def test_a_file_that_is_no_log_is_not_overwritten(name, says, folder):
+    with pytest.raises(SynthError, match=says):
+        synth.frontier("ring:3", "allgather", log=folder / name, fresh=True)
+
+
 @pytest.mark.parametrize("torn", ["", '{"kind":"he', '{"kind":"head","version":1,"key":"another"}\n{"kind":"po'])
 def test_a_log_of_another_question_or_a_torn_one_is_begun_anew(torn, tmp_path):
     path = tmp_path / "log"
     path.write_text(torn)
-    assert CliRunner().invoke(root, ["pareto", *ASKED.split(), "--log", str(path)]).exit_code == 0
+    synth.frontier("ring:3", "allgather", log=path)
     assert not path.exists()  # a finished sweep needs it no more
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.commands import api, root
+from synth.commands import pareto, root
 from synth.commands.framework.types import Counts, Duration, Positive, Ranks, Size
 from synth.model.frontier import Frontier
 
@@ -71,11 +71,12 @@ def asked(tmp_path, monkeypatch):
         monkeypatch.delenv(name)
     seen = {}
 
-    def record(topology, collective, **options):
-        seen.update(options, topology=topology.name, collective=collective.name)
-        return Frontier(topology.network(), collective, (), complete=True)
+    def record(search):
+        machine, task = search.topology, search.collective
+        seen.update(vars(search), topology=machine.name, collective=task.name)
+        return Frontier(machine.network(), task, (), complete=True)
 
-    monkeypatch.setattr(api, "frontier", record)
+    monkeypatch.setattr(pareto.frontier, "of", record)
 
     def run(words: str = "--topo ring:4 --coll allgather", code: int = 0):
         outcome = CliRunner().invoke(root, ["pareto", *words.split()])
@@ -88,12 +89,12 @@ def asked(tmp_path, monkeypatch):
 
 
 def test_default_then_file_then_environment_then_flag(asked):
-    assert asked()["seed"] == 0
-    asked.toml("[pareto]\nseed = 2\n")
-    assert asked()["seed"] == 2
-    asked.env("SYNTH_SEED", "3")
-    assert asked()["seed"] == 3
-    assert asked("--topo ring:4 --coll allgather --seed 4")["seed"] == 4
+    assert asked()["jobs"] is None
+    asked.toml("[pareto]\njobs = 2\n")
+    assert asked()["jobs"] == 2
+    asked.env("SYNTH_JOBS", "3")
+    assert asked()["jobs"] == 3
+    assert asked("--topo ring:4 --coll allgather --jobs 4")["jobs"] == 4
 
 
 def test_every_kind_of_value_from_file_and_environment(asked):
@@ -111,10 +112,10 @@ def test_every_kind_of_value_from_file_and_environment(asked):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("seed = ", "synth.toml is not TOML: "),
-        ("seed = 1", "synth.toml:seed: unknown command 'seed'; options stand in its table"),
+        ("jobs = ", "synth.toml is not TOML: "),
+        ("jobs = 1", "synth.toml:jobs: unknown command 'jobs'; options stand in its table"),
         ("[pareto]\nchunks = 2", "synth.toml:pareto: pareto has no option 'chunks'"),
-        ("[paretto]\nseed = 2", "synth.toml:paretto: unknown command 'paretto'; did you mean pareto?"),
+        ("[paretto]\njobs = 2", "synth.toml:paretto: unknown command 'paretto'; did you mean pareto?"),
         ("[topo.shw]\nranks = [1]", "synth.toml:topo.shw: unknown command 'shw'; did you mean show?"),
         ('[pareto]\njobs = "many"', "Invalid value for '--jobs'"),
     ],
@@ -123,3 +124,7 @@ def test_a_wrong_file_is_refused_in_a_line(asked, text, says):
     asked.toml(text)
     line = asked(code=2)
     assert says in line and line.startswith("synth: error: ") and line.count("\n") == 1
+
+
+def test_the_main_command_has_few_options():
+    assert len(pareto.pareto_command.params) <= 26

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from synth.commands import api, root
-from synth.commands.framework.sizes import Sizes
+from synth.commands.framework.types import Sizes
 from synth.errors import InfeasibleError, unknown
 from synth.model.rational import counted
 

@@ -11,14 +11,12 @@ from click.testing import CliRunner
 import synth
 from synth.checker.documents import exact_frontier
 from synth.commands import root
-from synth.errors import VerificationError
+from synth.errors import UsageError, VerificationError
 from synth.model.frontier import Frontier
-from synth.model.outcome import Sat, Unknown, Unsat
 from synth.model.schedule import Problem
-from synth.pareto import cross_check as crosscheck
-from synth.pareto.cross_check import cross_check
-from synth.pareto.portfolio.selection import select_members
-from synth.solvers.deadline import Budget
+from synth.pareto.cross_check import ask_all, ask_small
+from synth.pareto.portfolio.selection import check_names, select_members
+from synth.solvers.deadline import Budget, Deadline
 
 
 @pytest.fixture(scope="module")
@@ -65,33 +63,99 @@ def test_an_answer_that_is_none_is_refused(ring, change):
 def test_z3_decides_as_the_frontier_does(machine, what, tmp_path):
     found = synth.frontier(machine, what, max_steps=3, log=tmp_path / "log")
     assert isinstance(found, Frontier)
-    checked = cross_check(found, Budget())
-    new = checked.answers[len(found.answers) :]
-    assert len(new) >= len(found.points)
-    assert all("z3" in answer.solver or answer.solver == "sccl" for answer in new)
-    assert checked.notes[-1] == f"cross-check: z3 decided {len(new)} of {len(new)} questions as the frontier does"
+    lines: list[str] = []
+    for check in (ask_small(found, tell=lines.append), ask_all(found, Budget())):
+        assert len(check.answers) >= len(found.points)
+        assert not check.left
+        assert all("z3" in answer.solver for answer in check.answers)
+        assert str(check).startswith(f"z3 agrees on {len(check.answers)} of {len(check.answers)} question")
+    assert len(lines) == len(check.answers)
 
 
-def test_a_contradiction_ends_in_an_error_and_doubt_is_said(ring, monkeypatch):
-    point = ring.points[0]
-    assert point.rounds > point.steps
-    answers = iter([Sat(point.schedule), Sat(point.schedule)])
-    monkeypatch.setattr(crosscheck, "_ask", lambda problem, budget: next(answers))
-    with pytest.raises(VerificationError, match="the frontier says infeasible"):
-        cross_check(ring, Budget())
-    monkeypatch.setattr(crosscheck, "_ask", lambda problem, budget: Unsat(""))
-    with pytest.raises(VerificationError, match="the frontier says schedule"):
-        cross_check(ring, Budget())
-    monkeypatch.setattr(crosscheck, "_ask", lambda problem, budget: Unknown("time"))
-    assert "z3 decided 0 of" in cross_check(ring, Budget()).notes[-1]
+def test_small_questions_are_chosen_by_size_and_the_others_named(tmp_path):
+    """Of DGX-1's allgather (6, 3, 6) has no schedule, which z3 does not find out within its steps."""
+    found = synth.frontier("dgx1", "allgather", log=tmp_path / "log")
+    assert isinstance(found, Frontier)
+    check = ask_small(found)
+    assert str(check) == "z3 agrees on 3 of 4 questions; (C=6, S=3, R=6) needs --cross-check"
+    assert [answer.solver for answer in check.answers] == ["sccl/z3", "sccl/z3", "quotient@0/z3"]
+    assert check.answers == ask_small(found).answers
+    assert check.seconds > 0
+    late = ask_small(found, Deadline.after(0))
+    assert (late.answers, len(late.left)) == ((), 4)
+    assert str(late) == "z3 decided none of 4 questions in the 2 s that it has; --cross-check asks all"
+    few = replace(check, answers=check.answers[:1], left=late.left)
+    assert str(few).endswith("; (C=2, S=2, R=3), (C=2, S=2, R=2), (C=6, S=3, R=7) and 1 more need --cross-check")
 
 
-def test_verbose_says_who_answered():
-    words = "pareto --topo ring:4 --coll allgather --fresh -v --cross-check"
-    outcome = CliRunner().invoke(root, words.split(), env={"SYNTH_CACHE": None})
-    assert outcome.exit_code == 0
-    assert "C=2 S=2 R=3: a schedule, by " in outcome.stderr
-    assert "cross-check 1 of 2" in outcome.stderr
+def test_an_allreduce_in_sccls_encoding_is_reduce_scatter_and_allgather(tmp_path):
+    found = synth.frontier("line:2", "allreduce", log=tmp_path / "log", sweep="blind", encoding="sccl")
+    assert isinstance(found, Frontier)
+    (point,) = found.points
+    assert (point.chunks, point.steps, point.rounds) == (2, 2, 2)
+    check = ask_small(found)
+    assert str(check) == "z3 agrees on 1 of 1 question, on 1 as reduce-scatter + allgather"
+    assert check.answers[0].solver == "composed/sccl/z3"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"), [({"rounds": 4}, "the frontier says infeasible"), ({"rounds": 2}, "the frontier says schedule")]
+)
+def test_a_contradiction_ends_in_an_error(ring, change, says):
+    (point,) = ring.points
+    wrong = replace(ring, points=(replace(point, **change),))
+    with pytest.raises(VerificationError, match=says) as raised:
+        synth.cross_check(wrong)
+    assert raised.value.exit_code == 5
+    with pytest.raises(VerificationError, match=says):
+        ask_all(wrong, Budget())
+
+
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [("", True), ("-q", False), ("--format json", False), ("-o -", False), ("-o f.json", True),
+     ("--encoding sccl", False), ("--solver z3", False), ("--cross-check", False)],
+)  # fmt: skip
+def test_z3_is_asked_after_rows_that_are_shown(options, note, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = f"pareto --topo ring:4 --coll allgather --fresh {options}"
+    outcome = CliRunner().invoke(root, words.split(), env={"SYNTH_CACHE": str(tmp_path)})
+    assert outcome.exit_code == 0, outcome.stderr
+    assert (" s z3 agrees on 2 of 2 questions" in outcome.stderr) is note
+    assert ("note: z3 agrees on 2 of 2 questions" in outcome.stdout) is ("--cross-check" in options)
+
+
+def test_ctrl_c_while_z3_is_asked_leaves_the_rows(tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("synth.pareto.cross_check.ask_small", interrupt)
+    words = "pareto --topo ring:4 --coll allgather --fresh -o f.json"
+    monkeypatch.chdir(tmp_path)
+    outcome = CliRunner().invoke(root, words.split(), env={"SYNTH_CACHE": str(tmp_path)})
+    assert outcome.exit_code == 130
+    assert "complete: no schedule" in outcome.stdout
+    assert outcome.stderr.splitlines()[-1] == "synth: interrupted; z3 was asked nothing more"
+    assert exact_frontier.document(json.loads((tmp_path / "f.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "solver", "meant"),
+    [
+        ("auto", "auto", ("auto", None, "auto")), ("auto", "Z3", ("auto", None, "z3")),
+        ("step", "z3", ("step", None, "z3")), ("quotient@1/minicard", "minicard", ("quotient", 1, "minicard")),
+        ("path", "auto", ("sccl", None, "auto")), ("sccl", "z3", ("sccl", None, "z3")),
+        ("sccl", "cadical", "brings its own solver"), ("tree", "z3", "brings its own solver"),
+        ("step/z3", "cadical", "names its solver"), ("step", "z33", "did you mean z3"),
+        ("steps", "auto", "did you mean step"),
+    ],
+)  # fmt: skip
+def test_encodings_and_the_solvers_that_they_go_with(encoding, solver, meant):
+    if isinstance(meant, str):
+        with pytest.raises(UsageError, match=meant):
+            check_names(encoding, solver)
+    else:
+        assert check_names(encoding, solver) == meant
 
 
 def test_extra_rounds_are_those_of_sccl(tmp_path):

@@ -1,6 +1,7 @@
 """Step, quotient and SCCL's encoding: known answers, agreement on random problems, and the pieces they stand on."""
 
 import itertools
+from fractions import Fraction
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 from synth.checker.schedule import replay
 from synth.encodings import sccl
 from synth.encodings.quotient import Quotient
+from synth.encodings.sccl import ScclQuestions
 from synth.encodings.step import StepEncoding
 from synth.errors import UsageError
 from synth.model.collective import collective
-from synth.model.outcome import Sat, Unsat
+from synth.model.outcome import Sat, Unknown, Unsat
 from synth.model.schedule import Problem
 from synth.model.symmetry import subgroups
 from synth.model.topology import Cap, Network, Route
@@ -281,3 +283,22 @@ def test_counts_mean_what_they_say(size):
             right = sum(values[:size]) <= scale * (1 + sum(unary))
             assert (Cadical().solve(fixed).status == "sat") is right
             assert (MiniCard().solve(fixed).status == "sat") is right
+
+
+def test_one_solver_has_several_questions_in_sccls_encoding():
+    """No answer depends on the questions before, whatever the order of C, S and R."""
+    net, coll = topology("ring:4").network(), collective("allgather", 4)
+    asked = [(2, 2, 2), (2, 2, 3), (1, 2, 2), (1, 3, 3), (2, 3, 3), (2, 2, 2)]
+    questions = ScclQuestions(net, coll)
+    for chunks, steps, rounds in asked:
+        problem = Problem(net, coll, chunks, steps, rounds)
+        verdict, alone = questions.decide(problem), ScclQuestions(net, coll, several=False).decide(problem)
+        assert type(verdict) is type(alone)
+        if isinstance(verdict, Sat):
+            assert replay.schedule(verdict.schedule).rounds_per_chunk == Fraction(rounds, chunks)
+
+
+def test_z3s_own_steps_end_a_question_undecided():
+    net, coll = topology("dgx1").network(), collective("allgather", 8)
+    verdict = ScclQuestions(net, coll, several=False).decide(Problem(net, coll, 3, 2, 4), work=10_000)
+    assert (type(verdict), verdict.reason) == (Unknown, "gave-up")

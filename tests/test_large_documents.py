@@ -154,14 +154,12 @@ def test_a_frontier_on_standard_output_or_a_device_names_no_files(tmp_path):
     assert synth(*asked, "/dev/null").exit_code == 0
 
 
-def test_schedules_in_a_folder_of_their_own_are_found_from_the_document(tmp_path):
+def test_schedules_in_a_folder_beside_it_are_found_from_the_document(tmp_path):
     asked = ("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o", tmp_path / "a.json")
-    assert synth(*asked, "--schedules", tmp_path / "kept").exit_code == 0
-    assert [row["file"] for row in json.loads((tmp_path / "a.json").read_text())["points"]] == [
-        "kept/01-allgather-S3.npz"
-    ]
-    assert synth("verify", tmp_path / "a.json", tmp_path / "kept" / "frontier.json").exit_code == 0
-    assert not (tmp_path / "a.schedules").exists()
+    assert synth(*asked).exit_code == 0
+    (row,) = json.loads((tmp_path / "a.json").read_text())["points"]
+    assert row["file"] == "a.schedules/01-allgather-S3.npz"
+    assert synth("verify", tmp_path / "a.json").exit_code == 0
 
 
 def test_a_frontier_is_not_lost_where_its_schedules_cannot_be_written(tmp_path):

@@ -92,24 +92,22 @@ def test_the_engine_is_chosen_by_size():
 
 
 def test_the_command_writes_files_that_verify(tmp_path):
-    folder = tmp_path / "s"
-    shown = CliRunner().invoke(
-        root, ["pareto", "--topo", "torus:9x9", "--coll", "alltoall", "--schedules", str(folder)]
-    )
+    file, folder = tmp_path / "s.json", tmp_path / "s.schedules"
+    shown = CliRunner().invoke(root, ["pareto", "--topo", "torus:9x9", "--coll", "alltoall", "-o", str(file)])
     assert shown.exit_code == 0, shown.output
     assert "alltoall-lengths certificate" in shown.stdout
-    doc = json.loads((folder / "frontier.json").read_text())
-    checked = CliRunner().invoke(root, ["verify", str(folder / "frontier.json"), str(next(folder.glob("*.npz")))])
+    doc = json.loads(file.read_text())
+    checked = CliRunner().invoke(root, ["verify", str(file), str(next(folder.glob("*.npz")))])
     assert checked.exit_code == 0 and checked.stdout.count("verified") == 2
     for key, value in (("bandwidth", "1"), ("gap", "0"), ("steps", 3)):
         altered = json.loads(json.dumps(doc))
         altered["points"][-1][key] = value
-        (folder / "bad.json").write_text(json.dumps(altered))
-        assert CliRunner().invoke(root, ["verify", str(folder / "bad.json")]).exit_code == 5
+        (tmp_path / "bad.json").write_text(json.dumps(altered))
+        assert CliRunner().invoke(root, ["verify", str(tmp_path / "bad.json")]).exit_code == 5
     altered = json.loads(json.dumps(doc))
     altered["bound"]["value"] = "1000"
-    (folder / "bad.json").write_text(json.dumps(altered))
-    assert CliRunner().invoke(root, ["verify", str(folder / "bad.json")]).exit_code == 5
+    (tmp_path / "bad.json").write_text(json.dumps(altered))
+    assert CliRunner().invoke(root, ["verify", str(tmp_path / "bad.json")]).exit_code == 5
 
 
 def test_a_certificate_is_for_its_machine_alone():

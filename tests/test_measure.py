@@ -12,7 +12,7 @@ from needs import need
 from programs import ring_allgather
 
 from synth.commands import api, root
-from synth.commands.framework.sizes import Sizes
+from synth.commands.framework.types import Sizes
 from synth.errors import UsageError, VerificationError
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.program.overheads import NCCL

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from synth.checker.schedule import replay
 from synth.commands import api, root
-from synth.commands.api.multicast import HOLDS_NOTE
+from synth.commands.bound import HOLDS_NOTE
+from synth.commands.framework.frontier_files import write_schedules
 from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound
 from synth.encodings.engine import FrontierProblem, Options
 from synth.encodings.multicast_pipelining import MulticastPipelining
@@ -238,9 +239,8 @@ def test_files_for_other_runtimes_are_refused_in_one_line(tmp_path, form: str, s
 
 
 def test_schedules_with_switch_sends_are_written_like_others(tmp_path) -> None:
-    words = ["pareto", "--topo", "switch:4:multicast=local", "--coll", "allreduce", "--max-steps", "3"]
-    assert CliRunner().invoke(root, [*words, "--schedules", str(tmp_path)]).exit_code == 0
-    names = sorted(path.name for path in tmp_path.glob("0*.json"))
+    found = api.frontier("switch:4:multicast=local", "allreduce", max_steps=3)
+    names = [name for _, name in write_schedules(found, tmp_path)]
     assert [name[3:] for name in names] == [f"allreduce-S{steps}.json" for steps in (1, 2, 3)]
     for name in names:
         api.verify(tmp_path / name)

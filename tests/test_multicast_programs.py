@@ -13,7 +13,7 @@ import strict_mscclpp
 from test_switch_boxes import boxes
 
 from synth.checker.schedule import replay
-from synth.commands.api import run
+from synth.commands.run import run
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.mscclpp.emit import document

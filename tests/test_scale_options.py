@@ -65,6 +65,15 @@ def test_flow_methods_on_few_ranks_say_how_to_get_exact_synthesis():
     assert engine_choice.FINE_GRAINED not in api.frontier("mi300x*9", "allgather").notes
 
 
+@pytest.mark.parametrize(
+    ("machine", "collective", "engine"),
+    [("dgx-a100*4", "allreduce", "exact"), ("dgx-a100*5", "allreduce", "flow"), ("dgx-a100*5", "alltoall", "exact"),
+     ("torus:7x7", "allreduce", "exact"), ("dgx1*9", "allreduce", "flow")],
+)  # fmt: skip
+def test_auto_means_flow_methods_on_fewer_ranks_of_several_boxes(machine, collective, engine):
+    assert engine_choice.engine_of_frontier(topology(machine), collective) == engine
+
+
 def test_fewer_steps_than_any_schedule_has():
     with pytest.raises(InfeasibleError, match="needs at least 4 steps, at most 3 were allowed"):
         api.frontier("ring:8", "allgather", engine="flow", max_steps=3)
@@ -125,12 +134,6 @@ def test_one_is_no_plural(tmp_path, links, collective, message):
     assert message in printed
 
 
-def test_plots_of_unknown_formats_are_refused_before_anything_is_computed(monkeypatch):
-    monkeypatch.setattr(api, "frontier", lambda *_, **__: pytest.fail("was computed"))
-    found = synth("--plot", "a.bmp")
-    assert found.exit_code == 2 and "'.bmp'" in found.stderr, found.stderr
-
-
 @pytest.mark.usefixtures("searched")
 def test_a_frontier_of_flow_methods_is_drawn_above_its_bound():
     pytest.importorskip("matplotlib", reason="matplotlib is not installed; run: pip install 'ccl-synth[plot]'")
@@ -148,11 +151,8 @@ def test_sums_of_flow_methods_have_the_same_bits_on_all_ranks(machine):
 
 
 def test_a_document_of_some_points_is_verified(tmp_path):
-    found = synth("--engine", "flow", "--max-steps", "3", "--schedules", str(tmp_path / "kept"))
+    found = synth("--engine", "flow", "--max-steps", "3", "-o", str(tmp_path / "kept.json"))
     assert found.exit_code == 0, found.output
-    doc = json.loads((tmp_path / "kept" / "frontier.json").read_text())
-    assert (
-        len(doc["points"])
-        == len(list((tmp_path / "kept").glob("*.npz")))
-        == len(api.verify(tmp_path / "kept" / "frontier.json")) - 3
-    )
+    doc = json.loads((tmp_path / "kept.json").read_text())
+    files = list((tmp_path / "kept.schedules").glob("*.npz"))
+    assert len(doc["points"]) == len(files) == len(api.verify(tmp_path / "kept.json")) - 3

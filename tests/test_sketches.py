@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 import synth
-from synth.commands import api
+from synth.commands import pareto
 from synth.commands.root import root
 from synth.errors import FormatError, InfeasibleError, UsageError, VerificationError
 from synth.model import symmetry
@@ -163,11 +163,11 @@ def test_a_machine_under_a_sketch_is_searched_as_any_other(tmp_path, monkeypatch
     file.write_text("across: rail\n")
     asked = []
 
-    def search(topology, collective, **_):
-        asked.append((topology.name, len(topology.links)))
+    def search(options):
+        asked.append((options.topology.name, len(options.topology.links)))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(api, "frontier", search)
+    monkeypatch.setattr(pareto.frontier, "of", search)
     with pytest.raises((SystemExit, KeyboardInterrupt)):
         root.main(["pareto", "--topo", "dgx-a100*9", "--coll", "allgather", "--sketch", str(file)])
     assert asked == [("dgx-a100*9 under rails", 9 * 56 + 72 * 8)]

@@ -16,9 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 import synth
-from synth.commands import api
-from synth.commands.api import synthesis
-from synth.commands.api.frontier_files import save_schedules
+from synth.commands import api, pareto
+from synth.commands.framework.frontier_files import write_schedules
 from synth.commands.framework.plain_stream import PlainStream
 from synth.commands.root import root
 from synth.errors import FormatError, SynthError
@@ -86,7 +85,7 @@ def rewritten(path: Path, target: Path, **arrays: np.ndarray) -> Path:
 def test_an_archive_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
     """An archive of 264 KB took 2.4 GB."""
     frontier = api.frontier("ring:4", "allgather", engine="flow")
-    (name, *_) = [name for _, name in save_schedules(frontier, tmp_path)]
+    (name, *_) = [name for _, name in write_schedules(frontier, tmp_path)]
     zeros = np.zeros(20_000_000, np.int8)
     for arrays, says in (
         ({"step": zeros}, "more than a schedule has"),
@@ -161,7 +160,7 @@ def test_answers_that_others_may_write_are_not_taken(tmp_path, monkeypatch):
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(synthesis, "frontier", stop)
+    monkeypatch.setattr(pareto, "frontier", stop)
     with pytest.raises(KeyboardInterrupt):  # it searches anew
         synth.build("line:2", "allgather", tmp_path / "b", **options)
 

@@ -9,7 +9,7 @@ from test_forged_at_scale import changed
 
 import synth
 from synth.checker.documents import exact_frontier
-from synth.errors import InfeasibleError, VerificationError
+from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.pareto.events import SweepInterrupted
 
 F = Fraction
@@ -114,9 +114,53 @@ def test_a_log_with_a_torn_or_false_line_is_not_believed(tmp_path):
 
 
 def test_the_blind_sweep_claims_nothing_beyond_its_chunk_counts(tmp_path):
-    found = frontier(tmp_path, "ring:4", "allgather", sweep="blind", max_chunks=2, encoding="path", solver="z3")
-    assert values(found)[2] == F(3, 2)
-    assert all(p.construction.startswith("sccl") for p in found.points)
+    found = frontier(tmp_path, "ring:4", "allgather", sweep="blind", max_chunks=1, encoding="path", solver="z3")
+    assert values(found) == {2: 2}
+    (interval, *_) = found.open
+    assert (interval.steps, interval.lower, interval.upper) == (2, F(3, 2), 2)
+    assert interval.reason == "decided up to C = 1, no proof beyond"
+    assert not found.complete
+
+
+def test_sccls_sweep_asks_each_question_once_and_no_other_engine(tmp_path):
+    """Table 4 of the paper has (C, S, R) = (2, 2, 3) for two steps of DGX-1's allgather."""
+    asked = []
+    found = frontier(
+        tmp_path, "dgx1", "allgather", sweep="blind", encoding="sccl", max_chunks=3, max_steps=2,
+        on_event=lambda event: asked.append(event.text) if event.kind == "query" else None,
+    )  # fmt: skip
+    assert asked == ["C=3 S=2 R=4", "C=2 S=2 R=3"]
+    assert [answer.verdict for answer in found.answers] == ["infeasible", "schedule"]
+    assert [(p.chunks, p.steps, p.rounds, p.construction) for p in found.points] == [(2, 2, 3, "sccl/z3")]
+    exact_frontier.document(found.to_json())
+
+
+def test_sccls_sweep_composes_an_allreduce(tmp_path):
+    found = frontier(tmp_path, "ring:4", "allreduce", sweep="blind", encoding="sccl")
+    assert [(p.chunks, p.steps, p.rounds, p.status) for p in found.points] == [(8, 4, 6, "optimal")]
+    assert any("an allreduce is a reduce-scatter and then an allgather" in note for note in found.notes)
+    assert not found.complete
+    exact_frontier.document(found.to_json())
+    few = frontier(tmp_path, "ring:4", "allreduce", sweep="blind", encoding="sccl", max_chunks=4)
+    assert (values(few), {answer.verdict for answer in few.answers}) == ({4: 1}, {"schedule"})
+    with pytest.raises(UsageError, match="take 4 steps and 4 chunks or more"):
+        frontier(tmp_path, "ring:4", "allreduce", sweep="blind", encoding="sccl", max_steps=3)
+
+
+def test_sccls_sweep_continues_from_its_log(tmp_path):
+    def interrupt(event):
+        if event.kind == "point":
+            raise KeyboardInterrupt
+
+    options = {"sweep": "blind", "encoding": "sccl", "max_chunks": 1, "max_steps": 3}
+    with pytest.raises(SweepInterrupted):
+        frontier(tmp_path, "ring:4", "allgather", on_event=interrupt, **options)
+    asked = []
+    found = frontier(
+        tmp_path, "ring:4", "allgather", on_event=lambda e: asked.append(e) if e.kind == "query" else None, **options
+    )
+    assert values(found) == {2: 2}
+    assert not asked
 
 
 def test_uneven_and_custom_collectives(tmp_path):

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 
 import synth
 from synth.commands import api, root
-from synth.commands.api.point_times import times_at
-from synth.commands.api.tuning import clock_bound_at
+from synth.commands.point_times import clock_bound_at, times_at
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, InfeasibleError, SynthError, UsageError, VerificationError
 from synth.model.collective import collective

@@ -6,6 +6,7 @@ import math
 import operator
 import os
 import signal
+import subprocess
 import threading
 import time
 from fractions import Fraction
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 
 from synth.checker.documents import scale_frontier
 from synth.commands import api
-from synth.commands.api.synthesis import FewerBounds
+from synth.commands.bound import FewerBounds
 from synth.commands.root import root
 from synth.encodings.engine import FrontierProblem
 from synth.errors import InfeasibleError
@@ -233,3 +234,20 @@ def test_ctrl_c_among_flow_points_keeps_what_exact_synthesis_found(monkeypatch):
     with pytest.raises(SweepInterrupted) as kept:
         synthesize(FrontierProblem(topology("ring:4"), collective("allgather", 4)), fresh=True)
     assert [point.steps for point in kept.value.frontier.points] == [2]
+
+
+def test_a_fork_server_that_died_is_replaced(monkeypatch):
+    started, begin = [], subprocess.Popen
+
+    def noted(*words, **how):
+        started.append(begin(*words, **how))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", noted)
+    own = ("colorsys",)  # a server of this test
+    assert pool.run_in_process(abs, -2, imports=own) == 2
+    started[0].kill()
+    os.waitid(os.P_PID, started[0].pid, os.WEXITED | os.WNOWAIT)
+    monkeypatch.setattr(started[0], "poll", lambda: None)  # nobody has noticed yet
+    assert pool.run_in_process(abs, -3, imports=own) == 3
+    assert len(started) == 2

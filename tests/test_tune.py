@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from nccl_tests_output import Run, text
 
 from synth.catalog.tuner.request import SIZES
-from synth.commands import api
-from synth.commands.api import tuning
-from synth.commands.framework.sizes import Sizes
+from synth.commands import api, tune
+from synth.commands.framework.types import Sizes
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.plans import read
 from synth.model.frontier import Frontier, LowerBound, Point
@@ -232,7 +231,7 @@ ALLREDUCE = made("direct", "ring", topology="dgx1", collective="allreduce")  # 8
 @pytest.fixture
 def no_list_schedules(monkeypatch):
     """Candidates are the given points and the library's algorithms alone."""
-    monkeypatch.setattr(tuning, "list_schedules", lambda *_: ([], []))
+    monkeypatch.setattr(tune, "list_schedules", lambda *_: ([], []))
 
 
 def test_a_point_that_does_not_divide_a_size_is_chosen_at_its_padded_time(no_list_schedules):
@@ -334,9 +333,9 @@ def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts(no
 
 
 def test_a_log_that_is_not_there_is_said_before_any_search(monkeypatch, tmp_path):
-    monkeypatch.setattr("synth.commands.api.tuning.collective_inputs", lambda *given: pytest.fail("searched first"))
+    monkeypatch.setattr("synth.commands.tune.collective_inputs", lambda *given: pytest.fail("searched first"))
     with pytest.raises(FormatError, match="does not exist"):
-        tuning.tune("ring:4", "allgather", logs=[("nccl", tmp_path / "missing.txt")])
+        tune.tune("ring:4", "allgather", logs=[("nccl", tmp_path / "missing.txt")])
 
 
 def test_a_long_log_is_read(monkeypatch, tmp_path):
@@ -345,5 +344,5 @@ def test_a_long_log_is_read(monkeypatch, tmp_path):
     write_logs({1024: 5.0}, {})
     with Path("nccl.txt").open("a") as file:
         file.writelines(f"{'#' * 1_000_000}\n" for _ in range(9))
-    plan = tuning.tune(collective="allgather", sizes=[1024], logs=[("nccl", "nccl.txt")])
+    plan = tune.tune(collective="allgather", sizes=[1024], logs=[("nccl", "nccl.txt")])
     assert plan.tables[0].seconds == pytest.approx((5e-6,))

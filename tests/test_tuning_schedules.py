@@ -7,10 +7,10 @@ from fractions import Fraction
 import synth
 from synth.catalog.tuner.candidates import NamedSchedule
 from synth.catalog.tuner.request import TuningRequest
-from synth.commands.api import tuning_schedules
-from synth.commands.api.inputs import named_topology
-from synth.commands.api.running import baseline
-from synth.commands.api.tuning_inputs import CollectiveInputs
+from synth.commands import tuning_schedules
+from synth.commands.baselines import baseline
+from synth.commands.inputs import named_topology
+from synth.commands.tuning_inputs import CollectiveInputs
 from synth.errors import SynthError
 from synth.export.request import Machine
 from synth.model.collective import collective

@@ -1,28 +1,32 @@
-"""`synth algorithms`: the library of the chunk language, or its algorithms on a machine, the fastest first."""
+"""`synth algorithms`, `synth.api.library` and `library_on`: the library of the chunk language, ranked on a machine."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from synth.commands.framework.options import (
-    chosen_machine,
-    coll_option,
-    machine_options,
-    output_options,
-    time_limit_option,
-)
+from synth.commands.framework.declaration import command, option
 from synth.commands.framework.output import check_writable, emit
 from synth.commands.framework.progress import waiting
+from synth.commands.framework.shared import (
+    Changes,
+    Output,
+    chosen_machine,
+    collective_option,
+    time_limit_option,
+    topology_option,
+)
 from synth.commands.framework.types import Size
-from synth.commands.root import CONTEXT
-from synth.errors import UsageError
+from synth.commands.inputs import named_topology
+from synth.errors import SynthError, UsageError
+from synth.model.number_text import number, size_text
+from synth.model.rational import show
+from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from synth.commands.api.algorithms import LibraryRow
+    from synth.commands.inputs import TopologyLike
     from synth.language.algorithm import ChunkAlgorithm
     from synth.view.frontier_text import Report
 
@@ -30,14 +34,109 @@ DEFAULT_SIZE = 1 << 20
 SIZES = frozenset({1 << 10, DEFAULT_SIZE, 1 << 30})  # of every table
 
 
-@click.command("algorithms", context_settings=CONTEXT, short_help="List the library's algorithms, ranked on a machine.")
-@machine_options
-@coll_option("Those of a collective.")
-@click.option("--size", type=Size(), metavar="1MB", help="Rank by the time at this size; by default 1 MB.")
-@click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bound.")
-@time_limit_option("Wall time for the bound; by default 20s.", "20s")
-@output_options
-def algorithms(**flags: Any) -> None:
+def library(collective: str | None = None) -> tuple[ChunkAlgorithm, ...]:
+    """Return the algorithms of the library and of plug-ins, all or those of a collective.
+
+    Examples
+    --------
+    >>> import synth
+    >>> "ring" in [one.name for one in synth.api.library("allgather")]
+    True
+    """
+    from synth.language.algorithm import ChunkAlgorithm
+    from synth.language.library import LIBRARY
+    from synth.model.collective import canonical_name
+    from synth.model.registry import load, table
+
+    known = [*LIBRARY]
+    for name, target in table("algorithms", [one.name for one in LIBRARY]).items():
+        one = load(target)
+        if not isinstance(one, ChunkAlgorithm):
+            raise SynthError(f"the plug-in {target} is no algorithm; decorate its function with @algorithm")
+        known.append(replace(one, name=name))
+    chosen = [one for one in known if collective is None or one.collective == canonical_name(collective)]
+    return tuple(chosen)
+
+
+@dataclass(frozen=True)
+class LibraryRow:
+    """An algorithm of the library on a machine: its schedule, or why there is none.
+
+    `factor`: its rounds per chunk divided by the bound for any number of steps; None where that is not known.
+    """
+
+    algorithm: ChunkAlgorithm
+    schedule: Schedule | None
+    refusal: str = ""
+    factor: Fraction | None = None
+
+    def microseconds(self, size: int) -> float | None:
+        """Return the time of synchronous steps at `size` bytes: latencies of the steps and rounds per chunk."""
+        if self.schedule is None:
+            return None
+        network, task = self.schedule.network, self.schedule.collective
+        gigabytes = self.schedule.rounds_per_chunk * size * task.unit_share / 10**9
+        return float(self.schedule.latency + gigabytes / network.unit * 10**6)
+
+
+def library_on(
+    topology: TopologyLike,
+    collective: str,
+    *,
+    size: int = DEFAULT_SIZE,
+    bounds: bool = True,
+    time_limit: float | None = None,
+) -> tuple[LibraryRow, ...]:
+    """Return the library's algorithms for a collective on a machine, the fastest first; the refused ones last.
+
+    Parameters
+    ----------
+    topology : the machine.
+    collective : a name.
+    size : bytes at which times of synchronous steps are compared.
+    bounds : compute the lower bound.
+    time_limit : wall seconds for it. None: 20.
+
+    Examples
+    --------
+    >>> import synth
+    >>> [row.algorithm.name for row in synth.api.library_on("ring:6", "allreduce", bounds=False) if row.schedule]
+    ['ring', 'packed-trees']
+    """
+    from synth.commands.explain import distance
+
+    machine = named_topology(topology)
+    rows = []
+    for one in library(collective):
+        try:
+            rows.append(LibraryRow(one, one.schedule(machine)))
+        except UsageError as error:
+            rows.append(LibraryRow(one, None, str(error)))
+    schedules = [row.schedule for row in rows if row.schedule is not None]
+    if bounds and schedules:
+        slowest = max(schedules, key=lambda schedule: schedule.step_count)
+        least = distance(slowest, machine, time_limit=time_limit).at_any
+        for i, row in enumerate(rows):
+            if row.schedule is not None and least:
+                rows[i] = replace(row, factor=row.schedule.rounds_per_chunk / least)
+    return tuple(sorted(rows, key=lambda row: (row.schedule is None, row.microseconds(size) or 0.0)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithms(Output, Changes):
+    """The options of `synth algorithms`."""
+
+    topology: TopologyLike | None = topology_option(default=None)
+    collective: str | None = collective_option("Those of a collective.", default=None)
+    size: int | None = option(
+        "--size", default=None, type=Size(), metavar="1MB", help="Rank by the time at this size; by default 1 MB."
+    )
+    bounds: bool = option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bound.")
+    time_limit: float | None = time_limit_option("Wall time for the bound; by default 20s.", metavar="20s")
+
+
+@command(Algorithms)
+def algorithms_command(options: Algorithms) -> None:
     """List the algorithms of the library with formula, source and a machine for each; with --topo and --coll those of
     the collective on this machine, the fastest first, in the synchronous model.
 
@@ -48,44 +147,27 @@ def algorithms(**flags: Any) -> None:
       synth algorithms --coll allgather
       synth algorithms --coll allreduce --topo dgx-h100
     """
-    from synth.commands import api
     from synth.view.tables import print_report
 
-    check_writable(flags["output"])
-    named = flags["topo"]
-    if flags["coll"] is not None and not api.library(flags["coll"]):
-        does = sorted({one.collective for one in api.library()})
-        raise UsageError(f"the library has no algorithm for {flags['coll']}; it has some for {', '.join(does)}")
-    if flags["size"] is not None and not named:
-        raise UsageError("--size ranks the algorithms on a machine: add --topo NAME and --coll NAME")
-    if not named:
-        chosen = api.library(flags["coll"])
-        emit(
-            lambda: [_listed(one) for one in chosen],
-            lambda: print_report(_list_report(chosen)),
-            flags["output"],
-            flags["form"],
-        )
+    check_writable(options.output)
+    name = options.collective
+    if name is not None and not library(name):
+        does = sorted({one.collective for one in library()})
+        raise UsageError(f"the library has no algorithm for {name}; it has some for {', '.join(does)}")
+    if not options.topology:
+        if options.size is not None:
+            raise UsageError("--size ranks the algorithms on a machine: add --topo NAME and --coll NAME")
+        chosen = library(name)
+        emit(lambda: list(map(_listed, chosen)), lambda: print_report(_list_report(chosen)), options)
         return
-    if flags["coll"] is None:
+    if name is None:
         raise UsageError("no collective given; add --coll NAME to rank the library's algorithms on a machine")
-    machine, size = chosen_machine(flags), flags["size"] or DEFAULT_SIZE
-    with waiting(f"algorithms on {machine.name}", flags["time_limit"]):
-        rows = api.library_on(
-            machine,
-            flags["coll"],
-            size=size,
-            bounds=flags["bounds"],
-            time_limit=flags["time_limit"],
-        )
+    machine, size = chosen_machine(options), options.size or DEFAULT_SIZE
+    with waiting(f"algorithms on {machine.name}", options.time_limit):
+        rows = library_on(machine, name, size=size, bounds=options.bounds, time_limit=options.time_limit)
     sizes = sorted(SIZES | {size})
-    title = f"{flags['coll']} on {machine.name}: {machine.ranks} ranks"
-    emit(
-        lambda: [_document(row, sizes) for row in rows],
-        lambda: print_report(_report(title, rows, sizes)),
-        flags["output"],
-        flags["form"],
-    )
+    title = f"{name} on {machine.name}: {machine.ranks} ranks"
+    emit(lambda: [_document(row, sizes) for row in rows], lambda: print_report(_report(title, rows, sizes)), options)
 
 
 def _listed(one: ChunkAlgorithm) -> dict[str, str]:
@@ -105,8 +187,6 @@ def _list_report(chosen: Sequence[ChunkAlgorithm]) -> Report:
 
 
 def _document(row: LibraryRow, sizes: Sequence[int]) -> dict[str, Any]:
-    from synth.model.number_text import size_text
-
     document: dict[str, Any] = {"name": row.algorithm.name, "collective": row.algorithm.collective}
     if row.schedule is None:
         return document | {"refused": row.refusal}
@@ -119,8 +199,6 @@ def _document(row: LibraryRow, sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def _report(title: str, rows: Sequence[LibraryRow], sizes: Sequence[int]) -> Report:
-    from synth.model.number_text import number, size_text
-    from synth.model.rational import show
     from synth.view.frontier_text import Report
 
     heads = ["steps", "rounds/chunk", "factor", *(f"µs at {size_text(size)}" for size in sizes)]

@@ -1,40 +1,164 @@
-"""`synth audit`: other programs' schedules, right or wrong, against certified bounds."""
+"""`synth audit` and `synth.api.audit`: other programs' schedules, right or wrong, against certified bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from synth.commands.framework.options import (
-    FILE,
-    coll_option,
-    machine_if_named,
-    machine_options,
-    output_options,
-    time_limit_option,
-)
+from synth.commands.explain import Distance, distances
+from synth.commands.framework.declaration import command, option
 from synth.commands.framework.output import check_writable, emit, note, printable
 from synth.commands.framework.progress import waiting
-from synth.commands.root import CONTEXT
-from synth.errors import FormatError
+from synth.commands.framework.shared import (
+    FILE,
+    Changes,
+    Output,
+    collective_option,
+    machine_if_named,
+    time_limit_option,
+    topology_option,
+)
+from synth.commands.import_ import import_schedule
+from synth.commands.inputs import named_topology
+from synth.errors import FormatError, SynthError, UncheckedError, VerificationError
+from synth.model.documents.text_file import files_of
+from synth.model.rational import factor_text, show
+from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
-    from synth.commands.api.interchange import AuditRow
+    from synth.commands.inputs import CollectiveLike, TopologyLike
     from synth.view.frontier_text import Report
 
 EXIT_CODES = {"wrong": 5, "not analysed": 4, "unread": 1}  # of the verdicts of which one file is enough
+MAX_REASON = 160  # characters of the reason in a row
 
 
-@click.command(context_settings=CONTEXT, short_help="Judge other programs' schedules against certified bounds.")
-@click.argument("paths", type=FILE, nargs=-1, required=True, metavar="DIR|FILE...")
-@machine_options
-@coll_option("The collective of files that do not name theirs.")
-@time_limit_option("Wall time for the bounds of one collective; by default 20s.", "20s")
-@output_options
-def audit(paths: tuple[Path, ...], **flags: Any) -> int:
+@dataclass(frozen=True)
+class AuditRow:
+    """A file of another program: right or wrong, and how far its schedule is from the lower bounds.
+
+    Attributes
+    ----------
+    file : its path below the folder that was given, where that is the only path; else as it was given.
+    kind : in words; "" where it was not read.
+    verdict : right; wrong; not analysed; other: right or not, it does not fit the machine or has no steps; unread.
+    reason : the place and the fault, or why there is no schedule.
+    schedule : as imported; None unless right.
+    distance : None where there is no schedule.
+    """
+
+    file: str
+    kind: str
+    verdict: str
+    reason: str = ""
+    schedule: Schedule | None = None
+    distance: Distance | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as a JSON document."""
+        row: dict[str, Any] = {"file": self.file, "kind": self.kind, "verdict": self.verdict, "reason": self.reason}
+        if self.schedule is not None:
+            schedule = self.schedule
+            row |= {
+                "topology": schedule.network.name, "collective": schedule.collective.name,
+                "ranks": schedule.collective.ranks, "chunks": schedule.chunks, "steps": schedule.step_count,
+                "rounds": schedule.rounds,
+            }  # fmt: skip
+        return row | {"distance": None if self.distance is None else self.distance.to_json()}
+
+
+def audit(
+    paths: Sequence[str | Path],
+    topology: TopologyLike | None = None,
+    *,
+    collective: CollectiveLike | None = None,
+    time_limit: float | None = None,
+) -> tuple[AuditRow, ...]:
+    """Return a row for each file: right or wrong, its steps and rounds, and its distance from the lower bounds.
+
+    Parameters
+    ----------
+    paths : files of the kinds of `import_schedule`, programs and MSCCL++ plans; of folders their .json and .xml files.
+    topology : the machine. None: each pair of ranks that a file uses is a link of 1 GB/s.
+    collective : of files that do not name theirs.
+    time_limit : wall seconds for the bounds of one collective. None: 20.
+
+    Examples
+    --------
+    >>> import synth
+    >>> schedule = synth.frontier("ring:4", "allgather").points[0].schedule
+    >>> _ = synth.export_program(schedule, "msccl-xml").write("allgather.xml")
+    >>> row = synth.api.audit(["allgather.xml"], "ring:4")[0]
+    >>> row.verdict, row.distance.factor
+    ('right', Fraction(2, 1))
+    """
+    machine = None if topology is None else named_topology(topology)
+    given = [Path(path) for path in paths]
+    folder = given[0] if len(given) == 1 and given[0].is_dir() else None
+    rows: list[AuditRow] = []
+    alike: dict[tuple, list[int]] = {}
+    for path in files_of(given, below=True):
+        name = path.relative_to(folder).as_posix() if folder is not None else str(path)
+        if path.is_absolute() and folder is None:  # a document names no folder of its writer
+            name = path.name
+        row = _row(path, name, machine, collective)
+        if row.schedule is not None:
+            network, task = row.schedule.network, row.schedule.collective
+            own = () if machine is not None and network == machine.network() else (len(rows),)
+            alike.setdefault((task.name, task.roots, task.ranks, own), []).append(len(rows))
+        rows.append(row)
+
+    # One set of bounds for all schedules of a collective on the machine; files with links of their own have their own.
+    for (*_, own), members in alike.items():
+        schedules = [schedule for i in members if (schedule := rows[i].schedule) is not None]
+        where = schedules[0].network.as_topology()
+        if machine is not None and not own:
+            where = machine
+        for i, found in zip(members, distances(schedules, where, time_limit=time_limit), strict=True):
+            rows[i] = replace(rows[i], distance=found)
+    return tuple(rows)
+
+
+def _row(path: Path, name: str, machine: TopologyLike | None, collective: CollectiveLike | None) -> AuditRow:
+    from synth.export.foreign.read import NoStepsError
+
+    try:
+        found = import_schedule(path, machine, collective=collective)
+        reason = "; ".join(note for note in found.notes if not note.startswith("no machine"))
+        return AuditRow(name, found.kind, "right", reason, found.schedule)
+    except UncheckedError as error:
+        return AuditRow(name, "", "not analysed", _reason(error, path))
+    except VerificationError as error:
+        return AuditRow(name, "", "wrong", _reason(error, path))
+    except FormatError as error:
+        return AuditRow(name, "", "unread", _reason(error, path))
+    except NoStepsError as error:
+        return AuditRow(name, "program", "right", f"{error.safe}; it has no messages that make steps")
+    except SynthError as error:
+        return AuditRow(name, "", "other", _reason(error, path))
+
+
+def _reason(error: SynthError, path: Path) -> str:
+    text = str(error).removeprefix(str(path)).lstrip(": ")
+    return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}..."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit(Output, Changes):
+    """The options of `synth audit`."""
+
+    paths: tuple[Path, ...] = option("paths", type=FILE, nargs=-1, required=True, metavar="DIR|FILE...")
+    topology: TopologyLike | None = topology_option(default=None)
+    collective: str | None = collective_option("The collective of files that do not name theirs.", default=None)
+    time_limit: float | None = time_limit_option(
+        "Wall time for the bounds of one collective; by default 20s.", metavar="20s"
+    )
+
+
+@command(Audit)
+def audit_command(options: Audit) -> int:
     """Judge each FILE, and each .json and .xml file below DIR: right, or wrong with the place; its steps and rounds per
     chunk; and how far they are from the certified optimum, at its number of steps and at any.
 
@@ -46,22 +170,19 @@ def audit(paths: tuple[Path, ...], **flags: Any) -> int:
     Example:
       synth audit algorithms --topo dgx-a100
     """
-    from synth.commands import api
     from synth.view.tables import print_report
 
-    check_writable(flags["output"])
-    for path in paths:
+    check_writable(options.output)
+    for path in options.paths:
         if not path.exists():
             raise FormatError("does not exist", str(path))
-    machine = machine_if_named(flags)
-    with waiting("auditing", flags["time_limit"]):
-        rows = api.audit(paths, machine, collective=flags["coll"], time_limit=flags["time_limit"])
+    machine, limit = machine_if_named(options), options.time_limit
+    with waiting("auditing", limit):
+        rows = audit(options.paths, machine, collective=options.collective, time_limit=limit)
     emit(
         lambda: {"schema": "synth.audit/1", "files": [row.to_json() for row in rows]},
-        lambda: print_report(_report(rows)),
-        flags["output"],
-        flags["form"],
-    )
+        lambda: print_report(_report(rows)), options,
+    )  # fmt: skip
     if any(row.distance is not None and row.distance.unfinished for row in rows):
         note("the time limit came before all bounds; --time-limit allows more")
     return max(EXIT_CODES.get(row.verdict, 0) for row in rows)
@@ -81,8 +202,6 @@ def _report(rows: Sequence[AuditRow]) -> Report:
 
 
 def _cells(row: AuditRow) -> tuple[str, ...]:
-    from synth.model.rational import factor_text, show
-
     if row.schedule is None:
         return (printable(row.file), row.verdict, "", "", "", "", "")
     at_steps = at_any = ""

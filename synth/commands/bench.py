@@ -1,74 +1,194 @@
-"""`synth bench`: times of programs over sizes, with nccl-tests' columns."""
+"""`synth bench` and `synth.api.bench`: times of programs over sizes, with nccl-tests' columns."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from synth.commands.framework.frontier_source import file_or_frontier, search_limit_option
-from synth.commands.framework.options import (
+from synth.commands.baselines import baseline
+from synth.commands.framework.declaration import command, function, option
+from synth.commands.framework.frontier_source import SearchLimit, file_or_frontier
+from synth.commands.framework.output import check_writable, emit, note
+from synth.commands.framework.progress import waiting
+from synth.commands.framework.shared import (
     FILE,
-    baselines_option,
-    coll_option,
-    data_root_option,
+    Changes,
+    ExecutorOptions,
+    Output,
+    StepOption,
+    collective_option,
     dtype_option,
     executor_option,
     instances_option,
     machine_if_named,
-    machine_options,
-    op_option,
-    output_options,
     overheads_option,
-    per_send_option,
     point_option,
     protocol_option,
-    ranks_on_option,
     sizes_option,
-    threads_option,
-    timeout_option,
+    topology_option,
 )
-from synth.commands.framework.output import check_writable, emit, note
-from synth.commands.framework.progress import waiting
-from synth.commands.framework.types import Positive
-from synth.commands.root import CONTEXT
+from synth.commands.framework.types import Positive, Ranks
+from synth.commands.inputs import named_topology, sizes_in_bytes
+from synth.commands.programs import chosen_point
+from synth.commands.run import opened
+from synth.errors import TooManySendsError, UsageError
+from synth.model.frontier import ParetoFrontier, StepCount
+from synth.model.rational import show
+from synth.model.schedule import Schedule
+from synth.program.lowering_options import LoweringOptions
+
+if TYPE_CHECKING:
+    from synth.commands.inputs import CollectiveLike, TopologyLike
+    from synth.program.program import Program
+    from synth.runtime.benchmark.document import Measured
+
+SIZES = tuple(1 << k for k in range(10, 29, 2))  # 1 KiB to 256 MiB
 
 
-@click.command(context_settings=CONTEXT, short_help="Time programs over sizes, with nccl-tests' columns.")
-@click.argument("file", type=FILE, required=False)
-@executor_option("The executor that is timed (`synth list executors`).")
-@sizes_option("LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.", "1KiB:256MiB:x4")
-@baselines_option("Time this too: ring, tree, .. on the same links; copy on GPUs.")
-@point_option("Only the N-th point of a frontier; by default all points.")
-@search_limit_option
-@protocol_option("Simple, LL or LL128, for frontiers and schedules.", default="Simple", show_default=True)
-@instances_option("Copies side by side, for frontiers and schedules.", default=1)
-@dtype_option()
-@op_option
-@coll_option("The collective, if there is no FILE or it does not name it.")
-@data_root_option
-@machine_options
-@click.option(
-    "--repeats",
-    type=Positive(),
-    default=5,
-    show_default=True,
-    metavar="N",
-    help="Timed launches, for executors that measure.",
-)
-@click.option(
-    "--warmup", type=Positive(), default=1, show_default=True, metavar="N", help="Launches before the timed ones."
-)
-@click.option("--check/--no-check", default=None, help="Compare every element; by default for executors that measure.")
-@per_send_option
-@overheads_option
-@ranks_on_option
-@threads_option("Threads of each thread block, for host and cuda.")
-@timeout_option
-@click.option("--no-graphs", is_flag=True, help="For cuda: time single launches, not replays of CUDA graphs.")
-@output_options
-def bench(file: Path | None, output: str | None, form: str | None, **flags: Any) -> None:
+@dataclass(frozen=True)
+class Timing(ExecutorOptions):
+    """The options of times over sizes."""
+
+    source: Program | Schedule | ParetoFrontier | str | Path = option(
+        doc="a frontier, of which every point is timed, or a schedule or program; or a file of one.",
+    )
+    sizes: int | str | Iterable[int | str] = sizes_option(
+        "LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.",
+        'bytes as nccl-tests counts them, or texts such as "1MB", one or several.',
+        SIZES, 4, "1KiB:256MiB:x4",
+    )  # fmt: skip
+    executor: str = executor_option("The executor that is timed (`synth list executors`).")
+    _: KW_ONLY
+    point: int | StepCount | None = point_option(
+        "Only the N-th point of a frontier; by default all points.",
+        "the number of the only point, from 1, or its `StepCount`. None: all.",
+    )
+    baselines: Sequence[str] = option(
+        "--baseline", default=(), multiple=True, metavar="NAME",
+        help="Time this too: ring, tree, .. on the same links; copy on GPUs.",
+    )  # fmt: skip
+    topology: TopologyLike | None = topology_option(
+        "the machine whose links give modelled times. None: the network that a schedule brings.", default=None
+    )
+    collective: CollectiveLike | None = collective_option(
+        "The collective, if there is no FILE or it does not name it.", "of a file that does not say it.", default=None
+    )
+    roots: Sequence[int] = option(
+        "--root", default=(), type=Ranks(), metavar="0",
+        help="The root of --coll, or of a file's broadcast or reduce.", doc="of that collective.",
+    )  # fmt: skip
+    protocol: str = protocol_option("Simple, LL or LL128, for frontiers and schedules.", "Simple", show_default=True)
+    instances: int = instances_option("Copies side by side, for frontiers and schedules.")
+    dtype: str = dtype_option()
+    op: str = option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
+    repeats: int = option(
+        "--repeats", default=5, type=Positive(), show_default=True, metavar="N",
+        help="Timed launches, for executors that measure.",
+    )  # fmt: skip
+    warmup: int = option(
+        "--warmup", default=1, type=Positive(), show_default=True, metavar="N", help="Launches before the timed ones."
+    )
+    check: bool | None = option(
+        "--check/--no-check", default=None, help="Compare every element; by default for executors that measure."
+    )
+    overheads: bool = overheads_option()
+    graphs: bool | None = option(
+        "--graphs/--no-graphs",
+        default=None,
+        help="For cuda: time replays of CUDA graphs, the default, or single launches.",
+    )
+    options: Mapping[str, Any] | None = option(default=None, doc="those of an executor of a plug-in.")
+
+
+@function(Timing, rest="options")
+def bench(asked: Timing) -> Measured:
+    """Time programs over sizes.
+
+    Returns
+    -------
+    The times of each program at each size, with nccl-tests' bandwidths. The times of the reference executor are
+    modelled. The baseline copy is the GPU's memcpy, timed beside the others where the executor can.
+
+    Raises
+    ------
+    VerificationError where an output is wrong; UsageError for options that do not go together.
+
+    Examples
+    --------
+    >>> import synth
+    >>> ring = synth.api.baseline("ring", "ring:4", "allgather")
+    >>> synth.api.bench(ring, [1024, 65536]).modelled
+    True
+    """
+    from synth.program import checked_lowering
+    from synth.program.program import Program
+    from synth.runtime.benchmark import bench as measure
+    from synth.runtime.benchmark.document import BenchmarkProgram
+    from synth.runtime.dtypes import dtype
+    from synth.runtime.slicing import rounding_text
+
+    sizes, point = sizes_in_bytes(asked.sizes), asked.point
+    found = opened(asked.source, None, asked.collective, asked.roots)
+    machine = None if asked.topology is None else named_topology(asked.topology)
+    baselines = [name.lower() for name in asked.baselines if name.lower() != "copy"]
+
+    # The program as it is; or the points of a frontier that are not too large, or a schedule, and the baselines.
+    left_out: list[str] = []
+    if isinstance(found, Program):
+        if baselines or point is not None or asked.instances != 1:
+            raise UsageError(
+                "points, instances and baselines go with a schedule or a frontier; this is a program already"
+            )
+        programs = [BenchmarkProgram(found.name, found)]
+    else:
+        rows: list[tuple[str, int | None, Schedule]] = []
+        if isinstance(found, ParetoFrontier):
+            chosen, refused = chosen_point(found, point, None), None  # an error for a frontier without points, too
+            points = enumerate(found.points, 1) if point is None else [(found.number_of(point), chosen)]
+            for number, one in points:
+                try:
+                    rows.append((f"point {number}", number, found.schedule_of(one, checked_lowering.MAX_SENDS)))
+                except TooManySendsError as error:
+                    refused = refused or error
+                    left_out.append(f"point {number}")
+            if refused is not None and not rows:
+                raise refused
+        elif point is not None:
+            raise UsageError("a point is chosen from a frontier; this is none")
+        else:
+            rows.append(("schedule", None, found))
+        rows += [(name, None, baseline(name, found.network, found.collective)) for name in baselines]
+        programs = []
+        for label, number, schedule in rows:
+            program = checked_lowering.lower(schedule, LoweringOptions("synth", asked.protocol, asked.instances))
+            rate = show(schedule.rounds_per_chunk)
+            programs.append(BenchmarkProgram(label, program, number, len(schedule.steps), rate))
+        machine = machine or found.network
+    sentence = f"left out, of more than {checked_lowering.MAX_SENDS} sends each: {', '.join(left_out)}"
+
+    how = measure.Settings(asked.executor, asked.dtype, asked.op, 0, asked.warmup, asked.repeats, asked.check,
+                           asked.overheads)  # fmt: skip
+    names = ("per_send", "ranks_on", "threads", "timeout", "graphs")
+    options = {name: getattr(asked, name) for name in names} | dict(asked.options or {})
+    given = {name: value for name, value in options.items() if value is not None}
+    copy = len(baselines) < len(asked.baselines)
+    done = measure.bench(programs, sizes, machine, how, copy, **given)
+    parts = programs[0].program.loop_chunks // programs[0].program.chunks
+    said = (sentence,) if left_out else ()
+    return replace(done, left_out=(*said, *rounding_text(parts, sizes, dtype(asked.dtype))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench(Output, Changes, SearchLimit, StepOption, Timing):
+    """The options of `synth bench`."""
+
+    file: Path | None = option("file", default=None, type=FILE, required=False)
+
+
+@command(Bench)
+def bench_command(options: Bench) -> None:
     """Time every point of a frontier, or one schedule or program, over sizes: algorithmic bandwidth is size/time, bus
     bandwidth nccl-tests'. The reference executor's times are modelled, the host's those of CPU threads; the table says
     so. Without FILE the frontier of --coll on --topo is searched for first.
@@ -78,27 +198,17 @@ def bench(file: Path | None, output: str | None, form: str | None, **flags: Any)
       synth pareto --topo dgx1 --coll allgather -o frontier.json
       synth bench frontier.json --sizes 1KiB:1GiB:x4 --baseline ring -o measured.json
     """
-    from synth.commands import api
     from synth.view.run_table import measured
     from synth.view.tables import print_report
 
-    check_writable(output)
-    machine = machine_if_named(flags)
-    same = (
-        "executor", "sizes", "baselines", "point", "protocol", "instances", "dtype", "op", "repeats", "warmup", "check",
-        "ranks_on", "threads", "timeout", "per_send", "overheads",
-    )  # fmt: skip
-    source = file_or_frontier(file, flags, machine)
-    with waiting(f"timing {file or flags['coll']}, {flags['executor']} executor"):
-        result = api.bench(
-            source,
-            topology=machine,
-            collective=flags["coll"] if file else None,
-            roots=(flags["root"] or ()) if file else (),
-            **{key: flags[key] for key in same},
-            graphs=False if flags["no_graphs"] else None,
-        )
+    check_writable(options.output)
+    machine, file = machine_if_named(options), options.file
+    asked = replace(options, source=file_or_frontier(file, options, machine), topology=machine)
+    if not file:
+        asked = replace(asked, collective=None, roots=())
+    with waiting(f"timing {file or options.collective}, {options.executor} executor"):
+        result = bench.of(asked)
     done = result.to_json()
     for line in result.left_out:
         note(line)
-    emit(lambda: done, lambda: print_report(measured(done)), output, form)
+    emit(lambda: done, lambda: print_report(measured(done)), options)

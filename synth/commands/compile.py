@@ -2,90 +2,143 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from synth.commands.algorithms import library
+from synth.commands.explain import blame, distance
+from synth.commands.export import ExportOptions, export_program
 from synth.commands.framework.completion import names_of
+from synth.commands.framework.declaration import command, given, option, part
 from synth.commands.framework.distance_report import distance_document, print_distance
-from synth.commands.framework.options import (
-    chosen_machine,
-    coll_option,
-    instances_option,
-    machine_options,
-    onesided_options,
-    protocol_option,
-    quiet_option,
-    runtime_option,
-    time_limit_option,
-)
 from synth.commands.framework.output import check_writable, emit, note, save
 from synth.commands.framework.progress import waiting
+from synth.commands.framework.shared import (
+    Blocks,
+    Changes,
+    Output,
+    chosen_machine,
+    collective_option,
+    instances_option,
+    protocol_option,
+    runtime_option,
+    time_limit_option,
+    topology_option,
+)
 from synth.commands.framework.types import Positive, Ranks
-from synth.commands.root import CONTEXT
+from synth.commands.inputs import collective as task_of
 from synth.errors import SynthError, UsageError
-from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
+    from synth.commands.inputs import TopologyLike
     from synth.language.algorithm import ChunkAlgorithm
-    from synth.program.send_hints import SendHints
+
+OF_FILES = ("runtime", "protocol", "instances", "lanes", "blocks", "reads")  # options of --to alone
 
 
-@click.command("compile", context_settings=CONTEXT, short_help="Check and compile a program of the chunk language.")
-@click.argument("source", metavar="FILE.py[:NAME]|NAME")
-@machine_options
-@coll_option("The collective, where the library has several algorithms of the name.")
-@click.option("--root", type=Ranks(), metavar="0", help="The root, by default 0.")
-@click.option(
-    "-p",
-    "--parameter",
-    "parameters",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A keyword of the program's function: a number, a family of the library, or text (repeatable).",
-)
-@click.option(
-    "--steps",
-    metavar="MODE",
-    help="asap, written (each step() block is one step), paced or paced=R (at most R rounds a step); by default as the "
-    "program says, else written.",
-)
-@click.option(
-    "--chunks",
-    type=Positive(),
-    metavar="M",
-    help="Chunks of a unit, as a multiple of the fewest that the program needs; by default as many as let no "
-    "step waste a part of a round.",
-)
-@click.option(
-    "--to",
-    metavar="FORMAT",
-    shell_complete=names_of("exporters"),
-    help="The form of -o: msccl-xml, mscclpp, ... (`synth list exporters`); by default the schedule as JSON.",
-)
-@runtime_option("The runtime of --to.")
-@protocol_option("Of --to: Simple, LL or LL128.")
-@instances_option("Of --to: copies of the program, each for a share of the data.")
-@onesided_options
-@click.option("--lanes", type=Positive(), metavar="N", help="Of --to: the most connections of a route; by default its "
-              "units. 1 makes the fewest thread blocks and instructions.")  # fmt: skip
-@click.option("--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bounds.")
-@time_limit_option("Wall time for the bounds; by default 20s.", "20s")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Write the schedule, or with --to the file of a runtime; - is stdout, which then has nothing else.",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"], case_sensitive=False),
-    help="Form of the printed result.",
-)
-@quiet_option
-def compile_(source: str, **flags: Any) -> None:
+def load_algorithm(source: str, collective: str | None = None) -> ChunkAlgorithm:
+    """Return an algorithm of a file, ``FILE.py`` or ``FILE.py:NAME``, or of the library by its name.
+
+    The file is run. Raises UsageError where several are possible.
+    """
+    from synth.language.source_file import algorithms_in
+
+    file, _, name = source.partition(".py:")
+    if source.endswith(".py") or name:
+        path = Path(f"{file}.py" if name else source)
+        found = algorithms_in(path)
+        if name and name not in found:
+            raise UsageError(f"{path} defines no algorithm {name!r}; there are {', '.join(found)}")
+        if len(found) > 1 and not name:
+            raise UsageError(f"{path} defines several algorithms; name one: {path}:{next(iter(found))}")
+        return found[name] if name else next(iter(found.values()))
+    named = [one for one in library() if one.name == source]
+    if not named and Path(source).is_file():
+        raise UsageError(f"{source} is no program of the chunk language, FILE.py; `synth explain` takes a schedule")
+    if not named:
+        words = [source, source.partition(".")[0], source.replace("_", "-")]
+        names = [one.name for one in library()]
+        near = next((name for word in words for name in get_close_matches(word.lower(), names, 1, 0.8)), None)
+        hint = "name a file FILE.py, or one of `synth algorithms`" if near is None else f"did you mean {near}?"
+        raise UsageError(f"unknown algorithm {source!r}; {hint}")
+    fitting = [one for one in named if collective is None or one.collective == collective]
+    if len(fitting) != 1:
+        does = ", ".join(one.collective for one in named)
+        raise UsageError(f"{source} does {does}; choose with --coll")
+    return fitting[0]
+
+
+def parameter(text: str) -> tuple[str, Any]:
+    """Return the name and the value of ``key=value``: a number, a family of the library, or text."""
+    from synth.language.library import FAMILIES
+
+    key, equals, value = text.partition("=")
+    if not equals or not key.isidentifier():
+        raise UsageError(f"-p {text}: write key=value")
+    if value in FAMILIES:
+        return key, FAMILIES[value]
+    try:
+        number = Fraction(value)
+    except ValueError:
+        return key, value
+    return key, int(number) if number.denominator == 1 else number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compile(Output, Changes, Blocks):
+    """The options of `synth compile`."""
+
+    source: str = option("source", metavar="FILE.py[:NAME]|NAME")
+    topology: TopologyLike | None = topology_option(default=None)
+    collective: str | None = collective_option(
+        "The collective, where the library has several algorithms of the name.", default=None
+    )
+    roots: Sequence[int] = option("--root", default=(), type=Ranks(), metavar="0", help="The root, by default 0.")
+    parameters: Sequence[str] = option(
+        "-p", "--parameter", default=(), multiple=True, metavar="KEY=VALUE",
+        help="A keyword of the program's function: a number, a family of the library, or text (repeatable).",
+    )  # fmt: skip
+    steps: str | None = option(
+        "--steps", default=None, metavar="MODE",
+        help="asap, written (each step() block is one step), paced or paced=R (at most R rounds a step); by default as "
+        "the program says, else written.",
+    )  # fmt: skip
+    chunks: int | None = option(
+        "--chunks", default=None, type=Positive(), metavar="M",
+        help="Chunks of a unit, as a multiple of the fewest that the program needs; by default as many as let no "
+        "step waste a part of a round.",
+    )  # fmt: skip
+    to: str | None = option(
+        "--to", default=None, metavar="FORMAT", shell_complete=names_of("exporters"),
+        help="The form of -o: msccl-xml, mscclpp, ... (`synth list exporters`); by default the schedule as JSON.",
+    )  # fmt: skip
+    runtime: str | None = runtime_option("The runtime of --to.")
+    protocol: str | None = protocol_option("Of --to: Simple, LL or LL128.")
+    instances: int | None = instances_option("Of --to: copies of the program, each for a share of the data.", None)
+    lanes: int | None = option(
+        "--lanes", default=None, type=Positive(), metavar="N",
+        help="Of --to: the most connections of a route; by default its units. 1 makes the fewest thread blocks and "
+        "instructions.",
+    )  # fmt: skip
+    bounds: bool = option(
+        "--bounds/--no-bounds", default=True, show_default=True, help="Compare with the lower bounds."
+    )
+    time_limit: float | None = time_limit_option("Wall time for the bounds; by default 20s.", metavar="20s")
+    output: str | None = option(
+        "-o", "--output", default=None, metavar="FILE",
+        help="Write the schedule, or with --to the file of a runtime; - is stdout, which then has nothing else.",
+    )  # fmt: skip
+
+
+@command(Compile)
+def compile_command(options: Compile) -> None:
     """Run FILE.py, which is Python code, and compile its algorithm for a machine; or compile one of the library.
 
     Print whether every rank ends with what it must, or the line that is wrong; the steps and rounds; how far they
@@ -96,75 +149,66 @@ def compile_(source: str, **flags: Any) -> None:
       synth compile my.py --topo 'dgx-a100*2'
       synth compile ring --coll allgather --topo ring:8 --to msccl-xml -o ring.xml
     """
-    from synth.commands import api
-    from synth.commands.api import algorithms
     from synth.language.algorithm import CompileOptions
 
-    check_writable(flags["output"])
-    for name in ("runtime", "protocol", "instances", "lanes", "blocks", "reads"):
-        if flags[name] is not None and flags["to"] is None:
-            formats = "--to mscclpp" if name in ("blocks", "reads") else "--to msccl-xml or --to mscclpp"
-            raise UsageError(f"--{name} is of a file for a runtime; write {formats}")
-    if flags["to"] is not None and flags["output"] is None:
+    to, output, source, roots = options.to, options.output, options.source, options.roots
+    check_writable(output)
+    for flag in given(options, *OF_FILES) if to is None else ():
+        formats = "--to mscclpp" if flag in ("--blocks", "--reads") else "--to msccl-xml or --to mscclpp"
+        raise UsageError(f"{flag} is of a file for a runtime; write {formats}")
+    if to is not None and output is None:
         raise UsageError("--to needs the name of its file: -o FILE, or -o - for stdout")
-    machine = chosen_machine(flags)
+    machine = chosen_machine(options)
     if (source.endswith(".py") or ".py:" in source) and Path(source.partition(".py:")[0]).with_suffix(".py").is_file():
         note(f"running {source} as Python code")
-    task = None
-    if flags["coll"] is not None:
-        task = api.collective(flags["coll"], machine.ranks, flags["root"] or ())
-    program = algorithms.load_algorithm(source, None if task is None else task.name)
-    if task is None and flags["root"]:
-        task = api.collective(program.collective, machine.ranks, flags["root"])
+    task = None if options.collective is None else task_of(options.collective, machine.ranks, roots)
+    program = load_algorithm(source, None if task is None else task.name)
+    if task is None and roots:
+        task = task_of(program.collective, machine.ranks, roots)
     if task is not None and task.name != program.collective:
         raise UsageError(f"{program.name} does {program.collective}, not {task.name}")
-    options = CompileOptions(flags["steps"], flags["chunks"], dict(map(algorithms.parameter, flags["parameters"])))
-    distance, blame = None, None
-    with waiting(f"{program.collective} on {machine.name}", flags["time_limit"]):
-        compiled = program.compile(machine, task, options)
+
+    # The schedule, its distance from the bounds, and why.
+    far, why = None, None
+    with waiting(f"{program.collective} on {machine.name}", options.time_limit):
+        how = CompileOptions(options.steps, options.chunks, dict(map(parameter, options.parameters)))
+        compiled = program.compile(machine, task, how)
         schedule = compiled.schedule
-        if flags["bounds"]:
-            distance = algorithms.distance(schedule, machine, time_limit=flags["time_limit"])
-        if distance is not None and distance.bound is not None:
-            blame = algorithms.blame(schedule, distance.bound, places=compiled.places)
+        if options.bounds:
+            far = distance(schedule, machine, time_limit=options.time_limit)
+        if far is not None and far.bound is not None:
+            why = blame(schedule, far.bound, places=compiled.places)
     for place, count in compiled.unused:
         note(f"{place} used by nobody ({count} chunk send{'' if count == 1 else 's'}): left out")
-    if flags["output"] != "-":
+    if output != "-":
         unused = [{"place": str(place), "sends": count} for place, count in compiled.unused]
-        document = distance_document(program.name, schedule, distance, blame) | {"unused": unused}
-        emit(lambda: document, lambda: print_distance(program.name, schedule, distance, blame), None, flags["form"])
-    if distance is not None and distance.unfinished:
+        document = distance_document(program.name, schedule, far, why) | {"unused": unused}
+        emit(lambda: document, lambda: print_distance(program.name, schedule, far, why), replace(options, output=None))
+    if far is not None and far.unfinished:
         note("the time limit came before all bounds; --time-limit allows more")
-    if flags["output"] is not None:
-        hints = compiled.hints
-        if hints and (flags["to"] is None or flags["to"].lower() == "mscclpp"):
-            note("hints are left out: only --to a two-sided program of the schedule as written has them")
-            hints = {}
-        _write(program, schedule, machine, hints, flags)
+    if output is None:
+        return
 
-
-def _write(program: ChunkAlgorithm, schedule: Schedule, machine: Any, hints: SendHints, flags: dict[str, Any]) -> None:
-    import json
-
-    from synth.commands import api
-
-    if flags["to"] is None:
-        text, what = json.dumps(schedule.to_json()) + "\n", ""
-    else:
+    # The file: the schedule, or that of a runtime.
+    hints = compiled.hints
+    if hints and (to is None or to.lower() == "mscclpp"):
+        note("hints are left out: only --to a two-sided program of the schedule as written has them")
+        hints = {}
+    text = json.dumps(schedule.to_json()) + "\n"
+    if to is not None:
         try:
-            written = api.export_program(
-                schedule, flags["to"], runtime=flags["runtime"] or "", topology=machine,
-                protocol=flags["protocol"], instances=flags["instances"], lanes=flags["lanes"], hints=hints,
-                blocks=flags["blocks"], reads=flags["reads"],
-            )  # fmt: skip
+            written = export_program.of(part(
+                ExportOptions, options, source=schedule, to=to, runtime=options.runtime or "", topology=machine,
+                hints=hints, collective=None,
+            ))  # fmt: skip
         except UsageError:
             raise
         except SynthError as error:  # a limit of the runtime
             raise SynthError(f"{program.place}: {error}") from None
-        text, what = written.text, ""
+        text = written.text
         for line in written.remarks:
             note(line)
-    if flags["output"] == "-":
+    if output == "-":
         click.echo(text, nl=False)
     else:
-        save(flags["output"], text, what)
+        save(output, text)

@@ -1,106 +1,351 @@
-"""`synth export`: a point, a schedule or a program in the form of a runtime; a frontier as a folder."""
+"""`synth export`, `synth.export_program` and `synth.api.export_plan`: files that runtimes load."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from synth.commands.framework.completion import names_of
-from synth.commands.framework.options import (
-    FILE,
-    coll_option,
-    given_options,
-    instances_option,
-    onesided_options,
-    plan_version_option,
-    point_option,
-    protocol_option,
-    quiet_option,
-    runtime_option,
-)
+from synth.commands.framework.declaration import command, function, option, part
 from synth.commands.framework.output import check_writable, note, save, write, wrote
 from synth.commands.framework.progress import waiting
-from synth.commands.framework.types import Ranks, Size
-from synth.commands.root import CONTEXT
+from synth.commands.framework.shared import (
+    FILE,
+    Blocks,
+    Quiet,
+    StepOption,
+    collective_option,
+    given_options,
+    in_place_option,
+    instances_option,
+    point_option,
+    protocol_option,
+    runtime_option,
+    topology_option,
+)
+from synth.commands.framework.types import AnySize, LowerCase, Ranks, Size
+from synth.commands.inputs import collective as task_of
+from synth.commands.inputs import integers, named_topology, size_in_bytes
+from synth.commands.programs import load_plan, placed, read, size_choice
+from synth.commands.show import load_program
 from synth.errors import SynthError, UsageError
+from synth.export.request import ExportRequest
+from synth.model.frontier import ParetoFrontier, StepCount
+from synth.model.number_text import size_text
 from synth.model.rational import counted
+from synth.model.schedule import Schedule
+from synth.model.tuning_plan import Plan
+from synth.program.lowering_options import LoweringOptions
+from synth.program.plan_limits import NEWEST, VERSIONS
 
 if TYPE_CHECKING:
+    from synth.commands.inputs import CollectiveLike, TopologyLike
+    from synth.export.chakra import TraceFiles
     from synth.export.exported_files import ExportResult
-    from synth.export.request import ExportRequest
-    from synth.model.frontier import ParetoFrontier
+    from synth.export.request import Target
+    from synth.model.topology import Network
+    from synth.program.events import OpEvent
+    from synth.program.program import InPlace, Program
+    from synth.program.send_hints import SendHints
 
-# options that ExportRequest calls the same
-SAME = (
-    "rank_map", "in_place", "assume_root", "assume_nvlink", "assume_one_node", "max_size", "point", "instances",
-    "size", "root", "plan_version", "blocks", "reads", "protocol",
-)  # fmt: skip
+PLAN_FORMATS = ("msccl-dir", "mscclpp-dir", "nccl-tuner-csv", "mcrdl-csv")
+FOLDERS = ("msccl-dir", "mscclpp-dir")
 NOT_OF_TRACES = (
-    "runtime", "protocol", "instances", "in_place", "rank_map", "assume_root", "assume_nvlink", "assume_one_node",
-    "min_size", "max_size", "coll", "root", "plan_version", "blocks", "reads",
+    "runtime", "protocol", "instances", "in-place", "rank-map", "assume-root", "assume-nvlink", "assume-one-node",
+    "min-size", "max-size", "coll", "root", "plan-version", "blocks", "reads",
 )  # fmt: skip
-NOT_OF_PLANS = (
-    "point", "step", "protocol", "instances", "size", "coll", "root", "blocks", "reads",
-)  # fmt: skip
+NOT_OF_PLANS = ("point", "step", "protocol", "instances", "size", "coll", "root", "blocks", "reads")
 
 
-@click.command(
-    context_settings=CONTEXT, short_help="Write files that runtimes load: MSCCL-IR, MSCCL++ plans, timelines."
-)
-@click.argument("file", type=FILE, required=False)
-@click.option(
-    "--plan",
-    type=FILE,
-    metavar="FILE",
-    help="A tuner's plan: to msccl-dir, mscclpp-dir, nccl-tuner-csv or mcrdl-csv.",
-)
-@click.option(
-    "--to",
-    metavar="FORMAT",
-    shell_complete=names_of("exporters"),
-    help="The format (`synth list exporters`); by default msccl-xml, for a plan msccl-dir.",
-)
-@runtime_option("msccl-executor, msccl or rccl for msccl-xml; by default msccl-executor.")
-@point_option("The K-th point of a frontier, in the order of its table, from 1.", "K")
-@click.option("-o", "--output", metavar="FILE|DIR", help="The output file or folder; by default, and with -, stdout.")
-@protocol_option("Simple, LL or LL128; by default Simple.")
-@instances_option("Copies of the program, each for a share of the data; by default 1.")
-@onesided_options
-@click.option(
-    "--in-place",
-    type=click.Choice(["in", "out", "both"], case_sensitive=False),
-    help="The calls it serves; by default both where possible.",
-)
-@click.option(
-    "--topo",
-    metavar="NAME|FILE",
-    shell_complete=names_of("topologies"),
-    help="The target machine; by default the schedule's.",
-)
-@click.option("--rank-map", type=Ranks(), metavar="1,2,0", help="The machine's rank of each rank of the schedule.")
-@click.option("--assume-root", type=click.IntRange(0), metavar="R", help="Every call of the job has this root.")
-@click.option("--assume-nvlink", is_flag=True, help="All links are NVLink: LL128 is safe.")
-@click.option("--assume-one-node", is_flag=True, help="All ranks are in one box.")
-@click.option("--min-size", type=Size(), metavar="SIZE", help="Least size that the file serves.")
-@click.option(
-    "--max-size",
-    type=Size(),
-    metavar="SIZE",
-    help="Greatest size that the file serves; by default as far as it is proved safe.",
-)
-@click.option("--size", type=Size(), metavar="SIZE", help="The size of a timeline, or of the call of traces (chakra).")
-@coll_option("The collective of a foreign file that does not name it.")
-@click.option(
-    "--root",
-    type=click.IntRange(0),
-    metavar="R",
-    help="The root of a foreign file's collective, if the data flow does not show it.",
-)
-@plan_version_option
-@quiet_option
-def export(file: Path | None, **flags: Any) -> None:
+@dataclass(frozen=True)
+class ExportOptions(Blocks):
+    """The options of an export."""
+
+    source: str | Path | ParetoFrontier | Schedule | Program = option(
+        "file", type=FILE, required=False, doc="a frontier, schedule or program, or a file of one."
+    )
+    to: str = option(
+        "--to", default="msccl-xml", type=LowerCase(), metavar="FORMAT",
+        shell_complete=names_of("exporters"),
+        help="The format (`synth list exporters`); by default msccl-xml, for a plan msccl-dir.",
+        doc="the format (`synth list exporters`).",
+    )  # fmt: skip
+    _: KW_ONLY
+    runtime: str = runtime_option(
+        "msccl-executor, msccl or rccl for msccl-xml; by default msccl-executor.",
+        'one of the format\'s runtimes. "": the first of them.', "",
+    )  # fmt: skip
+    point: int | StepCount | None = point_option(
+        "The N-th point of a frontier, in the order of its table, from 1.",
+        "the number of a frontier's point, from 1, or its `StepCount`. None: the only one.",
+    )
+    protocol: str | None = protocol_option(
+        "Simple, LL or LL128; by default Simple.", doc="with which a schedule is lowered. None: the exporter's choice."
+    )
+    instances: int | None = instances_option(
+        "Copies of the program, each for a share of the data; by default 1.", None,
+        "with which a schedule is lowered. None: the exporter's choice.",
+    )  # fmt: skip
+    in_place: InPlace | None = in_place_option(
+        "The calls it serves; by default both where possible.",
+        "the calls that it is for. None: both where that can be.",
+    )
+    topology: TopologyLike | None = topology_option(
+        "the machine that it is for, from which kinds of links are taken. None: the one that the schedule names, if "
+        "its links are the same.",
+        default=None,
+    )
+    rank_map: Sequence[int] | None = option(
+        "--rank-map", default=None, type=Ranks(), metavar="1,2,0",
+        help="The machine's rank of each rank of the schedule.",
+        doc="the machine's rank of each rank of the schedule. None: the labels of an allocation, or a match.",
+    )  # fmt: skip
+    assume_root: int | None = option(
+        "--assume-root", default=None, type=click.IntRange(0), metavar="R",
+        help="Every call of the job has this root.",
+    )  # fmt: skip
+    assume_nvlink: bool = option("--assume-nvlink", default=False, help="All links are NVLink: LL128 is safe.")
+    assume_one_node: bool = option("--assume-one-node", default=False, help="All ranks are in one box.")
+    min_size: int | str = option(
+        "--min-size", default=0, type=AnySize(), metavar="SIZE", help="Least size that the file serves."
+    )
+    max_size: int | str | None = option(
+        "--max-size", default=None, type=Size(), metavar="SIZE",
+        help="Greatest size that the file serves; by default as far as it is proved safe.",
+    )  # fmt: skip
+    size: int | str | None = option(
+        "--size", default=None, type=Size(), metavar="SIZE",
+        help="The size of a timeline, or of the call of traces (chakra).",
+        doc="the bytes of the call that a timeline shows. None: the executor's own.",
+    )  # fmt: skip
+    collective: CollectiveLike | None = collective_option(
+        "The collective of a foreign file that does not name it.", default=None
+    )
+    root: int | None = option(
+        "--root", default=None, type=click.IntRange(0), metavar="R",
+        help="The root of a foreign file's collective, if the data flow does not show it.",
+    )  # fmt: skip
+    plan_version: str = option(
+        "--plan-version", default=NEWEST, type=click.Choice(VERSIONS), show_default=True,
+        help="The version of MSCCL++ whose plan format is written.",
+    )  # fmt: skip
+    lanes: int | None = option(
+        default=None,
+        doc="the most connections of one route. None: its units, fewer where the runtime's limits demand it.",
+    )
+    hints: SendHints | None = option(
+        default=None,
+        doc="thread blocks, channels, connections and pieces of single sends, such as `Compiled.hints` of a program; "
+        "not of MSCCL++ plans.",
+    )
+
+
+@function(ExportOptions)
+def export_program(options: ExportOptions) -> ExportResult:
+    """Return the file of a program for another runtime.
+
+    Returns
+    -------
+    The texts of the files, with `remarks` on their sizes and limits; `write(path)` writes them.
+
+    Raises
+    ------
+    SynthError naming the limit of the runtime that the program exceeds; UsageError for an unknown format or links that
+    the machine does not have.
+
+    Examples
+    --------
+    >>> import synth
+    >>> made = synth.export_program(synth.frontier("ring:4", "allgather"), "msccl-xml")
+    >>> made.text.splitlines()[0][:50]
+    '<algo name="allgather-ring:4-C2-S2-R3" proto="Simp'
+    """
+    from synth.export import exported_files
+    from synth.export.request import Machine, Target
+    from synth.model.registry import find
+    from synth.runtime import call as calls
+
+    source, request = options.source, _request(options)
+    find("exporters", request.to, exported_files.EXPORTERS, exported_files.OF_SCHEDULES)  # a wrong name comes first
+    found: Any = source
+    if isinstance(source, str | Path):
+        task, root = request.collective, request.root
+        if isinstance(task, str | Path | Mapping):
+            task = task_of(task, load_program(source).ranks, () if root is None else (root,))
+        found = read(Path(source), task, root)
+    chosen = size_choice(source, found)
+    if isinstance(found, ParetoFrontier):
+        exported_files.named_point(found, request)  # refused before anything is made of its machine
+
+    # The target: ranks and links of the machine, and a choice of `synth pareto --size` in the file.
+    machine: Any = request.topology
+    ranks, said, facts = request.rank_map, [], None if machine is None else Machine.of(machine)
+    links = None if machine is None else machine.network()
+    if isinstance(found, ParetoFrontier | Schedule):
+        labels = found.labels if isinstance(found, ParetoFrontier) else ()
+        ranks, facts, said = placed(found.network, labels, machine, request.rank_map)
+    else:
+        links = calls.timed_links(machine, found)
+    if chosen is not None:
+        exporter = find("exporters", request.to, exported_files.EXPORTERS, exported_files.OF_SCHEDULES)()
+        runtime = request.runtime.lower() or exporter.runtimes[0]
+        protocol = request.protocol or chosen.protocol or LoweringOptions.protocol
+        if request.protocol is None and runtime == "mscclpp" and protocol == "LL128":
+            protocol, chosen_in = "Simple", "LL128, which MSCCL++ does not have: written in Simple"
+        elif protocol == chosen.protocol:
+            chosen_in = protocol
+        else:
+            chosen_in = f"{chosen.protocol or 'no protocol'}, written in {protocol}"
+        form = request.to if request.to == runtime else f"{request.to} for {runtime}"
+        said += [f"the schedule chosen at {size_text(chosen.size)} in {chosen_in}, as {form}"]
+        request = replace(request, protocol=protocol, size=request.size or chosen.size)
+    placing = None if ranks is None else tuple(ranks)
+    target = Target(request, ranks=placing, links=links, machine=facts, timeline=_timeline)
+    made = exported_files.export_point(found, target)
+    return replace(made, remarks=(*said, *made.remarks))
+
+
+def _request(options: ExportOptions) -> ExportRequest:
+    size = options.size
+    return part(
+        ExportRequest, options,
+        topology=None if options.topology is None else named_topology(options.topology),
+        rank_map=None if options.rank_map is None else integers(options.rank_map, "rank_map"),
+        min_size=size_in_bytes(options.min_size, "min_size") if options.min_size else 0,
+        max_size=None if options.max_size is None else size_in_bytes(options.max_size, "max_size"),
+        size=None if size is None else size_in_bytes(size),
+    )  # fmt: skip
+
+
+def _timeline(program: Program, network: Network, size: int | None) -> Sequence[OpEvent]:
+    from synth.runtime import call as calls
+    from synth.runtime.run_request import RunRequest
+
+    request = RunRequest(size=size, in_place=program.in_place == "in", data=False, bound=False, options={"trace": True})
+    return calls.run(calls.Call(program, network, request)).execution.events or ()
+
+
+def export_plan(
+    source: str | Path | Plan, to: str = "msccl-dir", *, topology: TopologyLike | None = None, **options: Any
+) -> ExportResult:
+    """Return the files of a plan in the format `to`, one of `PLAN_FORMATS`, with a remark on each thing that it cannot
+    say.
+
+    The options are those of `synth.export_program`. Raises SynthError, with the reasons, where no part of the plan can
+    be exported, and UsageError for another format.
+    """
+    from synth.export.plans import read as plans
+    from synth.export.request import Machine, Target
+    from synth.topologies import rank_placement
+
+    machine = None if topology is None else named_topology(topology)
+    request = ExportRequest(to.lower(), topology=machine, **options)
+    plan = load_plan(source) if isinstance(source, str | Path) else source
+    if isinstance(source, Plan):
+        plans.check(plan)
+    kind, network = request.to, plan.topology
+    if kind not in PLAN_FORMATS:
+        raise UsageError(f"a plan is exported to {', '.join(PLAN_FORMATS)}; {to!r} is none of them")
+    if request.runtime and kind != "msccl-dir":
+        raise UsageError(f"--runtime is for msccl-dir; {kind} is for one runtime")
+    if kind == "mcrdl-csv":
+        from synth.export.plans import mcrdl
+
+        return mcrdl.export(plan)
+    runtime = "mscclpp" if kind == "mscclpp-dir" else request.runtime.lower() or "msccl-executor"
+    if kind == "msccl-dir" and runtime not in ("msccl", "msccl-executor", "rccl"):
+        raise UsageError(f"msccl-dir is not for the runtime {request.runtime!r}; it is for msccl-executor, msccl, rccl")
+    request = replace(request, to="mscclpp" if runtime == "mscclpp" else "msccl-xml", runtime=runtime)
+
+    # The target of schedules on a network: the machine of the request, or the one whose network it is.
+    @cache
+    def target(links: Network) -> Target:
+        labels = plan.labels if network is not None and network.ranks == links.ranks else ()
+        ranks, facts, _ = placed(links, labels, machine, request.rank_map)
+        if sorted(ranks) != list(range(links.ranks)):
+            raise UsageError(f"rank map {','.join(map(str, ranks))}: expected each of 0..{links.ranks - 1} once")
+        if machine is None and network is not None and rank_placement.same(network, links):
+            facts = Machine.of_plan(plan, ranks) or facts
+        return Target(request, tuple(ranks), None if machine is None else machine.network(), facts)
+
+    if kind == "nccl-tuner-csv":
+        from synth.export.plans.nccl_tuner_csv import csv
+
+        facts = None if network is None else target(network).machine
+        return csv(plan, len(set(facts.nodes)) if facts is not None and facts.nodes else -1)
+    from synth.export.plans.folder import folder
+
+    made, labels = folder(plan, target, runtime, request.plan_version), sorted(plan.labels)
+    if machine is not None or labels == list(range(len(labels))):
+        return made
+    devices = f"made for the devices {','.join(map(str, labels))}, which must be ranks 0 to {len(labels) - 1} of the"
+    return replace(made, remarks=(f"{devices} communicator", *made.remarks))
+
+
+def chakra(
+    source: Schedule | str | Path,
+    *,
+    size: int | str | None = None,
+    point: int | StepCount | None = None,
+    topology: TopologyLike | None = None,
+) -> TraceFiles:
+    """Return Chakra execution traces of a schedule, one file for each rank.
+
+    Parameters
+    ----------
+    source : a schedule; its file, or that of a frontier or of another program.
+    size : of the call, nccl-tests' (``1 << 20`` or ``"1MB"``). None: 1 MiB.
+    point : the number of the frontier's point, from 1.
+    topology : the machine of another program's file.
+
+    Examples
+    --------
+    >>> import synth
+    >>> schedule = synth.api.baseline("ring", "ring:4", "allgather")
+    >>> [name for name, _ in synth.api.chakra(schedule, size="64KB").files][:2]
+    ['collective.0.et', 'collective.1.et']
+    """
+    from synth.checker.schedule import replay
+    from synth.commands.import_ import import_schedule
+    from synth.export import program_reader
+    from synth.export.chakra import traces
+    from synth.export.exported_files import named_point
+    from synth.export.foreign.read import FrontierGivenError
+    from synth.program.checked_lowering import MAX_SENDS
+
+    try:
+        schedule = source if isinstance(source, Schedule) else import_schedule(source, topology).schedule
+    except FrontierGivenError:
+        frontier = program_reader.load(Path(str(source)))
+        assert isinstance(frontier, ParetoFrontier)
+        number = named_point(frontier, ExportRequest(point=point))
+        schedule = frontier.schedule_of(frontier.points[number - 1], MAX_SENDS)
+    replay.schedule(schedule)
+    return traces(schedule, 1 << 20 if size is None else size_in_bytes(size))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(Quiet, StepOption, ExportOptions):
+    """The options of `synth export`."""
+
+    plan: Path | None = option(
+        "--plan", default=None, type=FILE, metavar="FILE",
+        help="A tuner's plan: to msccl-dir, mscclpp-dir, nccl-tuner-csv or mcrdl-csv.",
+    )  # fmt: skip
+    output: str | None = option(
+        "-o", "--output", default=None, metavar="FILE|DIR",
+        help="The output file or folder; by default, and with -, stdout.",
+    )  # fmt: skip
+
+
+@command(Export)
+def export_command(options: Export) -> None:
     """Write FILE (a frontier, a schedule, a program, or a file of a runtime) in the form that a runtime loads.
 
     \b
@@ -108,45 +353,27 @@ def export(file: Path | None, **flags: Any) -> None:
       synth export frontier.json --point 2 --runtime msccl-executor -o allgather.xml
       synth export --plan plan.json --to msccl-dir -o algorithms
     """
-    if flags["plan"] is not None:
-        _plan(file, flags)
+    file, to = options.source, options.to
+    if options.plan is not None:
+        _plan(options)
         return
     if file is None:
         raise UsageError("name the FILE to export, or a tuner's plan with --plan")
-    from synth.commands.api import plan_export
-
-    to = _form(flags).lower()
-    if to in plan_export.FORMATS:
+    if to in PLAN_FORMATS:
         raise UsageError(f"{to} is made of a tuner's plan: `synth tune -o plan.json`, then --plan plan.json --to {to}")
-    if to == "chakra":
-        _chakra(file, flags)
+    if to != "chakra":
+        export_source(options, getattr(file, "name", str(file)))
         return
-    export_source(file, file.name, flags)
 
-
-def export_source(source: Path | ParetoFrontier, name: str, flags: dict[str, Any]) -> None:
-    """Export a file, or a frontier called `name`, by the options of `synth export`."""
-    from synth.commands.api import programs
-
-    check_writable(flags["output"])
-    with waiting(f"exporting {name}"):
-        result = programs.export_request(source, _request(flags, _form(flags)))
-    _write(flags["output"], result)
-
-
-def _chakra(file: Path, flags: dict[str, Any]) -> None:
-    """Write the folder of traces."""
-    from synth.commands import api
-
-    for option in given_options(NOT_OF_TRACES):
-        raise UsageError(f"{option} means nothing for traces; leave it out with --to chakra")
-    output = flags["output"]
-    if output in (None, "-"):
+    # The folder of traces.
+    for flag in given_options(*NOT_OF_TRACES):
+        raise UsageError(f"{flag} means nothing for traces; leave it out with --to chakra")
+    if options.output in (None, "-"):
         raise UsageError("chakra writes a folder: name it with -o DIR")
-    check_writable(output, folder=True)
+    check_writable(options.output, folder=True)
     with waiting(f"exporting {file}"):
-        made = api.chakra(file, point=flags["point"], topology=flags["topo"], size=flags["size"])
-    folder = Path(output)
+        made = chakra(file, point=options.point, topology=options.topology, size=options.size)  # type: ignore[arg-type]
+    folder = Path(str(options.output))
     if folder.is_dir() and any(path.suffix != ".et" for path in folder.iterdir()):
         raise SynthError(f"{folder} holds other files; name an empty folder")
     folder.mkdir(exist_ok=True)
@@ -157,50 +384,46 @@ def _chakra(file: Path, flags: dict[str, Any]) -> None:
         note(line)
 
 
-def _plan(file: Path | None, flags: dict[str, Any]) -> None:
+def export_source(options: ExportOptions, name: str) -> None:
+    """Export a file, or a frontier called `name`, by the options of `synth export`."""
+    output = options.output  # type: ignore[attr-defined]
+    check_writable(output)
+    with waiting(f"exporting {name}"):
+        form = "msccl-xml" if options.to == "msccl" else options.to
+        result = export_program.of(replace(options, to=form))
+    _write(output, result)
+
+
+def _plan(options: Export) -> None:
     """Export a tuner's plan."""
-    from synth.commands.api import plan_export
     from synth.export import export_folder, folder_notes
 
-    wrong = given_options(NOT_OF_PLANS)
-    if file is not None or wrong:
-        raise UsageError(f"{wrong[0] if wrong else file}: a plan says that itself; leave it out with --plan")
-    to, output = (flags["to"] or "msccl-dir").lower(), flags["output"]
-    if to not in plan_export.FOLDERS:
-        check_writable(output, folder=to == "mcrdl-csv" and not Path(str(output)).is_file())
-        with waiting(f"exporting {flags['plan']}"):
-            result = plan_export.export_request(flags["plan"], _request(flags, to))
+    wrong = given_options(*NOT_OF_PLANS)
+    if options.source is not None or wrong:
+        raise UsageError(f"{wrong[0] if wrong else options.source}: a plan says that itself; leave it out with --plan")
+    default = click.get_current_context().get_parameter_source("to") is ParameterSource.DEFAULT
+    to, output = "msccl-dir" if default else options.to, options.output
+    folder = Path(str(output)).absolute()
+    if to in FOLDERS:
+        if output in (None, "-"):
+            raise UsageError(f"{to} writes a folder: name it with -o DIR")
+        check_writable(output, folder=True)
+        export_folder.check(folder)
+    else:
+        check_writable(output, folder=to == "mcrdl-csv" and not folder.is_file())
+    plan: Any = options.plan
+    keys = ("runtime", "topology", "rank_map", "in_place", "assume_root", "assume_nvlink", "assume_one_node",
+            "min_size", "max_size", "plan_version")  # fmt: skip
+    with waiting(f"exporting {plan}"):
+        result = export_plan(plan, to, **{key: getattr(options, key) for key in keys})
+    if to not in FOLDERS:
         _write(output, result)
         return
-    if output in (None, "-"):
-        raise UsageError(f"{to} writes a folder: name it with -o DIR")
-    folder = Path(output).absolute()
-    check_writable(output, folder=True)
-    export_folder.check(folder)
-    with waiting(f"exporting {flags['plan']}"):
-        result = plan_export.export_request(flags["plan"], _request(flags, to))
-    runtime = "mscclpp" if to == "mscclpp-dir" else flags["runtime"] or "msccl-executor"
+    runtime = "mscclpp" if to == "mscclpp-dir" else options.runtime or "msccl-executor"
     export_folder.write_folder(folder, result, folder_notes.env(runtime, str(folder), result.env))
     wrote(f"{counted(len(result.files), 'file')} to {folder}, and beside it {folder.name}.env and {folder.name}.md")
     for line in result.remarks:
         note(line)
-
-
-def _form(flags: dict[str, Any]) -> str:
-    return "msccl-xml" if (flags["to"] or "msccl").lower() == "msccl" else flags["to"]
-
-
-def _request(flags: dict[str, Any], to: str) -> ExportRequest:
-    from synth.export.request import ExportRequest
-
-    return ExportRequest(
-        to,
-        runtime=flags["runtime"] or "",
-        topology=flags["topo"],
-        min_size=flags["min_size"] or 0,
-        collective=flags["coll"],
-        **{key: flags[key] for key in SAME},
-    )
 
 
 def _write(output: str | None, result: ExportResult) -> None:

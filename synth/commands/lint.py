@@ -1,61 +1,117 @@
-"""`synth lint`: the faults of a program, or the proof that it has none."""
+"""`synth lint` and `synth.api.lint`: the faults of a program, or the proof that it has none."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from synth.commands.framework.options import FILE, coll_option, point_option, quiet_option, runtime_option
+from synth.commands.framework.declaration import command, function, option
 from synth.commands.framework.output import check_writable, emit, printable
 from synth.commands.framework.progress import waiting
+from synth.commands.framework.shared import (
+    FILE,
+    Output,
+    StepOption,
+    collective_option,
+    in_place_option,
+    point_option,
+    runtime_option,
+)
 from synth.commands.framework.types import Ranks
-from synth.commands.root import CONTEXT
+from synth.commands.inputs import collective as task_of
+from synth.commands.show import load_program
 from synth.errors import SynthError, UsageError
 from synth.model.documents.text_file import files_of
 from synth.model.frontier import StepCount
 
+if TYPE_CHECKING:
+    from synth.commands.inputs import CollectiveLike
+    from synth.program.analysis.report import LintReport
+    from synth.program.program import InPlace, Program
+
 EXIT_CODES = {"right": 0, "not analysed": 4, "wrong": 5}
 
 
-@click.command(context_settings=CONTEXT, short_help="Report a program's faults, or prove that it has none.")
-@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE|DIR...")
-@runtime_option(
-    "The runtime whose rules it must obey: msccl, msccl-executor, rccl, mscclpp; by default mscclpp for a "
-    "MSCCL++ plan, else synth's own."
-)
-@coll_option("The program's collective, or a file of one, if the program does not name it.")
-@click.option(
-    "--root",
-    type=Ranks(),
-    metavar="0",
-    help="The root of a rooted collective; by default as the data flow shows.",
-)
-@click.option(
-    "--in-place",
-    type=click.Choice(["out", "in", "both"], case_sensitive=False),
-    help="The calls it serves; by default as the file claims.",
-)
-@point_option("The N-th point of a frontier.")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Write the report to FILE too, as JSON unless --format says text; - is stdout.",
-)
-@click.option("--format", "form", type=click.Choice(["text", "json"], case_sensitive=False), help="Form of the output.")
-@quiet_option
-def lint(
-    files: tuple[Path, ...],
-    runtime: str | None,
-    coll: str | None,
-    root: list[int] | None,
-    in_place: str | None,
-    point: int | StepCount | None,
-    output: str | None,
-    form: str | None,
-) -> int:
+@dataclass(frozen=True)
+class Analysis:
+    """The options of an analysis."""
+
+    program: Program | str | Path = option(doc="a program, or a file of any kind that `synth.load_program` reads.")
+    _: KW_ONLY
+    runtime: str | None = runtime_option(
+        "The runtime whose rules it must obey: msccl, msccl-executor, rccl, mscclpp; by default mscclpp for a "
+        "MSCCL++ plan, else synth's own.",
+        "the runtime whose rules and FIFO depths apply. None: mscclpp for one-sided programs, else this project's "
+        "executors.",
+    )
+    collective: CollectiveLike | None = collective_option(
+        "The program's collective, or a file of one, if the program does not name it.", default=None
+    )
+    roots: Sequence[int] = option(
+        "--root", default=(), type=Ranks(), metavar="0", doc="the collective of a file that does not say it.",
+        help="The root of a rooted collective; by default as the data flow shows.",
+    )  # fmt: skip
+    in_place: InPlace | None = in_place_option(
+        "The calls it serves; by default as the file claims.", "the calls to judge, if not those that it claims."
+    )
+    point: int | StepCount | None = point_option("The N-th point of a frontier.")
+
+
+@function(Analysis)
+def lint(asked: Analysis) -> LintReport:
+    """Analyse a program: its data flow, races, deadlocks and the limits of its runtime.
+
+    Returns
+    -------
+    The report: the findings, the `verdict` (right, wrong, not analysed), and the properties that are proved.
+
+    Raises
+    ------
+    FormatError for a file that cannot be read. Every fault of the program is a finding, not an error.
+
+    Examples
+    --------
+    >>> import synth
+    >>> program = synth.api.lower(synth.api.baseline("ring", "ring:4", "allgather"))
+    >>> synth.api.lint(program).ok
+    True
+    """
+    from synth.export.msccl_xml.read import skipped_in
+    from synth.program.analysis import check
+    from synth.program.analysis.finding import skipped_elements
+
+    program, collective, runtime, skipped = asked.program, asked.collective, asked.runtime, 0
+    if isinstance(program, str | Path):
+        path, rooted = Path(program), collective is None and len(asked.roots) == 1
+        skipped = skipped_in(path)
+        program = load_program(path, point=asked.point, root=asked.roots[0] if rooted else None, runtime=runtime)
+        task = None if collective is None else task_of(collective, program.ranks, asked.roots)
+        if task is not None and task != program.collective:
+            program = load_program(path, point=asked.point, collective=task, runtime=runtime)
+            program = replace(program, collective=task)
+    elif collective is not None:
+        program = replace(program, collective=task_of(collective, program.ranks, asked.roots))
+    if runtime is None and program.one_sided:
+        runtime = "mscclpp"
+    report = check(program, runtime, asked.in_place)
+    if skipped:
+        report = replace(report, findings=(*report.findings, skipped_elements(skipped)))
+    return report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lint(Output, StepOption, Analysis):
+    """The options of `synth lint`."""
+
+    files: tuple[Path, ...] = option("files", type=FILE, nargs=-1, required=True, metavar="FILE|DIR...")
+
+
+@command(Lint)
+def lint_command(options: Lint) -> int:
     """Check each FILE (MSCCL-IR, a MSCCL++ plan, a program, a schedule), or each .json and .xml file in DIR, without
     running it: the rules of the runtime's loader, that every output ends right in every order in which the thread
     blocks can run, and up to which size no rank waits for ever. Every finding names the gpu, the thread block and the
@@ -67,35 +123,31 @@ def lint(
 
     Exit code 5 where an error was found, 4 where something was not analysed; docs/lint.md lists the rules.
     """
-    from synth.commands import api
     from synth.program.runtimes import RUNTIMES
 
-    check_writable(output)
-    if runtime is not None and runtime not in RUNTIMES:
-        raise UsageError(f"unknown runtime {runtime!r}; {', '.join(RUNTIMES)} exist")
-    way = in_place.lower() if in_place else None
-    options = {"runtime": runtime, "collective": coll, "roots": root or (), "in_place": way, "point": point}
+    check_writable(options.output)
+    if options.runtime is not None and options.runtime not in RUNTIMES:
+        raise UsageError(f"unknown runtime {options.runtime!r}; {', '.join(RUNTIMES)} exist")
+    files = options.files
     if len(files) == 1 and not files[0].is_dir():
         with waiting(f"linting {files[0]}"):
-            report = api.lint(files[0], **options)
+            report = lint.of(replace(options, program=files[0]))
 
         def show() -> None:
             for line in report.lines():
                 click.echo(printable(line))
 
-        emit(report.to_json, show, output, "table" if form and form.lower() == "text" else form)
+        emit(report.to_json, show, options)
         return EXIT_CODES[report.verdict]
-    if output or form:
+    if options.output or options.form:
         raise UsageError("-o and --format are for one file")
     return max(_checked(file, options) for file in files_of(files))
 
 
-def _checked(file: Path, options: dict[str, Any]) -> int:
-    from synth.commands import api
-
+def _checked(file: Path, options: Lint) -> int:
     try:
         with waiting(f"linting {file}"):
-            report = api.lint(file, **options)
+            report = lint.of(replace(options, program=file))
     except SynthError as error:
         click.echo(printable(f"{file}: not checked: {str(error).removeprefix(f'{file}: ')}"))
         return error.exit_code

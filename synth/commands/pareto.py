@@ -1,105 +1,265 @@
-"""`synth pareto`: the main job."""
+"""`synth pareto` and `synth.frontier`: the main job."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from synth.commands.framework.declaration import command, function, given, option, part
 from synth.commands.framework.frontier_files import save_schedules
 from synth.commands.framework.infeasible_document import write_infeasible_document
-from synth.commands.framework.options import (
-    FILE,
-    chosen_machine,
-    collective_options,
-    collective_or_name,
-    engine_arguments,
-    engine_option,
-    engine_options,
-    machine_options,
-    multicast_option,
-    output_options,
-    overheads_option,
-    per_send_option,
-    refuse_given,
-)
-from synth.commands.framework.output import check_writable, emit, note, save
+from synth.commands.framework.output import QUIET, check_writable, emit, note
 from synth.commands.framework.progress import progress
+from synth.commands.framework.shared import (
+    FILE,
+    Changes,
+    EngineOptions,
+    Output,
+    TaskOptions,
+    chosen_machine,
+    collective_or_name,
+    engine_option,
+    multicast_option,
+)
 from synth.commands.framework.types import Positive, Size
-from synth.commands.root import CONTEXT, INTERRUPTED, UNDECIDED
-from synth.errors import UsageError
-from synth.model.topology import Topology
-from synth.program.message_cost import NO_COST
+from synth.commands.inputs import collective as task_of
+from synth.commands.inputs import collective_or_value, integers, named_topology, path_or_none, workers
+from synth.commands.root import INTERRUPTED, UNDECIDED
+from synth.encodings.engine import FrontierProblem, Options
+from synth.errors import InfeasibleError, MissingDependencyError, UsageError
+from synth.model.frontier import Frontier
+from synth.model.rational import counted
+from synth.pareto.events import Listener, SweepInterrupted
 from synth.solvers.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
-    from synth.model.frontier import Frontier, ParetoFrontier
+    from synth.model.collective import Collective
+    from synth.model.scale_frontier import ScaleFrontier
     from synth.model.time_bound import TimeBound
+    from synth.model.topology import Topology
+    from synth.pareto.cross_check import CrossCheck
     from synth.view.algorithm_times import AlgorithmTime
 
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
-
-# Fraction of a time limit for the times at a size, as in a tuning plan.
-FOR_TIMES = 0.35
+FOR_TIMES = 0.35  # share of a time limit for the times at a size, as in a tuning plan
 
 
-@click.command(
-    context_settings=CONTEXT, short_help="Find the frontier: least rounds per chunk at each number of steps."
-)
-@machine_options
-@collective_options
-@click.option("--max-steps", type=Positive(), metavar="N", help="Look no further than N steps.")
-@click.option("--max-chunks", type=Positive(), metavar="N", help="Split each part of the data into N chunks at most.")
-@click.option(
-    "--max-extra-rounds", type=click.IntRange(0), metavar="K", help="S + K rounds at most in S steps: SCCL's k."
-)
-@click.option(
-    "--size", type=Size(), metavar="1MB", help="Print the one point to use at this size, and why (1KB = 1024 bytes)."
-)
-@per_send_option
-@overheads_option
-@click.option("--same-bits", is_flag=True, help="Only schedules that leave the same floating-point sums on all ranks.")
-@click.option(
-    "--sweep",
-    type=click.Choice(["guided", "blind"], case_sensitive=False),
-    default="guided",
-    show_default=True,
-    help="guided: by lower bounds; blind: SCCL's loop over steps, rounds and chunks.",
-)
-@engine_option("Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.")
-@click.option(
-    "--schedules",
-    type=FILE,
-    metavar="DIR",
-    help="Write the schedules here, a file each, and frontier.json beside them (flow methods: FILE.schedules, with "
-    "-o).",
-)
-@engine_options
-@click.option(
-    "--cross-check",
-    is_flag=True,
-    help="Let z3 decide the points of the frontier again; exit code 5 if an answer differs.",
-)
-@click.option("--fresh", is_flag=True, help="Ignore the log of an interrupted run, and the catalog in the package.")
-@click.option(
-    "--log",
-    type=FILE,
-    metavar="FILE",
-    help="Keep results in FILE; by default a file in the cache directory.",
-)
-@click.option("--plot", type=FILE, metavar="FILE.svg", help="Draw the frontier (.svg, .png or .pdf).")
-@click.option(
-    "--sketch",
-    type=FILE,
-    metavar="FILE.yaml",
-    help="Only links that the rules in this file allow: the frontier is that of the machine with these.",
-)
-@multicast_option
-@output_options
-def pareto(**flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Search(EngineOptions, TaskOptions):
+    """The options of a search for a frontier."""
+
+    max_steps: int | None = option(
+        "--max-steps", default=None, type=Positive(), metavar="N", help="Look no further than N steps.",
+        doc="no schedule of more steps is sought.",
+    )  # fmt: skip
+    max_chunks: int | None = option(
+        "--max-chunks", default=None, type=Positive(), metavar="N",
+        help="Split each part of the data into N chunks at most.",
+    )  # fmt: skip
+    max_extra_rounds: int | None = option(
+        default=None, type=click.IntRange(0),
+        doc="SCCL's k: schedules of S steps take at most S + k rounds; for collectives that copy and their reversals.",
+    )  # fmt: skip
+    same_bits: bool = option(
+        "--same-bits", default=False, help="Only schedules that leave the same floating-point sums on all ranks."
+    )
+    sweep: str = option(
+        "--sweep", default="guided", type=click.Choice(["guided", "blind"], case_sensitive=False), show_default=True,
+        help="guided: by lower bounds; blind: SCCL's loop over steps, rounds and chunks.",
+    )  # fmt: skip
+    engine: str = engine_option(
+        "Exact synthesis, or flow methods for any number of ranks; auto: flow above 64, of several boxes above 32.",
+        '"exact" synthesis; "flow" methods, for any size; or "auto": flow above 64 ranks (of several boxes 32, '
+        "alltoall 40), and above 16 where long schedules cannot be written out; else exact synthesis with the "
+        "points of flow methods where these improve on it.",
+    )
+    cross_check: bool = option(
+        "--cross-check", default=False, doc="ask z3 the deciding questions again.",
+        help="Ask z3 all deciding questions again, not only small ones; exit code 5 if an answer differs.",
+    )  # fmt: skip
+    fresh: bool = option(
+        "--fresh", default=False, help="Ignore the log of an interrupted run, and the catalog in the package."
+    )
+    log: str | Path | None = option(
+        default=None, doc="the file that the same call continues from. None: a file in the cache directory."
+    )
+    multicast: bool = multicast_option(
+        "bounds and points are those of schedules in which the machine's switches may multicast and reduce, for an "
+        "allreduce, and for a broadcast or a reduce through one switch of all ranks. False: of links alone."
+    )
+    on_event: Listener | None = option(default=None, doc="called with each event of the search.")
+
+
+@function(Search)
+def frontier(search: Search) -> Frontier | ScaleFrontier:
+    """Return the Pareto frontier between steps and rounds per chunk, each point with its proof.
+
+    Returns
+    -------
+    A `Frontier`, or of flow methods a `ScaleFrontier`, every point with its certified gap. Intervals that the limits
+    left undecided are in `open` or `unfinished`. `Frontier.answers` says which solver answered what.
+
+    Raises
+    ------
+    InfeasibleError where no schedule exists; SweepInterrupted, with the partial `frontier`, on Ctrl-C; UsageError for
+    an unknown name or options that do not go together.
+
+    Examples
+    --------
+    >>> import synth
+    >>> found = synth.frontier("ring:4", "allgather")
+    >>> found
+    <Frontier of allgather on ring:4: 2: 3/2; complete>
+    >>> found.best("1MB").schedule
+    <Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>
+    """
+    from synth.pareto import engine_choice
+    from synth.pareto.portfolio.selection import check_names
+    from synth.pareto.synthesize import synthesize, through_switches
+
+    machine = named_topology(search.topology)
+    roots, collective = integers(search.roots, "roots"), collective_or_value(search.collective, machine.ranks)
+    log, sizes, engine, multicast = path_or_none(search.log), search.sizes, search.engine, search.multicast
+    wrong = given(search, "encoding", "solver", "sweep", "max_extra_rounds", "cross_check", "log", "seed")
+    options = part(Options, search, jobs=workers(search.jobs))
+    first = replace(options, time_limit=_before_multicast(machine, multicast, search.time_limit))
+
+    # Flow methods, where they are asked for or the machine is large.
+    chosen = by_ranks = engine_choice.engine_of(engine, machine, collective)
+    if engine == "auto" and not wrong and log is None and sizes is None:
+        chosen = engine_choice.engine_of_frontier(machine, collective, roots)
+    if chosen == "flow":
+        name, root = engine_choice.flow_collective(machine, collective, roots, sizes)
+        if wrong:
+            known = "" if engine == "flow" else f", which are taken above {engine_choice.exact_ranks(name)} ranks,"
+            raise UsageError(
+                f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out"
+            )
+        large = _flow(machine, (name, root), search.on_event, first)
+        if chosen != by_ranks:
+            large = replace(large, notes=(*large.notes, engine_choice.FINE_GRAINED))
+        if not multicast or not machine.multicast:
+            return large
+        return through_switches(large, FrontierProblem(machine, task_of(name, machine.ranks, large.roots), options))
+
+    # Exact synthesis, which ends with the better points of the catalog in the package.
+    task = task_of(collective, machine.ranks, roots, sizes)
+    named_encoding, _, _ = check_names(search.encoding, search.solver)
+    # SCCL's sweep asks for an allreduce by its parts
+    as_sccl = task.name == "allreduce" and search.sweep == "blind" and named_encoding == "sccl"
+    if task.combining and not task.reversible and not as_sccl:
+        unknown = ["encoding", "sweep", "max_extra_rounds"]
+        if search.solver != "cadical":
+            unknown.append("solver")
+        if not (multicast and machine.multicast):  # whose multicasts it limits
+            unknown.append("max_chunks")
+        refused = given(search, *unknown)
+        if refused:
+            named = " and no ".join(refused)
+            instead = "; SCCL's sweep, --encoding sccl --sweep blind, knows it" if task.name == "allreduce" else ""
+            raise UsageError(
+                f"{task.name} has engines of its own, with cadical, which know no {named}; leave that out{instead}"
+            )
+    problem = FrontierProblem(machine, task, first, engine)
+    found = synthesize(problem, search.on_event, log=log, fresh=search.fresh, cross_check=search.cross_check)
+    if isinstance(found, Frontier) and not found.complete and engine == "auto" and not wrong and not search.fresh:
+        from synth.catalog import shipped
+
+        entry = shipped.entry_of(found.network, task, machine.labels)
+        found = found if entry is None else shipped.joined(found, entry, options)
+    return through_switches(found, replace(problem, options=options)) if multicast and not options.alone else found
+
+
+def cross_check(
+    found: Frontier, *, time_limit: float | None = None, on_line: Callable[[str], None] | None = None
+) -> CrossCheck:
+    """Ask z3 again the small ones of the questions (C, S, R) that decide a frontier, about 2 seconds of them.
+
+    Each point must have a schedule, and an optimal one none with a round less. `synth.frontier(..., cross_check=True)`
+    asks all.
+
+    Parameters
+    ----------
+    found : a frontier of exact synthesis.
+    time_limit : wall seconds, after which no question is asked.
+    on_line : called with a line for each answer.
+
+    Returns
+    -------
+    A `CrossCheck`: the `answers`, all as the frontier has them, the questions `left`, and z3's CPU `seconds`.
+
+    Raises
+    ------
+    VerificationError where z3 contradicts the frontier; MissingDependencyError without z3.
+
+    Examples
+    --------
+    >>> import synth
+    >>> print(synth.cross_check(synth.frontier("ring:4", "allgather")))
+    z3 agrees on 2 of 2 questions
+    """
+    from synth.pareto.cross_check import ask_small
+
+    return ask_small(found, Deadline.after(time_limit), on_line or (lambda text: None))
+
+
+def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
+    """Return the complete frontier of a well-known machine that comes with the package, replayed and re-checked.
+
+    None where there is none. Its points and notes say how it was found.
+    """
+    from synth.catalog import shipped
+
+    entry = shipped.entry_of(machine.network(), task, machine.labels)
+    return None if entry is None or not entry.frontier.complete else shipped.marked(entry)
+
+
+def _before_multicast(machine: Topology, multicast: bool, time_limit: float | None) -> float | None:
+    if time_limit is None or not multicast or not machine.multicast:
+        return time_limit
+    from synth.pareto.multicast import MOST_RANKS, SHARE
+
+    if machine.ranks > MOST_RANKS:
+        return time_limit
+    return time_limit * (1 - SHARE)
+
+
+def _flow(machine: Topology, task: tuple[str, int], on_event: Listener | None, limits: Options) -> ScaleFrontier:
+    """Return the frontier of flow methods; its sums end with the same bits on all ranks in any case."""
+    from synth.pareto import flow_frontier
+
+    most, chunks = limits.max_steps, limits.max_chunks
+    try:
+        found = flow_frontier.synthesize_flow(machine, *task, on_event, time_limit=limits.time_limit)
+    except SweepInterrupted as stop:
+        raise SweepInterrupted(stop.frontier.within(most, chunks), stop.log) from None
+    if most is not None and most < found.least_steps:
+        was = f"at most {most} {'was' if most == 1 else 'were'} allowed"
+        raise InfeasibleError(f"{task[0]} on {machine.name} needs at least {counted(found.least_steps, 'step')}, {was}")
+    return found.within(most, chunks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pareto(Output, Changes, Search):
+    """The options of `synth pareto`."""
+
+    size: int | None = option(
+        "--size", default=None, type=Size(), metavar="1MB",
+        help="Print the one point to use at this size, and why (1KB = 1024 bytes).",
+    )  # fmt: skip
+    sketch: Path | None = option(
+        "--sketch", default=None, type=FILE, metavar="FILE.yaml",
+        help="Only links that the rules in this file allow: the frontier is that of the machine with these.",
+    )  # fmt: skip
+
+
+@command(Pareto)
+def pareto_command(options: Pareto) -> int:
     """Find the whole frontier: for each number of steps, the least rounds per chunk, and prove it.
 
     \b
@@ -108,126 +268,102 @@ def pareto(**flags: Any) -> int:
       synth pareto --topo dgx1 --coll allgather --size 1MB
       synth pareto --topo topo.txt --coll alltoall --jobs 2 --time-limit 5m -o frontier.json
       synth pareto --topo 'dgx-a100*2' --coll allgather --sketch rails.yaml
-      synth pareto --topo dgx1 --coll allgather --encoding sccl --solver z3 --sweep blind   # SCCL as published
+      synth pareto --topo dgx1 --coll allgather --encoding sccl --sweep blind   # SCCL as published
     """
-    from synth.commands import api
-    from synth.pareto.events import SweepInterrupted
-
-    check_writable(flags["output"], flags["plot"])
-    check_writable(flags["schedules"], folder=True)
-    if flags["per_send"] is not None and not flags["size"]:
-        raise UsageError("--per-send changes times at a size; add --size, such as --size 64KB")
-    if not flags["size"]:
-        refuse_given("times without a size are of bare links", "overheads")
-    topology = chosen_machine(flags)
-    collective = collective_or_name(flags, topology)
-    engine = flags["method"].lower()
-    if flags["sketch"]:
+    check_writable(options.output)
+    machine = chosen_machine(options)
+    task = collective_or_name(options, machine)
+    if options.sketch:
         from synth.topologies import sketches
 
-        topology = sketches.load(flags["sketch"], topology)
-    if flags["plot"]:
-        from synth.view.plot import image_format
+        machine = sketches.load(options.sketch, machine)
 
-        image_format(flags["plot"].suffix)
-    options = {
-        key: flags[key]
-        for key in ("max_steps", "max_chunks", "max_extra_rounds", "same_bits", "fresh", "log", "cross_check")
-    }
-    frontier: Any
+    # The search, in a part of the time limit where the times at a size come after it.
+    limit, size = options.time_limit, options.size
+    deadline = Deadline.after(limit)
+    search = limit * (1 - FOR_TIMES) if size and limit is not None else limit
     code, interrupted = 0, None
-    deadline = Deadline.after(flags["time_limit"])
-    if flags["size"] and deadline.limited:  # a part of the limit is for the times at the size
-        flags["time_limit"] *= 1 - FOR_TIMES
+    found: Any
     try:
         with (
-            write_infeasible_document(flags, topology, collective),
-            progress(f"{flags['coll']} on {topology.name}", flags["verbose"], flags["time_limit"]) as listen,
+            write_infeasible_document(options, machine, task, options.max_steps),
+            progress(f"{options.collective} on {machine.name}", search) as listen,
         ):
-            options |= {
-                "multicast": flags["multicast"],
-                "sweep": flags["sweep"].lower(),
-                "on_event": listen,
-                "engine": engine,
-            }
-            frontier = api.frontier(topology, collective, **options, **engine_arguments(flags))
+            found = frontier.of(replace(
+                options, topology=machine, collective=task, roots=(), sizes=None, time_limit=search, on_event=listen
+            ))  # fmt: skip
     except SweepInterrupted as stop:
-        frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
-    saved = save_schedules(frontier, flags["output"], flags["form"], flags["schedules"])
+        found, interrupted, code = stop.frontier, stop, INTERRUPTED
+
+    # The files, the table, and the reason for an early end.
+    saved = save_schedules(found, options.output, options.form)
     code = code or saved.code
-    if code == 0 and (frontier.unfinished or _stopped(frontier)):
+    stopped = any(interval.reason in BUDGET for interval in found.open)
+    if code == 0 and (found.unfinished or stopped):
         code = UNDECIDED
-    if frontier.points or frontier.unfinished or interrupted is None:
-        size = flags["size"]
-        times = cache(lambda: _times_at(frontier, flags, topology, collective, deadline))
-        choose = size and frontier.engine == "exact"
-        emit(
-            lambda: _choice_document(frontier, size, times()) if choose else saved.document(),
-            lambda: _print(saved.frontier, size, times() if size else _TimesAt()),
-            flags["output"], flags["form"],
-        )  # fmt: skip
-        if flags["plot"]:
-            _draw(frontier, flags["plot"])
+    if found.points or found.unfinished or interrupted is None:
+        if size:
+            _print_choice(saved, options, machine, task, deadline)
+        else:
+            from synth.view import tables
+
+            emit(saved.document, lambda: tables.print_frontier(saved.frontier), options)
+    if interrupted is None and _shows_rows(options) and found.engine == "exact":
+        code = _ask_z3(found, options, deadline) or code
     if interrupted is not None:
-        points = f"{len(frontier.points)} point{'' if len(frontier.points) == 1 else 's'}"
-        outcome = f" kept in {interrupted.log}, the same command continues" if interrupted.log else " found"
-        note(f"interrupted; {points}{outcome}")
+        kept = f"kept in {interrupted.log}, the same command continues" if interrupted.log else "found"
+        note(f"interrupted; {counted(len(found.points), 'point')} {kept}")
     return code
 
 
-def _stopped(frontier: ParetoFrontier) -> bool:
-    return any(interval.reason in BUDGET for interval in frontier.open)
+def _shows_rows(options: Pareto) -> bool:
+    """Return True where rows go to the terminal. Without, as with --quiet, a job is not kept waiting for z3."""
+    form = options.form or ("json" if options.output == "-" else "table")
+    return not QUIET.get() and (form.lower() == "table" or options.output not in (None, "-"))
 
 
-class _TimesAt(NamedTuple):
-    """Times that `--size` prints: of all candidates, or of points at scale or with switches that multicast."""
-
-    candidates: Sequence[AlgorithmTime] = ()
-    bound: TimeBound | None = None
-
-
-def _times_at(
-    frontier: ParetoFrontier, flags: dict[str, Any], topology: Topology, collective: Any, deadline: Deadline
-) -> _TimesAt:
-    """Return the times at the size asked for, by runs of the reference executor that end before the deadline."""
-    from synth.commands import api
-    from synth.commands.api.point_times import times_at
-    from synth.commands.api.tuning import clock_bound_at
-    from synth.model.frontier import Frontier
-
-    if not frontier.points:
-        return _TimesAt()
-    size, per_send, overheads = flags["size"], flags["per_send"] or NO_COST, flags["overheads"]
-    with time_limited(deadline):
-        library = isinstance(frontier, Frontier) and not frontier.network.multicast
-        points = times_at(frontier, size, per_send, overheads=overheads, machine=topology, library=library)
-    if isinstance(frontier, Frontier):
-        return _TimesAt(points, clock_bound_at(frontier, size, overheads, topology))
-    return _TimesAt(points, api.time_bound(topology, collective, size))
+def _ask_z3(found: Frontier, options: Pareto, deadline: Deadline) -> int:
+    """Put the small ones of the deciding questions to z3, unless its answers are there already, and say how many it
+    answers alike. Return an exit code: not 0 after Ctrl-C. Raises VerificationError where z3 contradicts a row."""
+    if options.cross_check or not found.points or "z3" in options.solver or options.encoding != "auto":
+        return 0
+    sys.stdout.flush()  # the rows are there whatever z3 says
+    try:
+        check = cross_check(found, time_limit=deadline.remaining() if deadline.limited else None)
+    except MissingDependencyError as error:
+        note(f"z3 was not asked: {error}")
+        return 0
+    except KeyboardInterrupt:
+        note("interrupted; z3 was asked nothing more")
+        return INTERRUPTED
+    if check.answers or check.left:
+        note(f"in {check.seconds:.1f} s {check}")
+    return 0
 
 
-def _choice_document(frontier: Frontier, size: int, times: _TimesAt) -> dict:
-    from synth.view import tables
+def _print_choice(saved: Any, options: Pareto, machine: Topology, task: Any, deadline: Deadline) -> None:
+    """Print the point to use at a size, with times by runs of the reference executor that end before the deadline."""
+    from synth.commands.bound import time_bound
+    from synth.commands.point_times import clock_bound_at, times_at
+    from synth.view import algorithm_times, tables
 
-    document = tables.choice_document(frontier, size, times.candidates)
-    document["candidates"] = [row._asdict() for row in times.candidates]
-    return document
+    found, size = saved.frontier, options.size
+    assert size is not None
+    exact = isinstance(found, Frontier)
+    times: Sequence[AlgorithmTime] = ()
+    least: TimeBound | None = None
+    if found.points:
+        with time_limited(deadline):
+            times = times_at(found, size, machine=machine, library=exact and not found.network.multicast)
+        least = clock_bound_at(found, size, machine) if exact else time_bound(machine, task, size)
 
+    def document() -> dict:
+        chosen = tables.choice_document(found, size, times)
+        return chosen | {"candidates": [row._asdict() for row in times]}
 
-def _print(frontier: Any, size: int | None, times: _TimesAt) -> None:
-    from synth.view import tables
+    def table() -> None:
+        tables.print_choice(found, size, least, times)
+        if times and exact:
+            tables.print_report(algorithm_times.report(times, size))
 
-    if not size:
-        tables.print_frontier(frontier)
-        return
-    tables.print_choice(frontier, size, times.bound, times.candidates)
-    if times.candidates and frontier.engine == "exact":
-        from synth.view import algorithm_times
-
-        tables.print_report(algorithm_times.report(times.candidates, size))
-
-
-def _draw(frontier: Any, path: Path) -> None:
-    from synth.view import plot
-
-    save(path, plot.image(frontier.plot(), path.suffix))
+    emit(document if exact else saved.document, table, options)

@@ -152,43 +152,36 @@ def _debug() -> None:
 
 
 COMMANDS = {  # the main job first
-    "build": ("synth.commands.build:build", "Build a folder of algorithms for a machine, in one command."),
-    "pareto": ("synth.commands.pareto:pareto", "Find the frontier: least rounds per chunk at each number of steps."),
-    "solve": ("synth.commands.solve:solve", "Decide whether C chunks, S steps and R rounds have a schedule."),
-    "bound": ("synth.commands.bound:bound", "Print lower bounds and their certificates."),
-    "verify": ("synth.commands.verify:verify", "Replay schedules and re-check certificates."),
-    "compile": ("synth.commands.compile:compile_", "Check and compile a program of the chunk language."),
-    "algorithms": ("synth.commands.algorithms:algorithms", "List the library's algorithms, ranked on a machine."),
-    "export": ("synth.commands.export:export", "Write files that runtimes load: MSCCL-IR, MSCCL++ plans, timelines."),
-    "lint": ("synth.commands.lint:lint", "Report a program's faults, or prove that it has none."),
-    "import": ("synth.commands.import_:import_", "Read another program's schedule, and replay it."),
-    "audit": ("synth.commands.audit:audit", "Judge other programs' schedules against certified bounds."),
-    "run": ("synth.commands.run:run", "Run a program, compare its outputs, print its time."),
-    "show": ("synth.commands.show:show", "Print a program, or draw it."),
-    "bench": ("synth.commands.bench:bench", "Time programs over sizes, with nccl-tests' columns."),
-    "tune": ("synth.commands.tune:tune", "Choose an algorithm for each message size: a plan."),
-    "explain": ("synth.commands.explain:explain", "Explain the optimal rate, or why a schedule is slower."),
-    "allocations": (
-        "synth.commands.allocations:allocations",
-        "List the optimal rates of every allocation of a machine.",
-    ),
-    "catalog": (
-        "synth.commands.catalog.group:catalog",
-        "Keep algorithms of all machines in one file.",
-    ),
-    "report": ("synth.commands.report:report", "Write an HTML page: frontiers, schedules step by step, times, proofs."),
-    "topo": ("synth.commands.topo:topo", "List, show, import, match and draw topologies."),
-    "list": ("synth.commands.lists:lists", "List the names that options take, and missing libraries."),
+    "build": "Build a folder of algorithms for a machine, in one command.",
+    "pareto": "Find the frontier: least rounds per chunk at each number of steps.",
+    "solve": "Decide whether C chunks, S steps and R rounds have a schedule.",
+    "bound": "Print lower bounds and their certificates.",
+    "verify": "Replay schedules and re-check certificates.",
+    "compile": "Check and compile a program of the chunk language.",
+    "algorithms": "List the library's algorithms, ranked on a machine.",
+    "export": "Write files that runtimes load: MSCCL-IR, MSCCL++ plans, timelines.",
+    "lint": "Report a program's faults, or prove that it has none.",
+    "import": "Read another program's schedule, and replay it.",
+    "audit": "Judge other programs' schedules against certified bounds.",
+    "run": "Run a program, compare its outputs, print its time.",
+    "show": "Print a program, or draw it.",
+    "bench": "Time programs over sizes, with nccl-tests' columns.",
+    "tune": "Choose an algorithm for each message size: a plan.",
+    "explain": "Explain the optimal rate, or why a schedule is slower.",
+    "allocations": "List the optimal rates of every allocation of a machine.",
+    "catalog": "Keep algorithms of all machines in one file.",
+    "report": "Write an HTML page: frontiers, schedules step by step, times, proofs.",
+    "topo": "List, show, import, match and draw topologies.",
+    "list": "List the names that options take, and missing libraries.",
 }
+# The files of commands that are not called as they are.
+FILES = {"import": "import_", "catalog": "catalog.group", "list": "lists"}
 
 
 @click.command(
-    cls=Root,
-    name="synth",
-    context_settings=CONTEXT,
-    lazy={name: where for name, (where, _) in COMMANDS.items()},
-    briefs={name: brief for name, (_, brief) in COMMANDS.items()},
-)
+    cls=Root, name="synth", context_settings=CONTEXT, briefs=COMMANDS,
+    lazy={name: f"synth.commands.{FILES.get(name, name)}:{name}_command" for name in COMMANDS},
+)  # fmt: skip
 @click.version_option(
     None, "-V", "--version", package_name="ccl-synth", prog_name="synth", message="%(prog)s %(version)s"
 )

@@ -1,19 +1,24 @@
-"""`synth verify`: believe nothing, check everything."""
+"""`synth verify` and `synth.verify`: believe nothing, check everything."""
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from synth.commands.framework.options import FILE
+from synth.commands.framework.declaration import command, option
 from synth.commands.framework.output import note, printable
 from synth.commands.framework.progress import waiting
-from synth.commands.root import CONTEXT, UNDECIDED
-from synth.errors import FormatError, UndecidedError, VerificationError
+from synth.commands.framework.shared import FILE
+from synth.commands.root import UNDECIDED
+from synth.errors import FormatError, UndecidedError, UsageError, VerificationError
 from synth.model.documents.text_file import files_of
+from synth.model.frontier import ParetoFrontier
 from synth.model.rational import counted
+from synth.model.schedule import Schedule, SynchronousSchedule
 
 if TYPE_CHECKING:
     from synth.model.documents.json_reader import Claims
@@ -24,9 +29,60 @@ GRAVITY = (0, UNDECIDED, 1, 5)  # exit codes, the gravest last
 CHECKED = (VerificationError, FormatError, UndecidedError)  # errors of a document, which end no other check
 
 
-@click.command(context_settings=CONTEXT, short_help="Replay schedules and re-check certificates.")
-@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE|DIR...")
-def verify(files: tuple[Path, ...]) -> int:
+def verify(given: str | Path | dict | ParetoFrontier | SynchronousSchedule) -> Claims:
+    """Replay the schedules and re-check the certificates of a value or a file.
+
+    Parameters
+    ----------
+    given : a schedule, a frontier, the document of one of these, or its file.
+
+    Returns
+    -------
+    A line for each claim that holds, and one for what is assumed; the attribute `subject` of the list is the
+    collective, the machine and the number of ranks.
+
+    Raises
+    ------
+    VerificationError with the place of what is wrong; FormatError for a file that is none of these; UsageError for
+    another value.
+
+    Examples
+    --------
+    >>> import synth
+    >>> for line in synth.verify(synth.frontier("ring:4", "allgather").points[0].schedule):
+    ...     print(line)
+    schedule: C=2 S=2 R=3, 24 sends replayed, postcondition holds
+    assumed, not checked: that the machine has these links, bandwidths and latencies
+    """
+    from synth.checker.documents.dispatch import check_document
+
+    if isinstance(given, str | Path | dict):
+        return check_document(given, _named_machine)
+    if isinstance(given, Schedule):
+        return check_document(given.to_json(), _named_machine)
+    if not isinstance(given, ParetoFrontier | SynchronousSchedule):
+        raise UsageError(f"a {type(given).__name__} is not verified; give a frontier, a schedule, a document or a file")
+    from synth.commands.framework.frontier_files import frontier_document, write_schedules
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if isinstance(given, SynchronousSchedule):
+            file = folder / f"schedule{given.suffix}"
+            given.save(file)
+            return check_document(file, _named_machine)
+        files = dict(write_schedules(given, folder)) if given.in_files else {}
+        return check_document(frontier_document(given, files), _named_machine, folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify:
+    """The options of `synth verify`."""
+
+    files: tuple[Path, ...] = option("files", type=FILE, nargs=-1, required=True, metavar="FILE|DIR...")
+
+
+@command(Verify)
+def verify_command(options: Verify) -> int:
     """Replay the schedules and re-check the certificates of FILE (whatever synth wrote), or of each .json and .npz file
     in DIR, by exact arithmetic; no solver is trusted.
 
@@ -40,7 +96,7 @@ def verify(files: tuple[Path, ...]) -> int:
       synth verify algorithms/frontiers
     """
     codes, wrong = [0], []
-    for path in files:
+    for path in options.files:
         if path.is_dir():
             codes += [_in_folder(file) for file in files_of([path], suffixes=SUFFIXES)]
             continue
@@ -63,7 +119,7 @@ def verify(files: tuple[Path, ...]) -> int:
 
 
 def _claims(file: Path) -> Claims:
-    from synth.checker.documents.dispatch import check_document  # not through the API, which loads engines
+    from synth.checker.documents.dispatch import check_document
 
     try:
         with waiting(f"verifying {file}"):

@@ -57,6 +57,11 @@ class Options:
     same_bits: bool = False
     memory: int | None = 4 << 30
 
+    @property
+    def alone(self) -> bool:
+        """True where an encoding or SCCL's sweep is named, whose frontier no rows of other engines join."""
+        return self.encoding != "auto" or self.sweep == "blind"
+
     def max_rounds(self, steps: int) -> float:
         """Return the maximum number of rounds of schedules with `steps` steps."""
         return inf if self.max_extra_rounds is None else steps + self.max_extra_rounds

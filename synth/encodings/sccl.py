@@ -1,4 +1,4 @@
-"""The `sccl` encoding: SCCL's own, in z3. The oracle of the tests, and the yardstick of the benchmark.
+"""The `sccl` encoding: SCCL's own, in z3. The oracle of the tests, of `--cross-check` and of SCCL's sweep.
 
 As in Cai et al., "Synthesizing Optimal Collective Algorithms", PPoPP 2021, section 3.4: an integer ``start[c, n]``, the
 step after which chunk c is at rank n; a Boolean ``send[c, route]``; an integer ``rounds[s]`` a step:
@@ -22,12 +22,16 @@ its start.
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
+from typing import Any
 
 from synth.encodings.decoding import assemble
 from synth.errors import UsageError
+from synth.model.collective import Collective
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
-from synth.model.schedule import Problem, Schedule
-from synth.solvers.deadline import Budget
+from synth.model.schedule import Problem
+from synth.model.topology import Network
+from synth.solvers.deadline import NEVER, Budget, Deadline
 from synth.solvers.z3_integers import IntegerModel
 
 
@@ -37,90 +41,122 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
     Combining collectives are answered on their reversal. Raises UsageError for those without one,
     MissingDependencyError without z3. Ctrl-C ends as ``Unknown("interrupted")``.
     """
-    coll = problem.collective
-    if coll.combining:
-        if not coll.reversible:
-            raise UsageError(f"SCCL's encoding copies; {coll.name} combines and is no reversal of a copying collective")
-        verdict = solve(problem.reversed(), budget)
-        if isinstance(verdict, Sat):
-            schedule = verdict.schedule.reversed()
-            return Sat(Schedule(problem.network, coll, problem.chunks, schedule.steps), verdict.cost)
-        return verdict
-    began, wall = time.process_time(), time.monotonic()
-    model = IntegerModel("SCCL's encoding", budget.cpu_deadline(), budget.seed)
-    formula = _Formula(model, problem)
-    formula.require_transfers()
-    formula.limit_loads()
-    encoded = time.process_time()
-    status, detail = model.check()
-    cpu = time.process_time() - began
-    cost = Cost(
-        "sccl/z3", cpu, cpu, time.monotonic() - wall, {"encode": encoded - began, "solve": cpu - (encoded - began)}
-    )
-    if status == "unsat":
-        return Unsat("refuted by z3 on SCCL's encoding", cost)
-    if status != "sat":
-        return Unknown(status, detail, cost)
-    return Sat(assemble(problem, formula.sends_of_steps()), cost)
+    questions = ScclQuestions(problem.network, problem.collective, budget.seed, several=False)
+    return questions.decide(problem, budget.cpu_deadline())
 
 
-class _Formula:
-    """The constraints C1 to C6.
+class ScclQuestions:
+    """Questions (C, S, R) about one machine and one collective, put to one z3 solver.
 
-    Attributes:
-        start: the step after which a chunk is at a rank, by (chunk, rank).
-        send: True where a chunk takes a route, by (chunk, route).
-        chunks: (chunk, unit of data) of every chunk.
+    What is said of a chunk whatever C, S and R are (C1, C4, most of C3) stays in the solver with what z3 learned from
+    it; the rest is taken back after each question.
     """
 
-    def __init__(self, model: IntegerModel, problem: Problem) -> None:
-        self.model, self.problem = model, problem
-        net, units = problem.network, problem.collective.units
-        self.chunks = [(u * problem.chunks + i, u) for u in range(units) for i in range(problem.chunks)]
-        self.start = {(c, n): model.integer(f"start_{c}_{n}") for c, _ in self.chunks for n in range(net.ranks)}
-        self.send = {(c, r): model.boolean(f"send_{c}_{r}") for c, _ in self.chunks for r in range(len(net.routes))}
+    def __init__(
+        self,
+        network: Network,
+        collective: Collective,
+        seed: int = 0,
+        memory: int | None = None,
+        several: bool = True,
+    ) -> None:
+        """Raise UsageError for a collective that combines and is no reversal, MissingDependencyError without z3.
 
-    def require_transfers(self) -> None:
-        """Add C1 to C4."""
-        model, start, send = self.model, self.start, self.send
-        net, coll, steps = self.problem.network, self.problem.collective, self.problem.steps
-        for c, u in self.chunks:
+        `memory`: the most bytes of z3. None: no limit. `several`: False where one question is asked, which z3 takes up
+        to twice as long for where it could be taken back.
+        """
+        if collective.combining and not collective.reversible:
+            raise UsageError(
+                f"SCCL's encoding copies; {collective.name} combines and is no reversal of a copying collective"
+            )
+        self.combining = collective.combining
+        self.network = network.reversed() if self.combining else network
+        self.collective = collective.reversed() if self.combining else collective
+        self.several = several
+        self.model = IntegerModel("SCCL's encoding", seed, memory)
+        # by (unit, number of the chunk in it): its start at each rank, and its send on each route
+        self.starts: dict[tuple[int, int], list[Any]] = {}
+        self.sends: dict[tuple[int, int], list[Any]] = {}
+
+    def decide(self, problem: Problem, deadline: Deadline = NEVER, work: int | None = None) -> Verdict:
+        """Decide a problem of this machine and collective: before the deadline, in `work` of z3's steps at most."""
+        began, wall = time.process_time(), time.monotonic()
+        chunks = [(u, i) for u in range(self.collective.units) for i in range(problem.chunks)]
+        for chunk in chunks:
+            if chunk not in self.starts:
+                self._add_chunk(*chunk)
+        with self.model.question() if self.several else nullcontext():
+            self._limit_starts(chunks, problem.steps)
+            self._limit_loads(chunks, problem.steps, problem.rounds)
+            encoded = time.process_time()
+            status, detail = self.model.check(deadline, work)
+            sends = self._sends_of_steps(problem) if status == "sat" else []
+        cpu = time.process_time() - began
+        profile = {"encode": encoded - began, "solve": cpu - (encoded - began)}
+        cost = Cost("sccl/z3", cpu, cpu, time.monotonic() - wall, profile)
+        if status == "unsat":
+            return Unsat("refuted by z3 on SCCL's encoding", cost)
+        if status != "sat":
+            return Unknown(status, detail, cost)
+        found = assemble(problem.reversed() if self.combining else problem, sends)
+        return Sat(problem.of_reversal(found), cost)
+
+    def _add_chunk(self, unit: int, i: int) -> None:
+        """Add C1, C4, and C3 where the chunk is demanded, of one more chunk."""
+        model, net, coll = self.model, self.network, self.collective
+        start = [model.integer(f"start_{unit}_{i}_{n}") for n in range(net.ranks)]
+        send = [model.boolean(f"send_{unit}_{i}_{r}") for r in range(len(net.routes))]
+        self.starts[unit, i], self.sends[unit, i] = start, send
+        for n in range(net.ranks):
+            model.add(start[n] == 0 if n in coll.pre[unit] else start[n] >= 1)
+            if n in coll.post[unit] and n not in coll.pre[unit]:
+                model.add(model.exactly_one([send[r] for r in net.into[n]]))
+        for r, route in enumerate(net.routes):
+            model.add(model.implies(send[r], start[route.src] < start[route.dst]))
+
+    def _limit_starts(self, chunks: list[tuple[int, int]], steps: int) -> None:
+        """Add C2, and C3 where the chunk may but need not come."""
+        model, net, coll = self.model, self.network, self.collective
+        for unit, i in chunks:
+            start, send = self.starts[unit, i], self.sends[unit, i]
             for n in range(net.ranks):
-                if n in coll.pre[u]:
-                    model.add(start[c, n] == 0)
+                if n in coll.pre[unit]:
                     continue
-                model.add(start[c, n] >= 1, start[c, n] <= (steps if n in coll.post[u] else steps + 1))
-                received = model.exactly_one([send[c, r] for r in net.into[n]])
-                model.add(received if n in coll.post[u] else model.implies(start[c, n] <= steps, received))
-            for r, route in enumerate(net.routes):
-                model.add(model.implies(send[c, r], start[c, route.src] < start[c, route.dst]))
+                if n in coll.post[unit]:
+                    model.add(start[n] <= steps)
+                else:
+                    received = model.exactly_one([send[r] for r in net.into[n]])
+                    model.add(start[n] <= steps + 1, model.implies(start[n] <= steps, received))
 
-    def limit_loads(self) -> None:
+    def _limit_loads(self, chunks: list[tuple[int, int]], steps: int, total: int) -> None:
         """Add C5 and C6: for each step and bandwidth constraint a pseudo-Boolean sum for each possible number of
         rounds."""
-        model, problem, start, send = self.model, self.problem, self.start, self.send
-        net, steps = problem.network, problem.steps
+        model, net = self.model, self.network
         rounds = [model.integer(f"rounds_{s}") for s in range(1, steps + 1)]
-        if problem.rounds != steps:
-            model.add(*(r >= 1 for r in rounds), model.total(rounds) == problem.rounds)
+        if total != steps:
+            model.add(*(r >= 1 for r in rounds), model.total(rounds) == total)
         resources = [((r,), route.units) for r, route in enumerate(net.routes)]
         resources += [(cap.routes, cap.units) for cap in net.caps]
         for routes, units in resources:
             for s in range(1, steps + 1):
                 sends = []
-                for c, _ in self.chunks:
-                    sends += [model.both(send[c, r], start[c, net.routes[r].dst] == s) for r in routes]
-                if problem.rounds == steps:
+                for chunk in chunks:
+                    start, send = self.starts[chunk], self.sends[chunk]
+                    sends += [model.both(send[r], start[net.routes[r].dst] == s) for r in routes]
+                if total == steps:
                     model.add(model.at_most(sends, units))
                 else:
-                    for n in range(1, problem.rounds - steps + 2):  # every other step has a round at least
+                    for n in range(1, total - steps + 2):  # every other step has a round at least
                         model.add(model.implies(rounds[s - 1] == n, model.at_most(sends, units * n)))
 
-    def sends_of_steps(self) -> list[list[tuple[int, int]]]:
+    def _sends_of_steps(self, problem: Problem) -> list[list[tuple[int, int]]]:
         """Return the (chunk, route) of the sends of each step, after a solution was found."""
-        steps: list[list[tuple[int, int]]] = [[] for _ in range(self.problem.steps)]
-        for (c, r), sent in self.send.items():
-            step = self.model.value(self.start[c, self.problem.network.routes[r].dst])
-            if self.model.is_true(sent) and step <= self.problem.steps:
-                steps[step - 1].append((c, r))
+        model, routes = self.model, self.network.routes
+        steps: list[list[tuple[int, int]]] = [[] for _ in range(problem.steps)]
+        for u in range(self.collective.units):
+            for i in range(problem.chunks):
+                for r, sent in enumerate(self.sends[u, i]):
+                    step = model.value(self.starts[u, i][routes[r].dst])
+                    if model.is_true(sent) and step <= problem.steps:
+                        steps[step - 1].append((u * problem.chunks + i, r))
         return steps

@@ -54,7 +54,7 @@ def relabelled(schedule: Schedule, ranks: Sequence[int]) -> Schedule:
 def network(old: Network, ranks: Sequence[int]) -> Network:
     """Return `old` with rank r renamed ``ranks[r]``; routes and caps keep their order."""
     routes = tuple(Route(ranks[r.src], ranks[r.dst], r.units, r.via, r.latency) for r in old.routes)
-    number = dict(enumerate(ranks))  # switches keep their names
+    number: dict[int | str, int | str] = {r: ranks[r] for r in range(len(ranks))}  # switches keep their names
     wires = tuple((number.get(a, a), number.get(b, b), units) for a, b, units in old.wires)
     multicast = []
     for switch in old.multicast:

@@ -24,14 +24,14 @@ from synth.errors import MissingDependencyError, SynthError, UsageError, unknown
 GROUP = "synth.plugins"
 # What notebooks show of a value: the values know these functions by name alone, so that they import no drawing code.
 NOTEBOOK = {
-    "build": "synth.commands.api.notebook:build_html",
-    "frontier": "synth.commands.api.notebook:frontier_html",
-    "measured": "synth.commands.api.notebook:measured_html",
+    "build": "synth.commands.notebook:build_html",
+    "frontier": "synth.commands.notebook:frontier_html",
+    "measured": "synth.commands.notebook:measured_html",
     "plan": "synth.view.plans:html",
-    "program": "synth.commands.api.notebook:program_html",
-    "run": "synth.commands.api.notebook:run_html",
-    "schedule": "synth.commands.api.notebook:schedule_html",
-    "topology": "synth.commands.api.notebook:topology_svg",
+    "program": "synth.commands.notebook:program_html",
+    "run": "synth.commands.notebook:run_html",
+    "schedule": "synth.commands.notebook:schedule_html",
+    "topology": "synth.commands.notebook:topology_svg",
     "plot of frontier": "synth.view.plot:plot_frontier",
     "plot of run": "synth.view.plot:plot_run",
 }

@@ -150,6 +150,11 @@ class Problem:
         """Return the time reversal: routes reversed, before and after exchanged."""
         return Problem(self.network.reversed(), self.collective.reversed(), self.chunks, self.steps, self.rounds)
 
+    def of_reversal(self, schedule: Schedule) -> Schedule:
+        """Return the schedule of this problem for one of its time reversal; for one of itself where it copies."""
+        steps = (schedule.reversed() if self.collective.combining else schedule).steps
+        return Schedule(self.network, self.collective, schedule.chunks, steps)
+
 
 class SynchronousSchedule(ABC):
     """Interface of every step-synchronous schedule: `Schedule` lists all sends, `CompressedSchedule` one of each orbit.

@@ -58,7 +58,7 @@ class FlowMethods:
             return False
         if self.part == "quick":
             return ranks > FEW_RANKS or several
-        if problem.engine == "exact":
+        if problem.engine == "exact" or problem.options.alone:
             return False
         limited = several and problem.options.time_limit is not None
         return self.part == "rest" or ranks > (FEW_RANKS if limited else QUICK_RANKS)

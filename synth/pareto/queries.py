@@ -20,29 +20,37 @@ from synth.solvers.pool import ProcessJob
 TREE_SECONDS = 30.0
 
 
-def query_portfolio(
-    sweep: StepSearch, problem: Problem, seconds: float, beside: ProcessJob | None = None
-) -> Sat | Unsat | Unknown:
+def asked(sweep: StepSearch, problem: Problem, decide: Callable[[], Verdict]) -> Verdict:
+    """Return the answer of `decide` to a problem, recorded, or that of an earlier run in the log."""
+    log = sweep.found.log
+    if log.refuted(problem):
+        return Unsat("refuted in an earlier run")
+    sweep.found.tell("query", f"C={problem.chunks} S={problem.steps} R={problem.rounds}", problem.steps)
+    verdict = decide()
+    sweep.answered(record(problem, verdict))
+    if isinstance(verdict, Unsat):
+        query = [problem.chunks, problem.steps, problem.rounds]
+        log.append({"kind": "unsat", "query": query, "engine": verdict.cost.engine})
+    return verdict
+
+
+def query_portfolio(sweep: StepSearch, problem: Problem, seconds: float, beside: ProcessJob | None = None) -> Verdict:
     """Decide a problem by the portfolio in `seconds` of each processor, or by the log of an earlier run.
 
     `beside`: as in `portfolio.solve`.
     """
     options = sweep.options
-    if sweep.found.log.refuted(problem):
-        return Unsat("refuted in an earlier run")
-    sweep.found.tell("query", f"C={problem.chunks} S={problem.steps} R={problem.rounds}", problem.steps)
-    verdict = portfolio.solve(
-        problem, budget=sweep.budget(seconds), encoding=options.encoding, solver=options.solver,
-        on_event=lambda text: sweep.found.tell("query", text, problem.steps),
-        beside=beside,
-    )  # fmt: skip
-    sweep.spent += verdict.cost.total_cpu / options.jobs
-    sweep.found.answered(record(problem, verdict))
-    if isinstance(verdict, Unsat):
-        sweep.found.log.append(
-            {"kind": "unsat", "query": [problem.chunks, problem.steps, problem.rounds], "engine": verdict.cost.engine}
-        )
-    return verdict
+
+    def decide() -> Verdict:
+        verdict = portfolio.solve(
+            problem, budget=sweep.budget(seconds), encoding=options.encoding, solver=options.solver,
+            on_event=lambda text: sweep.found.tell("query", text, problem.steps),
+            beside=beside,
+        )  # fmt: skip
+        sweep.spent += verdict.cost.total_cpu / options.jobs
+        return verdict
+
+    return asked(sweep, problem, decide)
 
 
 def record(problem: Problem, verdict: Verdict) -> QueryRecord:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from synth.model.collective import Collective
-from synth.model.frontier import Point
+from synth.model.frontier import Point, QueryRecord
 from synth.model.topology import Network
 from synth.pareto.found import Found
 from synth.pareto.prefetched_bounds import PrefetchedBounds
@@ -68,6 +68,10 @@ class StepSearch:
         # With few ranks a bound takes less time than the start of a process.
         deadline = self.deadline if self.network.ranks > MAX_RANKS_IN_PROCESS else NEVER
         return PrefetchedBounds(self.network, self.collective, self.options.memory, deadline)
+
+    def answered(self, answer: QueryRecord) -> None:
+        """Record the answer of a solver."""
+        self.found.answered(answer)
 
     def resumed(self, steps: int) -> Iterator[Point]:
         """Yield the points of `steps` steps of an earlier run, replayed and checked again, as the time allows."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import nullcontext
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
@@ -30,11 +31,13 @@ from synth.pareto.library_programs import LibraryPrograms
 from synth.pareto.log import Log, LogError, default_directory, foreign
 from synth.pareto.quick_bounds import AllreducePartition, SingleCut
 from synth.solvers import pool
-from synth.solvers.deadline import Budget, Deadline, time_limited
+from synth.solvers.deadline import Budget, Deadline, TimeUp, time_limited
 
 # Share of a time limit for all engines before the sweep. They reach to both ends of the frontier; the sweep improves on
 # the end of few steps.
 FIRST = 0.4
+# Least share of a time limit for `--cross-check`, which comes last.
+CROSS_CHECK = 0.1
 # Least wall seconds for what follows the sweep, even where that used up the time.
 LAST_SECONDS = 1.0
 
@@ -111,14 +114,14 @@ def synthesize(
     if not cross_check:
         return frontier
     try:
-        return _cross_checked(frontier, options, deadline_of(ENGINES[-1], found), listener)
+        return _cross_checked(frontier, options, end_of_turn(found, 1.0, CROSS_CHECK), listener)
     except KeyboardInterrupt:
         raise SweepInterrupted(frontier, None) from None
 
 
 def run(row: Row, problem: FrontierProblem, found: Found) -> None:
     """Give an engine its turn, and keep what it yields."""
-    deadline, first = deadline_of(row, found), row.until == FIRST
+    deadline, first = end_of_turn(found, row.until, row.least), row.until == FIRST
     if first and deadline.over and found.points:
         return
     items = row.engine.improve(problem, found, deadline)
@@ -127,8 +130,10 @@ def run(row: Row, problem: FrontierProblem, found: Found) -> None:
             try:
                 with time_limited(deadline) if first else nullcontext():
                     item = next(items, None)
-            except UndecidedError:
-                return  # the points before the end of the time stay
+            except UndecidedError as error:  # the points before it stay
+                if type(error) is not TimeUp:  # memory, or a process that died
+                    found.note(f"{type(row.engine).__name__} ended early: {error}")
+                return
             except VerificationError as error:
                 if not first:
                     raise
@@ -145,13 +150,14 @@ def run(row: Row, problem: FrontierProblem, found: Found) -> None:
             found.update_open()
 
 
-def deadline_of(row: Row, found: Found) -> Deadline:
-    """Return the end of an engine's turn."""
+def end_of_turn(found: Found, until: float, least: float) -> Deadline:
+    """Return the end of a turn: at the share `until` of the time limit, and no earlier than the share `least` of it,
+    if that is not 0, from now."""
     limit = found.options.time_limit
     if limit is None:
         return Deadline()
-    deadline = Deadline(found.started + limit * row.until)
-    return deadline.at_least(max(limit * row.least, LAST_SECONDS)) if row.least else deadline
+    deadline = Deadline(found.started + limit * until)
+    return deadline.at_least(max(limit * least, LAST_SECONDS)) if least else deadline
 
 
 def through_switches(
@@ -182,16 +188,17 @@ def through_switches(
 
 
 def _cross_checked(frontier: Frontier, options: Options, deadline: Deadline, listener: Listener) -> Frontier:
-    """Return `frontier` with z3's answers to the queries (C, S, R) that its points rest on."""
-    from synth.pareto.cross_check import cross_check
+    """Return `frontier` with z3's answers to all questions (C, S, R) that its points rest on."""
+    from synth.pareto.cross_check import ask_all
 
     budget = Budget(
         deadline, memory=options.memory, seed=options.seed, jobs=options.jobs, deterministic=options.deterministic
     )
     try:
-        return cross_check(frontier, budget, lambda text: listener(Event("query", text)))
+        check = ask_all(frontier, budget, lambda text: listener(Event("query", text)))
     finally:
         pool.stop()
+    return replace(frontier, answers=(*frontier.answers, *check.answers), notes=(*frontier.notes, str(check)))
 
 
 def _open_log(problem: FrontierProblem, path: Path | None, fresh: bool) -> Log:

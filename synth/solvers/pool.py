@@ -158,10 +158,12 @@ def submit(imports: tuple[str, ...], call: Callable, arguments: tuple, memory: i
     with theirs, tempfile.TemporaryFile() as call_file, _lock:
         pickle.dump((call, arguments), call_file, protocol=pickle.HIGHEST_PROTOCOL)
         call_file.flush()
-        for control in (_server(imports), _server(imports)):  # another one where the first has died
-            with contextlib.suppress(OSError):
-                socket.send_fds(control, [_NUMBER.pack(memory or 0)], [theirs.fileno(), call_file.fileno()])
+        for _ in range(2):
+            try:
+                socket.send_fds(_server(imports), [_NUMBER.pack(memory or 0)], [theirs.fileno(), call_file.fileno()])
                 break
+            except OSError:  # the server has died: another one
+                _servers.pop((os.getpid(), imports))[1].close()
     return ProcessJob(getattr(call, "__name__", ""), ours, memory)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from synth.errors import MissingDependencyError
@@ -17,21 +18,30 @@ except ImportError:
 
 
 class IntegerModel:
-    """A set of constraints in a z3 context of its own.
+    """A set of constraints in a z3 context of its own, and one solver for all questions about it.
 
     Variables are z3's expressions: ``==``, ``<=``, ``<``, ``+`` and ``*`` combine them.
     """
 
-    def __init__(self, purpose: str, deadline: Deadline, seed: int) -> None:
-        """Raise MissingDependencyError without z3, for `purpose`. `check` ends at the deadline."""
+    def __init__(self, purpose: str, seed: int, memory: int | None = None) -> None:
+        """Raise MissingDependencyError without z3, for `purpose`. `memory`: the most bytes of z3."""
         if z3 is None:
             raise MissingDependencyError(f"{purpose} needs z3, which is not installed: pip install z3-solver")
         self._z3: Any = z3
         self._context = self._z3.Context()  # limits and names are per context
         self._solver = self._z3.Solver(ctx=self._context)  # about twice as fast as SolverFor("QF_LIA") on SCCL's model
-        if deadline.limited:
-            self._solver.set("timeout", max(1, int(deadline.remaining() * 1000)))
         self._solver.set("random_seed", seed)
+        if memory is not None:
+            self._solver.set("max_memory", max(1, memory >> 20))
+
+    @contextmanager
+    def question(self) -> Iterator[None]:
+        """Take the constraints that are added in this block back at its end. What z3 learned from others it keeps."""
+        self._solver.push()
+        try:
+            yield
+        finally:
+            self._solver.pop()
 
     def integer(self, name: str) -> Any:
         """Return a new integer variable."""
@@ -67,13 +77,25 @@ class IntegerModel:
             return self._z3.BoolVal(False, self._context)
         return self._z3.PbEq([(x, 1) for x in booleans], 1)
 
-    def check(self) -> tuple[Literal["sat", "unsat"] | Why, str]:
-        """Return ("sat", ""), ("unsat", ""), or the reason why the constraints are undecided with z3's words for it."""
+    def check(self, deadline: Deadline, work: int | None = None) -> tuple[Literal["sat", "unsat"] | Why, str]:
+        """Return ("sat", ""), ("unsat", ""), or the reason why the constraints are undecided with z3's words for it.
+
+        `work`: the most of z3's own steps ("rlimit"), which end a search on every machine at the same place.
+        """
+        if deadline.limited:
+            self._solver.set("timeout", max(1, int(deadline.remaining() * 1000)))
+        if work is not None:
+            self._solver.set("rlimit", work)
+            self._solver.set("ctrl_c", False)  # Python raises it after the call, which is short
         status = str(self._solver.check())
         if status == "sat":
             self._values = self._solver.model()
             return "sat", ""
-        return ("unsat", "") if status == "unsat" else reason(self._solver.reason_unknown())
+        if status == "unsat":
+            return "unsat", ""
+        why, text = reason(self._solver.reason_unknown())
+        # z3 calls the end of its steps "canceled", too
+        return ("gave-up" if why == "interrupted" and work is not None else why), text
 
     def is_true(self, boolean: Any) -> bool:
         """Return the value of a Boolean after `check` said "sat"."""

@@ -14,11 +14,13 @@ from synth.view.plans import ESTIMATE
 def reports(result: BuildResult) -> list[Report]:
     """Return a table for each collective; sentences about the times, the machine and the files follow the last."""
     tables = [_table(result, table) for table in result.tables]
+    names = [name for table in result.tables for name in _library_names(table)]
+    own = ", ".join(dict.fromkeys(name.removeprefix("nccl-") for name in names))
     switches = result.plan.topology is not None and bool(result.plan.topology.multicast)
     lines = [
         "sizes: those that were compared; the page beside the files says which sizes each file serves",
-        "µs and GB/s (size / time) are predicted for the greatest size of a row, not measured; "
-        "ring, tree: NCCL's own, by the same clock",
+        "µs and GB/s (size / time) are predicted for the greatest size of a row, not measured"
+        + (f"; {own}: NCCL's own, by the same clock" if own else ""),
         f"the clock: {result.plan.says}",
         f"x bound: the time over a lower bound by the same clock, for {holds_for(switches)}",
     ]
@@ -32,7 +34,7 @@ def reports(result: BuildResult) -> list[Report]:
 
 
 def _table(result: BuildResult, table: BuiltTable) -> Report:
-    names = list(dict.fromkeys(library.name for row in table.rows for library in row.libraries))
+    names = _library_names(table)
     columns = ["sizes", "runs", ">µs", ">GB/s"]
     columns += [f">{name.removeprefix('nccl-')} µs" for name in names]
     columns.append(">x bound")
@@ -52,6 +54,11 @@ def _table(result: BuildResult, table: BuiltTable) -> Report:
     root = "" if table.root is None else f" from {table.root}"
     title = f"{table.collective}{root} on {result.topology}, {table.ranks} ranks, for {result.runtime}"
     return Report.of(title, columns, rows, sentences)
+
+
+def _library_names(table: BuiltTable) -> list[str]:
+    """Return the library's algorithms that the rows of a table are compared with."""
+    return list(dict.fromkeys(library.name for row in table.rows for library in row.libraries))
 
 
 def _left_sentence(run: list[BuildRow]) -> str:

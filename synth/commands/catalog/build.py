@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from synth.commands.catalog.group import db_option
-from synth.commands.framework.options import FILE, jobs_option, output_options, time_limit_option
+from synth.commands.catalog import build_catalog
+from synth.commands.catalog.group import Database
+from synth.commands.framework.declaration import command, option
 from synth.commands.framework.output import check_writable, emit, note
 from synth.commands.framework.progress import job_progress
-from synth.commands.root import CONTEXT, INTERRUPTED
+from synth.commands.framework.shared import FILE, Output, jobs_option, time_limit_option
+from synth.commands.root import INTERRUPTED
 from synth.model.rational import counted
 
 if TYPE_CHECKING:
@@ -28,28 +29,26 @@ STATES = {
 SOURCES = {"solved": "solved now", "known": "known", "alike": "alike"}
 
 
-@click.command(context_settings=CONTEXT, short_help="Solve every task of a job file once; resumable.")
-@click.argument("fleet", type=FILE, metavar="FLEET.yaml")
-@db_option
-@jobs_option("Tasks at a time; by default the number of cores.")
-@click.option("--dask", metavar="ADDRESS", help="Run on the workers of a Dask scheduler, such as tcp://host:8786.")
-@time_limit_option("Wall time of each task; overrides the job file.", "30s")
-@click.option(
-    "--retry-open", is_flag=True, help="Continue tasks that a time limit left open; a longer one always does."
-)
-@click.option("--dry-run", is_flag=True, help="Only list the tasks, with their states.")
-@output_options
-def build(
-    fleet: Path,
-    db: Path,
-    jobs: int | None,
-    dask: str | None,
-    time_limit: float | None,
-    retry_open: bool,
-    dry_run: bool,
-    output: str | None,
-    form: str | None,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class CatalogBuild(Output, Database):
+    """The options of `synth catalog build`."""
+
+    fleet: Path = option("fleet", type=FILE, metavar="FLEET.yaml")
+    jobs: int | None = jobs_option("Tasks at a time; by default the number of cores.", "")
+    dask: str | None = option(
+        "--dask", default=None, metavar="ADDRESS",
+        help="Run on the workers of a Dask scheduler, such as tcp://host:8786.",
+    )  # fmt: skip
+    time_limit: float | None = time_limit_option("Wall time of each task; overrides the job file.", metavar="30s")
+    retry_open: bool = option(
+        "--retry-open", default=False,
+        help="Continue tasks that a time limit left open; a longer one always does.",
+    )  # fmt: skip
+    dry_run: bool = option("--dry-run", default=False, help="Only list the tasks, with their states.")
+
+
+@command(CatalogBuild, brief="Solve every task of a job file once; resumable.")
+def build_command(options: CatalogBuild) -> int:
     """Run a job: machines x collectives, each task answered by an entry of the catalog.
 
     What the catalog has, under the same fingerprint or for a machine that is equal up to numbering, is skipped. Ctrl-C,
@@ -63,23 +62,24 @@ def build(
       synth catalog build fleet.yaml --dask tcp://scheduler:8786
     """
     from synth.catalog.jobs import run
-    from synth.commands.api import catalog
 
-    check_writable(output)
+    check_writable(options.output)
     code = None
     try:
-        with job_progress(str(fleet)) as listen:
-            how = {"jobs": jobs, "dask": dask, "time_limit": time_limit, "retry_open": retry_open, "dry": dry_run}
-            items = catalog.build_catalog(fleet, db, listen=listen, **how)
+        with job_progress(str(options.fleet)) as listen:
+            items = build_catalog(
+                options.fleet, options.db, jobs=options.jobs, dask=options.dask, time_limit=options.time_limit,
+                retry_open=options.retry_open, dry=options.dry_run, listen=listen,
+            )  # fmt: skip
     except run.Interrupted as stop:
         items, code = stop.items, INTERRUPTED
-    emit(lambda: list(map(_document, items)), lambda: _print(items, dry_run), output, form)
+    emit(lambda: list(map(_document, items)), lambda: _print(items, options.dry_run), options)
     for item in items:
         if item.state in ("infeasible", "failed"):
             note(f"{item.state}: {item.task.name}: {item.reason}")
     if code is not None:
         note("interrupted; the same command continues")
-    if dry_run:
+    if options.dry_run:
         return 0
     return run.exit_code(items) if code is None else code
 

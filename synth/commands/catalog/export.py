@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
-from synth.commands.catalog.group import db_option
-from synth.commands.export import export as plain
-from synth.commands.export import export_source
+from synth.commands.catalog import open
+from synth.commands.catalog.group import Database
+from synth.commands.export import Export, export_source
+from synth.commands.framework.declaration import command, option
 from synth.commands.framework.output import check_writable, save
-from synth.commands.root import CONTEXT
-
-_LEFT_OUT = ("plan", "coll", "root")  # what an entry says itself, or does not hold
 
 
-@click.command(context_settings=CONTEXT, short_help="Export an entry, as `synth export` does.")
-@click.argument("name", metavar="ID")
-@db_option
-def export(name: str, db: Path, **flags: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EntryExport(Database, Export):
+    """The options of `synth catalog export`: those of `synth export` but for what an entry says itself."""
+
+    name: str = option("name", metavar="ID")
+    source: Any = option(default=None)
+    plan: Any = option(default=None)
+    collective: Any = option(default=None)
+    root: Any = option(default=None)
+
+
+@command(EntryExport, brief="Export an entry, as `synth export` does.")
+def export_command(options: EntryExport) -> None:
     """Write a point of entry ID in the form that a runtime loads.
 
     --to frontier writes the document that `synth bench`, `synth verify` and all other commands read.
@@ -30,21 +37,14 @@ def export(name: str, db: Path, **flags: Any) -> None:
       synth catalog export 62a441bf --to msccl-xml --point 1 -o allgather.xml
       synth catalog export 62a441bf --to frontier -o frontier.json
     """
-    from synth.commands.api import catalog
-
-    with catalog.open(db) as store:
-        entry = store.get(name)
-    if (flags["to"] or "").lower() != "frontier":
-        export_source(entry.frontier, entry.id, flags | dict.fromkeys(_LEFT_OUT))
+    with open(options.db) as store:
+        entry = store.get(options.name)
+    if options.to != "frontier":
+        export_source(replace(options, source=entry.frontier), entry.id)
         return
-    output, text = flags["output"], json.dumps(entry.frontier.to_json())
-    check_writable(output)
-    if output in (None, "-"):
+    text = json.dumps(entry.frontier.to_json())
+    check_writable(options.output)
+    if options.output in (None, "-"):
         click.echo(text)
     else:
-        save(output, text + "\n")
-
-
-export.params += [
-    option for option in plain.params if isinstance(option, click.Option) and option.name not in _LEFT_OUT
-]
+        save(options.output, text + "\n")

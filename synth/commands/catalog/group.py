@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import click
 
-from synth.commands.framework.options import FILE
+from synth.commands.framework.declaration import option
+from synth.commands.framework.shared import FILE
 from synth.commands.root import CONTEXT, Commands
 
-db_option = click.option(
-    "--db", type=FILE, default="catalog.db", show_default=True, envvar="SYNTH_CATALOG", metavar="FILE",
-    help="The catalog's file; SYNTH_CATALOG in the environment names another default.",
-)  # fmt: skip
+
+@dataclass(frozen=True, kw_only=True)
+class Database:
+    """--db, the file of a catalog."""
+
+    db: Path = option(
+        "--db", default="catalog.db", type=FILE, show_default=True, envvar="SYNTH_CATALOG", metavar="FILE",
+        help="The catalog's file; SYNTH_CATALOG in the environment names another default.",
+    )  # fmt: skip
 
 
 @click.command(
-    cls=Commands,
-    context_settings=CONTEXT,
-    short_help="Keep algorithms of all machines in one file.",
-    lazy={
-        "build": "synth.commands.catalog.build:build",
-        "ls": "synth.commands.catalog.ls:ls",
-        "show": "synth.commands.catalog.show:show",
-        "export": "synth.commands.catalog.export:export",
-        "verify": "synth.commands.catalog.verify:verify",
+    cls=Commands, name="catalog", context_settings=CONTEXT, lazy={
+        name: f"synth.commands.catalog.{name}:{name}_command" for name in ("build", "ls", "show", "export", "verify")
     },
-)
-def catalog() -> None:
+)  # fmt: skip
+def catalog_command() -> None:
     """Every algorithm of a team's machines, found once and kept in one file.
 
     \b

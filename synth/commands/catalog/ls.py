@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
-from synth.commands.catalog.group import db_option
-from synth.commands.framework.options import coll_option, output_options
+from synth.commands.catalog import machine_name, open
+from synth.commands.catalog.group import Database
+from synth.commands.framework.declaration import command, option
 from synth.commands.framework.output import emit
-from synth.commands.root import CONTEXT
+from synth.commands.framework.shared import Output, collective_option
 from synth.model.rational import counted
 
 if TYPE_CHECKING:
@@ -23,13 +22,19 @@ COLUMNS = (
 SHIPPED = (*COLUMNS[1:7], "commit", "command")
 
 
-@click.command(context_settings=CONTEXT, short_help="List the entries.")
-@db_option
-@click.option("--topo", metavar="NAME", help="Only entries of the machine of this name.")
-@coll_option("Only entries of this collective.")
-@click.option("--shipped", is_flag=True, help="The frontiers in the package, with the commit and command of each.")
-@output_options
-def ls(db: Path, topo: str | None, coll: str | None, shipped: bool, output: str | None, form: str | None) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Ls(Output, Database):
+    """The options of `synth catalog ls`."""
+
+    topo: str | None = option("--topo", default=None, metavar="NAME", help="Only entries of the machine of this name.")
+    collective: str | None = collective_option("Only entries of this collective.", default=None)
+    shipped: bool = option(
+        "--shipped", default=False, help="The frontiers in the package, with the commit and command of each."
+    )
+
+
+@command(Ls, brief="List the entries.")
+def ls_command(options: Ls) -> None:
     """List the entries of a catalog.
 
     \b
@@ -38,12 +43,14 @@ def ls(db: Path, topo: str | None, coll: str | None, shipped: bool, output: str 
       synth catalog ls --shipped --coll allreduce
     """
     from synth.catalog.shipped import FILE, Origin
-    from synth.commands.api import catalog
     from synth.model.collective import canonical_name
+    from synth.view.frontier_text import Report
+    from synth.view.tables import print_report
 
-    topo = None if topo is None else catalog.machine_name(topo)
-    with catalog.open(FILE if shipped else db) as store:
-        rows = store.ls(topo, None if coll is None else canonical_name(coll))
+    shipped, collective = options.shipped, options.collective
+    machine = None if options.topo is None else machine_name(options.topo)
+    with open(FILE if shipped else options.db) as store:
+        rows = store.ls(machine, None if collective is None else canonical_name(collective))
 
     def documents() -> list[dict]:
         if shipped:
@@ -51,9 +58,6 @@ def ls(db: Path, topo: str | None, coll: str | None, shipped: bool, output: str 
         return [row.to_json() for row in rows]
 
     def show() -> None:
-        from synth.view.frontier_text import Report
-        from synth.view.tables import print_report
-
         lines = []
         for row in rows:
             cells = _cells(row)
@@ -61,7 +65,7 @@ def ls(db: Path, topo: str | None, coll: str | None, shipped: bool, output: str 
         sentence = counted(len(rows), "entry") + (" in the package" if shipped else "")
         print_report(Report.of("", SHIPPED if shipped else COLUMNS, lines, (sentence,)))
 
-    emit(documents, show, output, form)
+    emit(documents, show, options)
 
 
 def _cells(row: EntryRow) -> tuple[str, ...]:

@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import click
 
-from synth.commands.catalog.group import db_option
-from synth.commands.framework.options import output_options
+from synth.commands.catalog import open
+from synth.commands.catalog.group import Database
+from synth.commands.framework.declaration import command, option
 from synth.commands.framework.output import emit, printable
-from synth.commands.root import CONTEXT
-
-if TYPE_CHECKING:
-    from synth.catalog.entry import Entry
+from synth.commands.framework.shared import Output
 
 
-@click.command(context_settings=CONTEXT, short_help="Print an entry: its frontier and its provenance.")
-@click.argument("name", metavar="ID")
-@db_option
-@output_options
-def show(name: str, db: Path, output: str | None, form: str | None) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CatalogShow(Output, Database):
+    """The options of `synth catalog show`."""
+
+    name: str = option("name", metavar="ID")
+
+
+@command(CatalogShow, brief="Print an entry: its frontier and its provenance.")
+def show_command(options: CatalogShow) -> None:
     """Print the frontier of entry ID (the first digits are enough) as `synth pareto` does, and its provenance.
 
     \b
     Example:
       synth catalog show 62a441bf
     """
-    from synth.commands.api import catalog
-
-    with catalog.open(db) as store:
-        entry = store.get(name)
-    emit(lambda: catalog.document(entry), lambda: _print(entry), output, form)
-
-
-def _print(entry: Entry) -> None:
     from synth.view import tables
 
-    tables.print_frontier(entry.frontier)
-    click.echo(printable(f"entry {entry.id}: {entry.state}, found in {entry.seconds:.1f} s"))
-    for key, value in (entry.options | entry.provenance).items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{name} {version}" for name, version in value.items())
-        if value not in (None, ""):
-            click.echo(printable(f"{key}: {value}"))
+    with open(options.db) as store:
+        entry = store.get(options.name)
+
+    def document() -> dict:
+        return {"schema": "synth.entry/1"} | entry.to_json() | {"frontier": entry.frontier.to_json()}
+
+    def table() -> None:
+        tables.print_frontier(entry.frontier)
+        click.echo(printable(f"entry {entry.id}: {entry.state}, found in {entry.seconds:.1f} s"))
+        for key, value in (entry.options | entry.provenance).items():
+            if isinstance(value, dict):
+                value = ", ".join(f"{name} {version}" for name, version in value.items())
+            if value not in (None, ""):
+                click.echo(printable(f"{key}: {value}"))
+
+    emit(document, table, options)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
-    from synth.commands.api.algorithms import Distance
+    from synth.commands.explain import Distance
     from synth.model.blame import Blame
     from synth.model.compressed_schedule import CompressedSchedule
 

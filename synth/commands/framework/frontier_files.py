@@ -2,17 +2,58 @@
 
 from __future__ import annotations
 
-import json
 import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from synth.commands.framework.output import note, write, wrote
+from synth.commands.framework.output import note, wrote
 from synth.commands.framework.progress import progress
 from synth.commands.root import INTERRUPTED
+from synth.errors import FormatError, SynthError, VerificationError
 from synth.model.frontier import ParetoFrontier
 from synth.model.rational import counted
+
+
+def frontier_document(frontier: ParetoFrontier, files: Mapping[int, str] | None = None) -> dict:
+    """Return a frontier as a JSON document that `synth verify` checks alone.
+
+    That of exact synthesis holds its schedules. That of flow methods names their `files`,
+    by the index of the point, and holds the links of its machine unless the machine's name gives the same machine.
+    """
+    from synth.model.scale_frontier import ScaleFrontier
+
+    if not isinstance(frontier, ScaleFrontier):
+        return frontier.to_json()
+    from synth.topologies import topology_or_none
+
+    machine, named = frontier.topology, topology_or_none(frontier.topology.name)
+    keys = ("ranks", "switches", "connection", "links", "limits")
+    known = named is not None and all(getattr(machine, key) == getattr(named, key) for key in keys)
+    return frontier.to_json(dict(files or {}), links=not known)
+
+
+def write_schedules(
+    frontier: ParetoFrontier, folder: Path, announce: Callable[[str], None] = lambda text: None
+) -> Iterator[tuple[int, str]]:
+    """Write the schedule of each point to a file in `folder`; yield (index of the point, name of the file) after each.
+
+    Schedules that are not there are left out: those of too many sends to list, or too large for the catalog that they
+    come from. Raises OSError.
+    """
+    for number, point in enumerate(frontier.points, 1):
+        stem = f"{number:02}-{frontier.collective_name}-S{point.steps}"
+        announce(f"writing {stem}, {number} of {len(frontier.points)}")
+        try:
+            schedule = point.schedule
+        except (FormatError, VerificationError):
+            raise
+        except SynthError:
+            continue
+        name = stem + schedule.suffix
+        schedule.save(folder / name)
+        yield number - 1, name
 
 
 class SavedFrontier(NamedTuple):
@@ -27,64 +68,34 @@ class SavedFrontier(NamedTuple):
 
     def document(self) -> dict:
         """Return the frontier's JSON document."""
-        from synth.commands import api
-
-        return api.frontier_document(self.frontier, self.files)
+        return frontier_document(self.frontier, self.files)
 
 
-def save_schedules(
-    frontier: ParetoFrontier, output: str | None, form: str | None = None, folder: Path | None = None
-) -> SavedFrontier:
-    """Write the schedules and frontier.json into `folder`. Without it: into FILE.schedules, for the document `output`.
+def save_schedules(frontier: ParetoFrontier, output: str | None, form: str | None = None) -> SavedFrontier:
+    """Write the schedules that the document `output` does not hold into FILE.schedules; none unless it is a JSON file.
 
-    In the second case only schedules that the document does not hold are written, and none unless `output` is a file
-    in JSON (`form`). A folder that cannot be written costs a message and exit code 1, and Ctrl-C the file in hand and
-    those after it.
+    A folder that cannot be written costs a message and exit code 1, and Ctrl-C the file in hand and those after it.
     """
-    base, beside = Path(), folder
-    if output not in (None, "-") and form != "table" and _is_file(Path(str(output))):
-        base = Path(str(output)).parent
-        if folder is None and frontier.in_files:
-            beside = Path(str(output)).with_suffix(".schedules")
-    if beside is None or not frontier.points:
+    path = Path(str(output))
+    is_file = output not in (None, "-") and (path.is_file() or not path.exists())
+    if not is_file or form == "table" or not frontier.in_files or not frontier.points:
         return SavedFrontier(frontier, {})
-    files, written, code = _write(frontier, beside)
-    missing = [str(point.steps) for i, point in enumerate(frontier.points) if i not in files]
-    if missing and frontier.in_files:
-        absent = f"not written out, so not replayed by `synth verify`: the schedules of {', '.join(missing)} steps"
-        frontier = replace(frontier, notes=(*frontier.notes, absent))  # type: ignore[type-var]
-    if beside.is_dir():
-        more = ""
-        if folder is not None:
-            write(folder / "frontier.json", json.dumps(SavedFrontier(frontier, files).document()) + "\n")
-            more = " and frontier.json"
-        wrote(f"{counted(written, 'schedule')}{more} to {beside}; `synth verify` replays them")
-    named = {i: os.path.relpath(beside / name, base) for i, name in files.items()}
-    return SavedFrontier(frontier, named, code)
-
-
-def _is_file(path: Path) -> bool:
-    return path.is_file() or not path.exists()
-
-
-def _write(frontier: ParetoFrontier, folder: Path) -> tuple[dict[int, str], int, int]:
-    """Write the schedules. Return the names of the points' files, the number of all files, and the exit code."""
-    from synth.commands.api.frontier_files import save_schedules as saved
-    from synth.pareto.events import Event
-
-    files: dict[int, str] = {}
-    written = code = 0
+    folder, files, code = path.with_suffix(".schedules"), {}, 0
     try:
         folder.mkdir(exist_ok=True)
         with progress("writing schedules") as listen:
-            for i, name in saved(frontier, folder, lambda text: listen(Event("query", text))):
-                written += 1
-                if i is not None:
-                    files[i] = name
+            for i, name in write_schedules(frontier, folder, listen):
+                files[i] = os.path.join(folder.name, name)
     except KeyboardInterrupt:
         note("interrupted; the schedules so far are kept")
         code = INTERRUPTED
     except OSError as error:  # the frontier is not lost for it
         note(f"error: cannot write {folder}: {error.strerror or error}")
         code = 1
-    return files, written, code
+    missing = [str(point.steps) for i, point in enumerate(frontier.points) if i not in files]
+    if missing:
+        absent = f"not written out, so not replayed by `synth verify`: the schedules of {', '.join(missing)} steps"
+        frontier = replace(frontier, notes=(*frontier.notes, absent))  # type: ignore[type-var]
+    if folder.is_dir():
+        wrote(f"{counted(len(files), 'schedule')} to {folder}; `synth verify` replays them")
+    return SavedFrontier(frontier, files, code)

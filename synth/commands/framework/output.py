@@ -21,13 +21,14 @@ from synth.model.printable_text import printable as printable
 QUIET: ContextVar[bool] = ContextVar("QUIET", default=False)
 
 
-def emit(document: Callable[[], Any], table: Callable[[], None], output: str | None, form: str | None) -> None:
-    """Print `table` and/or write `document` as JSON, as ``-o`` and ``--format`` ask.
+def emit(document: Callable[[], Any], table: Callable[[], None], options: Any) -> None:
+    """Print `table` and/or write `document` as JSON, as ``-o`` and ``--format`` of the `options` ask.
 
     Without ``-o``: one of the two on stdout. ``-o -``: the JSON alone on stdout. ``-o FILE``: the JSON to FILE, the
     table on stdout; with ``--format table`` the table goes to both. Raises SynthError when FILE cannot be written.
     """
-    form = (form or ("json" if output else "table")).lower()
+    output = options.output
+    form = options.form or ("json" if output else "table")
     if output not in (None, "-"):
         try:
             table()  # first: it is not lost if the file cannot be written
@@ -62,21 +63,20 @@ def check_writable(*outputs: str | Path | None, folder: bool = False) -> None:
     for output in outputs:
         if output in (None, "-"):
             continue
-        if not (parent := Path(str(output)).parent).is_dir():
-            raise SynthError(f"cannot write {output}: the folder {parent} does not exist")
-        if not folder and Path(str(output)).is_dir():
-            raise SynthError(f"cannot write {output}: it is a folder; name a file in it")
-        if folder and Path(str(output)).is_file():
-            raise SynthError(f"cannot write {output}: it is a file; name a folder")
-        _check_permission(Path(str(output)))
-
-
-def _check_permission(output: Path) -> None:
-    if output.exists() and not (output.is_dir() or output.is_file()):  # a pipe or /dev/stdout, written to as it is
-        return
-    folder = output if output.is_dir() else output.parent
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise SynthError(f"cannot write {output}: no permission to write into the folder {folder}")
+        path, fault = Path(str(output)), ""
+        where = path if path.is_dir() else path.parent
+        if not path.parent.is_dir():
+            fault = f"the folder {path.parent} does not exist"
+        elif path.is_dir() and not folder:
+            fault = "it is a folder; name a file in it"
+        elif path.is_file() and folder:
+            fault = "it is a file; name a folder"
+        elif path.exists() and not (path.is_dir() or path.is_file()):  # a pipe or /dev/stdout, written to as it is
+            continue
+        elif not os.access(where, os.W_OK | os.X_OK):
+            fault = f"no permission to write into the folder {where}"
+        if fault:
+            raise SynthError(f"cannot write {output}: {fault}")
 
 
 def captured(table: Callable[[], None]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,15 +14,11 @@ from synth.model.rational import counted, show
 
 
 @contextmanager
-def progress(first: str, verbose: bool = False, limit: float | None = None) -> Iterator[Callable[[Any], None]]:
+def progress(first: str, limit: float | None = None) -> Iterator[Callable[[Any], None]]:
     """A listener for the sweep's events, or for texts, shown while the block runs.
 
-    `verbose`: all of them, a line each, on any stderr. `limit`: the seconds after which the work ends itself.
+    `limit`: the seconds after which the work ends itself.
     """
-    if verbose:
-        began = time.monotonic()
-        yield lambda event: print(f"{time.monotonic() - began:8.2f} s  {event.text}", file=sys.stderr)
-        return
     if QUIET.get() or not sys.stderr.isatty():
         with plain_progress(first, limit) as plain:
             yield lambda event: setattr(plain, "text", _text(event))
@@ -61,7 +56,7 @@ def waiting(what: str, limit: float | None = None) -> Iterator[Callable[[str], N
 
     `limit`: the seconds after which the work ends itself.
     """
-    with progress(what, limit=limit) as listen:
+    with progress(what, limit) as listen:
         yield lambda text: listen(f"{what}: {text}")
 
 

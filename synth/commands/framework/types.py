@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,50 +16,59 @@ from synth.model.rational import duration, size_bytes
 from synth.program.message_cost import MessageCost
 
 
-class Duration(click.ParamType):
-    """Seconds: ``30s``, ``5m``, ``1h30m``, or a bare number of seconds."""
+class Parsed(click.ParamType):
+    """A type whose values are read from text by `parse`, which raises ValueError with a sentence.
 
-    name = "duration"
+    A list, of synth.toml, is text with commas; other values, such as defaults, are taken as they are.
+    """
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """As a number of seconds > 0."""
-        if isinstance(value, float):
+    name = "value"
+    parse: Callable[..., Any]
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As `parse` returns it."""
+        if isinstance(value, list):
+            value = ",".join(map(str, value))
+        if not isinstance(value, str | int | float):
             return value
         try:
-            return duration(str(value))
+            return self.parse(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-class Size(click.ParamType):
-    """Bytes: ``64``, ``1KB`` (1024 bytes), ``1.5MB``, ``1GB``."""
+class Duration(Parsed):
+    """Seconds, above 0: ``30s``, ``5m``, ``1h30m``, or a bare number of seconds."""
+
+    name = "duration"
+    parse = staticmethod(duration)
+
+
+class Size(Parsed):
+    """Bytes, at least 1: ``64``, ``1KB`` (1024 bytes), ``1.5MB``, ``1GB``."""
+
+    name = "size"
+    parse = staticmethod(size_bytes)
+
+
+class AnySize(Parsed):
+    """Bytes, 0 too: a call of no elements is a call."""
 
     name = "size"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """As a whole number of bytes >= 1."""
-        try:
-            return size_bytes(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+    def parse(self, text: str) -> int:
+        """As a whole number of bytes >= 0."""
+        return 0 if text.strip() == "0" else size_bytes(text)
 
 
-class PerSend(click.ParamType):
+class PerSend(Parsed):
     """A cost of messages at either end: ``0.3us`` in every protocol, or ``Simple=1us,LL=300ns``."""
 
     name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> MessageCost:
-        """As a MessageCost."""
-        if isinstance(value, MessageCost):
-            return value
-        try:
-            return MessageCost.parse(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+    parse = staticmethod(MessageCost.parse)
 
 
-class Ranks(click.ParamType):
+class Ranks(Parsed):
     """Distinct ranks, or other whole numbers: ``0,1,5`` or ``0-3,7``."""
 
     name = "ranks"
@@ -67,71 +77,122 @@ class Ranks(click.ParamType):
         """`what`: what the numbers are, in messages."""
         self.what = what
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+    def parse(self, text: str) -> tuple[int, ...]:
         """As a tuple, in the order given."""
-        if isinstance(value, tuple):
-            return value
         try:
-            ranks = tuple(read(",".join(map(str, value)) if isinstance(value, list) else str(value)))
+            ranks = tuple(read(text))
         except ValueError:
-            self.fail(f"{value!r} is not a list of {self.what} such as 0,1,5 or 0-3", param, ctx)
-        if len(set(ranks)) != len(ranks):
-            twice = next(number for number in ranks if ranks.count(number) > 1)
-            self.fail(f"{value!r} names {twice} twice", param, ctx)
+            raise ValueError(f"{text!r} is not a list of {self.what} such as 0,1,5 or 0-3") from None
+        for number in ranks:
+            if ranks.count(number) > 1:
+                raise ValueError(f"{text!r} names {number} twice")
         return ranks
 
 
-class Places(click.ParamType):
+class Places(Parsed):
     """The GPU, by its number, on which each rank runs: ``0,0,1,1`` puts ranks 0 and 1 on GPU 0."""
 
     name = "devices"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+    def parse(self, text: str) -> tuple[int, ...]:
         """As a tuple, by rank."""
-        if isinstance(value, tuple):
-            return value
-        parts = list(map(str, value)) if isinstance(value, list) else str(value).split(",")
+        parts = text.split(",")
         if not all(part.strip().isdecimal() for part in parts):
-            self.fail(f"{value!r} does not name a device for each rank, as 0,0,1,1 does for four", param, ctx)
-        return tuple(int(part) for part in parts)
+            raise ValueError(f"{text!r} does not name a device for each rank, as 0,0,1,1 does for four")
+        return tuple(map(int, parts))
 
 
-class Counts(click.ParamType):
+class Counts(Parsed):
     """Chunk counts: ``2,1,0,3`` per rank; rows split by ``;`` per pair; or a file with one row a line."""
 
     name = "counts"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int] | list[list[int]]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """As a list of ints, or a list of lists for several rows."""
-        if not isinstance(value, str):
-            return value
-        text = value
-        if not re.fullmatch(r"[\d\s,;]*", value):
+        return value if isinstance(value, list) else super().convert(value, param, ctx)
+
+    def parse(self, text: str) -> list[int] | list[list[int]]:
+        """As `convert` returns it."""
+        rows_of = text
+        if not re.fullmatch(r"[\d\s,;]*", text):
             try:
-                text = text_of(Path(value))
+                rows_of = text_of(Path(text))
             except FormatError:
-                self.fail(
-                    f"{value!r} is neither chunk counts such as 2,1,0,3 (rows split by ';') nor a file that holds them",
-                    param,
-                    ctx,
-                )
-        rows = [row.replace(",", " ").split() for row in re.split(r"[;\n]", text) if row.strip()]
+                counts = "chunk counts such as 2,1,0,3 (rows split by ';')"
+                raise ValueError(f"{text!r} is neither {counts} nor a file that holds them") from None
+        rows = [row.replace(",", " ").split() for row in re.split(r"[;\n]", rows_of) if row.strip()]
         if not rows or not all(cell.isdecimal() for row in rows for cell in row):
-            self.fail(f"{value!r}: chunk counts are whole numbers such as 2,1,0,3", param, ctx)
-        counts = [list(map(int, row)) for row in rows]
-        return counts[0] if len(counts) == 1 else counts
+            raise ValueError(f"{text!r}: chunk counts are whole numbers such as 2,1,0,3")
+        found = [list(map(int, row)) for row in rows]
+        return found[0] if len(found) == 1 else found
 
 
-class Positive(click.ParamType):
+class LogFile(Parsed):
+    """``nccl=FILE``, ``nccl/ring/LL=FILE``."""
+
+    name = "log"
+
+    def parse(self, text: str) -> tuple[str, Path]:
+        """As (backend, file)."""
+        backend, _, file = text.partition("=")
+        if not backend or not file:
+            raise ValueError(f"{text!r} is not BACKEND=FILE, such as nccl=nccl.txt or rccl=rccl.txt")
+        return backend, Path(file)
+
+
+class LowerCase(Parsed):
+    """A name in lower case."""
+
+    name = "name"
+    parse = staticmethod(str.lower)
+
+
+class Positive(Parsed):
     """A whole number >= 1."""
 
     name = "number"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def parse(self, text: str) -> int:
         """As an int."""
-        text = str(value).strip()
-        if not text.isdecimal() or int(text) < 1:
-            self.fail(f"{text!r} is not a whole number >= 1", param, ctx)
+        if not text.strip().isdecimal() or int(text) < 1:
+            raise ValueError(f"{text.strip()!r} is not a whole number >= 1")
         return int(text)
+
+
+MOST = 64  # sizes at a time
+
+
+class Sizes(Parsed):
+    """``LOW:HIGH:xF`` (each F times the one before; x`factor` unless given), or sizes with commas. Bytes, rising.
+
+    As nccl-tests counts with ``-b LOW -e HIGH -f F``: HIGH itself is in where a step lands on it.
+    """
+
+    name = "sizes"
+
+    def __init__(self, factor: int = 4) -> None:
+        self.factor = str(factor)
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        """As a tuple of whole numbers of bytes >= 1."""
+        try:
+            sizes = self._range(text) if ":" in text else sorted(set(map(size_bytes, text.split(","))))
+        except ValueError as error:
+            raise ValueError(f"{error}; sizes are written 1KiB:1GiB:x4 or 1KB,6MB") from None
+        if len(sizes) > MOST:
+            raise ValueError(f"{text!r} is {len(sizes)} sizes; at most {MOST} at a time")
+        return tuple(sizes)
+
+    def _range(self, text: str) -> list[int]:
+        low, high, *step = text.split(":")
+        factor = step[0].lower().removeprefix("x") if step else self.factor
+        first, last = size_bytes(low), size_bytes(high)
+        if len(step) > 1 or not factor.isdecimal() or int(factor) < 2:
+            raise ValueError(f"{text!r}: the step is a whole factor >= 2, such as x4")
+        if first > last:
+            raise ValueError(f"{text!r} begins above its end")
+        sizes = []
+        while first <= last:
+            sizes.append(first)
+            first *= int(factor)
+        return sizes

@@ -63,10 +63,9 @@ def solve(
     if plain.rounds < plain.steps or plain.steps < 1:
         verdict: Verdict = Unsat("fewer rounds than steps", Cost("rounds"))
     else:
-        verdict = _PortfolioRun(plain, members, budget, on_event or (lambda text: None), beside).run()
+        verdict = _race(plain, members, budget, on_event or (lambda text: None), beside)
     if isinstance(verdict, Sat):
-        schedule = verdict.schedule.reversed() if coll.combining else verdict.schedule
-        return Sat(Schedule(problem.network, coll, problem.chunks, schedule.steps), verdict.cost)
+        return Sat(problem.of_reversal(verdict.schedule), verdict.cost)
     return verdict
 
 
@@ -74,7 +73,7 @@ def solve(
 class _MemberRun:
     """A member at work on a query.
 
-    `ran`: CPU seconds that count for its turns. `seen`: CPU seconds at the last call of `worked`.
+    `ran`: CPU seconds that count for its turns. `seen`: CPU seconds at the last look.
     """
 
     member: Member
@@ -88,166 +87,119 @@ class _MemberRun:
     why: Why | None = None
     detail: str = ""
 
-    def turn(self) -> float:
-        """Return the sort key for the next turn, the least first."""
-        return self.ran + self.start_delay
 
-    def worked(self, wall: float) -> float:
-        """Return the CPU seconds since the last call, or `wall` where the system does not report them."""
-        cpu = None if self.job is None else self.job.cpu_seconds()
-        if cpu is None:
-            return wall
-        before, self.seen = self.seen, cpu
-        return max(0.0, cpu - before)
+def _race(
+    problem: Problem,
+    members: list[tuple[Member, tuple]],
+    budget: Budget,
+    tell: Callable[[str], None],
+    beside: ProcessJob | None,
+) -> Verdict:
+    """Run members to the first answer or the end of the budget. Every child is dead when this returns or raises.
 
-
-class _PortfolioRun:
-    """One query. Members take turns on `budget.jobs` processors: the least CPU time plus start delay comes next."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        members: list[tuple[Member, tuple]],
-        budget: Budget,
-        progress: Callable[[str], None],
-        beside: ProcessJob | None = None,
-    ) -> None:
-        self.problem, self.budget, self.progress, self.beside = problem, budget, progress, beside
-        delays = start_delays([member for member, _ in members], problem)
-        self.runs = [
-            _MemberRun(member, generators, delay) for (member, generators), delay in zip(members, delays, strict=True)
-        ]
-        self.began = time.monotonic()
-        self.used = 0.0  # CPU seconds of each processor in use
-
-    def run(self) -> Verdict:
-        """Run to the first answer or the end of the budget. Every child is dead when this returns or raises."""
-        try:
-            if self.budget.deterministic and len(self.runs) > 1:
-                winner = self._in_order()
-            else:
-                winner = self._together(self.runs, None)
-        finally:
-            pool.end([r.job for r in self.runs if r.job is not None])
-        return self._verdict(winner)
-
-    def _together(self, runs: list[_MemberRun], conflicts: int | None) -> tuple[_MemberRun, MemberResult] | None:
-        """Give members turns until one decides the query. Return None where none does, or the budget is used up."""
-        while any(not r.finished for r in runs):
-            now = time.monotonic()
-            if self._over or self._answered_beside:
-                return None
-            self._turns([r for r in runs if not r.finished], now, conflicts)
-            before = time.monotonic()
-            started = now - self.began > HEAD_START
-            seconds = max(SLICE, 0.05 * (now - self.began)) if started else HEAD_START
-            active = [r for r in runs if r.running]
-            jobs = [r.job for r in active if r.job is not None] + self._jobs_beside
-            pool.wait(jobs, self.budget.deadline.within(seconds))
-            spent = time.monotonic() - before
-            worked = [run.worked(spent) for run in active]
-            self.used += sum(worked) / max(1, len(worked))
-            for run, work in zip(active, worked, strict=True):
-                # The head start does not count, or the first would wait first.
-                if before - self.began >= HEAD_START:
-                    run.ran += work
-                result = self._collect(run)
-                if result is not None and result.status in ("sat", "unsat"):
-                    return run, result
-        return None
-
-    @property
-    def _jobs_beside(self) -> list[ProcessJob]:
-        """The job beside the portfolio, while it runs."""
-        return [self.beside] if self.beside and not self.beside.done else []
-
-    @property
-    def _answered_beside(self) -> bool:
-        """True when the job beside the portfolio has a schedule."""
-        result = self.beside.result if self.beside else None
-        return result is not None and result[0] == "ok" and isinstance(result[1], Sat)
-
-    @property
-    def _over(self) -> bool:
-        """True when the budget is used up."""
-        seconds = self.budget.cpu_seconds
-        return self.budget.deadline.over or (seconds is not None and self.used >= seconds)
-
-    def _in_order(self) -> tuple[_MemberRun, MemberResult] | None:
-        """Run one member at a time, with conflict limits that grow from round to round, so that no clock decides."""
-        members = [(r.member, r.generators) for r in self.runs]
+    They take turns on `budget.jobs` processors: the least CPU time plus start delay comes next.
+    """
+    began = time.monotonic()
+    delays = start_delays([member for member, _ in members], problem)
+    runs = [_MemberRun(*entry, delay) for entry, delay in zip(members, delays, strict=True)]
+    groups: list[tuple[list[_MemberRun], int | None]] = [(runs, None)]
+    if budget.deterministic and len(members) > 1:
+        # no clock decides: one member at a time, with conflict limits that grow from round to round
+        groups = []
         entries = [entry for entry in members if entry[0].solver == "cadical"] or members
-        finished: set[Member] = set()
-        for conflicts in DETERMINISTIC_CONFLICTS:
-            for member, generators in entries:
-                if member in finished or (conflicts is None and member.encoding != "step"):
-                    continue
-                run = _MemberRun(member, generators, 0.0)
-                self.runs.append(run)
-                winner = self._together([run], conflicts)
-                if winner is not None or not run.finished:
-                    return winner
-                if run.detail != "conflicts":
-                    finished.add(member)
-        return None
+        for conflicts, entry in itertools.product(DETERMINISTIC_CONFLICTS, entries):
+            if conflicts is not None or entry[0].encoding == "step":
+                groups.append(([_MemberRun(*entry, 0.0)], conflicts))
+        runs = [run for group, _ in groups for run in group]
 
-    def _turns(self, alive: list[_MemberRun], now: float, conflicts: int | None) -> None:
-        """Stop, continue and start members, so that those whose turn it is have the processors."""
-        head_start = now - self.began < HEAD_START and len(alive) == len(self.runs)
-        slots = 1 if head_start else max(1, self.budget.jobs - len(self._jobs_beside))
-        order = sorted(alive, key=_MemberRun.turn)
-        for run in order[slots:]:
-            if run.running and run.job is not None:
-                run.job.signal(SIGSTOP)
-                run.running = False
-        for run in order[:slots]:
-            if run.running:
-                continue
-            run.running = True
-            if run.job is not None:
-                run.job.signal(SIGCONT)
-                continue
-            self.progress(f"{run.member} starts")
-            arguments = (run.member, self.problem, run.generators, self.budget, conflicts)
-            run.job = pool.submit(run.member.imports, run_member, arguments, self.budget.memory)
+    used = 0.0  # CPU seconds of each processor in use
+    over = answered_beside = False
+    winner: tuple[_MemberRun, MemberResult] | None = None
+    settled: set[Member] = set()
+    try:
+        for group, conflicts in groups:
+            if winner or over or answered_beside:
+                break
+            alive = [run for run in group if run.member not in settled]
+            while alive and winner is None:
+                now = time.monotonic()
+                over = budget.deadline.over or (budget.cpu_seconds is not None and used >= budget.cpu_seconds)
+                jobs_beside = [beside] if beside and not beside.done else []
+                result = beside.result if beside else None
+                answered_beside = result is not None and result[0] == "ok" and isinstance(result[1], Sat)
+                if over or answered_beside:
+                    break
 
-    def _collect(self, run: _MemberRun) -> MemberResult | None:
-        """Return the result of a member that has answered; note the reason of one that ended without."""
-        if run.job is None or not run.job.done:
-            return None
-        run.finished, run.running = True, False
-        result = pool.outcome(run.job, errors_crash=True)
-        if isinstance(result, Unknown):
-            run.why, run.detail = result.reason, f"{run.member}: {result.detail}"
-            self.progress(f"{run.member} is out: {run.detail}")
-            return None
-        if result.status not in ("sat", "unsat"):
-            run.why, run.detail = result.status, result.detail
-            self.progress(f"{run.member} gave up: {result.detail or result.status}")
-        return result
+                # stop, continue and start members, so that those whose turn it is have the processors
+                head_start = now - began < HEAD_START
+                alone = head_start and len(alive) == len(group)
+                slots = 1 if alone else max(1, budget.jobs - len(jobs_beside))
+                alive.sort(key=lambda run: run.ran + run.start_delay)
+                for run in alive[slots:]:
+                    if run.running and run.job is not None:
+                        run.job.signal(SIGSTOP)
+                        run.running = False
+                for run in alive[:slots]:
+                    if run.job is None:
+                        tell(f"{run.member} starts")
+                        arguments = (run.member, problem, run.generators, budget, conflicts)
+                        run.job = pool.submit(run.member.imports, run_member, arguments, budget.memory)
+                    elif not run.running:
+                        run.job.signal(SIGCONT)
+                    run.running = True
 
-    def _verdict(self, winner: tuple[_MemberRun, MemberResult] | None) -> Verdict:
-        wall = time.monotonic() - self.began
-        total = sum(r.job.cpu for r in self.runs if r.job is not None)
-        if winner is None:
-            why, detail = self._why()
-            return Unknown(why, detail, Cost("", 0.0, total, wall))
+                # let them work for a slice; the head start does not count, or the first would wait first
+                active = [(run, run.job) for run in alive if run.running and run.job is not None]
+                before = time.monotonic()
+                seconds = HEAD_START if head_start else max(SLICE, 0.05 * (now - began))
+                pool.wait([job for _, job in active] + jobs_beside, budget.deadline.within(seconds))
+                spent = time.monotonic() - before
+                total = 0.0
+                for run, job in active:
+                    cpu = job.cpu_seconds()  # None where the system does not report it
+                    work = spent if cpu is None else max(0.0, cpu - run.seen)
+                    run.seen = run.seen if cpu is None else cpu
+                    run.ran += work if before - began >= HEAD_START else 0.0
+                    total += work
+                used += total / max(1, len(active))
+
+                # the first answer decides; a member that ended without one says why
+                for run, job in active:
+                    if winner is not None or not job.done:
+                        continue
+                    run.finished, run.running = True, False
+                    outcome = pool.outcome(job, errors_crash=True)
+                    if isinstance(outcome, Unknown):
+                        run.why, run.detail = outcome.reason, f"{run.member}: {outcome.detail}"
+                        tell(f"{run.member} is out: {run.detail}")
+                    elif outcome.status in ("sat", "unsat"):
+                        winner = run, outcome
+                    else:
+                        run.why, run.detail = outcome.status, outcome.detail
+                        tell(f"{run.member} gave up: {outcome.detail or outcome.status}")
+                alive = [run for run in alive if not run.finished]
+            settled |= {run.member for run in group if run.finished and run.detail != "conflicts"}
+    finally:
+        pool.end([run.job for run in runs if run.job is not None])
+
+    wall = time.monotonic() - began
+    cpu = sum(run.job.cpu for run in runs if run.job is not None)
+    if winner is not None:
         run, result = winner
-        cost = Cost(str(run.member), result.cpu, total, wall, result.profile or {})
+        cost = Cost(str(run.member), result.cpu, cpu, wall, result.profile or {})
         if result.steps is None:
             return Unsat(result.detail or "refuted", cost)
-        return Sat(Schedule(self.problem.network, self.problem.collective, self.problem.chunks, result.steps), cost)
-
-    def _why(self) -> tuple[Why, str]:
-        if self._answered_beside:
-            return "interrupted", "another engine has a schedule"
-        if any(not r.finished for r in self.runs) and self._over:
-            return "time", f"no answer in {time.monotonic() - self.began:.3g} s"
-        for why in ("memory", "interrupted", "crash", "time"):
-            for run in self.runs:
-                if run.why == why:
-                    return why, run.detail
-        return "gave-up", "; ".join(f"{r.member}: {r.detail}" for r in self.runs if r.detail)
+        return Sat(Schedule(problem.network, problem.collective, problem.chunks, result.steps), cost)
+    cost = Cost("", 0.0, cpu, wall)
+    if answered_beside:
+        return Unknown("interrupted", "another engine has a schedule", cost)
+    if over:
+        return Unknown("time", f"no answer in {wall:.3g} s", cost)
+    for why in ("memory", "interrupted", "crash", "time"):
+        for run in runs:
+            if run.why == why:
+                return Unknown(why, run.detail, cost)
+    return Unknown("gave-up", "; ".join(f"{run.member}: {run.detail}" for run in runs if run.detail), cost)
 
 
 def start_delays(members: Sequence[Member], problem: Problem) -> list[float]:

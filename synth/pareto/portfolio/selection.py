@@ -23,14 +23,23 @@ def _subgroups(network: object, collective: object) -> tuple:
     return tuple(group for group in subgroups(network, collective) if group)  # type: ignore[arg-type]
 
 
-def select_members(problem: Problem, encoding: str, solver: str) -> list[tuple[Member, tuple]]:
-    """Return (member, generators of its subgroup) for all members that suit `problem`, the most promising first.
+def check_names(encoding: str, solver: str) -> tuple[str, int | None, str]:
+    """Return the encoding, its subgroup (None: any, or it takes none) and the solver that two options mean.
 
-    Raises UsageError for unknown names and combinations that do not fit, MissingDependencyError for a solver that is
-    not installed.
+        encoding              solvers
+        auto                  auto: cadical and minicard; cadical, minicard; z3: also for sccl, beside the others
+        step, quotient@K      auto: cadical; cadical, minicard, z3, a plug-in's
+        sccl                  auto, z3: its own
+        tree, other engines   auto: their own
+
+    Raises UsageError for unknown names and those that do not go together, MissingDependencyError for what is not
+    installed.
     """
-    name, subgroup, member_solver = parse(encoding)
-    solver = member_solver or solver.lower()
+    name, subgroup, named_solver = parse(encoding)
+    solver = solver.lower()
+    if named_solver and solver not in ("auto", named_solver):
+        raise UsageError(f"encoding {encoding} names its solver; leave --solver {solver} out")
+    solver = named_solver or solver
     for kind, given, built_in in (("encodings", name, ENCODINGS), ("solvers", solver, SOLVERS)):
         if given != "auto":
             if given not in built_in:
@@ -40,9 +49,18 @@ def select_members(problem: Problem, encoding: str, solver: str) -> list[tuple[M
                 raise MissingDependencyError(
                     f"{given} needs {module.partition('.')[0]}, which is not installed; run: {install}"
                 )
+    if name != "auto" and is_engine(name) and solver not in ("auto", "z3" if name == "sccl" else "auto"):
+        raise UsageError(f"encoding {name} brings its own solver; leave --solver {solver} out")
+    return name, subgroup, solver
+
+
+def select_members(problem: Problem, encoding: str, solver: str) -> list[tuple[Member, tuple]]:
+    """Return (member, generators of its subgroup) for all members that suit `problem`, the most promising first.
+
+    Raises as `check_names`, and UsageError for a quotient of a problem without symmetry.
+    """
+    name, subgroup, solver = check_names(encoding, solver)
     if name != "auto" and is_engine(name):
-        if solver not in ("auto", "z3" if name == "sccl" else "auto"):
-            raise UsageError(f"encoding {name} brings its own solver; remove --solver {solver}")
         return [(Member(name), ())]
     first = "cadical" if solver == "auto" else solver
     quotients = name.startswith("quotient")

@@ -7,10 +7,9 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from synth.catalog.tuner.fewer_chunks import of_chunks
 from synth.catalog.tuner.request import TuningRequest
-from synth.commands.api.baselines import baseline, baseline_summaries
-from synth.commands.api.tuning_inputs import CollectiveInputs
+from synth.commands.baselines import baseline, baseline_summaries
+from synth.commands.tuning_inputs import CollectiveInputs
 from synth.errors import SynthError, UsageError
 from synth.model.number_text import size_text
 from synth.model.schedule import Schedule
@@ -20,7 +19,7 @@ from synth.solvers.deadline import TimeUp
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
     from synth.catalog.tuner.clock import Clock
-    from synth.commands.api.inputs import TopologyLike
+    from synth.commands.inputs import TopologyLike
     from synth.export.request import Machine
 
 # Algorithms of the library that are candidates wherever they fit the machine; on few ranks all others are, too.
@@ -47,12 +46,14 @@ def candidate_schedules(
     `measured`: the names of measured programs; of the library only these are returned then.
     """
     from synth.catalog.tuner.candidates import NamedSchedule
-    from synth.commands.api.algorithms import library
+    from synth.commands.algorithms import library
 
     points = []
     for found in inputs.frontiers:
         for schedule in (point.schedule for point in found.points):
-            points += [NamedSchedule(_label(one), one) for one in (schedule, *_dividing(schedule, request))]
+            for one in (schedule, *_dividing(schedule, request)):
+                label = f"S{len(one.steps)}-R{one.rounds}-C{one.chunks}"
+                points.append(NamedSchedule(label, one))
     if inputs.network is None or not inputs.frontiers:
         return points
     if measured is not None:
@@ -67,11 +68,8 @@ def candidate_schedules(
     return points + _fitting(inputs, request.topology, dict.fromkeys(names), CHANNELS)
 
 
-def _label(schedule: Schedule) -> str:
-    return f"S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
-
-
 def _dividing(schedule: Schedule, request: TuningRequest) -> list[Schedule]:
+    from synth.catalog.tuner.fewer_chunks import of_chunks
     from synth.program.connections import on_connections
 
     schedule = on_connections(schedule)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from synth.commands.api import synthesis
-from synth.commands.api.inputs import collective as task_of
-from synth.commands.api.programs import read
+from synth.commands import pareto
+from synth.commands.inputs import collective as task_of
+from synth.commands.programs import read
 from synth.errors import FormatError, TooManySendsError, UsageError
 from synth.model.collective import Collective, canonical_name
 from synth.model.frontier import Frontier, ParetoFrontier
@@ -136,7 +136,7 @@ def collective_inputs(
     task = own[0].collective if own else _task(name, ranks, root, timed)
     if not own and machine is not None and task is not None:
         limit = current_deadline().remaining() if current_deadline().limited else None
-        made = synthesis.known_frontier(machine, task) or synthesis.frontier(
+        made = pareto.known_frontier(machine, task) or pareto.frontier(
             machine, task, time_limit=limit, jobs=request.jobs, on_event=on_event, multicast=False
         )
         own = [_written_out(made, notes, replayed=False)]

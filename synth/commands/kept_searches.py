@@ -18,7 +18,6 @@ from pathlib import Path
 
 import synth
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.model.documents.link_columns import columns
 from synth.model.documents.own_file import is_own
 from synth.model.documents.whole_file import write
 from synth.model.topology import Topology
@@ -40,6 +39,8 @@ def program_digest() -> str:
 
 def machine_digest(machine: Topology) -> str:
     """Return a digest of all fields of a machine: whatever an answer says of it depends on these."""
+    from synth.model.documents.link_columns import columns  # loads NumPy
+
     said: dict = columns(machine)
     for each in fields(machine):
         if each.name not in ("links", "limits"):  # `columns` has them, in a short form
@@ -72,7 +73,7 @@ class KeptSearch:
 
         None where no answer is kept, or one that is damaged.
         """
-        from synth.commands.api.plan_export import load_plan
+        from synth.commands.programs import load_plan
 
         try:
             if not is_own(self.folder) or not is_own(self.folder.parent):

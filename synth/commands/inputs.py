@@ -142,7 +142,7 @@ def named_topology(spec: TopologyLike) -> Topology:
     )
 
 
-def collective_or_name(given: CollectiveLike, ranks: int) -> str | Path | Collective:
+def collective_or_value(given: CollectiveLike, ranks: int) -> str | Path | Collective:
     """Return the collective of a mapping; a name, a path or a value as it is."""
     return collective(given, ranks) if isinstance(given, Mapping) else given
 
@@ -180,9 +180,11 @@ def size_in_bytes(value: object, what: str = "size", least: int = 1) -> int:
             return size_bytes(value)
         whole = isinstance(value, float) and value.is_integer()
         found: int = int(value) if whole else value.__index__()  # type: ignore[attr-defined, arg-type]
-        return found if found == least else size_bytes(found)
+        if found >= least and not isinstance(value, bool):
+            return found
     except (AttributeError, TypeError, ValueError):
-        raise ArgumentError(f"{what}: {value!r:.60} is not a size in bytes, such as 65536 or '64KB'") from None
+        pass
+    raise ArgumentError(f"{what}: {value!r:.60} is not a size in bytes, such as 65536 or '64KB'")
 
 
 def sizes_in_bytes(values: object, what: str = "sizes") -> tuple[int, ...]:
