@@ -14,8 +14,8 @@ from pathlib import Path
 
 TOPS = ("synth", "tests", "bench")
 BUDGET = {
-    "synth nodes": 606_500,  # 876,855 before the cut; the issue after it leads to 560,000
-    "tests lines": 37_480,
+    "synth nodes": 607_000,  # 876,855 before the cut; the issue after it leads to 560,000
+    "tests lines": 37_600,
     "bench lines": 5_470,
     "docs words": 38_000,
     "bench/results KB": 260,
