@@ -271,7 +271,8 @@ def test_trees_by_descent_are_trees_and_not_cheaper_than_the_cheapest(seed, rank
         prices[:, route.src, route.dst] = random.random(steps)
     exact = SteinerTreeDP(network, steps, [0], range(ranks))
     cheapest = exact.price(np.array([prices[:, route.src, route.dst] for route in network.routes]))
-    hops = distances(ranks, *zip(*kept, strict=True), 0)
+    src, dst = zip(*kept, strict=True)
+    hops = distances(ranks, src, dst, 0)
     (cost,), (sends,) = descend(prices, np.array([0]), np.minimum(hops, steps)[None])
     assert np.isfinite(cost) == (hops.max() <= steps) == np.isfinite(cheapest) == (sends is not None)
     if sends is not None:
