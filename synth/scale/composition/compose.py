@@ -22,7 +22,7 @@ from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.phases import Phase, Template
 from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, PipeliningProgram, TemplateShares
 from synth.scale.composition.templates import Group, Message, block_groups, message_templates, templates
-from synth.scale.composition.tree_columns import NAME, TreeSearch, generate
+from synth.scale.composition.tree_columns import NAME, BoxTreeSearch, generate
 from synth.scale.fabric.automorphisms import orbits
 from synth.solvers.deadline import check_deadline, current_deadline
 from synth.solvers.rationalise import largest_remainders
@@ -206,7 +206,7 @@ class Composition:
         plain = self._plain(steps)
         if not self.groups or steps > MOST_PLACED:
             return plain
-        search = TreeSearch(self.resources, self.collective, self.root, self.groups, self.running, steps)
+        search = BoxTreeSearch(self.resources, self.collective, self.root, self.groups, self.running, steps)
         if not search.possible:
             return plain
 

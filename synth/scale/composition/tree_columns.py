@@ -100,7 +100,7 @@ def generate(
     return values[-1], [tree for tree, share in zip(trees, shares, strict=True) if share > TOLERANCE]
 
 
-class TreeSearch:
+class BoxTreeSearch:
     """Finds trees of little price for groups of blocks within some steps, other ones from turn to turn.
 
     Each unit has one or more groups `(unit, blocks)`. Of a collective with a `root` blocks are numbers of shares. With
