@@ -13,7 +13,7 @@ from synth.model.topology import Network, Topology
 from synth.pareto.exact_sweep import ExactSweep
 from synth.pareto.found import Found
 from synth.pareto.log import Log
-from synth.pareto.synthesize import ENGINES, FIRST, Row, run
+from synth.pareto.synthesize import ENGINES, Row, run
 
 
 def begun(
@@ -31,7 +31,7 @@ def begun(
 def swept(network: Network, task: Collective, *rows: Any, **options: Any) -> Frontier:
     """Return the frontier of the sweep; arguments as of `begun`."""
     found = begun(network, task, *rows, **options)
-    run(Row(ExactSweep(), until=1.0), None, found)  # type: ignore[arg-type]
+    run(Row(ExactSweep(), plans=True), None, found)  # type: ignore[arg-type]
     return found.frontier()
 
 
@@ -40,6 +40,6 @@ def first_rows(machine: Topology, task: Collective, late: float = 0.0, **options
     problem = FrontierProblem(machine, task, Options(**options))
     found = begun(problem.network, task, late=late, **options)
     for row in ENGINES:
-        if row.until == FIRST and row.fits(problem):
+        if not row.plans and row.fits(problem):
             run(row, problem, found)
     return found

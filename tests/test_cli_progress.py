@@ -9,7 +9,8 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth.commands import api, root
+from synth.checker.documents import dispatch
+from synth.commands import root
 from synth.commands.framework import plain_progress
 from synth.commands.framework.output import QUIET
 from synth.commands.framework.plain_progress import EVERY, PlainProgress, clock
@@ -79,7 +80,7 @@ def test_the_line_is_of_the_present_work(monkeypatch):
 
 def test_a_command_prints_its_progress_and_not_with_quiet(tmp_path, monkeypatch):
     assert CliRunner().invoke(root, ["solve", *PROBLEM, "-o", str(tmp_path / "s.json")]).exit_code == 0
-    whole, said = api.verify, threading.Event()
+    whole, said = dispatch.check_document, threading.Event()
     monkeypatch.setattr(plain_progress, "EVERY", 0.001)
     monkeypatch.setattr(plain_progress, "note", lambda text: said.set())
 
@@ -87,10 +88,10 @@ def test_a_command_prints_its_progress_and_not_with_quiet(tmp_path, monkeypatch)
         assert said.wait(60)
         return whole(*given)
 
-    monkeypatch.setattr(api, "verify", slow)
+    monkeypatch.setattr(dispatch, "check_document", slow)
     assert CliRunner().invoke(root, ["verify", str(tmp_path / "s.json")]).exit_code == 0
+    assert said.is_set()
     said.clear()
-    monkeypatch.setattr(api, "verify", whole)
     assert CliRunner().invoke(root, ["solve", *PROBLEM, "--quiet"]).exit_code == 0
     assert not said.is_set()
 

@@ -167,7 +167,7 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
             )
     problem = FrontierProblem(machine, task, first, engine)
     found = synthesize(problem, search.on_event, log=log, fresh=search.fresh, cross_check=search.cross_check)
-    if isinstance(found, Frontier) and not found.complete and engine == "auto" and not wrong and not search.fresh:
+    if not found.complete and engine == "auto" and not wrong and not search.fresh:
         from synth.catalog import shipped
 
         entry = shipped.entry_of(found.network, task, machine.labels)

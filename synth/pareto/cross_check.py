@@ -82,11 +82,13 @@ class CrossCheck:
         if not self.left:
             return text
         names = [str(question) for question in self.left[:NAMED]]
-        names += [f"{len(self.left) - NAMED} more"] * (len(self.left) > NAMED)
-        listed = ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
+        if len(self.left) > NAMED:
+            names.append(f"{len(self.left) - NAMED} more")
+        listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
         if self.complete:
             return f"{text}; undecided in its time: {listed}"
-        return f"{text}; {listed} need{'s' * (len(self.left) == 1)} --cross-check"
+        needs = "needs" if len(self.left) == 1 else "need"
+        return f"{text}; {listed} {needs} --cross-check"
 
 
 def ask_small(
@@ -130,8 +132,11 @@ def ask_all(frontier: Frontier, budget: Budget, tell: Callable[[str], None] = la
 
 
 def _questions(frontier: Frontier) -> Iterator[DecidingQuestion]:
-    """Yield the questions that each point of the frontier decides. Of sends by switches that multicast there are none:
-    z3 is asked about links."""
+    """Yield the questions on which the rows of the frontier rest: is there a schedule as that of each point, and none
+    with a round less, if the point is optimal?
+
+    A schedule whose switches multicast gives none: z3 is asked about links.
+    """
     for point in frontier.points:
         problem = Problem(frontier.network, frontier.collective, point.chunks, point.steps, point.rounds)
         if not (frontier.network.multicast and any(step.switch_sends for step in point.schedule.steps)):

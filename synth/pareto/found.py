@@ -102,7 +102,7 @@ class Found:
         try:
             if (schedule.network, schedule.collective) != (self.network, self.collective):
                 raise VerificationError("it is of another problem")
-            if not any(schedule is row.schedule for row in self.rows):
+            if not self.is_row(item):
                 column_replay.schedule(schedule)
         except VerificationError as error:
             self.note(refused(item.construction, error))

@@ -45,14 +45,14 @@ LAST_SECONDS = 1.0
 class Row(NamedTuple):
     """An engine with its place in the order.
 
-    `ranks`: from and to how many it runs. `until`: the share of the time limit at which its turn ends; one of `FIRST`
-    ends there whatever it does, others plan their time. `least`: the share that it has however late it is. `named`: it
-    runs, too, where the options name an encoding, a solver or a sweep.
+    `ranks`: from and to how many it runs. `plans`: it plans its time up to the end of the limit, and what it raises is
+    an error; the turn of another engine ends at the share `FIRST`, or with a note, whatever it does. `least`: the share
+    that it has however late it is. `named`: it runs, too, where the options name an encoding, a solver or a sweep.
     """
 
     engine: FrontierEngine
     ranks: tuple[int, float] = (1, inf)
-    until: float = FIRST
+    plans: bool = False
     least: float = 0.0
     named: bool = False
 
@@ -71,8 +71,8 @@ ENGINES: tuple[Row, ...] = (
     Row(AllreducePartition(), ranks=(2, 8)),
     Row(FlowMethods("quick")),
     Row(FlowMethods("all")),
-    Row(ExactSweep(), until=1.0, named=True),
-    Row(FlowMethods("rest"), until=1.0, least=0.1, named=True),
+    Row(ExactSweep(), plans=True, named=True),
+    Row(FlowMethods("rest"), plans=True, least=0.1, named=True),
 )
 
 
@@ -121,28 +121,28 @@ def synthesize(
 
 def run(row: Row, problem: FrontierProblem, found: Found) -> None:
     """Give an engine its turn, and keep what it yields."""
-    deadline, first = end_of_turn(found, row.until, row.least), row.until == FIRST
-    if first and deadline.over and found.points:
+    deadline = end_of_turn(found, 1.0 if row.plans else FIRST, row.least)
+    if not row.plans and deadline.over and found.points:
         return
     items = row.engine.improve(problem, found, deadline)
     try:
         while True:
             try:
-                with time_limited(deadline) if first else nullcontext():
+                with nullcontext() if row.plans else time_limited(deadline):
                     item = next(items, None)
             except UndecidedError as error:  # the points before it stay
                 if type(error) is not TimeUp:  # memory, or a process that died
                     found.note(f"{type(row.engine).__name__} ended early: {error}")
                 return
             except VerificationError as error:
-                if not first:
+                if row.plans:
                     raise
                 found.note(refused(f"what {type(row.engine).__name__} has next", error))
                 return
             if item is None:
                 return
             found.take(item)
-            if first and deadline.over:
+            if not row.plans and deadline.over:
                 return
     finally:
         items.close()  # type: ignore[attr-defined]

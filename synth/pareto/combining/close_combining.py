@@ -48,7 +48,8 @@ SURE = 1e-6  # relative tolerance for R/C in floating point
 
 
 def has_no_end(network: Network, collective: Collective) -> bool:
-    """Return True for many ranks and sums that are no reversal of a copying collective and differ from rank to rank."""
+    """Return True where bounds on copies can take minutes: for sums over more than `FEW_RANKS` ranks that are not the
+    same on all ranks, as those of a scan, and are no copying collective reversed in time, as a reduce-scatter is."""
     everyone = frozenset(range(network.ranks))
     alike = collective.wants is None and all(x == everyone for x in (*collective.pre, *collective.post))
     return collective.combining and not collective.reversible and not alike and network.ranks > FEW_RANKS

@@ -195,7 +195,8 @@ class _Packing:
         return min(units, spare)
 
     def _remember(self, outside: np.ndarray) -> None:
-        """Store the ranks that are not `outside` as a tight set; the oldest set is dropped at the limit."""
+        """Keep the ranks that are not `outside` as a set into which no link has capacity to spare, so that later links
+        into it are refused without a maximum flow. Of more than `MOST_TIGHT` sets the oldest is dropped."""
         bits = self.all
         for r in np.flatnonzero(outside).tolist():
             bits &= ~(1 << r)

@@ -240,7 +240,8 @@ def _tree_units(fabric: Fabric, trees: Sequence[_Tree], bound: Fraction) -> tupl
 
 
 def _binding_rows(load: Any, cap: np.ndarray) -> np.ndarray:
-    """Return the row of the narrowest edge among those with equal rows of `load`; its constraint implies the others."""
+    """Return, of the edges that all trees load alike (equal rows of `load`), the one of the least capacity: where it
+    holds the load, so do the others."""
     load.sort_indices()
     narrowest: dict[tuple[bytes, bytes], int] = {}
     for row, (start, end) in enumerate(pairwise(load.indptr.tolist())):
