@@ -7,8 +7,8 @@ import random
 import pytest
 from randoms import network
 
-from synth.checker.certificates.cuts import PricedCuts
 from synth.checker.certificates.instance import Instance
+from synth.checker.certificates.priced_cuts import PricedCuts
 from synth.model.collective import collective
 from synth.topologies import topology
 
@@ -19,9 +19,9 @@ def test_they_are_those_of_every_link_and_step(seed, layers):
     rng = random.Random(seed)
     machine = network(rng, rng.randint(2, 6))
     task = collective("allgather", machine.ranks)
-    problem = Instance(machine.document, task.document, False)
-    certificate = {"kind": "static-cuts", "scale": 1, "prices": [], "generators": []}
-    packing = PricedCuts(certificate, problem, layers)
+    problem = Instance(machine.document, task.document)
+    kind = {"kind": "static-cuts"} if layers == 1 else {"kind": "deadline-cuts", "steps": layers}
+    packing = PricedCuts(kind | {"scale": 1, "prices": [], "generators": []}, problem)
     times = (-1, 1) if layers == 1 else range(-1, layers + 1)
     for _ in range(20):
         theta = [rng.choice(list(times)) for _ in range(machine.ranks)]
@@ -37,8 +37,8 @@ def test_they_are_those_of_every_link_and_step(seed, layers):
 
 def test_work_is_counted_for_each_use():
     machine = topology("ring:5").network()
-    problem = Instance(machine.document, collective("allgather", 5).document, False)
-    packing = PricedCuts({"kind": "static-cuts", "scale": 1, "prices": [], "generators": []}, problem, 1)
+    problem = Instance(machine.document, collective("allgather", 5).document)
+    packing = PricedCuts({"kind": "static-cuts", "scale": 1, "prices": [], "generators": []}, problem)
     left = [problem.work]
     for _ in range(3):
         packing.entering_sends([1, -1, -1, 1, -1])

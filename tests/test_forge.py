@@ -51,7 +51,7 @@ def test_every_kind_of_certificate_is_attacked(made: list[seeds.Case]) -> None:
         "allreduce-parts",
     }
     fields = {key for case in made for certificate in operators.certificates(case.doc) for key in certificate}
-    assert {"covers", "count", "reversed", "generators"} <= fields
+    assert {"covers", "count", "averaged", "generators"} <= fields
 
 
 def test_no_false_document_is_accepted(made: list[seeds.Case], monkeypatch: pytest.MonkeyPatch) -> None:

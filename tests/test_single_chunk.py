@@ -80,7 +80,7 @@ def test_every_valid_schedule_fulfils_the_formula(seed: int) -> None:
     steps = rng.randint(1, 3)
     schedule = random_schedule(rng, network, steps)
     replay.schedule(schedule)
-    problem = Instance(network.to_json(), schedule.collective.to_json(1), False)
+    problem = Instance(network.to_json(), schedule.collective.to_json(1))
     sends = literals(schedule, single_chunk.Variables(problem, 0, steps))
     assert refute([*single_chunk.formula(problem, 0, steps), *sends]) is None
 
@@ -97,7 +97,7 @@ def test_every_valid_schedule_fulfils_the_formula(seed: int) -> None:
 def test_every_model_of_the_formula_is_a_schedule(name: str, task: Collective, steps: int) -> None:
     """Whatever is drawn: what the variables say replays."""
     network = topology(name).network()
-    problem = Instance(network.to_json(), task.to_json(1), False)
+    problem = Instance(network.to_json(), task.to_json(1))
     names = single_chunk.Variables(problem, 0, steps)
     model = Model()
     model.clauses = list(single_chunk.formula(problem, 0, steps))

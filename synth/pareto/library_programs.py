@@ -31,7 +31,7 @@ class LibraryPrograms:
 
     def improve(self, problem: FrontierProblem, found: Findings, deadline: Deadline) -> Iterator[Point]:
         """Yield a point of each program that fits."""
-        from synth.checker.schedule import column_replay
+        from synth.checker.schedule import replay
         from synth.language.library import LIBRARY
 
         for program in LIBRARY:
@@ -41,7 +41,7 @@ class LibraryPrograms:
             try:
                 made = program.schedule(problem.machine, problem.collective)
                 schedule = Schedule(problem.network, problem.collective, made.chunks, made.steps)
-                column_replay.schedule(schedule)
+                replay.schedule(schedule)
             except (UsageError, VerificationError):  # no link or another shape, or other data than the name says
                 continue
             yield Point.of(schedule, found.floor, "best-known", program.name)
