@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
@@ -113,7 +114,8 @@ def certificate(source: dict, move: ProblemMap) -> dict:
     Raises KeyError for a kind that no frontier without multicasts has, and for a refutation that is not found again.
     """
     ranks, units = move.map.ranks, move.map.units
-    kind, moved = source["kind"], source | {"problem": problem_fingerprint(*move.query)}
+    kind = source["kind"]
+    moved: dict[str, Any] = source | {"problem": problem_fingerprint(*move.query)}
     if kind == "distance":
         if source["pair"]:
             unit, rank = source["pair"]
@@ -142,7 +144,9 @@ def certificate(source: dict, move: ProblemMap) -> dict:
             moved["prices"].append([what, route.src, route.dst, *named, *row])
     moved["generators"] = [move.generator(g) for g in source["generators"]]
     if "parts" in source:
-        moved["parts"] = [sorted([ranks[r] for r in part]) for part in source["parts"]]
+        moved["parts"] = []
+        for part in source["parts"]:
+            moved["parts"].append(sorted([ranks[rank] for rank in part]))
 
     # by unit: cuts have a time for each rank, covers name a rank
     order = inverse(ranks)
