@@ -235,10 +235,7 @@ def test_boxes_of_a_cluster_have_switches_of_their_own() -> None:
     [
         ("{switch: nvs, ranks: [0, 1, 1]}", "names rank 1 twice"),
         ("{switch: nvs, ranks: []}", "multicast[0].ranks: is empty"),
-        (
-            "{switch: nvs, ranks: [0, 1]}\n- {switch: nvs, ranks: [0, 1]}",
-            "multicasts is listed twice",
-        ),
+        ("{switch: nvs, ranks: [0, 1]}\n- {switch: nvs, ranks: [0, 1]}", "multicasts is listed twice"),
         ("{switch: nvs}", "has no ranks"),
         ("{switch: nvs, ranks: [0]}", "has rank 0 alone"),
         ("{switch: nvs, ranks: [0, 7]}", "multicast[0].ranks[1]"),

@@ -109,6 +109,7 @@ def _of_frontier(frontier: ParetoFrontier, name: str, rows: Rows, context: Sheet
 
 
 def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
+    # NCCL's ring, and its trees of an allreduce, where they fit the machine
     network, task = replace(frontier.network, multicast=()), frontier.collective
     if network.ranks < 2 or not frontier.points:
         return ()

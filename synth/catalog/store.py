@@ -155,6 +155,7 @@ class Store:
         Its frontier is relabelled, with the numbering, name, GB/s and latencies of `network`, and its schedules and
         certificates are checked again.
         """
+        # entries of the same invariant may be of the same problem; the map from one to the other decides
         problem = network, collective
         with _errors(self.path):
             query = "SELECT fingerprint, row, frontier FROM entries WHERE invariant = ? ORDER BY fingerprint"
@@ -184,6 +185,7 @@ class Store:
         """
         for key in self.fingerprints():
             try:
+                # what the row says is what its frontier says
                 entry = self.get(key)
                 frontier = entry.frontier
                 expected = Entry.of(frontier, entry.options, entry.seconds, entry.provenance, entry.topology)
