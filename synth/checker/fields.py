@@ -50,7 +50,8 @@ def of_kind(certificate: dict, kinds: dict[str, set[str]]) -> str:
 def numbers_below(value: object, most: int, place: str) -> list[int]:
     """Return `value` if it is a list of different whole numbers from 0 to below `most`."""
     rows = items(value, place)
-    if not all(type(n) is int and 0 <= n < most for n in rows) or len(set(rows)) < len(rows):
+    inside = all(type(n) is int and 0 <= n < most for n in rows)
+    if not inside or len(set(rows)) < len(rows):
         raise VerificationError(f"expected different numbers in 0..{most - 1}", place)
     return rows
 
@@ -67,6 +68,7 @@ def stretches(value: object, most: int, place: str) -> list[bool]:
     """Return which of 0..`most`-1 lie in the stretches [first, last] of a list."""
     inside = [False] * most
     for first, last in items(value, place):
-        need(type(first) is int and type(last) is int and 0 <= first <= last < most, "is no stretch of nodes", place)
+        whole = type(first) is int and type(last) is int
+        need(whole and 0 <= first <= last < most, "is no stretch of nodes", place)
         inside[first : last + 1] = [True] * (last + 1 - first)
     return inside

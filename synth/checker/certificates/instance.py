@@ -133,9 +133,8 @@ class Instance:
                 brings.append({s for s in missing if self.hops(s)[b] <= steps - 1})
         else:
             own = self.hops(frozenset((rank,)))
-            missing = [
-                d for d in self.post[unit] if frozenset((rank,)) in self.sources(unit, d) and own[d] > steps - time
-            ]
+            far = [d for d in self.post[unit] if own[d] > steps - time]
+            missing = [d for d in far if frozenset((rank,)) in self.sources(unit, d)]
             brings = []
             for b in self.peers[rank]:
                 distances = self.hops(frozenset((b,)))

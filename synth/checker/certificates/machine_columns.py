@@ -36,7 +36,8 @@ def digest(topology: Topology) -> str:
     """Return the SHA-256 of ranks, links and limits with exact bandwidths, by which a certificate names `topology`."""
     table = MachineColumns(topology)
     sizes = topology.ranks, len(topology.switches), len(topology.links), len(topology.limits)
-    sha256 = hashlib.sha256(f"{' '.join(map(str, sizes))}\n{' '.join(map(str, table.names))}".encode())
+    counts, names = " ".join(map(str, sizes)), " ".join(map(str, table.names))
+    sha256 = hashlib.sha256(f"{counts}\n{names}".encode())
     for column in (table.src, table.dst, table.link):
         sha256.update(column.astype("<i8").tobytes())
     for width, links in zip(table.limit.tolist(), members(topology.limits), strict=True):

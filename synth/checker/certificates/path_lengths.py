@@ -67,7 +67,8 @@ def check(certificate: dict, topology: Topology) -> Fraction:
     # what all bandwidth can pay in one second
     paid = Fraction(0)
     for i, width in enumerate(table.names):
-        paid += width * (exact_sum(own[table.link == i]) + exact_sum(limit[table.limit == i]))
+        paid += width * exact_sum(own[table.link == i])
+        paid += width * exact_sum(limit[table.limit == i])
     need(paid > 0, "proves nothing: every length is 0, or that of links that carry nothing", "links")
 
     # what a unit of each pair has to pay, from one rank of each orbit
@@ -133,7 +134,8 @@ def _limit_rows(table: MachineColumns, limit: np.ndarray, members: np.ndarray) -
     rows = []
     bounds = np.cumsum([0, *table.counts]).tolist()
     for k, (first, end) in enumerate(pairwise(bounds)):
-        rows.append((int(table.limit[k]), int(limit[k]), np.sort(members[first:end]).tobytes()))
+        links = np.sort(members[first:end]).tobytes()
+        rows.append((int(table.limit[k]), int(limit[k]), links))
     return sorted(rows)
 
 
@@ -148,7 +150,8 @@ def distance_sums(table: MachineColumns, price: np.ndarray, starts: np.ndarray) 
 
     # links by their heads, so that all ways into a node lie together
     order = np.argsort(table.dst, kind="stable")
-    src, dst, lengths = table.src[order], table.dst[order], price[order].astype(kind)[:, None]
+    src, dst = table.src[order], table.dst[order]
+    lengths = price[order].astype(kind)[:, None]
     first = np.flatnonzero(np.diff(dst, prepend=-1))
     heads = dst[first]
 

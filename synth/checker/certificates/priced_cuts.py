@@ -63,21 +63,26 @@ class PricedCuts:
             need(same, "differs from the price of a link or limit like it", place)
         self.prices: dict[str, list[tuple[int, ...]]] = {}
         for what, by_orbit in given.items():
-            self.prices[what] = [by_orbit.get(self.orbits[what].of(i), free) for i in range(sizes[what])]
+            orbits = map(self.orbits[what].of, range(sizes[what]))
+            self.prices[what] = [by_orbit.get(orbit, free) for orbit in orbits]
 
         # all bandwidth together costs no more than the scale at any step
         self.slack = [self.scale] * layers
         for what, parts in (("link", problem.links), ("limit", problem.limits)):
             for part, row in zip(parts, self.prices[what], strict=True):
+                units = part[-1]
                 if row is not free:
-                    self.slack = [rest - part[-1] * price for rest, price in zip(self.slack, row, strict=True)]
+                    self.slack = [rest - units * price for rest, price in zip(self.slack, row, strict=True)]
         need(min(self.slack) >= 0, "come to more than the scale", "prices")
 
         # a send pays its link and each limit as often as it counts there; the count is taken off every price
         self.send_prices = list(self.prices["link"])
         for (members, _), row in zip(problem.limits, self.prices["limit"], strict=True):
-            for i in members if any(row) else ():
-                self.send_prices[i] = tuple([a + b for a, b in zip(self.send_prices[i], row, strict=True)])
+            if not any(row):
+                continue
+            for i in members:
+                both = zip(self.send_prices[i], row, strict=True)
+                self.send_prices[i] = tuple([own + more for own, more in both])
         if self.count:
             for i, row in enumerate(self.send_prices):
                 need(min(row) >= self.count, "is more than the price of a link", "count")
@@ -103,9 +108,12 @@ class PricedCuts:
         Raises VerificationError where that is no symmetry of the links, the limits and the collective.
         """
         p = self.problem
-        p.spend(p.ranks + sum(map(len, (*p.pre, *p.post))) + sum(len(links) for links, _ in p.limits))
+        p.spend(p.ranks + sum(len(links) for links, _ in p.limits))
+        for held, wanted in zip(p.pre, p.post, strict=True):
+            p.spend(len(held) + len(wanted))
         need(len(items(generator, place)) in (2, 3), "expected ranks, units and perhaps links", place)
-        ranks, units = permutation(generator[0], p.ranks, place), permutation(generator[1], len(p.pre), place)
+        ranks = permutation(generator[0], p.ranks, place)
+        units = permutation(generator[1], len(p.pre), place)
 
         # links go to links of as many units
         if len(generator) == 3:
@@ -141,8 +149,8 @@ class PricedCuts:
             post: dict[int, frozenset[int] | None] = {}
             for r, want in p.post[u].items():
                 post[ranks[r]] = want and frozenset([ranks[i] for i in want])
-            kept = {ranks[r] for r in p.pre[u]} == p.pre[w] and post == p.post[w]
-            need(kept, f"unit {u} is not kept", place)
+            pre = {ranks[r] for r in p.pre[u]}
+            need(pre == p.pre[w] and post == p.post[w], f"unit {u} is not kept", place)
         return {"unit": units, "rank": ranks, "link": links, "limit": limits}
 
     def unit_values(self, certificate: dict) -> list[int]:
@@ -163,7 +171,8 @@ class PricedCuts:
         # one unit of each orbit is listed, by its number in decimal digits without a leading zero
         values: dict[int, int] = {}
         for name in cuts | covers:
-            need(name.isascii() and name.isdecimal() and len(name) < 9 and str(int(name)) == name, f"{name!r}", "cuts")
+            digits = name.isascii() and name.isdecimal() and len(name) < 9
+            need(digits and str(int(name)) == name, f"{name!r}", "cuts")
             unit = number(int(name), "cuts", 0, len(p.pre))
             orbit = self.orbits["unit"].of(unit)
             need(orbit not in values, "is in the orbit of another unit", f"cuts.{name}")
@@ -239,7 +248,8 @@ class PricedCuts:
         source is parted from nothing.
         """
         p = self.problem
-        need(type(row) is list and len(row) == 1 + p.ranks, f"expected a weight and {p.ranks} times", place)
+        whole = type(row) is list and len(row) == 1 + p.ranks
+        need(whole, f"expected a weight and {p.ranks} times", place)
         weight = number(row[0], place, 0)
         theta = tuple([number(time, place, -1, self.layers + 1) for time in row[1:]])
         need(self.kind == TIMED or 0 not in theta, "is -1 or 1 in a bound for every number of steps", place)
@@ -267,7 +277,8 @@ class PricedCuts:
             seen += len(sides[rank])
             for i in sides[rank]:
                 u, v, _ = p.links[i]
-                crossing += [(i, t) for t in range(max(1, theta[u] + 2), min(self.layers, theta[v]) + 1)]
+                first, last = max(1, theta[u] + 2), min(self.layers, theta[v])
+                crossing += [(i, t) for t in range(first, last + 1)]
         p.spend(seen + len(crossing))
         self._entering[key] = crossing
         return crossing
@@ -331,7 +342,8 @@ class PricedCuts:
         that no switch send is between parts. Raises VerificationError.
         """
         p, home = self.problem, dict[int, int]()
-        need(len(p.pre) == 1 and p.symmetric(0) and len(p.pre[0]) > 1, "is for one allreduce", "kind")
+        one = len(p.pre) == 1 and p.symmetric(0)
+        need(one and len(p.pre[0]) > 1, "is for one allreduce", "kind")
         for k, part in enumerate(items(parts, "parts")):
             place = f"parts[{k}]"
             for rank in items(part, place):
@@ -342,8 +354,8 @@ class PricedCuts:
         for switch in p.switches:
             need(len({home[rank] for rank in switch.up}) == 1, "divide the ranks of a switch that multicasts", "parts")
         number(weight, "weight", 1)
-        for i, (u, v, _) in enumerate(p.links):
-            need(home[u] == home[v] or weight <= self.send_prices[i][0], f"overload link {u} to {v}", "weight")
+        for (u, v, _), (price,) in zip(p.links, self.send_prices, strict=True):
+            need(home[u] == home[v] or weight <= price, f"overload link {u} to {v}", "weight")
         return 2 * (len(parts) - 1) * weight
 
 

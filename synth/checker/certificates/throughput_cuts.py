@@ -48,7 +48,9 @@ def check(certificate: dict, topology: Topology) -> Fraction:
         limits = [(k, "1") for k in items(certificate["limits"], "limits")]
         potentials = []
     else:
-        rows = [(weight, inside, f"cuts[{i}]") for i, (weight, inside) in enumerate(items(certificate["cuts"], "cuts"))]
+        rows = []
+        for i, (weight, inside) in enumerate(items(certificate["cuts"], "cuts")):
+            rows.append((weight, inside, f"cuts[{i}]"))
         limits, potentials = items(certificate["limits"], "limits"), items(certificate["potentials"], "potentials")
     need(len(rows) * len(topology.links) <= MOST_WORK, "are too many to check", "cuts")
     counts: defaultdict[int, Fraction] = defaultdict(Fraction)  # by link, of a byte over it

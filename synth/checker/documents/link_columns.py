@@ -44,10 +44,12 @@ def read(doc: dict) -> Topology:
     sorts = []
     for row, here in _rows_of_three(doc["sorts"], f"{place}.sorts"):
         need(row[2] in KINDS, f"{row[2]!r} is no kind of link", here)
-        sorts.append(Sort(json_reader.fraction(row[0], here), json_reader.fraction(row[1], here), row[2]))
+        width, latency = json_reader.fraction(row[0], here), json_reader.fraction(row[1], here)
+        sorts.append(Sort(width, latency, row[2]))
     links, room = json_reader.fields(doc["links"], f"{place}.links", {"src", "dst", "sort"}), [MAX_NUMBERS]
     columns = []
-    for key, most in (("src", ranks + len(switches)), ("dst", ranks + len(switches)), ("sort", len(sorts))):
+    nodes = ranks + len(switches)
+    for key, most in (("src", nodes), ("dst", nodes), ("sort", len(sorts))):
         columns.append(_numbers(links[key], most, f"{place}.links.{key}", room))
     src, dst, sort = columns
     need(len(src) == len(dst) == len(sort), "src, dst and sort are of unlike length", f"{place}.links")

@@ -63,7 +63,8 @@ class ReplayCollective:
         # no more chunks than rows of pre and post
         chunks = number(fields["chunks"], f"{place}.chunks", 0)
         need(chunks % per_unit == 0, f"{chunks} chunks are not a multiple of C = {per_unit}", f"{place}.chunks")
-        rows = len(items(fields["pre"], f"{place}.pre")) + len(items(fields["post"], f"{place}.post"))
+        rows = len(items(fields["pre"], f"{place}.pre"))
+        rows += len(items(fields["post"], f"{place}.post"))
         most = f"{chunks} chunks, and rows of pre and post for {rows} at most"
         need(chunks <= rows, most, f"{place}.chunks")
         pre = _addresses(fields["pre"], chunks, ranks, f"{place}.pre", 2)
@@ -84,7 +85,8 @@ def _addresses(doc: object, chunks: int, ranks: int, place: str, most: int) -> W
         if not 2 <= len(items(row, here)) <= most:
             raise VerificationError("expected [chunk, rank]", here)
         chunk, rank = row[:2]
-        if type(chunk) is not int or type(rank) is not int or not 0 <= chunk < chunks or not 0 <= rank < ranks:
+        whole = type(chunk) is int and type(rank) is int
+        if not whole or not 0 <= chunk < chunks or not 0 <= rank < ranks:
             number(chunk, f"{here}[0]", 0, chunks)
             number(rank, f"{here}[1]", 0, ranks)
         at = chunk * ranks + rank
@@ -146,7 +148,8 @@ def _check_name(task: ReplayCollective, c: int, root: object, place: str) -> Non
         for at, want in task.post.items():
             wanted[at // n][at % n] = want
         for k in range(task.chunks):
-            alike = held[k] == held[k - k % c] and wanted[k] == wanted[k - k % c]
+            first = k - k % c
+            alike = held[k] == held[first] and wanted[k] == wanted[first]
             need(alike, f"pre and post are not the same for all {c} chunks of a unit", place)
         return
 
@@ -211,5 +214,9 @@ def _rows_of_sizes(name: str, before: Wants | frozenset[int], after: Wants | fro
         owners = sorted([at % n for at in firsts])
         return [([rank], range(n)) for rank in owners]
     source = {at // n: at % n for at in firsts}
-    ends = [(source.get(at // n, n), at % n) for at in after if at // n % c == 0]
+    ends = []
+    for at in after:
+        chunk, rank = divmod(at, n)
+        if chunk % c == 0:
+            ends.append((source.get(chunk, n), rank))
     return [([src], [dst]) for src, dst in sorted(ends)]

@@ -251,7 +251,8 @@ def _busiest(schedule: CompressedSchedule, orbit: np.ndarray, group: int) -> Fra
     limit_of = np.repeat(np.arange(len(limit_links)), [len(links) for links in limit_links])
 
     # whatever a step puts on links or limits, over all images
-    most = len(schedule.step) * int(lengths.max(initial=0)) * group * max(1, len(inside))
+    sends = len(schedule.step) * group
+    most = sends * int(lengths.max(initial=0)) * max(1, len(inside))
     check_fits(most, "loads", "step")
     unit = topology.unit_bandwidth()
     rooms = []
@@ -264,7 +265,8 @@ def _busiest(schedule: CompressedSchedule, orbit: np.ndarray, group: int) -> Fra
     bounds = np.searchsorted(schedule.step[order], np.arange(schedule.step_count + 1))
     for t, rounds in enumerate(schedule.step_rounds.tolist()):
         # how often each path is taken, then each link: the images of a send share the links of an orbit evenly
-        times = np.bincount(schedule.path[order[bounds[t] : bounds[t + 1]]], minlength=len(lengths))
+        now = order[bounds[t] : bounds[t + 1]]
+        times = np.bincount(schedule.path[now], minlength=len(lengths))
         used = np.flatnonzero(times)
         counts = lengths[used]
         offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -374,7 +376,8 @@ def _contributions(listed: _Listed) -> None:
     for t in range(schedule.step_count):
         now = order[bounds[t] : bounds[t + 1]]
         sent = held[listed.row[now] * ranks + listed.src[now]]
-        into, adds = listed.row[now] * ranks + listed.dst[now], schedule.kind[now] == REDUCE
+        into = listed.row[now] * ranks + listed.dst[now]
+        adds = schedule.kind[now] == REDUCE
         copied = into[~adds]
         need(len(np.unique(copied)) == len(copied), "two copies arrive at one rank", f"steps[{t}]")
         held[copied] = sent[~adds]

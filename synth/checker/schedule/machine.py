@@ -123,8 +123,9 @@ class ReplayMachine:
         for i, row in enumerate(items(fields.get("wires", []), f"{place}.wires")):
             here = f"{place}.wires[{i}]"
             need(len(items(row, here)) == 3, "expected [end, end, units]", here)
-            need(type(row[0]) in (int, str) and type(row[1]) in (int, str), "expected [end, end, units]", here)
-            wires[row[0], row[1]] = wires.get((row[0], row[1]), 0) + number(row[2], f"{here}[2]", 1)
+            wire = row[0], row[1]
+            need({*map(type, wire)} <= {int, str}, "expected [end, end, units]", here)
+            wires[wire] = wires.get(wire, 0) + number(row[2], f"{here}[2]", 1)
         switches: dict[str, Switch] = {}
         if "multicast" in fields:
             switches = _read_switches(fields["multicast"], ranks, len(limits), f"{place}.multicast")

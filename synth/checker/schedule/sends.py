@@ -28,7 +28,8 @@ def count_loads(rows: list, chunks: int, machine: ReplayMachine, place: str) -> 
             )
         chunk, src, dst, kind = row[:4]
         path = read_path(row[4], f"{place}[{i}][4]") if len(row) == 5 else ()
-        if type(chunk) is int and type(src) is int and type(dst) is int and 0 <= chunk < chunks and kind in KINDS:
+        whole = type(chunk) is int and type(src) is int and type(dst) is int
+        if whole and 0 <= chunk < chunks and kind in KINDS:
             if (src, dst, path) in machine.links:
                 keys.append((src, dst, path))
                 continue
@@ -59,9 +60,11 @@ def switch_sends(rows: list, chunks: int, machine: ReplayMachine, place: str) ->
     for i, row in enumerate(rows):
         here = f"{place}[{i}]"
         need(len(items(row, here)) == 5, "expected [chunk, rank, group, kind, switch]", here)
-        chunk, rank = number(row[0], f"{here}[0]", 0, chunks), number(row[1], f"{here}[1]", 0, machine.ranks)
+        chunk = number(row[0], f"{here}[0]", 0, chunks)
+        rank = number(row[1], f"{here}[1]", 0, machine.ranks)
         group = [number(r, f"{here}[2]", 0, machine.ranks) for r in items(row[2], f"{here}[2]")]
-        kind, name = one_of(row[3], SWITCH_KINDS, f"{here}[3]"), text(row[4], f"{here}[4]")
+        kind = one_of(row[3], SWITCH_KINDS, f"{here}[3]")
+        name = text(row[4], f"{here}[4]")
         need(name in machine.switches, f"there is no switch {name} that multicasts", f"{here}[4]")
         switch = machine.switches[name]
         ascending = all(a < b for a, b in pairwise(group))
