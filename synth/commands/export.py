@@ -21,7 +21,7 @@ from synth.commands.framework.shared import (
     Quiet,
     StepOption,
     collective_option,
-    given_options,
+    flags_typed,
     in_place_option,
     instances_option,
     point_option,
@@ -366,7 +366,7 @@ def export_command(options: Export) -> None:
         return
 
     # The folder of traces.
-    for flag in given_options(*NOT_OF_TRACES):
+    for flag in flags_typed(*NOT_OF_TRACES):
         raise UsageError(f"{flag} means nothing for traces; leave it out with --to chakra")
     if options.output in (None, "-"):
         raise UsageError("chakra writes a folder: name it with -o DIR")
@@ -398,7 +398,7 @@ def _plan(options: Export) -> None:
     """Export a tuner's plan."""
     from synth.export import export_folder, folder_notes
 
-    wrong = given_options(*NOT_OF_PLANS)
+    wrong = flags_typed(*NOT_OF_PLANS)
     if options.source is not None or wrong:
         raise UsageError(f"{wrong[0] if wrong else options.source}: a plan says that itself; leave it out with --plan")
     default = click.get_current_context().get_parameter_source("to") is ParameterSource.DEFAULT

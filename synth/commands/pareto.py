@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from synth.commands.framework.declaration import command, function, given, option, part
+from synth.commands.framework.declaration import command, flags_not_default, function, option, part
 from synth.commands.framework.frontier_files import save_schedules
 from synth.commands.framework.infeasible_document import write_infeasible_document
 from synth.commands.framework.output import QUIET, check_writable, emit, note
@@ -125,7 +125,7 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
     machine = named_topology(search.topology)
     roots, collective = integers(search.roots, "roots"), collective_or_value(search.collective, machine.ranks)
     log, sizes, engine, multicast = path_or_none(search.log), search.sizes, search.engine, search.multicast
-    wrong = given(search, "encoding", "solver", "sweep", "max_extra_rounds", "cross_check", "log", "seed")
+    wrong = flags_not_default(search, "encoding", "solver", "sweep", "max_extra_rounds", "cross_check", "log", "seed")
     options = part(Options, search, jobs=workers(search.jobs))
     first = replace(options, time_limit=_before_multicast(machine, multicast, search.time_limit))
 
@@ -158,7 +158,7 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
             unknown.append("solver")
         if not (multicast and machine.multicast):  # whose multicasts it limits
             unknown.append("max_chunks")
-        refused = given(search, *unknown)
+        refused = flags_not_default(search, *unknown)
         if refused:
             named = " and no ".join(refused)
             instead = "; SCCL's sweep, --encoding sccl --sweep blind, knows it" if task.name == "allreduce" else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from synth.commands.framework.declaration import command, function, given, option
+from synth.commands.framework.declaration import command, flags_not_default, function, option
 from synth.commands.framework.output import check_writable, save
 from synth.commands.framework.shared import (
     FILE,
@@ -95,7 +95,7 @@ def load_program(loaded: Loaded) -> Program:
     if point is not None and not isinstance(found, ParetoFrontier):
         raise UsageError(f"{path} is no frontier, which --point and --step choose from")
     if not isinstance(found, ParetoFrontier | Schedule):
-        if given(loaded, "protocol", "instances", "in_place"):
+        if flags_not_default(loaded, "protocol", "instances", "in_place"):
             raise UsageError(
                 f"{path} is a program already; leave --protocol, --instances and --in-place out, which schedules are "
                 f"lowered with"

@@ -56,7 +56,7 @@ def part(kind: Callable[..., Value], options: Any, /, **others: Any) -> Value:
     return kind(**same | others)
 
 
-def given(options: Any, *names: str) -> list[str]:
+def flags_not_default(options: Any, *names: str) -> list[str]:
     """Return the flags of those of these fields whose values are not the defaults."""
     known = {one.name: one for one in fields(options)}
     found = []

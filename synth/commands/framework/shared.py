@@ -317,12 +317,12 @@ def machine_if_named(options: Any) -> Topology | None:
     """Return the topology as `chosen_machine` does; None where none is named, and the command line changes none."""
     if options.topology:
         return chosen_machine(options)
-    for flag in given_options("ranks", "without", "degrade", "links"):
+    for flag in flags_typed("ranks", "without", "degrade", "links"):
         raise UsageError(f"{flag} changes a machine, and none is named; add --topo NAME or --topo FILE")
     return None
 
 
-def given_options(*names: str) -> list[str]:
+def flags_typed(*names: str) -> list[str]:
     """Return those of these options, such as ``max-steps``, that the command line has, as ``--max-steps``."""
     source = click.get_current_context().get_parameter_source
     return [f"--{name}" for name in names if source(name.replace("-", "_")) is ParameterSource.COMMANDLINE]
@@ -330,7 +330,7 @@ def given_options(*names: str) -> list[str]:
 
 def refuse_given(reason: str, *names: str) -> None:
     """Raise UsageError where the command line has one of these options, which would change nothing, with the reason."""
-    for flag in given_options(*names):
+    for flag in flags_typed(*names):
         raise UsageError(f"{flag} would change nothing: {reason}; leave it out")
 
 
