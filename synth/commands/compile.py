@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,9 +31,11 @@ from synth.commands.framework.shared import (
     time_limit_option,
     topology_option,
 )
+from synth.commands.framework.suggestions import suggest
 from synth.commands.framework.types import Positive, Ranks
+from synth.commands.inputs import FILES
 from synth.commands.inputs import collective as task_of
-from synth.errors import SynthError, UsageError
+from synth.errors import FormatError, SynthError, UsageError
 
 if TYPE_CHECKING:
     from synth.commands.inputs import TopologyLike
@@ -62,12 +63,11 @@ def load_algorithm(source: str, collective: str | None = None) -> ChunkAlgorithm
     named = [one for one in library() if one.name == source]
     if not named and Path(source).is_file():
         raise UsageError(f"{source} is no program of the chunk language, FILE.py; `synth explain` takes a schedule")
+    if not named and Path(source).suffix.lower() in FILES:
+        raise FormatError("does not exist", source)
     if not named:
-        words = [source, source.partition(".")[0], source.replace("_", "-")]
-        names = [one.name for one in library()]
-        near = next((name for word in words for name in get_close_matches(word.lower(), names, 1, 0.8)), None)
-        hint = "name a file FILE.py, or one of `synth algorithms`" if near is None else f"did you mean {near}?"
-        raise UsageError(f"unknown algorithm {source!r}; {hint}")
+        names, hint = [one.name for one in library()], "name a file FILE.py, or one of `synth algorithms`"
+        raise UsageError(suggest("algorithm", source.partition(".")[0], names, hint))  # torus.allreduce means torus
     fitting = [one for one in named if collective is None or one.collective == collective]
     if len(fitting) != 1:
         does = ", ".join(one.collective for one in named)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from synth.commands.framework.declaration import command, function, option
-from synth.commands.framework.output import check_writable, emit, printable
+from synth.commands.framework.output import check_writable, emit, note, printable
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
@@ -138,6 +138,9 @@ def lint_command(options: Lint) -> int:
                 click.echo(printable(line))
 
         emit(report.to_json, show, options)
+        # Of MSCCL-IR the file does not say which loader it is for.
+        if options.runtime is None and files[0].suffix.lower() == ".xml":
+            note("the limits of no loader were checked; --runtime msccl-executor, msccl or rccl checks its own, too")
         return EXIT_CODES[report.verdict]
     if options.output or options.form:
         raise UsageError("-o and --format are for one file")
