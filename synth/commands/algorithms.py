@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from synth.commands.framework.declaration import command, option
-from synth.commands.framework.output import check_writable, emit
+from synth.commands.framework.output import emit
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     Changes,
@@ -149,7 +149,6 @@ def algorithms_command(options: Algorithms) -> None:
     """
     from synth.view.tables import print_report
 
-    check_writable(options.output)
     name = options.collective
     if name is not None and not library(name):
         does = sorted({one.collective for one in library()})

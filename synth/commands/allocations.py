@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from synth.commands.framework.declaration import command, option
-from synth.commands.framework.output import check_writable, emit
+from synth.commands.framework.output import emit
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     Changes,
@@ -96,7 +96,6 @@ def allocations_command(options: Allocations) -> int:
     """
     from synth.view import rate_tables, tables
 
-    check_writable(options.output)
     topology, limit = chosen_machine(options), options.time_limit
     names = tuple(name.lower() for name in options.names)
     if not names:

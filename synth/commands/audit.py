@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from synth.commands.explain import Distance, distances
 from synth.commands.framework.declaration import command, option
-from synth.commands.framework.output import check_writable, emit, note, printable
+from synth.commands.framework.output import emit, note, printable
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
@@ -172,7 +172,6 @@ def audit_command(options: Audit) -> int:
     """
     from synth.view.tables import print_report
 
-    check_writable(options.output)
     for path in options.paths:
         if not path.exists():
             raise FormatError("does not exist", str(path))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from synth.commands.baselines import baseline
 from synth.commands.framework.declaration import command, function, option
 from synth.commands.framework.frontier_source import SearchLimit, file_or_frontier
-from synth.commands.framework.output import check_writable, emit, note
+from synth.commands.framework.output import emit, note
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
@@ -201,7 +201,6 @@ def bench_command(options: Bench) -> None:
     from synth.view.run_table import measured
     from synth.view.tables import print_report
 
-    check_writable(options.output)
     machine, file = machine_if_named(options), options.file
     asked = replace(options, source=file_or_frontier(file, options, machine), topology=machine)
     if not file:

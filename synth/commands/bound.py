@@ -10,7 +10,7 @@ import click
 
 from synth.commands.framework.declaration import command, function, option
 from synth.commands.framework.infeasible_document import write_infeasible_document
-from synth.commands.framework.output import check_writable, emit, note
+from synth.commands.framework.output import emit, note
 from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
     LISTED,
@@ -347,7 +347,6 @@ def bound_command(options: Bound) -> int:
     from synth.commands.framework.frontier_files import frontier_document
     from synth.view import scale_table, tables, time_bounds
 
-    check_writable(options.output)
     in_time = options.size is not None
     if options.protocol and not in_time:
         raise UsageError("--protocol changes bounds in time; add --sizes, such as --sizes 1MB")

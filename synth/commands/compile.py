@@ -17,7 +17,7 @@ from synth.commands.export import ExportOptions, export_program
 from synth.commands.framework.completion import names_of
 from synth.commands.framework.declaration import command, flags_not_default, option, part
 from synth.commands.framework.distance_report import distance_document, print_distance
-from synth.commands.framework.output import check_writable, emit, note, save
+from synth.commands.framework.output import emit, note, save
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     Blocks,
@@ -152,7 +152,6 @@ def compile_command(options: Compile) -> None:
     from synth.language.algorithm import CompileOptions
 
     to, output, source, roots = options.to, options.output, options.source, options.roots
-    check_writable(output)
     for flag in flags_not_default(options, *OF_FILES) if to is None else ():
         formats = "--to mscclpp" if flag in ("--blocks", "--reads") else "--to msccl-xml or --to mscclpp"
         raise UsageError(f"{flag} is of a file for a runtime; write {formats}")

@@ -12,7 +12,7 @@ from synth.commands.bound import FewerBounds, bound, multicast_bounds, scale_bou
 from synth.commands.framework.declaration import command, option
 from synth.commands.framework.distance_report import distance_document, print_distance
 from synth.commands.framework.infeasible_document import write_infeasible_document
-from synth.commands.framework.output import check_writable, emit, note, printable
+from synth.commands.framework.output import emit, note, printable
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
@@ -250,7 +250,6 @@ def explain_command(options: Explain) -> int:
     """
     from synth.view import rate_tables, tables
 
-    check_writable(options.output)
     if options.file is not None:
         return _explain_file(options.file, options)
     if options.point is not None:

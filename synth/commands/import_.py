@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from synth.commands.framework.declaration import command, function, option
-from synth.commands.framework.output import check_writable, note, save
+from synth.commands.framework.output import note, save
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
@@ -118,7 +118,6 @@ def import_command(options: Import) -> None:
     from synth.model.rational import show
 
     output, given = options.output, str(options.collective or "")
-    check_writable(output)
     machine = machine_if_named(options)
     with waiting(f"reading {options.path}"):
         found = import_schedule.of(replace(options, topology=machine))

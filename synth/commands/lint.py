@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from synth.commands.framework.declaration import command, function, option
-from synth.commands.framework.output import check_writable, emit, note, printable
+from synth.commands.framework.output import emit, note, printable
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
@@ -125,7 +125,6 @@ def lint_command(options: Lint) -> int:
     """
     from synth.program.runtimes import RUNTIMES
 
-    check_writable(options.output)
     if options.runtime is not None and options.runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {options.runtime!r}; {', '.join(RUNTIMES)} exist")
     files = options.files

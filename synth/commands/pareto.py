@@ -13,7 +13,7 @@ import click
 from synth.commands.framework.declaration import command, flags_not_default, function, option, part
 from synth.commands.framework.frontier_files import save_schedules
 from synth.commands.framework.infeasible_document import write_infeasible_document
-from synth.commands.framework.output import QUIET, check_writable, emit, note
+from synth.commands.framework.output import QUIET, emit, note
 from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
     FILE,
@@ -270,7 +270,6 @@ def pareto_command(options: Pareto) -> int:
       synth pareto --topo 'dgx-a100*2' --coll allgather --sketch rails.yaml
       synth pareto --topo dgx1 --coll allgather --encoding sccl --sweep blind   # SCCL as published
     """
-    check_writable(options.output)
     machine = chosen_machine(options)
     task = collective_or_name(options, machine)
     if options.sketch:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from synth.commands.framework.declaration import command, function, option
-from synth.commands.framework.output import check_writable, note, save
+from synth.commands.framework.output import note, save
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import FILE, Quiet
 from synth.model.rational import counted
@@ -99,7 +99,6 @@ def report_command(options: ReportCommand) -> int:
       synth pareto --topo dgx1 --coll allgather -o frontier.json && synth report frontier.json -o report.html
     """
     files: Any = options.given
-    check_writable(options.output)
     with waiting(f"report of {counted(len(files), 'file')}"):
         page = report.of(options)
     if options.output == "-":

@@ -347,7 +347,7 @@ def run_command(options: Run) -> None:
     from synth.view.run_table import execution
     from synth.view.tables import print_report
 
-    check_writable(options.output, options.timeline)
+    check_writable(options.timeline)
     machine, file = machine_if_named(options), options.file
     source: Any
     if options.baseline is None:

@@ -145,7 +145,7 @@ def show_command(options: Show) -> None:
     to_stdout = str(svg) == "-"
     if to_stdout and output == "-":
         raise UsageError("--svg - and -o - both write to stdout; give one a file")
-    check_writable(output, svg)
+    check_writable(svg)
     program = load_program.of(options)
     if svg is not None:
         from synth.view.space_time_diagram import program_svg

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, replace
 
 from synth.commands.framework.declaration import command, function, option
-from synth.commands.framework.output import check_writable, emit
+from synth.commands.framework.output import emit
 from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
     Changes,
@@ -129,7 +129,6 @@ def solve_command(options: Solve) -> None:
     """
     from synth.view import tables
 
-    check_writable(options.output)
     machine = chosen_machine(options)
     task = chosen_collective(options, machine)
     problem = f"{task.name} on {machine.name} with C={options.chunks}, S={options.steps}, R={options.rounds}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.commands.framework.declaration import command, function, option, part
-from synth.commands.framework.output import check_writable, emit
+from synth.commands.framework.output import emit
 from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
     FILE,
@@ -387,7 +387,6 @@ def tune_command(options: Tune) -> None:
     from synth.view import plans
     from synth.view.tables import print_reports
 
-    check_writable(options.output)
     names = options.collective
     if options.table:
         given = (options.topology, options.frontiers, options.measured, options.logs)

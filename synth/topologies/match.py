@@ -14,6 +14,7 @@ from synth.model import symmetry
 from synth.model.rational import show
 from synth.model.topology import Network, Topology
 from synth.topologies.machines import MACHINES
+from synth.topologies.modify import relinked
 from synth.topologies.name_grammar import topology as named
 
 # Larger topologies are compared with machines only; the search for a broken link would take too long.
@@ -135,15 +136,7 @@ def _near(topology: Topology, net: Network, known: Sequence[Topology]) -> Match 
 
 def _fast(topology: Topology) -> Network:
     """The network without PCIe."""
-    kept = [i for i, k in enumerate(topology.links) if k.kind != "pcie"]
-    place = {old: new for new, old in enumerate(kept)}
-    limits = []
-    for limit in topology.limits:
-        members = tuple(place[i] for i in limit.links if i in place)
-        if members:
-            limits.append(replace(limit, links=members))
-    links = tuple(topology.links[i] for i in kept)
-    return replace(topology, links=links, limits=tuple(limits)).network()
+    return relinked(topology, lambda link: None if link.kind == "pcie" else link).network()
 
 
 def _total(net: Network) -> Fraction:

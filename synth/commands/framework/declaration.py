@@ -28,7 +28,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import click
 
-from synth.commands.framework.output import QUIET
+from synth.commands.framework.output import QUIET, check_writable
 from synth.commands.framework.types import Duration, Positive
 from synth.commands.root import CONTEXT
 from synth.errors import ArgumentError
@@ -163,6 +163,7 @@ def command(options: Callable[..., Value], brief: str = "") -> Callable[[Callabl
 
     def decorate(body: Callable[[Value], Any]) -> click.Command:
         names, made, absent = {}, [], {}  # of fields; of click; keywords of the function that the command gives itself
+        outputs = []  # fields of files that the command writes
         for one in fields(options):  # type: ignore[arg-type]
             flags, attributes = one.metadata["flags"], dict(one.metadata["click"])
             if not flags:
@@ -179,11 +180,15 @@ def command(options: Callable[..., Value], brief: str = "") -> Callable[[Callabl
             else:
                 made.append(click.Argument(flags, **attributes))
             names[made[-1].name] = one.name
+            if "-o" in flags and "DIR" not in attributes["metavar"]:
+                outputs.append(one.name)
 
         def run(**given: Any) -> Any:
             token = QUIET.set(given.get("quiet", False))
             try:
-                return body(options(**absent, **{names[key]: value for key, value in given.items()}))
+                value = options(**absent, **{names[key]: value for key, value in given.items()})
+                check_writable(*(getattr(value, name) for name in outputs))  # before anything is computed
+                return body(value)
             finally:
                 QUIET.reset(token)
 
