@@ -193,8 +193,21 @@ class StepOption:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutorOptions:
-    """Options of executors."""
+    """Options of runs: the call, the machine that gives the times, and the executor's own."""
 
+    dtype: str = dtype_option()
+    op: str = option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
+    topology: TopologyLike | None = topology_option(
+        "the machine whose links give the times. None: the network that a schedule brings.", default=None
+    )
+    collective: CollectiveLike | None = collective_option(
+        "The collective, if FILE does not name it.", "of a file that does not say it.", default=None
+    )
+    roots: int | Iterable[int] = option(
+        "--root", default=(), type=Ranks(), metavar="0",
+        help="The root of --coll, or of a file's broadcast or reduce.", doc="of that collective.",
+    )  # fmt: skip
+    overheads: bool = overheads_option()
     per_send: MessageCost | str | None = per_send_option()
     ranks_on: Sequence[int] | None = option(
         "--ranks-on", default=None, type=Places(), metavar="0,1,2,3",
