@@ -374,7 +374,7 @@ def _recognised(machine: Topology) -> tuple[Topology, str]:
         return machine, ""
     found = match(machine)
     name = f"machine-{machine_digest(replace(machine, name='', notes=()))[:8]}"
-    if found is not None and not found.missing and not found.fast_only and found.scale == 1:
+    if found is not None and not found.fast_only and found.scale == 1:
         same_order = found.ranks == tuple(range(machine.ranks))
         name = found.machine if same_order else f"renumbered-{found.machine}"
     return replace(machine, name=name), "" if found is None else found.describe()

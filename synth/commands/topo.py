@@ -135,7 +135,7 @@ def match_command(options: TopoShow) -> None:
     document = {
         "schema": "synth.match/1", "topology": topology.name, "machine": machine.machine, "ranks": list(machine.ranks),
         "labels": list(machine.labels), "scale": show(machine.scale), "same": list(machine.same),
-        "missing": [list(pair) for pair in machine.missing], "fast_only": machine.fast_only,
+        "fast_only": machine.fast_only,
     }  # fmt: skip
     report = match_report(machine.describe(), topology.name, machine.machine, machine.labels)
     emit(lambda: document, lambda: print_report(report), options)
