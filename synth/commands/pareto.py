@@ -31,7 +31,7 @@ from synth.commands.inputs import collective as task_of
 from synth.commands.inputs import collective_or_value, integers, named_topology, path_or_none, workers
 from synth.commands.root import INTERRUPTED, UNDECIDED
 from synth.encodings.engine import FrontierProblem, Options
-from synth.errors import InfeasibleError, MissingDependencyError, UsageError
+from synth.errors import MissingDependencyError, UsageError
 from synth.model.frontier import Frontier
 from synth.model.rational import counted
 from synth.pareto.events import Listener, SweepInterrupted
@@ -119,6 +119,7 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
     <Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>
     """
     from synth.pareto import engine_choice
+    from synth.pareto.multicast import seconds_before
     from synth.pareto.portfolio.selection import check_names
     from synth.pareto.synthesize import synthesize, through_switches
 
@@ -127,7 +128,8 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
     log, sizes, engine, multicast = path_or_none(search.log), search.sizes, search.engine, search.multicast
     wrong = flags_not_default(search, "encoding", "solver", "sweep", "max_extra_rounds", "cross_check", "log", "seed")
     options = part(Options, search, jobs=workers(search.jobs))
-    first = replace(options, time_limit=_before_multicast(machine, multicast, search.time_limit))
+    limit = search.time_limit
+    first = replace(options, time_limit=seconds_before(machine, limit) if limit and multicast else limit)
 
     # Flow methods, where they are asked for or the machine is large.
     chosen = by_ranks = engine_choice.engine_of(engine, machine, collective)
@@ -140,7 +142,9 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
             raise UsageError(
                 f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out"
             )
-        large = _flow(machine, (name, root), search.on_event, first)
+        from synth.pareto.flow_frontier import within_limits
+
+        large = within_limits(machine, name, root, first, search.on_event)
         if chosen != by_ranks:
             large = replace(large, notes=(*large.notes, engine_choice.FINE_GRAINED))
         if not multicast or not machine.multicast:
@@ -217,31 +221,6 @@ def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
 
     entry = shipped.entry_of(machine.network(), task, machine.labels)
     return None if entry is None or not entry.frontier.complete else shipped.marked(entry)
-
-
-def _before_multicast(machine: Topology, multicast: bool, time_limit: float | None) -> float | None:
-    if time_limit is None or not multicast or not machine.multicast:
-        return time_limit
-    from synth.pareto.multicast import MOST_RANKS, SHARE
-
-    if machine.ranks > MOST_RANKS:
-        return time_limit
-    return time_limit * (1 - SHARE)
-
-
-def _flow(machine: Topology, task: tuple[str, int], on_event: Listener | None, limits: Options) -> ScaleFrontier:
-    """Return the frontier of flow methods; its sums end with the same bits on all ranks in any case."""
-    from synth.pareto import flow_frontier
-
-    most, chunks = limits.max_steps, limits.max_chunks
-    try:
-        found = flow_frontier.synthesize_flow(machine, *task, on_event, time_limit=limits.time_limit)
-    except SweepInterrupted as stop:
-        raise SweepInterrupted(stop.frontier.within(most, chunks), stop.log) from None
-    if most is not None and most < found.least_steps:
-        was = f"at most {most} {'was' if most == 1 else 'were'} allowed"
-        raise InfeasibleError(f"{task[0]} on {machine.name} needs at least {counted(found.least_steps, 'step')}, {was}")
-    return found.within(most, chunks)
 
 
 @dataclass(frozen=True, kw_only=True)
