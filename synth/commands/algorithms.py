@@ -48,6 +48,7 @@ def library(collective: str | None = None) -> tuple[ChunkAlgorithm, ...]:
     from synth.model.collective import canonical_name
     from synth.model.registry import load, table
 
+    # The library first, then what installed packages add under names of their own.
     known = [*LIBRARY]
     for name, target in table("algorithms", [one.name for one in LIBRARY]).items():
         one = load(target)
@@ -74,6 +75,7 @@ class LibraryRow:
         """Return the time of synchronous steps at `size` bytes: latencies of the steps and rounds per chunk."""
         if self.schedule is None:
             return None
+        # GB that the busiest link carries, at so many GB/s for a unit; 10^6 µs are a second.
         network, task = self.schedule.network, self.schedule.collective
         gigabytes = self.schedule.rounds_per_chunk * size * task.unit_share / 10**9
         return float(self.schedule.latency + gigabytes / network.unit * 10**6)
@@ -112,6 +114,7 @@ def library_on(
             rows.append(LibraryRow(one, one.schedule(machine)))
         except UsageError as error:
             rows.append(LibraryRow(one, None, str(error)))
+    # The bound for any number of steps is the same for all of them: it is found once, with the slowest schedule.
     schedules = [row.schedule for row in rows if row.schedule is not None]
     if bounds and schedules:
         slowest = max(schedules, key=lambda schedule: schedule.step_count)
@@ -153,6 +156,7 @@ def algorithms_command(options: Algorithms) -> None:
     if name is not None and not library(name):
         does = sorted({one.collective for one in library()})
         raise UsageError(f"the library has no algorithm for {name}; it has some for {', '.join(does)}")
+    # Without a machine the table says formula and source; with one it ranks.
     if not options.topology:
         if options.size is not None:
             raise UsageError("--size ranks the algorithms on a machine: add --topo NAME and --coll NAME")
@@ -164,6 +168,7 @@ def algorithms_command(options: Algorithms) -> None:
     machine, size = chosen_machine(options), options.size or DEFAULT_SIZE
     with waiting(f"algorithms on {machine.name}", options.time_limit):
         rows = library_on(machine, name, size=size, bounds=options.bounds, time_limit=options.time_limit)
+    # The size that ranks is a column, too.
     sizes = sorted(SIZES | {size})
     title = f"{name} on {machine.name}: {machine.ranks} ranks"
     emit(lambda: [_document(row, sizes) for row in rows], lambda: print_report(_report(title, rows, sizes)), options)
@@ -204,6 +209,7 @@ def _report(title: str, rows: Sequence[LibraryRow], sizes: Sequence[int]) -> Rep
     columns = ("algorithm", *(f">{head}" for head in heads))
     table, lines = [], []
     for row in rows:
+        # Refused algorithms are sentences below the table.
         if row.schedule is None:
             lines.append(f"{row.algorithm.name}: {row.refusal}")
             continue

@@ -57,6 +57,7 @@ def allocations(
     from synth.scale.search import bound
     from synth.solvers.deadline import Deadline, TimeUp, check_deadline, time_limited
 
+    # Each class of allocations is rated once, by its first member.
     names = tuple(named_collective(name, 2).name for name in names)
     network = named_topology(topology).network()
     found: list[tuple[Allocation, Rates]] = []
@@ -106,6 +107,7 @@ def allocations_command(options: Allocations) -> int:
             rows = allocations(topology, names, options.sizes, time_limit=limit, progress=tell)
     except FewerAllocations as fewer:
         rows, missing = fewer.found, (fewer.open,)
+    # Of as many GPUs the best first.
     names = tuple(rows[0][1].best) if rows else names
     rows = sorted(rows, key=lambda row: (len(row[0].ranks), [-row[1].best[name] for name in names], row[0].ranks))
     unit = topology.network().unit
@@ -113,6 +115,7 @@ def allocations_command(options: Allocations) -> int:
         f"allocations of {topology.name}: 1 unit = {show(unit)} GB/s", unit, names, rows, missing
     )
 
+    # The same as JSON, with fractions as text.
     def document() -> dict:
         classes = []
         for a, r in rows:

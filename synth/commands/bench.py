@@ -147,8 +147,10 @@ def bench(asked: Timing) -> Measured:
             rate = show(schedule.rounds_per_chunk)
             programs.append(BenchmarkProgram(label, program, number, len(schedule.steps), rate))
         machine = machine or found.network
+    # What is too large to lower is said beside the times.
     sentence = f"left out, of more than {checked_lowering.MAX_SENDS} sends each: {', '.join(left_out)}"
 
+    # Options that only some executors take are handed on where they are given.
     how = measure.Settings(asked.executor, asked.dtype, asked.op, 0, asked.warmup, asked.repeats, asked.check,
                            asked.overheads)  # fmt: skip
     names = ("per_send", "ranks_on", "threads", "timeout", "graphs")

@@ -83,6 +83,7 @@ def import_schedule(asked: Foreign) -> Imported:
     """
     from synth.export.foreign.read import Request, schedule
 
+    # A collective needs the number of ranks, which the machine says.
     machine = None if asked.topology is None else named_topology(asked.topology)
     task = None
     if asked.collective is not None:
@@ -121,6 +122,7 @@ def import_command(options: Import) -> None:
     machine = machine_if_named(options)
     with waiting(f"reading {options.path}"):
         found = import_schedule.of(replace(options, topology=machine))
+    # A file that says another collective than --coll is not read as that.
     schedule = found.schedule
     if canonical_name(given) in COLLECTIVES and schedule.collective.name != canonical_name(given):
         raise UsageError(f"{options.path} says that it is {schedule.collective.name}; leave --coll {given} out")

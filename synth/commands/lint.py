@@ -84,6 +84,7 @@ def lint(asked: Analysis) -> LintReport:
     from synth.program.analysis import check
     from synth.program.analysis.finding import skipped_elements
 
+    # A file is read again where the collective that is given is not the one that its data flow shows.
     program, collective, runtime, skipped = asked.program, asked.collective, asked.runtime, 0
     if isinstance(program, str | Path):
         path, rooted = Path(program), collective is None and len(asked.roots) == 1
@@ -95,6 +96,7 @@ def lint(asked: Analysis) -> LintReport:
             program = replace(program, collective=task)
     elif collective is not None:
         program = replace(program, collective=task_of(collective, program.ranks, asked.roots))
+    # One-sided programs are plans of MSCCL++, and are judged by its rules.
     if runtime is None and program.one_sided:
         runtime = "mscclpp"
     report = check(program, runtime, asked.in_place)
@@ -127,6 +129,7 @@ def lint_command(options: Lint) -> int:
 
     if options.runtime is not None and options.runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {options.runtime!r}; {', '.join(RUNTIMES)} exist")
+    # One file has a report; several have a line for each finding, and none ends the others.
     files = options.files
     if len(files) == 1 and not files[0].is_dir():
         with waiting(f"linting {files[0]}"):

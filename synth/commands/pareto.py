@@ -123,6 +123,7 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
     from synth.pareto.portfolio.selection import check_names
     from synth.pareto.synthesize import synthesize, through_switches
 
+    # Options that choose an engine or its queries; flow methods have none of them.
     machine = named_topology(search.topology)
     roots, collective = integers(search.roots, "roots"), collective_or_value(search.collective, machine.ranks)
     log, sizes, engine, multicast = path_or_none(search.log), search.sizes, search.engine, search.multicast
@@ -169,6 +170,7 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
             raise UsageError(
                 f"{task.name} has engines of its own, with cadical, which know no {named}; leave that out{instead}"
             )
+    # Where the search leaves intervals open, better points of the package join it.
     problem = FrontierProblem(machine, task, first, engine)
     found = synthesize(problem, search.on_event, log=log, fresh=search.fresh, cross_check=search.cross_check)
     if not found.complete and engine == "auto" and not wrong and not search.fresh:
@@ -279,6 +281,7 @@ def pareto_command(options: Pareto) -> int:
     stopped = any(interval.reason in BUDGET for interval in found.open)
     if code == 0 and (found.unfinished or stopped):
         code = UNDECIDED
+    # Nothing is printed where Ctrl-C came before anything was found.
     if found.points or found.unfinished or interrupted is None:
         if size:
             _print_choice(saved, options, machine, task, deadline)
@@ -327,6 +330,7 @@ def _print_choice(saved: Any, options: Pareto, machine: Topology, task: Any, dea
 
     found, size = saved.frontier, options.size
     assert size is not None
+    # Times of programs by the clock, and the bound that no program beats.
     exact = isinstance(found, Frontier)
     times: Sequence[AlgorithmTime] = ()
     least: TimeBound | None = None

@@ -72,6 +72,7 @@ def report(shown: Shown) -> Page:
     from synth.catalog.report import collect
     from synth.view.page import html
 
+    # One value, or several.
     given: Any = shown.given
     many = [given] if isinstance(given, str | Path) or not isinstance(given, Sequence) else list(given)
     found = collect(many, shown.verify)
@@ -101,6 +102,7 @@ def report_command(options: ReportCommand) -> int:
     files: Any = options.given
     with waiting(f"report of {counted(len(files), 'file')}"):
         page = report.of(options)
+    # What failed its check is named and not drawn.
     if options.output == "-":
         click.echo(page.html, nl=False)
     else:

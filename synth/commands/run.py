@@ -138,6 +138,7 @@ def run(options: RunOptions) -> RunResult:
     """
     from synth.runtime import call as calls
 
+    # The call, with texts of sizes and names of machines as values.
     request = part(
         RunRequest, options,
         size=None if options.size is None else size_in_bytes(options.size, "size", 0),
@@ -279,6 +280,7 @@ def opened(
     """
     from synth.program.program import Program
 
+    # The program as it is read, and again with the collective where the file does not say it.
     path = Path(given) if isinstance(given, str | Path) else None
     root = roots[0] if collective is None and len(roots) == 1 else None
     found = given if path is None else read(path, None, root, runtime)
@@ -343,6 +345,7 @@ def run_command(options: Run) -> None:
         asked = replace(asked, program=schedule, collective=None, roots=())
     if not options.data:
         refuse_given("without data nothing is drawn", "seed")
+    # A size that chunks do not divide is rounded, and that is said. Of the processes of an MPI job one reports.
     shown = waiting(f"running {file or options.collective}, {options.executor} executor")
     try:
         with shown if reports_to_user() else nullcontext():

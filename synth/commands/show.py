@@ -90,6 +90,7 @@ def load_program(loaded: Loaded) -> Program:
     """
     from synth.program.checked_lowering import MAX_SENDS
 
+    # Options of lowering are refused for what is a program already.
     path, point = loaded.path, loaded.point
     found = read(Path(path), loaded.collective, loaded.root, loaded.runtime)
     if point is not None and not isinstance(found, ParetoFrontier):
@@ -101,6 +102,7 @@ def load_program(loaded: Loaded) -> Program:
                 f"lowered with"
             )
         return found
+    # A schedule, or a point of a frontier, is lowered.
     if loaded.root is not None:
         raise UsageError(f"{path} says its root itself; leave --root out")
     if isinstance(found, ParetoFrontier):
@@ -157,6 +159,7 @@ def show_command(options: Show) -> None:
             save(svg, drawing, counted(program.ops, "instruction"))
         if output is None:
             return
+    # The text, or with -o FILE the file alone.
     content = dump(program) if options.form == "text" else json.dumps(program.to_json(), indent=1) + "\n"
     if output in (None, "-"):
         click.echo(content, nl=False)

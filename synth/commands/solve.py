@@ -73,6 +73,7 @@ def solve(question: SolveQuestion) -> Verdict:
     from synth.pareto.portfolio import portfolio
     from synth.solvers.pool import stop
 
+    # Questions that make no sense are refused before anything is built.
     chunks, steps, rounds = question.chunks, question.steps, question.rounds
     asked = f"C={chunks} S={steps} R={rounds}"
     if rounds < steps:

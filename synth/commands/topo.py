@@ -106,6 +106,7 @@ def _print(topology: Topology, options: Output) -> None:
     from synth.view.machine import topology_report
     from synth.view.tables import print_reports
 
+    # The symmetries take a moment, so JSON goes without them.
     def table() -> None:
         generators = symmetry.generators(topology.network())
         group = symmetry.closure([g.ranks for g in generators], COUNTED)

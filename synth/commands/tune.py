@@ -161,6 +161,7 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
 
     machine = None if request.topology is None else named_topology(request.topology)
     request = replace(request, topology=machine)
+    # The names of collectives: those asked for, or those of the frontiers and the measurements.
     for _, file in request.logs:
         nccl_tests.log_text(Path(file))  # before anything is searched for
     opened = [frontier(given) for given in request.frontiers]
@@ -187,10 +188,12 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
                 inputs = inputs._replace(measured=(*inputs.measured, *logged(request.logs, inputs, request.in_place)))
                 check_times(inputs, machine)
                 plans.append(_planned(inputs, request, machine))
+    # A measurement that served nothing was of something else.
     for one in held:
         if one.file not in used:
             asked = ", ".join(f"{table.collective} on {table.ranks} ranks" for plan in plans for table in plan.tables)
             raise UsageError(f"{one.file} has times of {one.collective} on {one.ranks} ranks; asked for: {asked}")
+    # A plan with multicasts needs no note that they were left out.
     notes = () if machine is None else machine.notes
     if any(algorithm.through_switches for plan in plans for algorithm in plan.algorithms):
         notes = tuple(note for note in notes if note != MULTICAST_NOTE)
@@ -205,6 +208,7 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
     from synth.catalog.tuner.cost_model import MeasuredTime, fit
     from synth.catalog.tuner.measurements import merge_measurements
 
+    # Measured times are all that counts where there are any; else programs are run.
     measured = merge_measurements(inputs.measured)
     if not measured and not inputs.frontiers:
         raise UsageError(f"nothing to choose from for {inputs.name}: give a topology, frontiers, measurements or logs")
@@ -232,6 +236,7 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
         says += describe(overheads)
         model = {"kind": "nominal", "overheads": request.overheads}
 
+    # The choice by size, and what a user must know of it.
     ranks = inputs.ranks or measured[0].ranks
     question = Question(inputs.name, ranks, request.sizes, request.element, root=inputs.root)
     answer = choose_algorithms(question, found.candidates)
@@ -277,6 +282,7 @@ def _predicted_candidates(
     if request.plans:
         nodes = facts.nodes if facts is not None else (0,) * network.ranks
     clock = Clock(network, request.per_send, selected(request.overheads), request.sizes, nodes)
+    # Rings and other known algorithms, then list schedules for the sizes, each in its share of the time.
     with time_limited(current_deadline().share(FOR_SCHEDULES)):
         library = library_schedules(inputs, machine)
         schedules = candidate_schedules(inputs, request)
@@ -287,6 +293,7 @@ def _predicted_candidates(
     with time_limited(current_deadline().share(FOR_SCHEDULES)):
         listed, late = list_schedules(inputs, request, clock, schedules, facts)
     schedules += listed
+    # For MSCCL++ only what its plans can hold, and the switch where all ranks share one.
     if request.plans:
         schedules, refused = without_plans(schedules, facts)
         notes += refused

@@ -105,6 +105,7 @@ def _print(items: Sequence[Item], listed: bool) -> None:
     from synth.view.frontier_text import Report
     from synth.view.tables import print_report
 
+    # Tasks that were listed have a line each; those that ran are counted by state.
     title = counted(len(items), "task")
     if listed:
         columns = ("task", ">ranks", "state", "entry")

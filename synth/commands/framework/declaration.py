@@ -92,6 +92,7 @@ def function(
     """
 
     def decorate(body: Callable[[Any], Any]) -> Any:
+        # The signature is that of the dataclass, with what `rest` collects at the end.
         known = {one.name: one for one in fields(options)}  # type: ignore[arg-type]
         result = inspect.signature(body).return_annotation
         parameters = list(inspect.signature(options).parameters.values())
@@ -118,6 +119,7 @@ def function(
 
 def _checked(one: Field, value: Any) -> Any:
     """Return a whole number as Python's, a choice in lower case, and other values as they are."""
+    # The types of the command line check the values of Python, too.
     kind = one.metadata["click"].get("type")
     if value is None or isinstance(value, StepCount) or "multiple" in one.metadata["click"]:
         return value
@@ -192,6 +194,7 @@ def command(options: Callable[..., Value], brief: str = "") -> Callable[[Callabl
             finally:
                 QUIET.reset(token)
 
+        # The help is the docstring, so that it is written once.
         called = body.__name__.removesuffix("_command")
         made_of = {"params": made, "help": body.__doc__, "short_help": brief or None, "context_settings": CONTEXT}
         return click.Command(called, callback=run, **made_of)

@@ -97,6 +97,7 @@ def write_infeasible_document(
         document = infeasible_document(topology, collective, error, max_steps=max_steps)
         if document is None:
             raise
+        # As the document of a result: on stdout, or in the file of -o, which the error then names.
         text = json.dumps(document, separators=(", ", ": ")) + "\n"
         if options.output in (None, "-"):
             click.echo(text, nl=False)

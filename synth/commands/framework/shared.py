@@ -357,6 +357,7 @@ def chosen_collective(options: Any, machine: Topology) -> Collective:
 def collective_or_name(options: Any, machine: Topology) -> Collective | str:
     """Return the collective; its name alone where only the flow methods use it, since thousands of ranks make millions
     of units of data."""
+    # A file, or uneven counts, have units of their own, which are written out.
     name = str(options.collective)
     by_name = options.collective is not None and options.sizes is None and Path(name).suffix not in SUFFIXES
     if not by_name or options.engine == "exact" or machine.ranks <= LISTED:
