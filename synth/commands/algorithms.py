@@ -150,6 +150,7 @@ def algorithms_command(options: Algorithms) -> None:
       synth algorithms --coll allgather
       synth algorithms --coll allreduce --topo dgx-h100
     """
+    from synth.view.frontier_text import Report
     from synth.view.tables import print_report
 
     name = options.collective
@@ -160,8 +161,14 @@ def algorithms_command(options: Algorithms) -> None:
     if not options.topology:
         if options.size is not None:
             raise UsageError("--size ranks the algorithms on a machine: add --topo NAME and --coll NAME")
-        chosen = library(name)
-        emit(lambda: list(map(_listed, chosen)), lambda: print_report(_list_report(chosen)), options)
+        keys = ("name", "collective", "formula", "home", "paper")
+        known = []
+        for one in library(name):
+            known.append({key: getattr(one, key) for key in keys})
+        columns = ("algorithm", "collective", "steps and rounds per chunk", "made for", "source")
+        note = "n ranks, logarithms to base 2; `synth compile NAME --coll NAME --topo T` compiles one"
+        table = Report.of("", columns, [tuple(row.values()) for row in known], (note,))
+        emit(lambda: known, lambda: print_report(table), options)
         return
     if name is None:
         raise UsageError("no collective given; add --coll NAME to rank the library's algorithms on a machine")
@@ -172,22 +179,6 @@ def algorithms_command(options: Algorithms) -> None:
     sizes = sorted(SIZES | {size})
     title = f"{name} on {machine.name}: {machine.ranks} ranks"
     emit(lambda: [_document(row, sizes) for row in rows], lambda: print_report(_report(title, rows, sizes)), options)
-
-
-def _listed(one: ChunkAlgorithm) -> dict[str, str]:
-    return {
-        "name": one.name, "collective": one.collective, "formula": one.formula, "paper": one.paper, "home": one.home,
-    }  # fmt: skip
-
-
-def _list_report(chosen: Sequence[ChunkAlgorithm]) -> Report:
-    from synth.view.frontier_text import Report
-
-    columns = ("algorithm", "collective", "steps and rounds per chunk", "made for", "source")
-    rows = tuple((one.name, one.collective, one.formula, one.home, one.paper) for one in chosen)
-    return Report.of(
-        "", columns, rows, ("n ranks, logarithms to base 2; `synth compile NAME --coll NAME --topo T` compiles one",)
-    )
 
 
 def _document(row: LibraryRow, sizes: Sequence[int]) -> dict[str, Any]:

@@ -236,13 +236,7 @@ class MulticastBounds(NamedTuple):
     bounds: list[tuple[int | None, LowerBound]]
 
 
-def multicast_bounds(
-    topology: TopologyLike,
-    collective: CollectiveLike,
-    *,
-    roots: Sequence[int] = (),
-    sizes: Sequence | None = None,
-) -> MulticastBounds | None:
+def multicast_bounds(topology: TopologyLike, collective: CollectiveLike) -> MulticastBounds | None:
     """Return bounds on steps and on R/C at any number of steps where the switches of a machine multicast and reduce.
 
     None where no schedule of the collective passes them, and on more than `synth.pareto.multicast.MOST_RANKS` ranks.
@@ -254,7 +248,7 @@ def multicast_bounds(
     from synth.pareto.multicast import applies
 
     machine = named_topology(topology)
-    task = task_of(collective, machine.ranks, roots, sizes)
+    task = task_of(collective, machine.ranks)
     if not applies(FrontierProblem(machine, task)):
         return None
     # On steps, and on rounds per chunk for any number of them.

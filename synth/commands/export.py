@@ -199,13 +199,12 @@ def export_program(options: ExportOptions) -> ExportResult:
         runtime = request.runtime.lower() or exporter.runtimes[0]
         protocol = request.protocol or chosen.protocol or LoweringOptions.protocol
         if request.protocol is None and runtime == "mscclpp" and protocol == "LL128":
-            protocol, chosen_in = "Simple", "LL128, which MSCCL++ does not have: written in Simple"
-        elif protocol == chosen.protocol:
-            chosen_in = protocol
-        else:
-            chosen_in = f"{chosen.protocol or 'no protocol'}, written in {protocol}"
-        form = request.to if request.to == runtime else f"{request.to} for {runtime}"
-        said += [f"the schedule chosen at {size_text(chosen.size)} in {chosen_in}, as {form}"]
+            protocol = "Simple"  # MSCCL++ has no LL128
+        how = f"{chosen.protocol or 'no protocol'}, written in {protocol}, as {request.to}"
+        if protocol == chosen.protocol:
+            how = f"{protocol}, as {request.to}"
+        form = "" if request.to == runtime else f" for {runtime}"
+        said += [f"the schedule chosen at {size_text(chosen.size)} in {how}{form}"]
         request = replace(request, protocol=protocol, size=request.size or chosen.size)
     placing = None if ranks is None else tuple(ranks)
     target = Target(request, ranks=placing, links=links, machine=facts, timeline=_timeline)

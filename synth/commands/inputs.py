@@ -173,11 +173,6 @@ def integers(values: object, what: str) -> list[int]:
     return sorted(found) if isinstance(values, AbstractSet) else found
 
 
-def path_or_none(path: str | Path | None) -> Path | None:
-    """Return the path of a text; None for None."""
-    return None if path is None else Path(path)
-
-
 def size_in_bytes(value: object, what: str = "size", least: int = 1) -> int:
     """Return the bytes that `value` stands for: a whole number of any numeric type, or text such as ``"1MB"``.
 

@@ -28,7 +28,7 @@ from synth.commands.framework.shared import (
 )
 from synth.commands.framework.types import Positive, Size
 from synth.commands.inputs import collective as task_of
-from synth.commands.inputs import collective_or_value, integers, named_topology, path_or_none, workers
+from synth.commands.inputs import collective_or_value, integers, named_topology, workers
 from synth.commands.root import INTERRUPTED, UNDECIDED
 from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import MissingDependencyError, UsageError
@@ -126,7 +126,8 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
     # Options that choose an engine or its queries; flow methods have none of them.
     machine = named_topology(search.topology)
     roots, collective = integers(search.roots, "roots"), collective_or_value(search.collective, machine.ranks)
-    log, sizes, engine, multicast = path_or_none(search.log), search.sizes, search.engine, search.multicast
+    sizes, engine, multicast = search.sizes, search.engine, search.multicast
+    log = None if search.log is None else Path(search.log)
     wrong = flags_not_default(search, "encoding", "solver", "sweep", "max_extra_rounds", "cross_check", "log", "seed")
     options = part(Options, search, jobs=workers(search.jobs))
     limit = search.time_limit

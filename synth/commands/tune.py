@@ -149,10 +149,8 @@ def tune(asked: Tuning) -> Plan:
     >>> [table.collective for table in plan.tables]
     ['allgather']
     """
-    machine = None if asked.topology is None else named_topology(asked.topology)
     sizes, per_send = sizes_in_bytes(asked.sizes), MessageCost.of(asked.per_send)
-    request = part(TuningRequest, asked, topology=machine, sizes=sizes, per_send=per_send)
-    return tune_request(request, asked.on_event)
+    return tune_request(part(TuningRequest, asked, sizes=sizes, per_send=per_send), asked.on_event)
 
 
 def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Plan:

@@ -144,7 +144,9 @@ def collective_inputs(
     # One plan is for one machine, whatever its files call it.
     there = own[0].network if own else network
     for other in (*(found.network for found in own), network):
-        if there is not None and other is not None and not _same(other, there):
+        if there is None or other is None or other is there:
+            continue
+        if other.to_json() | {"name": ""} != there.to_json() | {"name": ""}:
             raise UsageError(f"{name}: a frontier of {other.name} and one of {there.name}; a plan is for one machine")
     if task is not None:
         name, root = task.name, task.roots[0] if len(task.roots) == 1 else None
@@ -164,10 +166,6 @@ def _task(name: str, ranks: int | None, root: int | None, timed: bool) -> Collec
         if timed:
             return None
         raise
-
-
-def _same(one: Network, other: Network) -> bool:
-    return one is other or (one.to_json() | {"name": ""}) == (other.to_json() | {"name": ""})
 
 
 def _written_out(found: ParetoFrontier, notes: list[str], replayed: bool) -> Frontier:
