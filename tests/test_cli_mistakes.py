@@ -237,6 +237,8 @@ MISTAKES = [
     ("algorithms --topo ring:3", 2, "add --coll NAME"),
     ("build --boxes 2", 2, "takes the NAME of one box"),
     ("build dgx-a100*2 --boxes 2", 2, "name one box"),
+    ("build dgx1 --boxes 2 --ranks 0,1", 2, "and no changes of it"),
+    ("build dgx1 --boxes 2,2", 2, "twice"),
     ("build dgx1 --boxs 2", 2, "'--boxes'"),
     ("export s.json --to chakra", 2, "-o DIR"),
     ("export s.json --to chakra -o notes.txt", 1, "it is a file; name a folder"),
