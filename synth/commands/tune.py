@@ -394,11 +394,9 @@ def tune_command(options: Tune) -> None:
 
     names = options.collective
     if options.table:
-        given = (options.topology, options.frontiers, options.measured, options.logs)
-        extra = [f"--{name}" for name, value in zip(NOT_OF_TABLES, given, strict=True) if value]
-        if extra or len(names) > 1:
-            unwanted = extra[0] if extra else "all --coll but one"
-            raise UsageError(f"--import takes one table over as it is; remove {unwanted}")
+        refuse_given("--import takes one table over as it is", *NOT_OF_TABLES)
+        if len(names) > 1:
+            raise UsageError("--import takes one table over as it is; remove all --coll but one")
         plan = import_plan(options.table, next(iter(names), None))
     else:
         if not options.logs and not options.measured:
