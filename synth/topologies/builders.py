@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from synth.errors import UsageError
@@ -88,9 +89,8 @@ def port_limits(
     for g in range(len(groups)):
         for way, members in (("out", out[g]), ("in", into[g])):
             # Stops at the first partial sum that is more than `bandwidth`.
-            widths = (links[i].bandwidth for i in members)
-            total = Fraction(0)
-            if any((total := total + width) > bandwidth for width in widths):
+            sums = accumulate(links[i].bandwidth for i in members)
+            if any(total > bandwidth for total in sums):
                 limits.append(Limit(f"{what} {g} {way}", tuple(members), bandwidth))
     return limits
 
