@@ -61,9 +61,8 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
     switches = [f"box{b}.{s}" for b in range(boxes) for s in box.switches]
     pods = [] if "cross" in options else _pods(options, boxes, name)
     if "cross" in options:
-        clash = [key for key in options if key != "cross"]
-        if clash:
-            raise UsageError(f"{name}: cross= means wires instead of a network; remove {clash[0]}=")
+        for key in [key for key in options if key != "cross"]:
+            raise UsageError(f"{name}: cross= means wires instead of a network; remove {key}=")
         text = options["cross"]
         parts = text.split("+")
         members = [int(part) for part in parts if part.isdecimal() and len(part) < 6]
@@ -71,17 +70,11 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
             raise UsageError(
                 f"{name}: cross={text} must be distinct ranks of 0..{size - 1} joined by +, such as cross=0+2"
             )
-        unit = box.unit_bandwidth()
         latency = max((k.latency for k in box.links), default=Fraction(0))
         kind = box.links[0].kind if box.links else "unknown"
-        count = boxes if boxes > 2 else 1  # two boxes have one pair
-        wires = []
-        for b in range(count):
-            c = (b + 1) % boxes
-            for m in members:
-                one, other = b * box.ranks + m, c * box.ranks + m
-                wires += [Link(one, other, unit, latency, kind), Link(other, one, unit, latency, kind)]
-        links += wires
+        for b in range(boxes if boxes > 2 else 1):  # two boxes have one pair
+            wired = [(b * size + m, (b + 1) % boxes * size + m) for m in members]
+            links += duplex(wired, box.unit_bandwidth(), latency, kind)
     elif pods:
         if "net" in options:
             raise UsageError(f"{name}: pod= joins all ranks through its switches; remove net=")
