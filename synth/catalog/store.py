@@ -64,7 +64,8 @@ class Store:
         path = Path(path)
         if not path.exists() and not create:
             raise SynthError(
-                f"there is no catalog {path}; `synth catalog build` makes one, --db FILE or SYNTH_CATALOG names another"
+                f"there is no catalog {path}; `synth catalog build` makes one, --db FILE or SYNTH_CATALOG names "
+                f"another, `synth catalog ls --shipped` lists that of the package"
             )
         with _errors(path):
             # a reader undoes the half transaction of a writer that was killed, where it may write

@@ -7,7 +7,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from synth.errors import SynthError, UsageError
+from synth.errors import FormatError, SynthError, UsageError
 from synth.language.algorithm import ChunkAlgorithm
 
 
@@ -17,7 +17,7 @@ def algorithms_in(path: Path) -> dict[str, ChunkAlgorithm]:
     Raises UsageError, with the line, for a file that cannot be run or defines none.
     """
     if not path.is_file():
-        raise UsageError(f"{path}: there is no such file")
+        raise FormatError("does not exist", str(path))
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:
