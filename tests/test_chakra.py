@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import synth
 from synth.commands import api, root
 from synth.errors import UsageError
-from synth.language.library import LIBRARY, one_shot, recursive_doubling, ring, two_shot
+from synth.language.library import LIBRARY, direct, recursive_doubling, ring
 
 MACHINES = (
     "ring:7", "switch:8", "fully-connected:8", "dgx1", "line:5", "torus:2x4", "hypercube:8", "star:5", "mi300x",
@@ -54,8 +54,8 @@ def check(schedule, size):
     [
         ("ring:4", ring.allreduce),
         ("ring:5", ring.allgather),
-        ("switch:4", two_shot.allreduce),
-        ("fully-connected:4", two_shot.allreduce),
+        ("switch:4", direct.allreduce),
+        ("fully-connected:4", direct.allreduce),
         ("hypercube:4", recursive_doubling.allgather),
         ("hypercube:4", recursive_doubling.allreduce),
     ],
@@ -88,7 +88,7 @@ def test_a_dropped_dependency_or_message_is_seen():
 
 
 def test_sums_wait_for_the_sends_that_read_what_they_replace():
-    schedule = one_shot.allreduce.schedule("fully-connected:3")
+    schedule = direct.one_shot.schedule("fully-connected:3")
     for rank, trace in enumerate(traces(api.chakra(schedule))):
         names = {node.number: node for node in trace}
         for node in trace:

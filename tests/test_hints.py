@@ -14,7 +14,7 @@ from synth.commands.compile import load_algorithm
 from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.language import algorithm
-from synth.language.library import hierarchical, two_shot
+from synth.language.library import direct, hierarchical
 from synth.program.checked_lowering import lower, onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.send_hints import SendHint
@@ -190,7 +190,7 @@ def test_given_tables_are_checked_too():
     assert api.lower(star, hints={}) == api.lower(star)
 
 
-@pytest.mark.parametrize("program", [two_shot.allreduce, hierarchical.allreduce, hierarchical.allgather])
+@pytest.mark.parametrize("program", [direct.allreduce, hierarchical.allreduce, hierarchical.allgather])
 def test_random_hints_keep_programs_right(program):
     """Every send may have any number of lanes and pieces, any channel, or a block of its pair's own."""
     topology = "rail:2x2" if program.name == "hierarchical" else "fully-connected:3"

@@ -20,7 +20,7 @@ from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.language import ChunkAlgorithm, Data, RankGroup, algorithm
 from synth.language.algorithm import CompileOptions
-from synth.language.library import double_tree, halving_doubling, hierarchical, one_shot, ring
+from synth.language.library import direct, hierarchical, recursive_doubling, ring, rooted_trees
 from synth.program.analysis import check
 from tests.finer_units import finer
 from tests.random_programs import OUTPUTS, fault, play, random_plan
@@ -388,17 +388,17 @@ def test_copies_are_added_as_they_come():
     ("program", "machine", "most"),
     [
         # msccl-tools' programs of the same algorithms have 104, 1224, 298 and 544 instructions
-        (halving_doubling.allreduce, "dgx-a100", 104),
-        (one_shot.allreduce, "dgx-a100", 168),
+        (recursive_doubling.halving_doubling, "dgx-a100", 104),
+        (direct.one_shot, "dgx-a100", 168),
         (two_shot, "dgx-a100", 224),
         pytest.param(hierarchical.allreduce, "dgx-a100*2", 576, marks=pytest.mark.slow),
-        (double_tree.allreduce, "switch:6", 106),
+        (rooted_trees.double_tree, "switch:6", 106),
     ],
 )
 def test_one_lane_joins_chunks_of_several_steps(program, machine, most):
     """At most the instructions that are known, clean and right under delays; more lanes keep the chunks apart."""
     parameters = {"inside": ring} if program is hierarchical.allreduce else {}
-    steps = "paced=4" if program is double_tree.allreduce else None
+    steps = "paced=4" if program is rooted_trees.double_tree else None
     options = CompileOptions(multiple=1 if parameters else None, steps=steps, parameters=parameters)
     schedule = program.compile(machine, None, options).schedule
     for protocol in ("Simple", "LL"):
