@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import lcm
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from synth.checker.schedule import replay
 from synth.errors import ArgumentError, SynthError, UsageError
@@ -19,14 +19,12 @@ from synth.language.hints import check_hints
 from synth.language.place import SourceLine, error_at, short_path
 from synth.language.step_assignment import MODES
 from synth.language.step_plan import StepPlan, best_multiple, levelled, planned, routed
-from synth.language.trace import MAX_CHUNKS, AlgorithmTrace, LazyCollective
+from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
 from synth.model.collective import Collective, canonical_name
+from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.program.send_hints import SendHints
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ class ChunkAlgorithm:
     ) -> AlgorithmTrace:
         parameters = options.parameters or {}
         try:
-            task = collective or LazyCollective(self.collective, machine.ranks)
+            task = collective or collective_named(self.collective, machine.ranks)
         except UsageError as error:
             raise error_at(self.place, str(error)) from None
         known = inspect.signature(self.function).parameters

@@ -110,10 +110,7 @@ class Data:
 
     def unit(self, *units: int) -> Data:
         """Return the pieces of these units, in their order here."""
-        found = tuple(part for part in self.segments if part.unit in units)
-        if not found:
-            self.trace.note_empty(f"unit({', '.join(map(str, units))})", self.rank, self.units)
-        return Data(self.rank, found, self.trace)
+        return Data(self.rank, tuple(part for part in self.segments if part.unit in units), self.trace)
 
     def join(self, *others: Data) -> Data:
         """Return this and other data of the same rank as one value. The order counts for `part`."""
