@@ -229,9 +229,8 @@ def _missing_outputs(ops: Operations, trace: AlgorithmTrace, missing: list[tuple
     if task.combining:
         bits = sum(1 << contributor for contributor in task.wanted(unit, rank))
         what = f"the sum {rank_names(bits)} of unit {unit}"
-    elif (
-        len(task.pre[unit]) == 1 == len(task.post[unit])
-    ):  # whoever writes an alltoall counts by source and destination
+    elif len(task.pre[unit]) == 1 == len(task.post[unit]):
+        # Whoever writes an alltoall counts by source and destination.
         what += f" of rank {min(task.pre[unit])}"
 
     # Of the values with most of the contributions the one on the nearest rank, inputs first.

@@ -46,7 +46,8 @@ def step_ranges(ops: Operations, blocks: Sequence[tuple[int, ...]] = ()) -> Step
     earliest = _longest_paths(ops, order, before)
     remaining = _longest_paths(ops, order[::-1], after)
     last = max(remaining.values(), default=0)
-    return StepRanges({i: earliest[i] for i in ops.needed}, {i: last + 1 - remaining[i] for i in ops.needed})
+    latest = {i: last + 1 - remaining[i] for i in ops.needed}
+    return StepRanges({i: earliest[i] for i in ops.needed}, latest)
 
 
 def _constraints(ops: Operations, blocks: Sequence[tuple[int, ...]]) -> tuple[Constraints, list[int]]:
