@@ -181,6 +181,12 @@ def test_a_channel_beyond_the_runtime_is_refused():
         lowered(chain, "line:3", "rccl", hint={"channel": 200})
 
 
+def test_a_block_of_two_peers_is_refused():
+    schedule = direct.allgather.schedule("fully-connected:3", chunks=1)
+    with pytest.raises(SynthError, match="block 'up' of rank 0 has two connections on one side; it has one peer"):
+        api.lower(schedule, hints={(1, 0, 0, rank): SendHint("up") for rank in (1, 2)})
+
+
 def test_given_tables_are_checked_too():
     schedule = exchange.compile("line:2", None, synth.language.CompileOptions(multiple=2)).schedule
     clash = {(1, 0, 0, 1): SendHint("x", 0), (1, 1, 0, 1): SendHint("y", 0)}

@@ -15,7 +15,6 @@ from synth.errors import ArgumentError, SynthError, UsageError
 from synth.language.chunk_operations import operations
 from synth.language.data import Data
 from synth.language.groups import RankGroup
-from synth.language.hints import check_hints
 from synth.language.place import SourceLine, error_at, short_path
 from synth.language.step_assignment import MODES
 from synth.language.step_plan import StepPlan, best_multiple, levelled, planned, routed
@@ -232,7 +231,6 @@ def compiled(trace: AlgorithmTrace, steps: str, chunks: int, file: str, multiple
     """
     mode, rounds = _mode(steps)
     ops = operations(trace, chunks, file)
-    check_hints(ops)
     plan = planned(trace, ops, mode, rounds)
     further = 1
     if multiple is None and mode != "paced":

@@ -11,13 +11,15 @@ from typing import NoReturn
 
 from synth.checker.schedule import replay
 from synth.language.data import Data
-from synth.language.hints import hint_at
 from synth.language.place import error_at
 from synth.language.trace import AlgorithmTrace
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
-from synth.program.send_hints import SendHint
+from synth.program.send_hints import NO_HINT, SendHint
+
+# The least and the greatest number of a hint; no runtime has so many channels, and no unit so many chunks.
+HINT_NUMBERS = {"channel": (0, 255), "lanes": (1, 4096), "pieces": (1, 4096)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +126,21 @@ class RankGroup:
         a route. `pieces`: the messages into which each is cut. Of contexts inside others the inner one counts first.
         Raises UsageError for values that make no sense.
         """
-        return self.trace.hints(hint_at(self.trace.place(), SendHint(block, channel, lanes, pieces)))
+        hint = SendHint(block, channel, lanes, pieces)
+        fault = ""
+        if hint == NO_HINT:
+            fault = " says nothing: give block=, channel=, lanes= or pieces="
+        if block is not None and not (isinstance(block, str) and block.isprintable() and block):
+            fault = f": block={block!r} is no name of a thread block, such as 'up'"
+        for name, (least, most) in HINT_NUMBERS.items():
+            number = getattr(hint, name)
+            if number is not None and (type(number) is not int or not least <= number <= most):
+                fault = f": {name}={number!r}: a number from {least} to {most}"
+        if lanes is not None and hint.connects:
+            fault = ": a block or a channel is one connection; leave lanes out"
+        if fault:
+            raise error_at(self.trace.place(), f"a.hints{fault}")
+        return self.trace.hints(hint)
 
     def apply(self, schedule: Schedule, held: Mapping[int, Data] | None = None) -> dict[int, Data]:
         """Do what a schedule does, its rank i on the i-th rank of the group; return what each rank ends with.
