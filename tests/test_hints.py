@@ -239,7 +239,7 @@ def test_the_command_line_writes_hints(tmp_path):
 
 def test_plans_and_rank_maps_take_no_hints():
     compiled = chain.compile("line:3", None, synth.language.CompileOptions(parameters={"hint": {"pieces": 2}}))
-    with pytest.raises(UsageError, match="hints are of two-sided programs"):
+    with pytest.raises(UsageError, match="lanes and hints are of two-sided programs"):
         api.export_program(compiled.schedule, "mscclpp", hints=compiled.hints)
     with pytest.raises(UsageError, match="they take no rank map"):
         api.export_program(compiled.schedule, "msccl-xml", hints=compiled.hints, rank_map=[2, 1, 0])

@@ -184,31 +184,27 @@ def _lowered(schedule: Schedule, target: Target) -> Program:
             f"files for {target.request.runtime} hold no sends of switches that multicast; take a schedule without "
             "(`synth pareto --no-multicast`), --to mscclpp, or `synth run`, which emulates them"
         )
-    if target.request.hints and target.ranks and list(target.ranks) != sorted(target.ranks):
+    request = target.request
+    if request.hints and target.ranks and list(target.ranks) != sorted(target.ranks):
         raise UsageError("hints name the schedule's own ranks; they take no rank map")
     schedule = rank_map.relabelled(schedule, target.ranks) if target.ranks else schedule
     if target.links is not None:
-        rank_map.check_links(schedule, target.links, target.links.name)
-    request = target.request
+        rank_map.check_links(schedule, target.links)
     options = LoweringOptions(
         request.runtime,
         request.protocol or LoweringOptions.protocol,
         request.instances or LoweringOptions.instances,
         request.in_place,
-        lanes=request.lanes,
-        hints=request.hints,
     )
     if options.runtime == "mscclpp":
-        if request.lanes is not None:
-            raise UsageError("lanes are of two-sided programs; a MSCCL++ plan has none")
-        if request.hints:
-            raise UsageError("hints are of two-sided programs; a MSCCL++ plan has none")
+        if request.lanes is not None or request.hints:
+            raise UsageError("lanes and hints are of two-sided programs; a MSCCL++ plan has none")
         nodes = target.machine.nodes if target.machine else None
         onesided = replace(options, nodes=nodes, blocks=request.blocks, reads=request.reads)
         return checked_lowering.onesided(schedule, onesided)
     if request.blocks is not None or request.reads is not None:
         raise UsageError("--blocks and --reads are of MSCCL++ plans; leave them out for other formats")
-    return checked_lowering.lower(schedule, options)
+    return checked_lowering.lower(schedule, replace(options, lanes=request.lanes, hints=request.hints))
 
 
 def program_variants(program: Program, target: Target) -> Sequence[tuple[str, Program]]:
