@@ -107,10 +107,9 @@ class ChunkAlgorithm:
         if held is None and not self._takes_held:
             return self.function(group, **parameters)
         given = group.inputs() if held is None else dict(held)
-        missing = [rank for rank in group.ranks if rank not in given]
-        if missing:
-            raise error_at(group.trace.place(), f"{self.name} is called without data of rank {missing[0]}")
         for rank in group.ranks:
+            if rank not in given:
+                raise error_at(group.trace.place(), f"{self.name} is called without data of rank {rank}")
             if given[rank].rank != rank:
                 group.trace.refuse_other_rank(given[rank].segments, given[rank].rank, rank)
         return self.function(group, given, **parameters) if self._takes_held else self.function(group, **parameters)
@@ -125,29 +124,18 @@ class ChunkAlgorithm:
     def _takes_held(self) -> bool:
         return list(inspect.signature(self.function).parameters)[1:2] == ["held"]
 
-    def trace(
-        self, topology: Topology | Network | str, collective: Collective | None = None, **parameters: Any
-    ) -> AlgorithmTrace:
-        """Call the function on all ranks of a machine and return the record of its values.
-
-        `collective`: by default the one of the algorithm's name, its root rank 0. Raises UsageError with the line for a
-        program that makes no sense.
-        """
-        return self._traced(_machine(topology), collective, CompileOptions(parameters=parameters))
-
     def _traced(
-        self, machine: Topology | Network, collective: Collective | None, options: CompileOptions
+        self, machine: Topology | Network, collective: Collective | None, parameters: Mapping[str, Any]
     ) -> AlgorithmTrace:
-        parameters = options.parameters or {}
+        """Call the function on all ranks of a machine and return the record of its values."""
         try:
             task = collective or collective_named(self.collective, machine.ranks)
         except UsageError as error:
             raise error_at(self.place, str(error)) from None
-        known = inspect.signature(self.function).parameters
-        for key in parameters:
-            if key not in known:
-                names = ", ".join(list(known)[2 if self._takes_held else 1 :]) or "none"
-                raise UsageError(f"{self.name} has no parameter {key!r}; it has {names}")
+        known = list(inspect.signature(self.function).parameters)[1 + self._takes_held :]
+        unknown = [key for key in parameters if key not in known]
+        if unknown:
+            raise UsageError(f"{self.name} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}")
         trace = AlgorithmTrace(task, machine, _call.__code__)
         _call(self, RankGroup(tuple(range(task.ranks)), trace), parameters)
         trace.begin()
@@ -165,7 +153,7 @@ class ChunkAlgorithm:
         """
         chosen = options or CompileOptions()
         machine = _machine(topology)
-        trace = self._traced(machine, collective, chosen)
+        trace = self._traced(machine, collective, chosen.parameters or {})
         mode = chosen.steps or self.steps
         _mode(mode)  # first: a wrong mode is the user's mistake, whatever the program does
         chunks = _fewest_chunks(trace) * (chosen.multiple or 1)

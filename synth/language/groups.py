@@ -153,7 +153,13 @@ class RankGroup:
             raise error_at(
                 self.trace.place(), f"the schedule is for {schedule.collective.ranks} ranks, not {self.size}"
             )
-        inputs = self._chunks(schedule, self.inputs() if held is None else held)
+        given = self.inputs() if held is None else held
+        inputs = {}
+        for i, chunks in _chunks_of(schedule, schedule.collective.pre).items():
+            if self.ranks[i] not in given:
+                raise error_at(self.trace.place(), f"no data are held on rank {self.ranks[i]}, which has an input here")
+            for chunk, part in zip(chunks, given[self.ranks[i]].split(len(chunks)), strict=True):
+                inputs[chunk, i] = part
         now = dict(inputs)
         for step in schedule.steps:
             with self.step():
@@ -163,28 +169,11 @@ class RankGroup:
                     source, end = values[send.chunk, send.src], (send.chunk, send.dst)
                     adds = send.kind.startswith("reduce") and end in now
                     now[end] = now[end].add(source) if adds else source.to(self.ranks[send.dst])
-        results: dict[int, list[Data]] = {}
-        for unit, ends in enumerate(schedule.collective.post):
-            for i in sorted(ends):
-                chunks = range(unit * schedule.chunks, (unit + 1) * schedule.chunks)
-                results.setdefault(self.ranks[i], []).extend(now[chunk, i] for chunk in chunks)
-        return {rank: parts[0].join(*parts[1:]) for rank, parts in results.items()}
-
-    def _chunks(self, schedule: Schedule, held: Mapping[int, Data]) -> dict[tuple[int, int], Data]:
-        """Return the data of each rank by chunk of the schedule and position in the group."""
-        units: dict[int, list[int]] = {}
-        for unit, ranks in enumerate(schedule.collective.pre):
-            for i in ranks:
-                units.setdefault(i, []).append(unit)
-        found = {}
-        for i, row in units.items():
-            if self.ranks[i] not in held:
-                raise error_at(self.trace.place(), f"no data are held on rank {self.ranks[i]}, which has an input here")
-            parts = held[self.ranks[i]].split(len(row) * schedule.chunks)
-            for k, part in enumerate(parts):
-                unit, piece = divmod(k, schedule.chunks)
-                found[row[unit] * schedule.chunks + piece, i] = part
-        return found
+        results: dict[int, Data] = {}
+        for i, chunks in _chunks_of(schedule, schedule.collective.post).items():
+            parts = [now[chunk, i] for chunk in chunks]
+            results[self.ranks[i]] = parts[0].join(*parts[1:])
+        return results
 
     def group(self, ranks: Iterable[int]) -> RankGroup:
         """Return a group of these ranks, in this order."""
@@ -226,15 +215,19 @@ class RankGroup:
         sides = tuple(map(int, match[1].split("x"))) if match else (self.size,)
         return sides if prod(sides) == self.size else (self.size,)
 
-    def torus(self, dimension: int, sides: Sequence[int] | None = None) -> list[RankGroup]:
-        """Return the rings along a dimension of a torus with these sides; None: those of the machine.
-
-        The last side counts fastest in the numbers of the ranks.
-        """
-        lengths = self.sides if sides is None else tuple(sides)
-        if prod(lengths) != self.size or not 0 <= dimension < len(lengths):
-            raise error_at(self.trace.place(), f"{self.size} ranks are no torus {lengths} with a dimension {dimension}")
-        stride = prod(lengths[dimension + 1 :])
-        side = lengths[dimension]
+    def torus(self, dimension: int) -> list[RankGroup]:
+        """Return the rings along a dimension of a torus. The last side counts fastest in the numbers of the ranks."""
+        if not 0 <= dimension < len(self.sides):
+            raise error_at(self.trace.place(), f"a torus {self.sides} has no dimension {dimension}")
+        stride, side = prod(self.sides[dimension + 1 :]), self.sides[dimension]
         first = [i for i in range(self.size) if i // stride % side == 0]
         return [RankGroup(self.ranks[i : i + side * stride : stride], self.trace) for i in first]
+
+
+def _chunks_of(schedule: Schedule, ends: Sequence[frozenset[int]]) -> dict[int, list[int]]:
+    """Return the chunks of each rank, in the order of the units. `ends`: of each unit its ranks before, or after."""
+    chunks: dict[int, list[int]] = {}
+    for unit, ranks in enumerate(ends):
+        for rank in sorted(ranks):
+            chunks.setdefault(rank, []).extend(range(unit * schedule.chunks, (unit + 1) * schedule.chunks))
+    return chunks
