@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
 
 from synth.model.schedule import Schedule
 
@@ -36,7 +38,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def fields(data: bytes) -> list[tuple[int, int | bytes]]:
+def fields(data: bytes) -> list[tuple[int, Any]]:
     """Return the fields of a message."""
     found, at = [], 0
     while at < len(data):
@@ -73,7 +75,7 @@ def read(data: bytes) -> list[TraceNode]:
     return nodes
 
 
-def run(traces: list[list[TraceNode]], schedule: Schedule, size: int, seed: int) -> bool:
+def run(traces: list[list[TraceNode]], schedule: Schedule, size: int | Fraction, seed: int) -> bool:
     """Run traces of a schedule in an order of chance; return whether every rank ends with what it must.
 
     A send takes what is in its place when it starts, and what it read must still be there when it has arrived.

@@ -62,6 +62,7 @@ class RankTraces:
 
     def step(self, sends: list[Send]) -> None:
         """Append the nodes of a step, all of whose sends read the state before it; copies land before sums."""
+        # All sends of the step first: what arrives changes nothing that they read.
         arrivals = []
         read = []
         for send in sends:
@@ -86,6 +87,7 @@ class RankTraces:
 
     def _message(self, send: Send) -> tuple[int, int]:
         """Append a send and its receive; return their numbers."""
+        # Messages between two ranks differ in their number.
         tag = self.tags[send.src, send.dst]
         self.tags[send.src, send.dst] += 1
         made = 0 if send.kind.endswith("-input") else self.made.get((send.chunk, send.src), 0)
@@ -105,6 +107,7 @@ class RankTraces:
         `data`: nodes whose data it needs. `control`: nodes that read what it overwrites.
         """
         self.nodes[rank] += 1
+        # The fields of a node in the order of the format.
         fields = [_field(1, self.nodes[rank]), _field(2, name), _field(3, kind)]
         needed = [number for number in data if number]
         for field, numbers in ((4, sorted(set(control) - {0, *needed})), (5, needed)):
@@ -128,6 +131,7 @@ def traces(schedule: Schedule, size: int) -> TraceFiles:
     """Return ``collective.R.et`` of each rank R for a call of `size` bytes (nccl-tests' size); chunks are rounded up to
     bytes.
     """
+    # A unit's share of the buffer, cut into chunks.
     share = size * schedule.collective.unit_share / schedule.chunks
     found = RankTraces(schedule.collective.ranks, max(1, -(-share.numerator // share.denominator)))
     for step in schedule.steps:

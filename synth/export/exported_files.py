@@ -61,6 +61,7 @@ class ExportResult:
 
         `path` is the file, beside which the second of two kinds of call goes; or the folder of files with full names.
         """
+        # Names that are more than a suffix make a folder.
         path, full_names = Path(path), any(name and not name.startswith("-") for name, _ in self.files)
         if full_names:
             path.mkdir(parents=True, exist_ok=True)
@@ -91,6 +92,7 @@ def export_point(source: ParetoFrontier | Schedule | Program, target: Target) ->
         remarks.append(f"this is point {number} (S={point.steps}, R={point.rounds}, C={point.chunks}) of the frontier")
     else:
         program = program_for_runtime(source, target)
+    # The network of what is exported: the machine's, or the schedule's own on the ranks there.
     network = target.links
     if not isinstance(source, Program):
         network = rank_map.network(source.network, target.ranks or range(source.network.ranks))
@@ -131,6 +133,7 @@ def named_point(frontier: ParetoFrontier, request: ExportRequest) -> int:
     points = frontier.points
     if not points:
         raise SynthError("the frontier has no point")
+    # A frontier of one point needs no choice.
     point = 1 if request.point is None and len(points) == 1 else request.point
     if point is None:
         raise UsageError(
@@ -162,6 +165,7 @@ def program_for_runtime(source: Schedule | Program, target: Target) -> Program:
         program = _lowered(source, target)
     if runtime not in RUNTIMES or runtime == "synth":
         return program
+    # Up to this size no rank waits for ever, as the FIFOs are deep enough.
     safe = largest_safe_size(program, runtime)
     if safe == 0:
         check(program, runtime).require_right(program.name)

@@ -19,6 +19,7 @@ def ranks_from_labels(labels: Sequence[int], ranks: int) -> tuple[int, ...]:
     """
     if len(labels) != ranks:
         return tuple(range(ranks))
+    # Devices become ranks in growing order of their labels.
     number = {label: n for n, label in enumerate(sorted(labels))}
     return tuple(number[label] for label in labels)
 
@@ -47,6 +48,7 @@ def relabelled(schedule: Schedule, ranks: Sequence[int]) -> Schedule:
         raise SynthError(
             f"{old.name} depends on the numbers of the ranks; synthesize it on the machine as it is numbered"
         )
+    # The chunks of a unit stay together, in their order.
     c = schedule.chunks
     chunk = [units[i // c] * c + i % c for i in range(len(units) * c)]
     steps = []

@@ -106,6 +106,7 @@ class ChunkAlgorithm:
         """Do the algorithm's part on a group; `held[rank]` is what its rank begins with, by default its input."""
         if held is None and not self._takes_held:
             return self.function(group, **parameters)
+        # As a part of another program it takes what that one holds, rank by rank.
         given = group.inputs() if held is None else dict(held)
         for rank in group.ranks:
             if rank not in given:
@@ -132,6 +133,7 @@ class ChunkAlgorithm:
             task = collective or collective_named(self.collective, machine.ranks)
         except UsageError as error:
             raise error_at(self.place, str(error)) from None
+        # The first parameters are the handle, and the held data where the function takes them.
         known = list(inspect.signature(self.function).parameters)[1 + self._takes_held :]
         unknown = [key for key in parameters if key not in known]
         if unknown:
@@ -220,6 +222,7 @@ def compiled(trace: AlgorithmTrace, steps: str, chunks: int, file: str, multiple
     mode, rounds = _mode(steps)
     ops = operations(trace, chunks, file)
     plan = planned(trace, ops, mode, rounds)
+    # Unless the user chose one, take the multiple at which no step wastes a part of a round.
     further = 1
     if multiple is None and mode != "paced":
         plan = levelled(trace, plan, mode, file)
@@ -237,6 +240,7 @@ def _call(algorithm: ChunkAlgorithm, handle: RankGroup, parameters: Mapping[str,
     except SynthError:
         raise
     except (Exception, SystemExit) as error:
+        # The innermost frame in the program's own file, if there is one.
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
         frames = [frame for frame in frames if frame.filename == algorithm.place.file] or frames
         where = SourceLine(frames[-1].filename, frames[-1].lineno or 0) if frames else algorithm.place
@@ -260,6 +264,7 @@ def _mode(text: str) -> tuple[str, int]:
 
 
 def _fewest_chunks(trace: AlgorithmTrace) -> int:
+    # Each part, and each piece of a hint, must be whole chunks.
     denominators: set[int] = set()
     for value in trace.values:
         denominators |= {value.lo.denominator, value.hi.denominator}

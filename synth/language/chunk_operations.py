@@ -101,6 +101,7 @@ def operations(trace: AlgorithmTrace, chunks: int, file: str) -> Operations:
 
 def _add_rows(ops: Operations, trace: AlgorithmTrace) -> None:
     """Append the operations of each value of a trace."""
+    # Operations of a value are consecutive, so that those on a chunk are found by counting.
     shift: list[int] = []  # of each value the number of its operation on a chunk, less the chunk
     for number, value in enumerate(trace.values):
         offset = value.unit * ops.chunks
@@ -119,6 +120,7 @@ def _add_rows(ops: Operations, trace: AlgorithmTrace) -> None:
 
 def _outputs(ops: Operations) -> dict[tuple[int, int], list[int]]:
     """Return the operations that make each chunk of the postcondition, by (chunk, rank), in the program's order."""
+    # Of a sum exactly the wanted contributions are an output, of a copy any value of the chunk.
     made: dict[tuple[int, int], list[int]] = {}
     wanted: dict[tuple[int, int], int] = {}
     for unit, ranks in enumerate(ops.collective.post):
@@ -139,6 +141,7 @@ def _outputs(ops: Operations) -> dict[tuple[int, int], list[int]]:
 def _needed(ops: Operations) -> set[int]:
     """Return the operations that the outputs need."""
     needed: set[int] = set()
+    # Walk back from the outputs; what is not reached is left out.
     stack = list(ops.outputs.values())
     while stack:
         i = stack.pop()

@@ -107,6 +107,7 @@ class RankGroup:
         given = list(parts)
         if not given:
             raise error_at(self.trace.place(), f"the sum on rank {rank} has no parts")
+        # What is here already comes first, so that all others are added to it.
         ordered = sorted(given, key=lambda data: data.rank != rank)
         total = ordered[0].to(rank)
         for data in ordered[1:]:
@@ -126,6 +127,7 @@ class RankGroup:
         a route. `pieces`: the messages into which each is cut. Of contexts inside others the inner one counts first.
         Raises UsageError for values that make no sense.
         """
+        # The last fault counts: any of them is the user's mistake.
         hint = SendHint(block, channel, lanes, pieces)
         fault = ""
         if hint == NO_HINT:
@@ -163,6 +165,7 @@ class RankGroup:
         now = dict(inputs)
         for step in schedule.steps:
             with self.step():
+                # Sends of a step read the state before it; copies land before sums.
                 before = dict(now)
                 for send in sorted(step.unicast_sends, key=lambda send: send.kind.startswith("reduce")):
                     values = inputs if send.kind.endswith("-input") else before
@@ -185,6 +188,7 @@ class RankGroup:
     @property
     def boxes(self) -> list[RankGroup]:
         """The ranks of each box of the machine. Without boxes all are in one."""
+        # A machine without named boxes is one box.
         nodes = () if self.trace.topology is None else self.trace.topology.nodes
         members: dict[int, list[int]] = {}
         for rank in self.ranks:
@@ -210,6 +214,7 @@ class RankGroup:
     @property
     def sides(self) -> tuple[int, ...]:
         """The sides of a grid or torus, as in the machine's name; the number of ranks for another machine."""
+        # The name of a torus or grid says its sides.
         name = "" if self.trace.topology is None else self.trace.topology.name
         match = re.fullmatch(r"(?:torus|mesh|grid):(\d+(?:x\d+)*)(?:[:,].*)?", name)
         sides = tuple(map(int, match[1].split("x"))) if match else (self.size,)
@@ -219,6 +224,7 @@ class RankGroup:
         """Return the rings along a dimension of a torus. The last side counts fastest in the numbers of the ranks."""
         if not 0 <= dimension < len(self.sides):
             raise error_at(self.trace.place(), f"a torus {self.sides} has no dimension {dimension}")
+        # Neighbours along the dimension are as far apart as all later sides make them.
         stride, side = prod(self.sides[dimension + 1 :]), self.sides[dimension]
         first = [i for i in range(self.size) if i // stride % side == 0]
         return [RankGroup(self.ranks[i : i + side * stride : stride], self.trace) for i in first]

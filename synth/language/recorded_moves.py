@@ -117,6 +117,7 @@ class RecordedMoves:
         """
         machine = self.machine
         if machine is None:
+            # The links that the moves used are the machine, all alike.
             links = [Link(src, dst, 1) for src, dst in sorted(self._links)]
             machine = Topology("links of the file", self.task.ranks, links)
         self._trace.topology, self._trace.network = machine, machine.network()
@@ -136,6 +137,7 @@ class RecordedMoves:
         self._moves += 1
         if self._moves > MAX_MOVES:
             raise FormatError(f"moves more than {MAX_MOVES} chunks", self.file)
+        # A chunk is a part of a unit in the trace.
         unit, part = divmod(source.chunk, self.chunks)
         low, high = Fraction(part, self.chunks), Fraction(part + 1, self.chunks)
         values = self._trace.values

@@ -81,6 +81,7 @@ def _constraints(ops: Operations, blocks: Sequence[tuple[int, ...]]) -> tuple[Co
 
 def _longest_paths(ops: Operations, order: Sequence[int], before: Constraints) -> dict[int, int]:
     """Return one more than the length of the longest path to each node: repeated sweeps (Bellman and Ford)."""
+    # Most constraints point forward in the order, so few sweeps settle them.
     steps = dict.fromkeys(order, 1)
     cause: dict[int, int] = {}
     sweeps = 0
@@ -121,6 +122,7 @@ def _cycle_error(ops: Operations, cycle: list[int]) -> UsageError:
     """Return the error of a read of a value that an operation of the cycle replaces, or makes in the same step."""
     rows = ops.rows
     inside = set(cycle)
+    # Look for a read of a value that an operation of the cycle replaces.
     late_reads: list[tuple[int, int, int]] = []
     for i in cycle:
         source = rows[i].source
@@ -168,6 +170,7 @@ class ListScheduling:
 
     def steps(self, rounds: int) -> dict[int, int]:
         """Return the step of each needed operation, where a step has at most `rounds` rounds."""
+        # Of each group the number of groups that must be placed before it.
         remaining = [0] * len(self._groups)
         for later in self._after:
             for b in later:
@@ -245,6 +248,7 @@ class _StepCapacity:
         load, cap_load = list(self._load), list(self._cap_load)
         for src, dst in pairs:
             routes = self._routes[src, dst]
+            # Even an empty step cannot carry it: it is sent anyway, and the step has more rounds.
             fitting = [i for i in routes if self._fits(i, load, cap_load)]
             if not fitting and not self._empty:
                 return False
@@ -270,6 +274,7 @@ def sends_by_step(ops: Operations, step_of: dict[int, int]) -> list[list[Send]]:
 
     A send is of the rank's input where another value has its place by then.
     """
+    # A rank's input stays readable beside the value that takes its place, as input.
     replaced: dict[tuple[int, int], int] = {}  # the first step in which the input of a rank is replaced
     for key, row in ops.writes.items():
         replaced[key] = min(step_of[i] for i in row)

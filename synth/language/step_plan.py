@@ -58,6 +58,7 @@ class StepPlan:
 
     def _rows_by_send(self, multiple: int) -> Iterator[tuple[tuple[int, int, int, int], Operation]]:
         """Yield each send by (step from 1, chunk, source, destination), with its operation."""
+        # Steps in which nothing is sent are no steps of the schedule.
         used = {self.step_of[i] for i in self.ops.needed}
         number = {step: n for n, step in enumerate(sorted(used), 1)}
         for i in self.ops.needed:
@@ -79,6 +80,7 @@ def planned(trace: AlgorithmTrace, ops: Operations, mode: str, rounds: int) -> S
     assert trace.network is not None  # a program is compiled for a machine
     if mode == "paced":
         return StepPlan(trace.network, ops, ListScheduling(ops, trace.network).steps(rounds))
+    # Late sends leave early steps to others, and the other way round: either may fill the rounds better.
     ranges = step_ranges(ops, trace.steps if mode == "written" else ())
     slack = ranges.earliest != ranges.latest
     early = StepPlan(trace.network, ops, ranges.earliest, slack)
@@ -96,6 +98,7 @@ def levelled(trace: AlgorithmTrace, plan: StepPlan, mode: str, file: str) -> Ste
         return plan
     best = plan
     for multiple in LEVEL_MULTIPLES:
+        # More operations would take longer than the plan is worth.
         if len(plan.ops.needed) * multiple > MAX_LEVELLED:
             break
         ops = plan.ops if multiple == 1 else operations(trace, plan.ops.chunks * multiple, file)
@@ -137,6 +140,7 @@ def best_multiple(loads: Sequence[Fraction], chunks: int, sends: int) -> int:
     exact = lcm(*[load.denominator for load in loads])
     if exact <= greatest:
         return exact
+    # Steps of equal loads cost equally: each different load is rounded once.
     counts = Counter(loads)
 
     def rounds_per_chunk(multiple: int) -> Fraction:

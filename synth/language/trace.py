@@ -121,6 +121,7 @@ class AlgorithmTrace:
         if self._begun:
             return
         self._begun = True
+        # Of a sum each rank has contributed its own input so far.
         for unit, ranks in enumerate(self.collective.pre):
             for rank in sorted(ranks):
                 bits = 1 << rank if self.collective.combining else 0
@@ -141,6 +142,7 @@ class AlgorithmTrace:
         """Return the newest data on a rank, unit by unit."""
         self.begin()
         rank = self.rank(rank)
+        # What arrived later covers what was there.
         newest: list[Segment] = []
         for segment in self._arrived.get(rank, ()):
             older, newest = newest, [segment]
@@ -194,6 +196,7 @@ class AlgorithmTrace:
     def _sum(self, rank: int, base: Segment, source: Segment, src: int, place: SourceLine) -> Segment:
         one, other = self.values[base.value], self.values[source.value]
         hint: SendHint | None = None
+        # A contribution that both have would be counted twice, and cannot be taken out again.
         twice = one.contents & other.contents
         if twice:
             first = (twice & -twice).bit_length() - 1
@@ -204,6 +207,7 @@ class AlgorithmTrace:
                 f"rank {rank} would count rank {first} twice in {base}: it holds {rank_names(one.contents)}{made}, "
                 f"what comes from rank {src} is {rank_names(other.contents)}{theirs}",
             )
+        # A schedule adds only what arrives: of two values here one is the input, or a copy that is added on arrival.
         if src == rank and other.kind != "input":
             if one.kind == "input":
                 base, source = source, base  # its input is added to the other one, which stays where it is
@@ -268,6 +272,7 @@ class AlgorithmTrace:
     def hints(self, hint: SendHint) -> Iterator[None]:
         """Let operations inside carry a hint, whose fields count before those of a hint around it."""
         outer = self._hint
+        # The inner hint counts first, field by field.
         fields = {name: value for name, value in hint._asdict().items() if value is not None}
         self._hint = (outer or NO_HINT)._replace(**fields)
         try:
@@ -298,6 +303,7 @@ def _outside(old: Segment, new: Segment) -> list[Segment]:
 
 def _refined(held: Segments, added: Segments, place: SourceLine) -> Iterator[tuple[Segment, Segment]]:
     """Yield the segments of both sides by common pieces. Raises UsageError where they cover different ones."""
+    # Walk along both sides at once, and cut at every end of either.
     mine, theirs = sorted(held), sorted(added)
     i = j = 0
     while i < len(mine) and j < len(theirs):
@@ -320,6 +326,7 @@ def _refined(held: Segments, added: Segments, place: SourceLine) -> Iterator[tup
 
 def pieces_text(segments: Segments) -> str:
     """Return the pieces of data as text, neighbours joined: ``[0:1/3] of unit 0``."""
+    # Neighbours in one unit read as one piece.
     joined: list[tuple[int, Fraction, Fraction]] = []
     for unit, lo, hi, _ in sorted(segments):
         if joined and joined[-1][0] == unit and joined[-1][2] == lo:

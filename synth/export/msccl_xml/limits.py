@@ -39,6 +39,7 @@ def check(program: Program, runtime: Runtime, target: Target) -> None:
     for finding in structure.faults(nameless) or [*rules.check(nameless, runtime), *unflagged(nameless)]:
         if finding.severity == "error":
             raise SynthError(f"{finding.place}: {finding.message}")
+    # Loaders take the sizes of buffers from the call, whatever the file declares.
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     for gpu, inputs, outputs in zip(program.gpus, layout.inputs, layout.outputs, strict=True):
         if (gpu.input, gpu.output) != (len(inputs), len(outputs)):
@@ -140,6 +141,7 @@ def _protocol(program: Program, runtime: Runtime, target: Target) -> None:
                     f"LL128 corrupts data on links other than NVLink, and the link {pair[0]} to {pair[1]} is "
                     f"{' and '.join(sorted(pair_kinds))}; use Simple or LL{remedy}"
                 )
+    # Broadcasts and reductions over the network need more steps than these runtimes post.
     name = "" if program.collective is None else program.collective.name
     spreads = runtime.name != "msccl" and program.protocol == "Simple" and name in ("broadcast", "reduce")
     if spreads and not target.request.assume_one_node and len(set(nodes)) != 1:

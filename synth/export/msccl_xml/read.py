@@ -161,6 +161,7 @@ class _Reader:
             self.gpu.blocks[self.number] = self.block._replace(ops=tuple(self.ops))
 
     def step(self) -> None:
+        # Dependencies count steps in the order of the file, so numbers must be that order.
         number = self.whole("s", 0, MAX_OPS - 1)
         if number != len(self.ops):
             self.fail(
@@ -274,6 +275,7 @@ def _actual_buffers(program: Program, custom: bool) -> tuple[Gpu, ...]:
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     gpus = []
     for gpu, inputs, outputs in zip(program.gpus, layout.inputs, layout.outputs, strict=True):
+        # Each runtime has its own way to declare a buffer that a rank does not have.
         input_size, output_size = gpu.input, gpu.output
         if program.in_place == "in":
             input_size, output_size = input_size or len(inputs), output_size or len(outputs)

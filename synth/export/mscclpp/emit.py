@@ -164,6 +164,7 @@ def switch_channel(rank: int, spans: Sequence[Span]) -> SwitchChannel:
 
 def switch_channels(program: Program) -> list[SwitchChannel]:
     """Return the switch channels of all ranks, in the order in which the ranks list them."""
+    # Both sides of a reduction through a switch are channels of their own.
     channels = set()
     for (rank, _, _), op in program.placed_ops():
         if op.code == "glres":
@@ -215,6 +216,7 @@ class _Rank:
 
     def document(self) -> dict:
         """Return the entry of the rank in `gpus`."""
+        # The blocks first: they refuse what MSCCL++ cannot take.
         inputs, outputs = limits.chunk_counts(self.gpu)
         blocks = [_Block(self, b).document() for b in range(len(self.gpu.blocks))]
         channels = []
@@ -333,6 +335,7 @@ class _Block:
             case "gstore" if shape(op.src) in ("h", "p") and shape(op.src) in shape(op.dst):
                 switched = {"src_buff": self.spans(i, op, op.src), "dst_buff": self.switch_span(op, op.dst)}
                 return {"name": "gstorepkt" if op.src[0].packet else "gstore", **switched, "channel_type": "switch"}
+        # All others move data by a form.
         name = name_of(op)
         if name in ("", "get"):
             moved = f"{shape(op.src) or 'nothing'} to {shape(op.dst) or 'nothing'}"

@@ -92,6 +92,7 @@ def _check_channels(gpus: list[_Gpu], node: Node) -> None:
     Both ends have equally many channels. Switch channels are set up one by one, each by the whole group at a time, so
     every rank of a group must come to it next.
     """
+    # The next channel of each rank is the last of its list.
     pending = [gpu.switches[::-1] for gpu in gpus]
     ready = list(range(len(gpus)))[::-1]
     while ready:
@@ -114,6 +115,7 @@ def _check_channels(gpus: list[_Gpu], node: Node) -> None:
 
 def _collective(plan_name: str, gpus: tuple[Gpu, ...], root: int | None, node: Node) -> Collective | None:
     """Return the collective that a plan calls `plan_name`; None if the name is not known."""
+    # Plans from other hands write names in several ways.
     our_names = {theirs: ours for ours, theirs in COLLECTIVE_NAMES.items()}
     name = our_names.get(plan_name, plan_name).replace("_", "-")
     if name not in COLLECTIVES or name.endswith("v"):
@@ -144,6 +146,7 @@ def _chunks(task: Collective | None, gpus: tuple[Gpu, ...], node: Node) -> tuple
     """
     if task is None:
         return max(max(gpu.input, gpu.output) for gpu in gpus), gpus
+    # Every rank with a buffer says how many chunks a unit has; they must agree.
     layout = Layout(task, 1)
     declared = list(zip(gpus, layout.inputs, layout.outputs, strict=True))
     rates = {Fraction(gpu.input, len(inputs)) for gpu, inputs, _ in declared if inputs}
@@ -216,6 +219,7 @@ class _Gpu:
         nodes = self.fields["threadblocks"].items(MAX_BLOCKS)
         if not nodes:
             self.fields["threadblocks"].fail("is empty; a kernel has at least one thread block")
+        # Blocks are read one by one, then matched by their barriers and semaphores.
         readers = [BlockReader(node, b, self, buffers, sizes) for b, node in enumerate(nodes)]
 
         # The group of each barrier is the blocks that name it; several of one group are met in one order.
@@ -264,6 +268,7 @@ def _with_semaphores(readers: list[BlockReader], initial: list[int]) -> list[Blo
                     node.fail(f"semaphore {number} does not exist; the rank has {len(initial)}")
                 loop = next((loop for loop in reader.loops if loop.first <= op < loop.end), None)
                 by_number[number].append(_Use(b, op, loop, node))
+    # Semaphores become dependencies of ops on ops of other blocks.
     deps = defaultdict(set)
     for number in sorted({*released, *acquired}):
         for use, dep in _waits(number, released[number], acquired[number], initial[number]):

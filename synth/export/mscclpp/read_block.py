@@ -96,6 +96,7 @@ class BlockReader:
 
     def _ops(self, node: Node, pipeline: bool = False) -> None:
         """Read a list of operations, of the block or of a `pipeline` in it."""
+        # Operations inside pipelines count against the limit of the block, too.
         first, released, entries = len(self.ops), len(self.releases), node.items(limits.BLOCK_OPS)
         self.listed += len(entries)
         if self.listed > limits.BLOCK_OPS:
@@ -221,6 +222,7 @@ class BlockReader:
         for span, port in zip(dst, ports, strict=False):
             if self.ports[port].peer != span.rank:
                 node.fail(f"puts to rank {span.rank} through a channel to rank {self.ports[port].peer}")
+        # Neighbours of equally many chunks are one op of the program.
         start = 0
         for i in range(1, len(dst) + 1):
             if i == len(dst) or counts[i] != counts[start]:
@@ -251,6 +253,7 @@ class BlockReader:
 
     def _group(self, entry: Node, packet: bool) -> tuple[tuple[Span, ...], int]:
         """Return the span on each rank of the group of a switch channel, and the number of chunks."""
+        # A switch reaches one place on all ranks of its group, within the smallest buffer.
         found = entry.fields(("switch_channel_id", "index", "size"))
         ranks, buffer = found["switch_channel_id"].one_of(self.switches, "switch channel")
         if packet and buffer != "s":

@@ -56,6 +56,7 @@ def _places(group: RankGroup) -> dict[int, Place]:
     """Return the place of each rank. Rows are neighbouring ranks, as nearly as many as there are in a column."""
     boxes = _boxes(group, "a grid")
     size = len(boxes[0])
+    # The widest rectangle: as many columns as the largest divisor up to the square root.
     columns = next(count for count in range(isqrt(size), 0, -1) if size % count == 0)
     if columns == 1:
         raise error_at(group.trace.place(), f"a grid needs boxes of rows and columns, not of {size} ranks")
@@ -118,6 +119,7 @@ def _received(group: RankGroup, arrived: dict[tuple[int, int], Data]) -> Held:
 @algorithm("alltoall", name="two-step", formula="S = 2", paper=direct.ALL_PAIRS, home="dgx-a100*2")
 def two_step(group: RankGroup, held: Held) -> Held:
     """Bring data for each rail to the rank of the own box on it, by a shortest path, then send them across."""
+    # Whoever has the receiver's place in the sender's box passes the data on.
     box_of = {rank: box for box in _boxes(group, "alltoall by boxes") for rank in box}
     arrived = {}
     for src in group.ranks:

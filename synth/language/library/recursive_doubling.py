@@ -179,6 +179,7 @@ def bruck_allgather(group: RankGroup, held: Held) -> Held:
            home="switch:8:units=12")  # fmt: skip
 def bruck_alltoall(group: RankGroup, held: Held) -> Held:
     """Send what goes a distance d the powers of two in d, one in each step."""
+    # What is at a rank by the distance that it has to go in all, counted from its source.
     moving: dict[tuple[int, int], Data] = {}
     for at, rank in enumerate(group.ranks):
         for distance in range(group.size):
@@ -189,6 +190,7 @@ def bruck_alltoall(group: RankGroup, held: Held) -> Held:
                 if distance & stride:
                     travelled = distance % (2 * stride)
                     moving[at, distance] = data.to(group.ranks[(at + travelled) % group.size])
+    # All has travelled its distance; sort it by source.
     received = {}
     for at, rank in enumerate(group.ranks):
         received[rank] = joined([moving[src, (at - src) % group.size] for src in range(group.size)])

@@ -51,6 +51,7 @@ def allgather(group: RankGroup, held: Held) -> Held:
 @algorithm("allgather", name="ring-short", formula="S = floor(n/2), R/C = (n-1)/2", paper="", home="ring:8")
 def allgather_short(group: RankGroup, held: Held) -> Held:
     """Each rank's data half way round the ring in both directions; a rank opposite gets half from each side."""
+    # Ranks up to half way round hear from one side; of an even number the last one from both.
     near = (group.size - 1) // 2
     copies = {}
     for at, rank in enumerate(group.ranks):
@@ -67,6 +68,7 @@ def allgather_short(group: RankGroup, held: Held) -> Held:
 @algorithm("reduce-scatter", name="ring", formula="S = n-1, R/C = (n-1)/2", paper=PAPER, home="ring:8")
 def reduce_scatter(group: RankGroup, held: Held) -> Held:
     """Each rank's part is added up once round the ring, half of it in each direction."""
+    # Both halves are added up in opposite directions at once, so both directions of each link are busy.
     sums = {}
     for i, owner in enumerate(group.ranks):
         halves = []

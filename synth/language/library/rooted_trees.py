@@ -140,6 +140,7 @@ def double_tree(group: RankGroup, held: Held, pieces: int = 8) -> Held:
     set bit; the second tree is the first one mirrored, or shifted by one rank for an odd number.
     """
     n = group.size
+    # Both trees have one shape; they differ in which rank has which place.
     children: list[list[int]] = [[] for _ in range(n)]
     for x in range(1, n):
         bit = x & -x
@@ -227,6 +228,7 @@ def packed_allreduce(group: RankGroup, held: Held, pieces: int = 8) -> Held:
 
     Parts going up use one direction of the links, parts going down the other at once.
     """
+    # Of each tree the root that makes it least high.
     trees = []
     for beside in _packed_trees(group):
         trees.append(min([_levels(beside, root) for root in group.ranks], key=len))
