@@ -21,6 +21,7 @@ def algorithms_in(path: Path) -> dict[str, ChunkAlgorithm]:
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:
+        # Imports of files beside the program work while it runs.
         values = runpy.run_path(str(path), run_name="synth_program")
     except SyntaxError as error:
         line = "" if error.lineno is None else f":{error.lineno}"
@@ -32,6 +33,7 @@ def algorithms_in(path: Path) -> dict[str, ChunkAlgorithm]:
         raise UsageError(f"{path}{line}: {kind}{error}") from error
     finally:
         sys.path.remove(folder)
+    # Algorithms that the file only imports are not its own.
     found = {name: value for name, value in values.items() if isinstance(value, ChunkAlgorithm)}
     own = {name: value for name, value in found.items() if value.function.__globals__.get("__file__") == str(path)}
     if not own:
