@@ -331,23 +331,6 @@ def test_merged_trees_reduce_and_copy_in_the_same_step():
     }
 
 
-def test_the_most_steps_are_tried_first_where_no_schedule_is_near_the_bound(monkeypatch):
-    """Breadth-first trees of two DGX-1 take many times the bound."""
-    tried = []
-
-    def listed(*_, step_counts, priced, **__):
-        counts = list(step_counts)
-        tried.extend(counts if priced else [])
-        return []
-
-    monkeypatch.setattr(search, "composed_points", listed)
-    at_scale = search.ScaleSearch(topology("dgx1*2"), "allreduce")
-    while at_scale.advance_quickly():
-        pass
-    at_scale.state.advance()
-    assert tried[:3] == [1024, 1, 2] and tried[-1] == 768
-
-
 def without_nic(name, rank):
     machine = topology(name)
     for other in range(machine.ranks):

@@ -253,7 +253,7 @@ def test_named_engines_are_not_helped():
 def test_rows_at_scale_come_before_long_searches(name, coll):
     """Above the ranks of exact synthesis, too: a checked bound, then replayed schedules, which the frontier keeps."""
     events = []
-    slow = ("forest", "least congestion", "reduce-scatter and allgather by forests")
+    slow = ("forests", "least congestion")
     found = synthesize_flow(topology(name), coll, 0, events.append)
     first = next(i for i, event in enumerate(events) if event.kind == "point")
     assert any(event.kind == "bound" for event in events[:first])

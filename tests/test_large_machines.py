@@ -14,7 +14,6 @@ from synth.commands import root
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.scale_frontier import ScaleFrontier
 from synth.scale import search
-from synth.scale.frontier_points import compressed
 from synth.scale.search import frontier
 from synth.topologies import modify, topology
 
@@ -60,22 +59,6 @@ def test_tori_have_one_point_and_it_is_optimal():
     assert [(p.steps, p.rounds_per_chunk) for p in found.points] == [(8, Fraction(63, 4))]
     assert found.gap(found.points[0]) == 0
     assert found.best(1 << 20) is found.points[0]
-
-
-def test_trees_up_and_down_beat_the_halves_on_an_allocation():
-    machine = modify.apply(topology("dgx1"), ranks="0,1,2,5")
-    found = frontier(machine, "allreduce")
-    assert found.bound == 1
-    assert any(p.construction.startswith("spanning trees") for p in found.points)
-    assert found.gap(found.points[-1]) < Fraction(1, 10)
-
-
-def test_a_schedule_compressed_is_the_same():
-    made = synth.frontier("ring:4", "broadcast", max_steps=4, engine="exact").points[0].schedule
-    again = compressed(topology("ring:4"), made).written_out()
-    assert [(step.rounds, sorted(step.sends)) for step in again.steps] == [
-        (step.rounds, sorted(step.sends)) for step in made.steps
-    ]
 
 
 def test_the_engine_is_chosen_by_size():

@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 
 from synth.model.gc_pause import collector_off
-from synth.scale.fabric.automorphisms import edge_images, orbits
+from synth.scale.fabric.automorphisms import edge_orbits, orbits
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.orbit_capacities import nested_kinds, shared
 from synth.scale.forests.orbit_paths import PathEntries, path_entries
@@ -52,14 +52,10 @@ def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction) -> BranchF
     fabric have the direction in which data spreads.
     """
     # The orbits of roots and of edges, and the shards that each orbit of edges can carry in `time`, over the order.
-    found_images = [edge_images(fabric, pi) for pi in group]
-    images = [image for image in found_images if image is not None]
-    if len(images) < len(group):
-        return None
     label = orbits(fabric.ranks, [pi[: fabric.ranks] for pi in group])
     roots = np.flatnonzero(label == np.arange(fabric.ranks)).tolist()
     group_order = fabric.ranks // len(roots)
-    orbit = orbits(len(fabric.src), images)
+    orbit = edge_orbits(fabric, group)
     sizes = np.bincount(orbit, minlength=len(orbit))
     share = {int(o): time * int(fabric.cap[o]) * int(sizes[o]) / group_order for o in np.unique(orbit).tolist()}
     entries = path_entries(fabric, orbit, label)
