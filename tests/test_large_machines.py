@@ -36,11 +36,8 @@ def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
     assert found.points[0].steps >= found.least_steps
     for point in found.points[:4]:
         made = point.schedule
-        assert (made.step_count, made.rounds_per_chunk, made.chunks) == (
-            point.steps,
-            point.rounds_per_chunk,
-            point.chunks,
-        )
+        numbers = point.steps, point.rounds_per_chunk, point.chunks
+        assert (made.step_count, made.rounds_per_chunk, made.chunks) == numbers
         assert point.rounds_per_chunk >= found.bound
         compressed_replay.replay(made)
     replay.schedule(found.points[0].schedule.written_out())
@@ -97,18 +94,13 @@ def test_a_certificate_is_for_its_machine_alone():
     found = frontier(topology("dgx1"), "allreduce")
     with pytest.raises(VerificationError):
         scale_frontier.bound(found.certificate, topology("dgx1-p100"))
-    joined = {
-        **found.certificate,
-        "regions": found.certificate["regions"][:-1],
-        "limits": found.certificate["limits"][:-1],
-    }
+    joined = found.certificate | {key: found.certificate[key][:-1] for key in ("regions", "limits")}
     with pytest.raises(VerificationError):
         scale_frontier.bound(joined, topology("dgx1"))
     made = found.points[-1].schedule
+    fewer = made.step_rounds - (made.step_rounds == made.step_rounds.max())
     with pytest.raises(VerificationError):
-        scale_frontier.schedule(
-            replace(made, step_rounds=made.step_rounds - (made.step_rounds == made.step_rounds.max()))
-        )
+        scale_frontier.schedule(replace(made, step_rounds=fewer))
 
 
 def test_bounds_at_scale_say_what_limits():
@@ -124,14 +116,10 @@ def test_bounds_at_scale_say_what_limits():
         assert shown.exit_code == 0 and words in shown.stdout, shown.output
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [
-        ("torus:5x5", "allgather"),
-        ("torus:5x5", "reduce"),
-        pytest.param("dgx-a100*2:net=odd-even", "alltoall", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("name", "what"), [
+    ("torus:5x5", "allgather"), ("torus:5x5", "reduce"),
+    pytest.param("dgx-a100*2:net=odd-even", "alltoall", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_the_least_number_of_steps_is_counted_again(name, what, tmp_path):
     machine = topology(name)
     doc = frontier(machine, what).to_json()

@@ -24,16 +24,10 @@ from synth.topologies import modify, topology
 
 # seconds per byte of one pair at unit bandwidth: N^2/8 per torus ring of N, NICs and cuts counted by hand
 KNOWN = {
-    "dgx1": Fraction(8, 3),
-    "torus:4x4": Fraction(8),
-    "torus:8x8": Fraction(64),
-    "torus:32x32": Fraction(4096),
-    "hypercube:16": Fraction(8),
-    "ring:7": Fraction(6),
-    "dgx2": Fraction(15),
-    "dgx-a100*4": Fraction(24),
+    "dgx1": Fraction(8, 3), "torus:4x4": Fraction(8), "torus:8x8": Fraction(64), "torus:32x32": Fraction(4096),
+    "hypercube:16": Fraction(8), "ring:7": Fraction(6), "dgx2": Fraction(15), "dgx-a100*4": Fraction(24),
     "mesh:6x6": Fraction(54),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KNOWN)
