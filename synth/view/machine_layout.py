@@ -117,7 +117,7 @@ def _block(ends: list[int], ranks: int, lines: Sequence[Line]) -> PlacedGroup:
 
     # A switch whose ranks are all in one group belongs to it.
     for hub in hubs:
-        joined = {end for line in inner if hub in line[:2] for end in line[:2] if end < ranks}
+        joined = {min(a, b) for a, b, _ in inner if hub in (a, b) and min(a, b) < ranks}
         for group in groups:
             if joined and joined <= group:
                 group.add(hub)
@@ -127,7 +127,8 @@ def _block(ends: list[int], ranks: int, lines: Sequence[Line]) -> PlacedGroup:
         border = FRAME if block.frames else 0
         width, height = block.width + border, block.height + border
         blocks.append(PlacedGroup(block.spots, width, height, [(0, width, height), *block.frames]))
-    return _rows(blocks, [hub for hub in hubs if not any(hub in group for group in groups)])
+    grouped = set().union(*groups)
+    return _rows(blocks, [hub for hub in hubs if hub not in grouped])
 
 
 def _grid(members: list[int], sides: tuple[int, ...]) -> PlacedGroup:
@@ -175,7 +176,7 @@ def _around(ends: list[int], radius: float, start: float) -> dict[int, complex]:
 
 
 def _rows(blocks: list[PlacedGroup], hubs: list[int]) -> PlacedGroup:
-    """Place blocks in rows, and the switches that join them in the middle: between two blocks, or in a row of theirs."""
+    """Place blocks in rows, and the switches that join them in the middle: between two, or in a row."""
     columns = isqrt(len(blocks) - 1) + 1
     columns = next((k for k in range(columns, 2 * columns) if len(blocks) % k == 0), columns)
     rows = ceil(len(blocks) / columns)
@@ -240,8 +241,10 @@ def _components(ends: list[int], ranks: int, lines: list[tuple[int, int]]) -> li
     for end, least in components(ends, lines).items():
         groups.setdefault(least, set()).add(end)
     with_ranks = [group for least, group in groups.items() if least < ranks]
-    sizes = [sum(end < ranks for end in group) for group in with_ranks]
-    return [] if 1 in sizes else with_ranks
+    for group in with_ranks:
+        if sum(end < ranks for end in group) == 1:
+            return []
+    return with_ranks
 
 
 def _grid_sides(members: list[int], lines: Sequence[Line]) -> tuple[int, ...]:
@@ -250,7 +253,8 @@ def _grid_sides(members: list[int], lines: Sequence[Line]) -> tuple[int, ...]:
     A link joins neighbours along one side; the ends of a side are neighbours too, unless that is the only side.
     """
     place = {end: i for i, end in enumerate(members)}
-    froms, tos = [place[a] for a, _, _ in lines], [place[b] for _, b, _ in lines]
+    froms = [place[a] for a, _, _ in lines]
+    tos = [place[b] for _, b, _ in lines]
     for sides in sorted(_factorizations(len(members)), key=lambda sides: (len(sides), max(sides))):
         at = np.array(np.unravel_index(range(len(members)), sides))
         gaps = abs(at[:, froms] - at[:, tos])

@@ -20,7 +20,7 @@ from synth.errors import SynthError, UsageError
 from synth.model.registry import installed, need
 from synth.model.topology import Network
 from synth.program.program import Program
-from synth.runtime.cuda import devices, graph_timing
+from synth.runtime.cuda import devices
 from synth.runtime.cuda.devices import driver_version, gpu_description
 from synth.runtime.cuda.graph_timing import time_replays
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
@@ -218,11 +218,6 @@ class Cuda(FifoOptions):
         machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
         with errors_in_one_line(f"running {program.name}"):
             return time_replays(machine, arrays, *repetitions, graphs=self.graphs, fetch=self.fetch)
-
-    def copy_seconds(self, size: int, repetitions: Repetitions) -> list[float]:
-        """Return the seconds of each timed repeat of a copy of `size` bytes by the GPU."""
-        with errors_in_one_line("timing a copy"):
-            return graph_timing.copy_seconds(_cupy(), size, repetitions)
 
     def facts(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the GPUs in use with the driver, and the versions of CuPy, CUDA's runtime and NVRTC."""

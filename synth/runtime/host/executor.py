@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from synth.program.buffer_layout import Layout, layout_of
 from synth.program.program import Program
 from synth.runtime.dtypes import Dtype, operator
 from synth.runtime.dtypes import dtype as element_type
-from synth.runtime.executor import Execution
+from synth.runtime.executor import Execution, Repetitions
 from synth.runtime.kernel import build_host, sources, transports
 from synth.runtime.kernel import tables as flat
 from synth.runtime.kernel.launches import launch_arguments, local_dependencies, plan_launches, waits
@@ -238,6 +239,27 @@ class Host(FifoOptions):
         arena.fill(arrays, layout, len(machine.cut.bounds))
         self._launch(machine, kind, op)
         return _execution(machine, collect_outputs(arena, layout, kind, op))
+
+    def measure(
+        self,
+        program: Program,
+        arrays: Sequence[np.ndarray],
+        *,
+        dtype: str,
+        op: str = "sum",
+        in_place: bool = False,
+        repetitions: Repetitions,
+    ) -> tuple[tuple[np.ndarray, ...], list[float]]:
+        """Return the outputs of the last launch, and the wall seconds of each timed one."""
+        kind, seconds = element_type(dtype), []
+        machine, arena = self.load(program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place)
+        layout = layout_of(program)
+        for _ in range(sum(repetitions)):
+            arena.fill(arrays, layout, len(machine.cut.bounds))
+            start = time.perf_counter()
+            self._launch(machine, kind, op)
+            seconds.append(time.perf_counter() - start)
+        return collect_outputs(arena, layout, kind, op), seconds[repetitions.warmup :]
 
     def _launch(self, machine: HostProgram, kind: Dtype, op: str) -> None:
         function, scale = machine.function(kind, op)
