@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, Open, Point
+from synth.model.frontier import Frontier, Open, ParetoFrontier, Point
 from synth.model.number_text import GB, KB, MB, number, size_text
 from synth.model.rational import counted, show
 from synth.model.time_bound import TimeBound
@@ -259,20 +259,20 @@ def in_time(bound: TimeBound | None, seconds: float) -> list[str]:
     ]
 
 
-def seconds_per_byte(found: Frontier, point: Point) -> Fraction:
+def seconds_per_byte(found: ParetoFrontier, point: Point) -> Fraction:
     """Return the predicted seconds per byte of the size, without latencies.
 
     They are (R/C) · (share of the size in one unit of data) / (bandwidth of one unit).
     """
-    return point.rounds_per_chunk * found.collective.unit_share / (found.network.unit * 10**9)
+    return point.rounds_per_chunk * found.unit_share / (found.unit * 10**9)
 
 
-def fastest_sizes(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:
+def fastest_sizes(found: ParetoFrontier) -> list[tuple[Fraction, Fraction | None] | None]:
     """Return for each point the half-open range [from, to) of sizes in bytes at which it is predicted fastest.
 
     `to` None: without end. The entry is None for a point that is fastest at no size.
     """
-    alpha = found.network.latency / 10**6
+    alpha = found.latency / 10**6
 
     def crossing(few: Point, many: Point) -> Fraction:
         gain = seconds_per_byte(found, few) - seconds_per_byte(found, many)
