@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, ParetoFrontier
@@ -15,7 +14,7 @@ from synth.model.rational import counted, show
 from synth.model.schedule import Schedule, SwitchSend
 from synth.model.time_bound import TimeBound
 from synth.model.topology import MULTICAST_NOTE, Network, Topology
-from synth.view import frontier_text, scale_table
+from synth.view import frontier_text
 from synth.view.algorithm_times import AlgorithmTime
 from synth.view.frontier_text import WHY, Report
 from synth.view.table_layout import report_lines
@@ -31,8 +30,6 @@ __all__ = [
     "print_report",
     "print_schedule",
 ]
-# The tables of a frontier, by the engine that it comes from.
-TABLES: dict[str, Any] = {"exact": frontier_text, "flow": scale_table}
 
 
 def print_report(content: Report) -> None:
@@ -44,7 +41,7 @@ def print_report(content: Report) -> None:
 
 def print_frontier(frontier: ParetoFrontier) -> None:
     """Print the table of `synth pareto`."""
-    print_report(TABLES[frontier.engine].report(frontier))
+    print_report(frontier_text.report(frontier))
 
 
 def print_choice(
@@ -57,7 +54,7 @@ def print_choice(
 
     `bound`: the lower bound in time at `size`. `times`: predicted times of programs.
     """
-    print_report(TABLES[frontier.engine].choice(frontier, size, bound, times))
+    print_report(frontier_text.choice(frontier, size, bound, times))
 
 
 def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime] = ()) -> dict:

@@ -4,12 +4,11 @@ arguments."""
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.number_text import number
 from synth.model.rational import counted, show
-from synth.view.frontier_text import WHY
+from synth.view.frontier_text import WHY, fraction_text
 
 ASSUMED = (
     "Data moves in whole chunks. A rank forwards only what it holds, or has summed; there is no coding.",
@@ -121,8 +120,3 @@ def completeness(found: Frontier) -> tuple[str, str]:
         "between two points,"
         " and anything better after the last.",
     )
-
-
-def fraction_text(value: Fraction) -> str:
-    """Return a fraction as text, such as ``7/6``, or as a decimal number if that would be long."""
-    return show(value) if len(show(value)) <= 16 else f"{float(value):.6g}"

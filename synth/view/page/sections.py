@@ -11,7 +11,7 @@ from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
-from synth.view import frontier_text, scale_table, tables
+from synth.view import frontier_text, scale_table
 from synth.view.page import animation_data, certificate_text, time_chart
 from synth.view.page.frontier_section import BAD, GOOD, PART, AlgorithmRow, Mark, Sheet, Times
 
@@ -34,7 +34,7 @@ class EntryContext:
 
 def of_frontier(found: ParetoFrontier, about: EntryContext) -> Sheet:
     """Return the sheet of a frontier. Schedules of the flow engine are not drawn, its machines are."""
-    table = tables.TABLES[found.engine].report(found)
+    table = frontier_text.report(found)
     algorithms = []
     for point, row in zip(found.points, table.rows, strict=True):
         claim = certificate_text.of_point(point)[0]

@@ -12,7 +12,7 @@ from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.view import frontier_text
-from synth.view.page.certificate_text import fraction_text
+from synth.view.frontier_text import fraction_text
 from synth.view.page.frontier_section import Mark, Stairs, Times
 
 MOST_BYTES, MOST_SECONDS = 1 << 53, 1e9  # maximum size and time that a measured document may hold
