@@ -78,9 +78,11 @@ def layout(ranks: int, lines: Sequence[Line], ends: int) -> MachineLayout:
     # The picture holds the group and the tops of all curves.
     corner = complex(block.width, block.height)
     tops = [_control(spots[a], spots[b], found[a, b] / 2) for a, b, _ in lines]
-    inside = np.array([corner, -corner, *tops])
-    left, top = inside.real.min() - EDGE, inside.imag.min() - EDGE
-    width, height = inside.real.max() + EDGE - left, inside.imag.max() + EDGE - top
+    inside = [corner, -corner, *tops]
+    left = min(at.real for at in inside) - EDGE
+    top = min(at.imag for at in inside) - EDGE
+    width = max(at.real for at in inside) + EDGE - left
+    height = max(at.imag for at in inside) + EDGE - top
     frames = tuple((at.real - w - left, at.imag - h - top, 2 * w, 2 * h) for at, w, h in block.frames)
     places = tuple((float(at.real - left), float(at.imag - top)) for at in spots)
     return MachineLayout(round(width), round(height), places, frames, bends)
@@ -145,9 +147,9 @@ def _grid(members: list[int], sides: tuple[int, ...]) -> PlacedGroup:
             shift = 1j * (size.imag + 0.9 * SPACING)
         shifts.append(shift)
         size += complex(shift.real, abs(shift.imag)) * (side - 1)
-    at = np.unravel_index(range(len(members)), sides)
-    places = sum(row * shift for row, shift in zip(reversed(at), shifts, strict=True))
-    places -= complex(places.real.min() + places.real.max(), places.imag.min() + places.imag.max()) / 2
+    at = np.array(np.unravel_index(range(len(members)), sides))
+    places = np.array(shifts[::-1]) @ at
+    places -= complex(np.ptp(places.real), np.ptp(places.imag)) / 2 + complex(min(places.real), min(places.imag))
     return PlacedGroup(dict(zip(members, places, strict=True)), size.real / 2 + MARGIN, size.imag / 2 + MARGIN, [])
 
 
@@ -166,8 +168,9 @@ def _circle(members: list[int], hubs: list[int], lines: Sequence[Line]) -> Place
         else:
             spots[hub] = place
     spots |= _around(middle, 0.0 if len(middle) == 1 else max(40.0, 0.45 * radius), -pi / 2)
-    places = np.array([*spots.values(), 0])
-    return PlacedGroup(spots, abs(places.real).max() + MARGIN, abs(places.imag).max() + MARGIN, [])
+    width = max((abs(spot.real) for spot in spots.values()), default=0.0)
+    height = max((abs(spot.imag) for spot in spots.values()), default=0.0)
+    return PlacedGroup(spots, width + MARGIN, height + MARGIN, [])
 
 
 def _around(ends: list[int], radius: float, start: float) -> dict[int, complex]:

@@ -7,7 +7,7 @@ show that the lowered arrays, run by many threads with real data, take the time 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.runtime.dtypes import Dtype
 from synth.runtime.executor import Usage
+from synth.runtime.kernel.tables import record
 from synth.runtime.link_schedule import LinkSchedule
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose
@@ -28,37 +29,10 @@ SAYS = (
     "an execution-driven model of {network}, not a measurement: programs run over FIFOs and links with the α and "
     "β of the topology"
 )
-ROUTE = np.dtype(
-    [
-        ("free", "u8"),
-        ("busy", "u8"),
-        ("carried", "u8"),
-        ("num", "i8"),
-        ("den", "i8"),
-        ("alpha", "i8"),
-        ("cap0", "i4"),
-        ("ncaps", "i4"),
-        ("line", "i4"),
-        ("padding", "i4"),
-    ]
-)
-LIMIT = np.dtype([("served", "u8"), ("num", "i8"), ("den", "i8")])
-POINTERS = (
-    "routes",
-    "limits",
-    "caps",
-    "turns",
-    "route_of",
-    "tickets",
-    "ticket0",
-    "sent_at",
-    "freed_at",
-    "ends",
-    "clocks",
-    "walls",
-    "start",
-)
-CLOCK = np.dtype([*((name, "u8") for name in POINTERS), ("nops", "i8"), ("bytes", "i8")])
+ROUTE = record("u8 free busy carried; i8 num den alpha; i4 cap0 ncaps line padding")
+LIMIT = record("u8 served; i8 num den")
+POINTERS = "routes limits caps turns route_of tickets ticket0 sent_at freed_at ends clocks walls start"
+CLOCK = record(f"u8 {POINTERS}; i8 nops bytes")
 RECORDS = (ROUTE, LIMIT, CLOCK)
 ALIGNED = 64  # bytes: the alignment of every array within the clock's memory
 
@@ -159,7 +133,7 @@ class ClockMemory:
         }
         self.at: dict[str, int] = {}
         size = -(-CLOCK.itemsize // ALIGNED) * ALIGNED
-        for name in POINTERS:
+        for name in POINTERS.split():
             self.at[name] = size
             size += -(-parts[name].nbytes // ALIGNED) * ALIGNED
         self.size = size
@@ -174,7 +148,7 @@ class ClockMemory:
         `size`: bytes of an element of the instantiation.
         """
         head = np.zeros((), CLOCK)
-        for name in POINTERS:
+        for name in POINTERS.split():
             head[name] = base + self.at[name]
         head["nops"], head["bytes"] = self.nops, size
         image = self._image.copy()
@@ -198,21 +172,8 @@ class ClockMemory:
         return ClockTimes(int(clocks.max(initial=0)), tuple(used), int(walls.max(initial=0)))
 
 
-class ClockOptions(Protocol):
-    """The options of an executor that can keep logical time. `clock`: None or logical."""
-
-    @property
-    def network(self) -> Network | None: ...  # noqa: D102
-    @property
-    def clock(self) -> str | None: ...  # noqa: D102
-    @property
-    def ranks_on(self) -> tuple[int, ...] | None: ...  # noqa: D102
-
-
-def make_clock(
-    options: ClockOptions, code: CompiledProgram, cut: Slicing, kind: Dtype, in_place: bool
-) -> ClockMemory | None:
-    """Return the clock that `options` select, or None.
+def make_clock(options: Any, code: CompiledProgram, cut: Slicing, kind: Dtype, in_place: bool) -> ClockMemory | None:
+    """Return the clock that an executor's options `clock`, `network` and `ranks_on` select, or None.
 
     Raises UsageError for options that contradict each other, and whatever `timetable` raises.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from synth.model.frontier import Frontier, LowerBound, Open, Point
+from synth.model.frontier import LowerBound, Open, ParetoFrontier, Point
 from synth.model.number_text import number
 from synth.model.rational import counted, show
 from synth.view.frontier_text import WHY, fraction_text
@@ -109,11 +109,12 @@ def of_open(interval: Open) -> tuple[str, str]:
     return claim, f"{why} {check_in_words(interval.certificate)}" if interval.certificate else why
 
 
-def completeness(found: Frontier) -> tuple[str, str]:
+def completeness(found: ParetoFrontier) -> tuple[str, str]:
     """Return the claim that no point is missing, and its reason, or that points may be missing."""
     if not found.complete:
         return "Not proved complete: other points may exist where intervals are open or steps were not looked at.", ""
-    upto = "any number of steps" if found.max_steps is None else f"up to {counted(found.max_steps, 'step')}"
+    most = getattr(found, "max_steps", None)
+    upto = "any number of steps" if most is None else f"up to {counted(most, 'step')}"
     return (
         f"Complete: no schedule of {upto}, with any number of chunks, is better than these points.",
         "It follows from the bounds listed here: they refute fewer steps than the first point's, anything better "
