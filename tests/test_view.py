@@ -178,7 +178,7 @@ def test_the_plot_shows_the_points_and_the_bounds_below_them():
     (axes,) = found.plot().axes
     drawn = {tuple(map(tuple, line.get_xydata())) for line in axes.get_lines()}
     assert ((2.0, 1.5), (4.0, 1.0)) in drawn
-    assert ((2.0, 1.5), (3.0, 1.25), (4.0, 1.0), (5.0, 1.0)) in drawn
+    assert ((1.0, 1.5), (3.0, 1.25), (4.0, 1.0), (5.0, 1.0)) in drawn
 
 
 def test_an_unknown_kind_of_picture_is_refused():
