@@ -10,11 +10,7 @@ import pytest
 import random_programs
 from host_runs import EVERY_TYPE, QUICK, needs_compiler
 from host_runs import same_outputs as both
-from programs import (
-    put_allgather,
-    ring_allgather,
-    ring_allreduce,
-)
+from programs import put_allgather, ring_allgather, ring_allreduce
 
 from synth.commands import api
 from synth.errors import MissingDependencyError, SynthError, UsageError, VerificationError

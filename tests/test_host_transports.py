@@ -6,14 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from host_runs import EVERY_TYPE, KNOWN, needs_compiler, same_outputs
-from programs import (
-    all_send_first,
-    direct_allgather,
-    put_allgather,
-    racing_broadcast,
-    ring_allgather,
-    ring_allreduce,
-)
+from programs import all_send_first, direct_allgather, put_allgather, racing_broadcast, ring_allgather, ring_allreduce
 
 from synth.commands import api
 from synth.model.collective import collective
