@@ -12,7 +12,7 @@ from synth.errors import SynthError, UsageError
 from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime import reference_data
-from synth.runtime.cuda import executor, graph_timing
+from synth.runtime.cuda import executor, graph_timing, loaded_program
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
 from synth.runtime.dtypes import dtype
 from synth.runtime.kernel import tables
@@ -45,11 +45,13 @@ def launched_right(loaded, program, elements, kind="float32", op="sum", launches
 
 @needs_compiler
 @pytest.mark.parametrize("in_place", [False, True])
-def test_tables_pointers_and_division(in_place):
+def test_tables_pointers_and_division(in_place, monkeypatch):
+    monkeypatch.setattr(loaded_program, "SLOT", 64)  # several slices of a chunk
+    monkeypatch.setattr(loaded_program, "SLOTS", {})
     for program in (ring_allgather(3, 2), ring_allreduce(3), recursive_doubling_allreduce(4)):
         for kind, op in (("float32", "sum"), ("int32", "avg"), ("bfloat16", "avg")):
             for elements in (0, 1, 37):
-                loaded = machine(program, elements, kind, op, in_place, slot=64)
+                loaded = machine(program, elements, kind, op, in_place)
                 launched_right(loaded, program, elements, kind, op, 3)
 
 

@@ -106,13 +106,13 @@ def _row(
     runner: Any, candidate: BenchmarkProgram, asked: int, in_place: bool, kind: Dtype, how: Settings
 ) -> BenchmarkRow:
     """Return one measurement, at the size to which `asked` is rounded; modelled times without a launch."""
-    program, op = candidate.program, operator(how.op)
-    if program.collective is None:
+    program, op, collective = candidate.program, operator(how.op), candidate.program.collective
+    if collective is None:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
     parts = padding(program, rounded_size(program, asked, kind), kind)
     program = written_out(program, parts.unit * kind.size)
     parts = parts._replace(chunks=program.chunks)
-    layout, elements = Layout(program.collective, program.chunks), parts.unit * (program.loop_chunks // program.chunks)
+    layout, elements = Layout(collective, program.chunks), parts.unit * (program.loop_chunks // program.chunks)
     call = {"dtype": kind.name, "in_place": in_place}
     clock: Callable | None = getattr(runner, "measure", None)
     row = BenchmarkRow(0, elements * kind.size, elements, in_place, (), None)
@@ -122,7 +122,7 @@ def _row(
 
     # The data are moved, by the model's or the clock's time, and compared unless nobody asked.
     check_memory(sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, maximum_bytes(how.executor))
-    inputs = reference_data.padded_inputs(program.collective, parts, kind, op, how.seed)
+    inputs = reference_data.padded_inputs(collective, parts, kind, op, how.seed)
     if clock is None:
         execution = runner.run(program, inputs, op=op, **call)
         outputs, seconds = execution.outputs, [execution.picoseconds / 1e12]
@@ -130,6 +130,6 @@ def _row(
         outputs, seconds = clock(program, inputs, op=op, repetitions=Repetitions(how.warmup, how.repeats), **call)
     if how.check is not False:
         given, results = list(map(parts.units, inputs)), list(map(parts.units, outputs))
-        reference_data.check(parts.layout(program.collective), kind, op, given, results)
+        reference_data.check(parts.layout(collective), kind, op, given, results)
         row = row._replace(right=True)
     return row._replace(seconds=tuple(sorted(seconds)))

@@ -130,17 +130,15 @@ class Cuda(FifoOptions):
 
     `ranks_on`: the GPU of each rank, each rank being a launch of its own, on different GPUs with peer access or side by
     side on one. `threads`: of each block; by default the maximum, up to 256, with which all blocks of every GPU are
-    resident at once. `slot`: maximum bytes of a FIFO slot; by default 512 KiB, which stays in the cache, or 2 MiB for
-    direct puts. `timeout`: seconds without any progress until a run is given up. `direct`: put messages directly into
-    the receiver's buffer where that is proved safe. `clock`: logical (the time of an execution-driven model over the
-    links of `network`, computed by the kernel as it moves the data). `graphs`: time launches in replays of CUDA graphs.
-    `fetch`: fetch and compare their outputs. Without a clock, `network` is only named in the report.
+    resident at once. `timeout`: seconds without any progress until a run is given up. `direct`: put messages directly
+    into the receiver's buffer where that is proved safe. `clock`: logical (the time of an execution-driven model over
+    the links of `network`, computed by the kernel as it moves the data). `graphs`: time launches in replays of CUDA
+    graphs. `fetch`: fetch and compare their outputs. Without a clock, `network` is only named in the report.
     """
 
     network: Network | None = None
     threads: int | None = None
     timeout: float = 10.0
-    slot: int | None = None
     ranks_on: tuple[int, ...] | None = None
     direct: bool = True
     clock: str | None = None
