@@ -156,18 +156,17 @@ def bounds_document(network: Network, collective: Collective, found: Sequence[tu
 
 def print_bounds(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> None:
     """Print a row for each bound: its subject, its value, the kind and size of its certificate."""
-    columns = (
-        "bound on",
-        "for",
-        ">at least",
-        "certificate",
-        ">bytes",
-    )
-    rows = tuple(_bound_row(steps, bound) for steps, bound in found)
-    lines = (
-        "each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks",
-        *((MULTICAST_NOTE,) if topology.multicast else ()),
-    )
+    columns = ("bound on", "for", ">at least", "certificate", ">bytes")
+    rows = []
+    for steps, bound in found:
+        what, kind = _subject(bound)
+        scope = "any schedule" if steps is None or what == "steps" else counted(steps, "step")
+        size = len(json.dumps(bound.certificate, separators=(",", ":")))
+        rows.append((what, scope, show(bound.value), kind, str(size)))
+    lines = [
+        "each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks"
+    ]
+    lines += [MULTICAST_NOTE] if topology.multicast else []
     print_report(Report.of(frontier_text.title(topology.network(), collective, topology.labels), columns, rows, lines))
 
 
@@ -178,22 +177,17 @@ def print_multicast_bounds(
     columns = ("bound on", ">at least", ">GB/s at most", "certificate")
     rows = []
     for steps, bound in found:
-        what, _, value, kind, _ = _bound_row(steps, bound)
-        gbps = ""
-        if steps is None:
-            gbps = f"{float(network.unit / (bound.value * collective.unit_share)):.6g}"
-        rows.append((what, value, gbps, kind))
+        what, kind = _subject(bound)
+        gbps = f"{float(network.unit / (bound.value * collective.unit_share)):.6g}" if steps is None else ""
+        rows.append((what, show(bound.value), gbps, kind))
     title = frontier_text.title(network, collective, labels)
     print_report(Report.of(title, columns, rows, ("for schedules with the sends of these switches, too",)))
 
 
-def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:
+def _subject(bound: LowerBound) -> tuple[str, str]:
+    """Return what is bounded, and the kind of the certificate."""
     kind = str(bound.certificate.get("kind", ""))
-    size = len(json.dumps(bound.certificate, separators=(",", ":")))
-    of_steps = kind in ("distance", "too-few-steps")
-    what = "steps" if of_steps else "rounds/chunk"
-    scope = "any schedule" if steps is None or of_steps else counted(steps, "step")
-    return what, scope, show(bound.value), kind, str(size)
+    return ("steps" if kind in ("distance", "too-few-steps") else "rounds/chunk"), kind
 
 
 def print_reports(contents: Sequence[Report]) -> None:
