@@ -38,13 +38,14 @@ def _on(axes: Axes | None, draw: Callable[[Axes], None]) -> Axes | Figure:
     """
     figure_module = need("matplotlib.figure", "a plot", "pip install 'ccl-synth[plot]'")
     made: Any = axes
-    if axes is None:
+    own: Any = axes
+    if own is None:
         made = figure_module.Figure(figsize=(6.4, 4.0), layout="constrained")
         made._repr_svg_ = lambda: image(made, "svg").decode()  # notebooks display it with every backend
-        axes = made.subplots()
-    draw(axes)
-    legend = axes.get_legend()
-    texts = [axes.title, *axes.get_xticklabels(), *([] if legend is None else legend.get_texts())]
+        own = made.subplots()
+    draw(own)
+    legend = own.get_legend()
+    texts = [own.title, *own.get_xticklabels(), *([] if legend is None else legend.get_texts())]
     for text in texts:  # names are shown as they are written
         text.set_parse_math(False)
     return made

@@ -20,7 +20,7 @@ from synth.program.buffer_layout import Layout
 from synth.runtime import reference_data
 from synth.runtime.benchmark.document import BenchmarkProgram, BenchmarkRow, Measured
 from synth.runtime.call import make_executor, timed_links
-from synth.runtime.dtypes import Dtype, dtype, operator
+from synth.runtime.dtypes import dtype, operator
 from synth.runtime.executor import Repetitions
 from synth.runtime.reference.buffers import check_memory, maximum_bytes
 from synth.runtime.slicing import padding, rounded_size, written_out
@@ -83,7 +83,7 @@ def bench(
             runner = make_executor(name, {"network": costs.links(network, protocol), **options})
         for size in sizes:
             for in_place in {"out": (False,), "in": (True,), "both": (False, True)}[candidate.program.in_place]:
-                rows.append(_row(runner, candidate, size, in_place, kind, how)._replace(candidate=k).after(launch))
+                rows.append(_row(runner, candidate, size, in_place, how, launch)._replace(candidate=k))
     where, used = runner.facts() if hasattr(runner, "facts") else ({}, {})
     says = SAYS.get(name, "measured by the {name} executor").format(
         network=machine.name if machine else "no network", name=name, overheads=overheads.describe(costs)
@@ -103,9 +103,10 @@ def bench(
 
 
 def _row(
-    runner: Any, candidate: BenchmarkProgram, asked: int, in_place: bool, kind: Dtype, how: Settings
+    runner: Any, candidate: BenchmarkProgram, asked: int, in_place: bool, how: Settings, launch: int
 ) -> BenchmarkRow:
-    """Return one measurement, at the size to which `asked` is rounded; modelled times without a launch."""
+    """Return one measurement, at the size to which `asked` is rounded. `launch`: ps before modelled times."""
+    kind = dtype(how.dtype)
     program, op, collective = candidate.program, operator(how.op), candidate.program.collective
     if collective is None:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
@@ -118,14 +119,14 @@ def _row(
     row = BenchmarkRow(0, elements * kind.size, elements, in_place, (), None)
     if clock is None and not how.check:
         execution = runner.time(program, parts.elements, **call)
-        return row._replace(seconds=(execution.picoseconds / 1e12,))
+        return row._replace(seconds=(execution.after(launch).picoseconds / 1e12,))
 
     # The data are moved, by the model's or the clock's time, and compared unless nobody asked.
     check_memory(sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, maximum_bytes(how.executor))
     inputs = reference_data.padded_inputs(collective, parts, kind, op, how.seed)
     if clock is None:
         execution = runner.run(program, inputs, op=op, **call)
-        outputs, seconds = execution.outputs, [execution.picoseconds / 1e12]
+        outputs, seconds = execution.outputs, [execution.after(launch).picoseconds / 1e12]
     else:
         outputs, seconds = clock(program, inputs, op=op, repetitions=Repetitions(how.warmup, how.repeats), **call)
     if how.check is not False:

@@ -55,10 +55,6 @@ class BenchmarkRow(NamedTuple):
         n = len(self.seconds)
         return (self.seconds[(n - 1) // 2] + self.seconds[n // 2]) / 2
 
-    def after(self, launch: int) -> BenchmarkRow:
-        """Return the row with a launch of so many picoseconds before each time."""
-        return self._replace(seconds=tuple(time + launch / 1e12 for time in self.seconds))
-
 
 @dataclass(frozen=True)
 class Measured:
