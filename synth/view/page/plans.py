@@ -71,10 +71,10 @@ def of_plan(plan: Plan, abouts: Sequence[EntryContext], bounds: Sequence[TimeBou
             if algorithm.schedule is not None and not marks:
                 lines.append((k, *time_chart.predicted_line(algorithm.schedule)))
         certified = []
-        for size in table.sizes if bound is not None else ():
-            least = bound.microseconds(size)
-            if least > 0:
-                certified.append((size, float(least) * 1e-6))
+        if bound is not None:
+            for size in table.sizes:
+                if bound.microseconds(size) > 0:
+                    certified.append((size, float(bound.microseconds(size)) * 1e-6))
         bus = time_chart.bus_bandwidth(table.collective, table.ranks)
         title = "What the plan takes"
         times = Times(tuple(lines), (), tuple(wins), tuple(marks), (), title, tuple(certified), bus)
