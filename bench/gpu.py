@@ -3,10 +3,9 @@
 python -m bench.gpu [--executor cuda|host] [--small] [--only WORD] [-o FILE.json]      (make bench-gpu)
 
 Direct allgather and ring allreduce, as bytes that must move / time, against a device-to-device copy; time per dependent
-hop with packets and through FIFOs; every point of the DGX-1's frontiers at 1 KiB .. 1 GiB with the ring and the copy
-beside. All ranks share one GPU's memory:
-none of these times says anything about links. `--executor host` rehearses it on CPU threads at small sizes; its figures
-mean nothing.
+hop with packets and through FIFOs; every point of the DGX-1's frontiers at 1 KiB .. 1 GiB with the ring beside. All
+ranks share one GPU's memory: none of these times says anything about links. `--executor host` rehearses it on CPU
+threads at small sizes; its figures mean nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import lcm
-from statistics import linear_regression, median
+from statistics import linear_regression
+from time import perf_counter
 from typing import Any
 
-from bench.gpu_common import Suite, build, compared, frontier, group, known, start
+from bench.gpu_common import Suite, build, compared, frontier, group, known, library, start
 from synth.commands import api
 from synth.model.schedule import Schedule
 from synth.program.program import Block, Gpu, Op, Program, Span
@@ -29,6 +29,7 @@ from synth.runtime.kernel import sources
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CHECKED = 64 * MIB  # sizes up to which every element of what is timed is compared with the definition
 INSTANCES = (1, 4, 16)
+COPIES = 20  # copies that are timed together
 CHAINS = (2, 4, 8, 16, 32)
 GOALS = {"allgather": 0.85, "allreduce": 0.70, "LL": 2.0, "FIFO": 4.0}
 
@@ -55,14 +56,27 @@ def _bench(suite: Suite, source: Any, sizes: Sequence[int], **words: Any) -> lis
     return found + ([api.bench(source, large, suite.executor, check=False, **words)] if large else [])
 
 
+def copy_rate(suite: Suite, size: int) -> float:
+    """Bytes a second that plain copies of `size` bytes read and write: the GPU's, or on CPU threads NumPy's."""
+    arrays = library(suite)
+    source, target = arrays.zeros(size, "u1"), arrays.zeros(size, "u1")
+    for _ in range(2):  # the second time counts
+        begin = perf_counter()
+        for _ in range(COPIES):
+            target[:] = source
+        if suite.executor == "cuda":
+            arrays.cuda.Device().synchronize()
+    return 2 * size * COPIES / (perf_counter() - begin)
+
+
 def against_copy(suite: Suite, algorithm: str, collective: str) -> None:
     """Bytes that must move / time against those of a copy, by size and instances; the largest sizes are compared
     too."""
     schedule, best = known(algorithm, f"full:{suite.ranks}", collective), 0.0
     sizes = (64 * KIB,) if suite.small else (MIB, 16 * MIB, 256 * MIB, GIB)
     for instances in INSTANCES[:1] if suite.small else INSTANCES:
-        for measured in _bench(suite, schedule, sizes, instances=instances, baselines=("copy",)):
-            copies = {row.size: 2 * row.bytes / median(row.seconds) for row in measured.beside}
+        for measured in _bench(suite, schedule, sizes, instances=instances):
+            copies = {size: copy_rate(suite, suite.ranks * size) for size in {row.size for row in measured.rows}}
             for row in measured.rows:
                 rate = mandatory(schedule, row.size, row.in_place) / row.median
                 share = rate / copies[row.size]
@@ -111,13 +125,13 @@ def hops(suite: Suite) -> None:
 
 
 def points(suite: Suite, name: str) -> None:
-    """Every point of a DGX-1's frontier, the ring and the copy beside, at every size."""
+    """Every point of a DGX-1's frontier, the ring beside, at every size."""
     found = frontier(name)
     schedules = (api.baseline("ring", "dgx1", name), *(point.schedule for point in found.points))
     each = 4 * lcm(*(api.lower(schedule).loop_chunks for schedule in schedules))  # the sizes that all of them divide
     sizes = (4 * KIB, 64 * KIB) if suite.small else tuple(KIB * 4**k for k in range(11))
     rounded = [max(each, size // each * each) for size in sizes]
-    for measured in _bench(suite, found, rounded, baselines=("ring", "copy")):
+    for measured in _bench(suite, found, rounded, baselines=("ring",)):
         doc = measured.to_json()
         suite.more.setdefault("measured", []).append(doc)
         for size in sorted({row["size"] for row in doc["rows"]}):

@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench import measure
 from bench.measure import RESULTS, ROOT
 from synth.commands import api
@@ -28,6 +30,7 @@ from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule
 from synth.program.program import Program
 from synth.runtime.benchmark.document import device, versions
+from synth.runtime.cuda import executor as cuda_executor
 from synth.runtime.cuda.executor import Cuda, prebuild
 from synth.runtime.host.executor import Host
 from synth.runtime.kernel import sources
@@ -117,6 +120,11 @@ class Suite:
                 self.keep(path)
         print(f"{len(self.rows)} rows, {self.wrong} wrong, {time.monotonic() - self.started:.1f} s; written to {path}")
         return int(self.wrong > 0 or not self.rows)
+
+
+def library(suite: Suite) -> Any:
+    """Return CuPy or NumPy, whose arrays the executor takes."""
+    return cuda_executor._cupy() if suite.executor == "cuda" else np
 
 
 def table(doc: dict) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from synth.runtime.kernel import build_host
 from synth.solvers import pool
 
 ROOT = Path(__file__).parent.parent
@@ -45,6 +46,13 @@ def pytest_runtest_makereport(item):
         test = re.sub(r"\W+", "-", item.nodeid)
         (FUZZ_CASES / f"{test}-seed-{seed}.txt").write_text(report.longreprtext)
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_kernels(request):
+    """Kernels compile in a fourth of the time without optimisation; the slow tests take them as users do."""
+    if "not slow" in request.config.option.markexpr:
+        build_host.FLAGS = tuple("-O0" if flag == "-O2" else flag for flag in build_host.FLAGS)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from programs import broadcast_chain, direct_allgather, recursive_doubling_allre
 
 from synth.program.buffer_layout import Layout
 from synth.runtime import reference_data
-from synth.runtime.dtypes import dtype
+from synth.runtime.dtypes import DTYPES, dtype
 from synth.runtime.host.executor import Host
 from synth.runtime.kernel import build_host
 from synth.runtime.reference.executor import Reference
@@ -18,6 +18,9 @@ KNOWN = (
     recursive_doubling_allreduce(4, 3),
     broadcast_chain(4, 5),
 )
+# Types of the quick tests: what is rounded, what is rounded by hand, and both sorts of integers.
+QUICK = ("float32", "bfloat16", "int32", "uint8")
+EVERY_TYPE = [pytest.param(kind.name, marks=() if kind.name in QUICK else pytest.mark.slow) for kind in DTYPES]
 
 
 def fifo_options(options):

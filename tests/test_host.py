@@ -8,13 +8,9 @@ import shutil
 import numpy as np
 import pytest
 import random_programs
-from host_runs import needs_compiler
+from host_runs import EVERY_TYPE, QUICK, needs_compiler
 from host_runs import same_outputs as both
-from programs import (
-    put_allgather,
-    ring_allgather,
-    ring_allreduce,
-)
+from programs import put_allgather, ring_allgather, ring_allreduce
 
 from synth.commands import api
 from synth.errors import MissingDependencyError, SynthError, UsageError, VerificationError
@@ -31,24 +27,14 @@ from synth.runtime.reference.executor import Reference
 pytestmark = needs_compiler
 
 
-QUICK = (
-    "float32",
-    "bfloat16",
-    "int32",
-    "uint8",
-)  # what is rounded, what is rounded by hand, and both sorts of integers
-
-
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind.name, marks=() if kind.name in QUICK else pytest.mark.slow) for kind in DTYPES]
-)
+@pytest.mark.parametrize("kind", EVERY_TYPE)
 def test_every_type_and_operator_equals_the_reference_to_the_bit(kind):
     for op in OPERATORS:
         both(ring_allreduce(3), kind=kind, op=op, threads=2)
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(40), pytest.param(range(40, 1000), marks=pytest.mark.slow)], ids=["few", "many"]
+    "seeds", [range(20), pytest.param(range(20, 1000), marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_random_programs_of_the_chunk_language(seeds):
     for seed in seeds:

@@ -7,11 +7,7 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 from host_runs import KNOWN, fifo_options, needs_compiler
-from programs import (
-    all_send_first,
-    ring_allgather,
-    ring_allreduce,
-)
+from programs import all_send_first, ring_allgather, ring_allreduce
 
 from synth.commands import api
 from synth.commands.root import root

@@ -37,7 +37,7 @@ def random_program(seed: int, protocol: str = "Simple") -> tuple[Program, Random
     return onesided(schedule, LoweringOptions("mscclpp", protocol, in_place=in_place)), random
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 20))])
 def test_multicasts_and_fetched_sums_have_the_bits_of_the_reference(seed: int) -> None:
     program, random = random_program(seed)
     kind, op = KINDS[seed % len(KINDS)]
@@ -48,6 +48,7 @@ def test_multicasts_and_fetched_sums_have_the_bits_of_the_reference(seed: int) -
 
 
 @needs_sanitizer
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 4])
 def test_signals_order_all_accesses(threads: int) -> None:
     program, _ = random_program(0)  # an allreduce with both operations
@@ -57,6 +58,7 @@ def test_signals_order_all_accesses(threads: int) -> None:
 
 
 @needs_sanitizer
+@pytest.mark.slow
 def test_a_wait_that_is_left_out_is_a_race() -> None:
     program = put_allgather(3)
     gpus = []
@@ -100,6 +102,7 @@ def test_sums_that_are_stored_as_packets(machine: str, in_place: Literal["in", "
 
 
 @needs_sanitizer
+@pytest.mark.slow
 def test_threads_order_packets_on_the_same_chunks() -> None:
     options = LoweringOptions("mscclpp", "LL", in_place="in")
     program = onesided(direct.allreduce.schedule("fully-connected:4", chunks=1), options)

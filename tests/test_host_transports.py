@@ -5,15 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from host_runs import KNOWN, needs_compiler, same_outputs
-from programs import (
-    all_send_first,
-    direct_allgather,
-    put_allgather,
-    racing_broadcast,
-    ring_allgather,
-    ring_allreduce,
-)
+from host_runs import EVERY_TYPE, KNOWN, needs_compiler, same_outputs
+from programs import all_send_first, direct_allgather, put_allgather, racing_broadcast, ring_allgather, ring_allreduce
 
 from synth.commands import api
 from synth.model.collective import collective
@@ -21,7 +14,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.direct_writes import direct_sends, ordered_without_messages
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from synth.runtime import reference_data
-from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
+from synth.runtime.dtypes import OPERATORS, dtype
 from synth.runtime.host.executor import Host, collect_outputs
 from synth.runtime.kernel import sources, tables
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
@@ -54,13 +47,7 @@ def loaded(program, elements, kind="int32", **options):
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind.name, marks=pytest.mark.slow if kind.name in ("uint32", "int64", "float64") else ())
-        for kind in DTYPES
-    ],
-)
+@pytest.mark.parametrize("kind", EVERY_TYPE)
 def test_packets_of_every_type_and_operator(kind):
     for op in OPERATORS:
         both(ring_allreduce(3), sources.LL, kind=kind, op=op)

@@ -52,8 +52,8 @@ def test_algorithms_of_few_messages_win_at_small_sizes_where_messages_cost(topol
 @pytest.mark.parametrize(
     ("name", "machine", "collective"),
     [
-        ("ring", "dgx1", "allgather"), ("ring", "dgx-a100*2", "allreduce"), ("tree", "dgx-a100*2", "allreduce"),
-        ("direct", "fat-tree:8", "alltoall"), ("two-step", "mi250*2", "alltoall"), ("binomial", "full:6", "reduce"),
+        ("ring", "dgx1", "allgather"), ("ring", "rail:2x2", "allreduce"), ("tree", "full:6", "allreduce"),
+        ("direct", "fat-tree:4", "alltoall"), ("two-step", "rail:2x3", "alltoall"), ("binomial", "full:6", "reduce"),
     ],
 )  # fmt: skip
 def test_times_are_runs_and_no_run_is_faster_than_the_least_time(name, machine, collective, protocol):

@@ -13,7 +13,10 @@ from synth.program import direct_writes
 from synth.program.program import Op, Span
 from synth.runtime.kernel import sources, transports
 
-pytestmark = pytest.mark.skipif(thread_sanitizer.missing() is not None, reason=str(thread_sanitizer.missing()))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(thread_sanitizer.missing() is not None, reason=str(thread_sanitizer.missing())),
+]
 
 PROGRAMS = (ring_allreduce(4), recursive_doubling_allreduce(4), direct_allgather(4), broadcast_chain(4, 4))
 
@@ -152,13 +155,7 @@ def rebuilt(tmp_path, file, old, new):
     return folder
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name.startswith(("relaxed", "dropped")) else [pytest.mark.slow])
-        for name in KERNELS
-    ],
-)
+@pytest.mark.parametrize("name", KERNELS)
 def test_a_broken_kernel_is_reported(name, tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
     file, old, new, threads, options = KERNELS[name]
@@ -200,7 +197,6 @@ def test_packets_without_right_flags_are_wrong_or_stuck(old, new, tmp_path, monk
     assert found.stuck or not found.right
 
 
-@pytest.mark.slow
 def test_a_cleared_flag_leaves_blocks_waiting(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
     folder = rebuilt(tmp_path, "interp.cuh", "if (flags & PUBLISHES && last)", "if (false)")

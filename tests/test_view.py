@@ -21,6 +21,7 @@ from synth.model.schedule import Schedule, Send, Step
 from synth.model.time_bound import SizeBound, TimeBound
 from synth.program.analysis.report import size_text as lint_size_text
 from synth.view import build, frontier_text, plot, tables
+from synth.view.algorithm_times import AlgorithmTime
 from synth.view.frontier_text import Report
 from synth.view.table_layout import report_html
 
@@ -177,7 +178,7 @@ def test_the_plot_shows_the_points_and_the_bounds_below_them():
     (axes,) = found.plot().axes
     drawn = {tuple(map(tuple, line.get_xydata())) for line in axes.get_lines()}
     assert ((2.0, 1.5), (4.0, 1.0)) in drawn
-    assert ((2.0, 1.5), (3.0, 1.25), (4.0, 1.0), (5.0, 1.0)) in drawn
+    assert ((1.0, 1.5), (3.0, 1.25), (4.0, 1.0), (5.0, 1.0)) in drawn
 
 
 def test_an_unknown_kind_of_picture_is_refused():
@@ -228,7 +229,9 @@ def test_tables_break_no_word_and_have_no_rule_without_a_header(monkeypatch, cap
 def test_a_prediction_that_meets_the_bound_in_time_has_no_factor(seconds, said):
     row = SizeBound(1024, Fraction(4), Fraction(0), "Simple", "a path")
     bound = TimeBound("ring:4", "allgather", None, False, Fraction(0), None, (row,))
-    assert said in frontier_text.in_time(bound, seconds)[0]
+    found = made((2, 3, 2))
+    time = AlgorithmTime("S2-R3-C2", "Simple", 1, seconds)
+    assert said in frontier_text.choice(found, 1024, bound, [time]).sentences[1]
 
 
 def test_steps_between_points_that_nothing_decides_are_listed():

@@ -94,7 +94,7 @@ def value_sheets(
 
 def _of_frontier(frontier: ParetoFrontier, name: str, rows: Rows, context: SheetContext) -> Sheet:
     machine, collective, roots = frontier.machine, frontier.collective_name, frontier.roots
-    check, sheet, checked = SHEETS[frontier.engine]
+    check, checked = CHECKS[frontier.engine]
     if context.verify:
         try:
             check(frontier)
@@ -105,7 +105,7 @@ def _of_frontier(frontier: ParetoFrontier, name: str, rows: Rows, context: Sheet
     about = context.about(name, rows, measured, checked)
     if isinstance(frontier, Frontier):
         about = replace(about, libraries=_library_marks(frontier))
-    return read(name, lambda: sheet(frontier, about))
+    return read(name, lambda: sections.of_frontier(frontier, about))
 
 
 def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
@@ -133,11 +133,8 @@ def _check_bound(frontier: ScaleFrontier) -> None:
         raise VerificationError(f"the certificate proves {proved}, {frontier.bound} is claimed", "bound")
 
 
-# For the frontiers of each engine: the check, which raises VerificationError; the sheet; the sentence on the check.
-SHEETS: dict[str, Any] = {
-    "exact": (_check_exact, sections.of_frontier, CHECKED),
-    "flow": (_check_bound, sections.of_scale_frontier, BOUND_CHECKED),
-}
+# For the frontiers of each engine: the check, which raises VerificationError, and the sentence on it.
+CHECKS: dict[str, Any] = {"exact": (_check_exact, CHECKED), "flow": (_check_bound, BOUND_CHECKED)}
 
 
 def _of_schedule(schedule: Schedule, name: str, rows: Rows, context: SheetContext) -> Sheet:

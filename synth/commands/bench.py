@@ -61,7 +61,7 @@ class Timing(ExecutorOptions):
     )
     baselines: Sequence[str] = option(
         "--baseline", default=(), multiple=True, metavar="NAME",
-        help="Time this too: ring, tree, .. on the same links; copy on GPUs.",
+        help="Time this too: ring, tree, .. on the same links.",
     )  # fmt: skip
     protocol: str = protocol_option("Simple, LL or LL128, for frontiers and schedules.", "Simple", show_default=True)
     instances: int = instances_option("Copies side by side, for frontiers and schedules.")
@@ -90,7 +90,7 @@ def bench(asked: Timing) -> Measured:
     Returns
     -------
     The times of each program at each size, with nccl-tests' bandwidths. The times of the reference executor are
-    modelled. The baseline copy is the GPU's memcpy, timed beside the others where the executor can.
+    modelled.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def bench(asked: Timing) -> Measured:
     sizes, point = sizes_in_bytes(asked.sizes), asked.point
     found = opened(asked.source, None, asked.collective, integers(asked.roots, "roots"))
     machine = None if asked.topology is None else named_topology(asked.topology)
-    baselines = [name.lower() for name in asked.baselines if name.lower() != "copy"]
+    baselines = [name.lower() for name in asked.baselines]
 
     # The program as it is; or the points of a frontier that are not too large, or a schedule, and the baselines.
     left_out: list[str] = []
@@ -156,8 +156,7 @@ def bench(asked: Timing) -> Measured:
     names = ("per_send", "ranks_on", "threads", "timeout", "graphs")
     options = {name: getattr(asked, name) for name in names} | dict(asked.options or {})
     given = {name: value for name, value in options.items() if value is not None}
-    copy = len(baselines) < len(asked.baselines)
-    done = measure.bench(programs, sizes, machine, how, copy, **given)
+    done = measure.bench(programs, sizes, machine, how, **given)
     parts = programs[0].program.loop_chunks // programs[0].program.chunks
     said = (sentence,) if left_out else ()
     return replace(done, left_out=(*said, *rounding_text(parts, sizes, dtype(asked.dtype))))

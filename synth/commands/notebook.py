@@ -10,8 +10,7 @@ from dataclasses import replace
 from html import escape
 
 from synth.model.build_result import BuildResult
-from synth.model.frontier import Frontier, ParetoFrontier
-from synth.model.scale_frontier import ScaleFrontier
+from synth.model.frontier import ParetoFrontier
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.program.program import Program
@@ -34,15 +33,10 @@ def topology_svg(machine: Topology) -> str | None:
 
 def frontier_html(found: ParetoFrontier) -> str:
     """Return the table of a frontier, and its page."""
-    from synth.view import frontier_text, scale_table
+    from synth.view import frontier_text
 
-    if isinstance(found, ScaleFrontier):
-        table = scale_table.report(found)
-    else:
-        assert isinstance(found, Frontier)
-        table = frontier_text.report(found)
     title = f"{found.collective_name} on {found.machine.name}"
-    return report_html(table) + _frame(found, title)
+    return report_html(frontier_text.report(found)) + _frame(found, title)
 
 
 def schedule_html(schedule: Schedule) -> str:

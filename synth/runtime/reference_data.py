@@ -96,30 +96,46 @@ def check(layout: Layout, kind: Dtype, op: str, given: Sequence[Array], outputs:
 def _check(
     layout: Layout, kind: Dtype, op: str, given: Sequence[Array], outputs: Sequence[Array], low: int
 ) -> ComparisonExtent:
-    truth = _Truth(layout, kind, op, given)
-    # by unit and contributors: rows that are right, and how many of their elements were compared exactly
-    right_ones: dict[tuple, tuple[Array, int]] = {}
+    """Compare elements from number `low` on of each chunk."""
+    collective, chunks = layout.collective, layout.chunks
+    at: list[dict[int, int]] = []  # by rank: the row of each chunk of its input
+    for held in layout.inputs:
+        at.append({chunk: i for i, chunk in enumerate(held)})
+    truth: dict[tuple, tuple[Array, Array | None]] = {}  # by unit and contributors: right values and tolerances
+    right_ones: dict[tuple, tuple[Array, int]] = {}  # rows that are right, and how many elements must be exact
     total = exact = 0
     for rank, wanted in enumerate(layout.outputs):
-        chunks = layout.chunks
         for first in range(0, len(wanted), chunks):
             unit, rows = wanted[first] // chunks, outputs[rank][first : first + chunks]
-            key = truth.key(unit, rank)
-            if key not in right_ones or not _same_bits(right_ones[key][0], rows):
-                # How many elements of `rows` are compared exactly.
-                kind, collective, op = truth.kind, truth.layout.collective, truth.op
-                right, tolerance = truth.unit(unit, rank)
-                values = _wide(rows, kind)
-                bad = _wrong(values, right, tolerance)
-                if bad.any():
-                    c, e = (int(x) for x in np.argwhere(bad)[0])
-                    raise VerificationError(
-                        f"rank {rank} output chunk {first + c} element {low + e}: found {values[c, e]}, the "
-                        f"{collective.name}{' (' + op + ')' if collective.combining else ''} is {right[c, e]}"
-                        + (f" ± {float(tolerance[c, e]):.3g}" if tolerance is not None and tolerance[c, e] else "")
-                    )
-                right_ones[key] = rows, (bad.size if tolerance is None else int(np.count_nonzero(tolerance == 0)))
+            contributors = collective.wanted(unit, rank) if collective.combining else collective.pre[unit]
+            key = unit, tuple(sorted(contributors))
             total += rows.size
+            if key in right_ones and _same_bits(right_ones[key][0], rows):
+                exact += right_ones[key][1]
+                continue
+            if key not in truth:
+                terms = []
+                for holder in key[1]:
+                    row = at[holder][unit * chunks]
+                    terms.append(given[holder][row : row + chunks])
+                truth[key] = _combined(kind, op, terms) if collective.combining else _copied(kind, key, terms)
+
+            # An element is right where it is equal, or both are NaN, or it is within the tolerance.
+            right, tolerance = truth[key]
+            values = _wide(rows, kind)
+            bad = ~((values == right) | ((values != values) & (right != right)))
+            if tolerance is not None:
+                with np.errstate(invalid="ignore"):
+                    bad &= ~(np.abs(values - right) <= tolerance)
+            if bad.any():
+                c, e = (int(x) for x in np.argwhere(bad)[0])
+                what = f"{collective.name} ({op})" if collective.combining else collective.name
+                within = f" ± {float(tolerance[c, e]):.3g}" if tolerance is not None and tolerance[c, e] else ""
+                raise VerificationError(
+                    f"rank {rank} output chunk {first + c} element {low + e}: found {values[c, e]}, the {what} is "
+                    f"{right[c, e]}{within}"
+                )
+            right_ones[key] = rows, (bad.size if tolerance is None else int(np.count_nonzero(tolerance == 0)))
             exact += right_ones[key][1]
     return ComparisonExtent(total, exact)
 
@@ -129,15 +145,6 @@ def _same_bits(a: Array, b: Array) -> bool:
     return bool((a.view(unsigned) == b.view(unsigned)).all())
 
 
-def _wrong(values: Array, right: Array, tolerance: Array | None) -> Array:
-    """Return a mask of the elements that are neither equal, nor both NaN, nor within the tolerance."""
-    same = (values == right) | ((values != values) & (right != right))
-    if tolerance is None:
-        return ~same
-    with np.errstate(invalid="ignore"):
-        return ~(same | (np.abs(values - right) <= tolerance))
-
-
 def _wide(values: Array, kind: Dtype) -> Array:
     """Return `values` in the type of the reference: integers as they are, floats in float64, float64 in long double."""
     if kind.digits == 0:
@@ -145,76 +152,49 @@ def _wide(values: Array, kind: Dtype) -> Array:
     return values.astype(np.longdouble if kind.digits == 53 else np.float64)
 
 
-class _Truth:
-    """The right values of each unit at each rank by the definition, cached by the set of contributors."""
+def _copied(kind: Dtype, key: tuple[int, tuple[int, ...]], rows: list[Array]) -> tuple[Array, None]:
+    """Return the values of a unit (unit, holders) that is only copied. Raises UsageError where its holders differ."""
+    values = _wide(rows[0], kind)
+    for row in rows[1:]:
+        if not np.array_equal(_wide(row, kind), values, equal_nan=True):
+            raise UsageError(f"ranks {', '.join(map(str, key[1]))} all hold unit {key[0]}, but their inputs differ")
+    return values, None
 
-    def __init__(self, layout: Layout, kind: Dtype, op: str, given: Sequence[Array]) -> None:
-        self.layout, self.kind, self.op, self.given = layout, kind, op, given
-        self.at: list[dict[int, int]] = []  # by rank: the row of each chunk of its input
-        for chunks in layout.inputs:
-            self.at.append({chunk: i for i, chunk in enumerate(chunks)})
-        self.known: dict[tuple, tuple[Array, Array | None]] = {}
 
-    def key(self, unit: int, rank: int) -> tuple:
-        """Return the unit and the ranks that contribute to it at `rank`, which determine its right values there."""
-        collective = self.layout.collective
-        contributors = collective.wanted(unit, rank) if collective.combining else collective.pre[unit]
-        return unit, tuple(sorted(contributors))
+def _combined(kind: Dtype, op: str, rows: list[Array]) -> tuple[Array, Array | None]:
+    """Return the sum, product, mean, least or greatest of `rows`, and the tolerance of each element; None: equality."""
+    if op in ("min", "max"):
+        function = np.min if op == "min" else np.max
+        return function([_wide(row, kind) for row in rows], axis=0), None
+    if kind.digits == 0:
+        total = rows[0].copy()
+        for row in rows[1:]:
+            total = total * row if op == "prod" else total + row
+        return (divide(kind, total, len(rows)) if op == "avg" else total), None
 
-    def unit(self, unit: int, rank: int) -> tuple[Array, Array | None]:
-        """Return the right values of `unit` at `rank`, and the tolerance of each element; None: equality."""
-        collective, (_, ranks) = self.layout.collective, self.key(unit, rank)
-        if (unit, ranks) not in self.known:
-            rows = [self._rows(r, unit) for r in ranks]
-            if not collective.combining:
-                values = _wide(rows[0], self.kind)
-                for row in rows[1:]:
-                    if not np.array_equal(_wide(row, self.kind), values, equal_nan=True):
-                        raise UsageError(
-                            f"ranks {', '.join(map(str, ranks))} all hold unit {unit}, but their inputs differ"
-                        )
-                self.known[unit, ranks] = values, None
-            else:
-                self.known[unit, ranks] = self._combined(rows)
-        return self.known[unit, ranks]
-
-    def _rows(self, rank: int, unit: int) -> Array:
-        first = self.at[rank][unit * self.layout.chunks]
-        return self.given[rank][first : first + self.layout.chunks]
-
-    def _combined(self, rows: list[Array]) -> tuple[Array, Array | None]:
-        kind, op = self.kind, self.op
-        if op in ("min", "max"):
-            function = np.min if op == "min" else np.max
-            return function([_wide(row, kind) for row in rows], axis=0), None
-        if kind.digits == 0:
-            total = rows[0].copy()
-            for row in rows[1:]:
-                total = total * row if op == "prod" else total + row
-            return (divide(kind, total, len(rows)) if op == "avg" else total), None
-        # The sum, product or mean of `terms`, and the tolerance of each element; 0 where it must be exact.
-        terms = np.stack([_wide(row, kind) for row in rows])
-        kind, op, n = self.kind, self.op, len(terms)
-        own = float(np.finfo(terms.dtype).eps) / 2  # unit roundoff of the reference itself
-        unit = 2.0**-kind.digits + (2.0**-24 if kind.wide else 0)  # wide: rounded to float32, then to the type
-        # γ of the executor's type and γ of the reference's; see the module's docstring
-        gamma = (n - 1) * unit / (1 - (n - 1) * unit) + (n - 1) * own / (1 - (n - 1) * own)
-        if op == "prod":
-            total = np.prod(terms, axis=0)
-            size = np.abs(total)
-            fraction, exponent = np.frexp(terms)
-            # powers of two whose partial products all stay within float16's normal range, 2^-14 to 2^15
-            plain = (np.abs(fraction) == 0.5).all(axis=0) & (np.abs(exponent - 1).sum(axis=0) <= 14)
-        else:
-            total = np.sum(terms, axis=0)
-            size = np.abs(terms).sum(axis=0)
-            plain = (terms == np.rint(terms)).all(axis=0) & (size <= 2.0**kind.digits)
-        tolerance = np.where(plain, 0, gamma * size * (1 + 4 * n * own))
-        if op == "avg" and n > 1:
-            total, tolerance = total / n, tolerance / n
-            tiny = float(_finfo(kind).smallest_subnormal)
-            tolerance = tolerance + (unit + own) * (np.abs(total) + tolerance) + tiny
-        return total, tolerance
+    # The tolerance is 0 where the result must be exact.
+    terms = np.stack([_wide(row, kind) for row in rows])
+    n = len(terms)
+    own = float(np.finfo(terms.dtype).eps) / 2  # unit roundoff of the reference itself
+    unit = 2.0**-kind.digits + (2.0**-24 if kind.wide else 0)  # wide: rounded to float32, then to the type
+    # γ of the executor's type and γ of the reference's; see the module's docstring
+    gamma = (n - 1) * unit / (1 - (n - 1) * unit) + (n - 1) * own / (1 - (n - 1) * own)
+    if op == "prod":
+        total = np.prod(terms, axis=0)
+        size = np.abs(total)
+        fraction, exponent = np.frexp(terms)
+        # powers of two whose partial products all stay within float16's normal range, 2^-14 to 2^15
+        plain = (np.abs(fraction) == 0.5).all(axis=0) & (np.abs(exponent - 1).sum(axis=0) <= 14)
+    else:
+        total = np.sum(terms, axis=0)
+        size = np.abs(terms).sum(axis=0)
+        plain = (terms == np.rint(terms)).all(axis=0) & (size <= 2.0**kind.digits)
+    tolerance = np.where(plain, 0, gamma * size * (1 + 4 * n * own))
+    if op == "avg" and n > 1:
+        total, tolerance = total / n, tolerance / n
+        tiny = float(_finfo(kind).smallest_subnormal)
+        tolerance = tolerance + (unit + own) * (np.abs(total) + tolerance) + tiny
+    return total, tolerance
 
 
 def _finfo(kind: Dtype) -> Any:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, Open, Point
+from synth.model.frontier import Frontier, Open, ParetoFrontier, Point
 from synth.model.number_text import GB, KB, MB, number, size_text
 from synth.model.rational import counted, show
 from synth.model.time_bound import TimeBound
@@ -60,41 +60,48 @@ SYNCHRONOUS = (
 OTHERS = ("flow: ", "catalog: ")  # begin the constructions of points that are not of this exact search
 
 
-def report(found: Frontier) -> Report:
+def report(found: ParetoFrontier) -> Report:
     """Return the table of `synth pareto`: a row per point, then proofs, open intervals and a recommended point."""
-    sums = found.collective.combining
-    columns = [
-        ">steps",
-        ">rounds",
-        ">chunks",
-        ">rounds/chunk",
-        "status",
-    ]
-    engines = not sums and any(point.construction.startswith(OTHERS) for point in found.points)
-    if sums or engines:
-        columns.append("construction")
-    if sums:
-        columns.append("same bits")
-    columns += [">µs/MB"] + [f">GB/s at {size_text(size)}" for size in SIZES]
+    flow = found.engine == "flow"
+    sums = not flow and found.collective.combining
+    other = any(point.construction.startswith(OTHERS) for point in found.points)
+    columns = [">steps", ">rounds", ">chunks", ">rounds/chunk", ">above bound" if flow else "status"]
+    columns += ["construction"] if flow or sums or other else []
+    columns += ["same bits"] if sums else []
+    columns += [] if flow else [">µs/MB"]
+    columns += [f">GB/s at {size_text(size)}" for size in SIZES]
     rows = []
     for point in found.points:
-        row = [
-            str(point.steps),
-            str(point.rounds),
-            str(point.chunks),
-            show(point.rounds_per_chunk),
-            _status(point),
-        ]
-        if sums:
-            row += [point.construction, "yes" if point.same_bits else "no"]
-        elif engines:
-            row.append(point.construction if point.construction.startswith(OTHERS) else "exact")
-        row += [number(seconds_per_byte(found, point) * MB * 10**6)] + [
-            number(found.gbps(point, size)) for size in SIZES
-        ]
-        rows.append(tuple(row))
-    heading = title(found.network, found.collective, found.labels)
-    return Report.of(heading, columns, rows, tuple(sentences(found)))
+        cells = {
+            ">steps": str(point.steps),
+            ">rounds": str(point.rounds),
+            ">chunks": str(point.chunks),
+            ">rounds/chunk": fraction_text(point.rounds_per_chunk),
+            "status": _status(point),
+            "construction": point.construction,
+            "same bits": "yes" if point.same_bits else "no",
+            ">µs/MB": number(seconds_per_byte(found, point) * MB * 10**6),
+        }
+        if flow:
+            cells[">above bound"] = f"{float(found.gap(point)):.2%}" if found.gap(point) else "optimal"
+        elif not sums and not point.construction.startswith(OTHERS):
+            cells["construction"] = "exact"
+        for size in SIZES:
+            cells[f">GB/s at {size_text(size)}"] = number(found.gbps(point, size))
+        rows.append([cells[column] for column in columns])
+    return Report.of(heading(found), columns, rows, sentences(found))
+
+
+def heading(found: ParetoFrontier) -> str:
+    """Return the title of the tables of a frontier."""
+    if isinstance(found, Frontier):
+        return title(found.network, found.collective, found.labels)
+    return table_title(found.collective_name, found.roots, found.machine, found.unit, found.latency, found.labels)
+
+
+def fraction_text(value: Fraction) -> str:
+    """Return a fraction as text, such as ``7/6``, or as a decimal number if that would be long."""
+    return show(value) if len(show(value)) <= 16 else f"{float(value):.6g}"
 
 
 def title(network: Network, collective: Collective, labels: Sequence[int] = ()) -> str:
@@ -127,27 +134,43 @@ def table_title(
     )
 
 
-def sentences(found: Frontier) -> list[str]:
+def sentences(found: ParetoFrontier) -> list[str]:
     """Return the sentences below a frontier's table: proofs, open intervals, the best point at 128 MB, and notes."""
-    lines = _proved(found)
-    lines += _open(found) + _gap(found)
+    lines = claims(found)
     if found.points:
         lines.append(f"at {size_text(ADVISED)} take the {found.best(ADVISED).steps}-step point")
         lines.append(SYNCHRONOUS)
-        if not found.network.latency:
+        if not found.latency:
             lines.append(
                 "note: no latency of this topology is known, so predictions count bandwidth alone (`--links` gives "
                 "measured ones)"
             )
-    if found.labels and found.labels != tuple(range(found.network.ranks)):
+    ranks = found.machine.ranks
+    if found.labels and found.labels != tuple(range(ranks)):
         labels = ", ".join(map(str, found.labels))
-        ranks = f"ranks 0 to {found.network.ranks - 1} stand" if found.network.ranks > 1 else "rank 0 stands"
-        lines.append(f"note: {ranks} for the machine's {labels}")
-    return lines + [f"note: {note}" for note in found.notes]
+        stand = f"ranks 0 to {ranks - 1} stand" if ranks > 1 else "rank 0 stands"
+        lines.append(f"note: {stand} for the machine's {labels}")
+    lines += [f"note: {note}" for note in found.notes]
+    return lines + [f"left open: {'; '.join(found.unfinished)}" for _ in found.unfinished[:1]]
+
+
+def claims(found: ParetoFrontier) -> list[str]:
+    """Return the sentences on what is proved of a frontier, and on what is not."""
+    if isinstance(found, Frontier):
+        return _proved(found) + _open(found) + _gap(found)
+    (_, bound), *_ = found.bounds
+    rounds = "1 round" if bound.value == 1 else f"{fraction_text(bound.value)} rounds"
+    gbps = float(found.unit / (bound.value * found.unit_share))
+    return [
+        f"no schedule in this model, with any steps and chunks, takes fewer than {rounds} per chunk: {gbps:.5g} GB/s "
+        f"at most ({bound.certificate['kind']} certificate)",
+        "between the points the frontier is not proved: `above bound` is what is left, against the bound for any "
+        "number of steps",
+    ]
 
 
 def choice(
-    found: Frontier,
+    found: ParetoFrontier,
     size: int,
     bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
@@ -167,7 +190,7 @@ def choice(
     best = best_point(found, size, times) if found.points else None
     rows = []
     for point, span in zip(found.points, fastest_sizes(found), strict=True):
-        row = [("> " if point is best else "") + str(point.steps), show(point.rounds_per_chunk)]
+        row = [("> " if point is best else "") + str(point.steps), fraction_text(point.rounds_per_chunk)]
         if programs and (time := programs.get(id(point))):
             row += [number(time.seconds * 1e6), time.protocol, number(size / time.seconds / 1e9)]
         elif programs:
@@ -175,30 +198,34 @@ def choice(
         else:
             row += [number(found.seconds_at(point, size) * 1e6), number(found.gbps(point, size))]
         rows.append((*row, _range(*span) if span else "no size"))
-    lines = _proved(found) + _open(found) + _gap(found)
+
+    # The point to take, what is proved, and the models of the times.
+    lines = []
     if best is not None:
         fastest = programs.get(id(best))
-        taken = [_taken(found, best, size, fastest), *_clock_bound(bound, fastest)]
-        lines[:0] = taken
+        lines = [_taken(found, best, size, fastest)]
+        lines += _time_bound(bound, found.seconds_at(best, size) if fastest is None else fastest.seconds)
+    lines += claims(found)
     if programs:
-        bare = "`best for`: predicted, synchronous steps on bare links without a launch"
         program = "the point's program in its fastest protocol"
-        if found.network.multicast:
+        if isinstance(found, Frontier) and found.network.multicast:
             program += ", with sends of switches its MSCCL++ plan"
-        said = [f"µs and GB/s: predicted, event-driven, of {program}; {bare}"]
+        lines.append(
+            f"µs and GB/s: predicted, event-driven, of {program}; `best for`: predicted, synchronous steps on bare "
+            f"links without a launch"
+        )
         if len(programs) < len(found.points):
-            said.append("points without µs are far behind by a lower bound, or were not run in time")
-        lines += said
+            lines.append("points without µs are far behind by a lower bound, or were not run in time")
     else:
         lines.append(
             "synchronous: predicted, steps are barriers, each of the machine's greatest latency, on bare links without "
             "a launch"
         )
     lines += [f"note: {note}" for note in found.notes]
-    return Report.of(title(found.network, found.collective), columns, rows, lines)
+    return Report.of(heading(found), columns, rows, lines)
 
 
-def point_times(found: Frontier, times: Sequence[AlgorithmTime]) -> dict[int, AlgorithmTime]:
+def point_times(found: ParetoFrontier, times: Sequence[AlgorithmTime]) -> dict[int, AlgorithmTime]:
     """Return the fastest program of each point by the point's `id`; a point may have none."""
     fastest: dict[str, AlgorithmTime] = {}
     for row in times:
@@ -211,68 +238,55 @@ def point_times(found: Frontier, times: Sequence[AlgorithmTime]) -> dict[int, Al
     return programs
 
 
-def best_point(found: Frontier, size: int, times: Sequence[AlgorithmTime]) -> Point:
+def best_point(found: ParetoFrontier, size: int, times: Sequence[AlgorithmTime]) -> Point:
     """Return the point of the fastest program at `size` bytes; the fastest in synchronous steps without `times`."""
     programs = point_times(found, times)
     timed = [point for point in found.points if id(point) in programs]
     return min(timed, key=lambda point: programs[id(point)].seconds) if timed else found.best(size)
 
 
-def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) -> str:
+def _taken(found: ParetoFrontier, best: Point, size: int, time: AlgorithmTime | None) -> str:
     said = f"at {size_text(size)} take the {best.steps}-step point"
     if time is not None:
         microseconds = number(time.seconds * 1e6)
         return f"{said} in {time.protocol}: C={best.chunks}, R={best.rounds}; {microseconds} µs {time.model}"
-    alpha = best.steps * float(found.network.latency)
+    alpha = best.steps * float(found.latency)
     beta = float(seconds_per_byte(found, best)) * size * 10**6
+    rate = fraction_text(best.rounds_per_chunk)
     return (
         f"{said}: C={best.chunks}, R={best.rounds}; predicted, synchronous steps: {number(alpha)} µs for "
-        f"{counted(best.steps, 'latency')} + {number(beta)} µs for {show(best.rounds_per_chunk)} rounds per chunk"
+        f"{counted(best.steps, 'latency')} + {number(beta)} µs for {rate} rounds per chunk"
     )
 
 
-def _clock_bound(bound: TimeBound | None, time: AlgorithmTime | None) -> list[str]:
-    if bound is None or time is None or not bound.rows[0].microseconds:
-        return []
-    row = bound.rows[0]
-    launch = f"{number(row.launch)} µs launch in {row.protocol}, " if row.launch else ""
-    factor = _times_as_much(time.seconds, row.microseconds)
-    return [
-        f"no program takes less than {number(row.microseconds)} µs by this clock ({launch}{row.reason}): the "
-        f"prediction is {factor}; the bound holds for {bound.holds_for}"
-    ]
-
-
-def _times_as_much(seconds: float, microseconds: Fraction) -> str:
-    factor = number(seconds * 10**6 / float(microseconds))
-    return "as much" if factor == "1" else f"{factor} times as much"
-
-
-def in_time(bound: TimeBound | None, seconds: float) -> list[str]:
-    """Return sentences on the lower bound in time, with the factor of the predicted `seconds` over it."""
+def _time_bound(bound: TimeBound | None, seconds: float) -> list[str]:
+    """Return the sentence on the lower bound in time, with the factor of the predicted `seconds` over it."""
     if bound is None or not bound.rows[0].microseconds:
         return []
     row = bound.rows[0]
+    clock = f"by this clock ({number(row.launch)} µs launch in {row.protocol}, " if row.launch else "on bare links ("
+    factor = number(seconds * 10**6 / float(row.microseconds))
+    times = "as much" if factor == "1" else f"{factor} times as much"
     return [
-        f"no program takes less than {number(row.microseconds)} µs on bare links ({row.reason}): the prediction, of "
-        f"synchronous steps, is {_times_as_much(seconds, row.microseconds)}; the bound holds for {bound.holds_for}"
+        f"no program takes less than {number(row.microseconds)} µs {clock}{row.reason}): the prediction is {times}; "
+        f"the bound holds for {bound.holds_for}"
     ]
 
 
-def seconds_per_byte(found: Frontier, point: Point) -> Fraction:
+def seconds_per_byte(found: ParetoFrontier, point: Point) -> Fraction:
     """Return the predicted seconds per byte of the size, without latencies.
 
     They are (R/C) · (share of the size in one unit of data) / (bandwidth of one unit).
     """
-    return point.rounds_per_chunk * found.collective.unit_share / (found.network.unit * 10**9)
+    return point.rounds_per_chunk * found.unit_share / (found.unit * 10**9)
 
 
-def fastest_sizes(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:
+def fastest_sizes(found: ParetoFrontier) -> list[tuple[Fraction, Fraction | None] | None]:
     """Return for each point the half-open range [from, to) of sizes in bytes at which it is predicted fastest.
 
     `to` None: without end. The entry is None for a point that is fastest at no size.
     """
-    alpha = found.network.latency / 10**6
+    alpha = found.latency / 10**6
 
     def crossing(few: Point, many: Point) -> Fraction:
         gain = seconds_per_byte(found, few) - seconds_per_byte(found, many)

@@ -1,7 +1,7 @@
 """Positions of ranks and switches in a drawing, from the links alone: groups, grids, and circles for the rest.
 
 A machine is split into groups as long as its links show some: boxes, islands, quads. Groups stand beside each other,
-what joins them in the middle, and each is laid out in the same way.
+what joins them in the middle, and each is laid out in the same way. Positions are complex numbers: x + y·i.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, cos, dist, hypot, isqrt, pi, sin
+from math import ceil, isqrt, pi
+
+import numpy as np
 
 from synth.model.components import components
 
@@ -20,25 +22,22 @@ MARGIN = 34  # around the ranks of a group
 GAP = 30  # between groups
 FRAME = 9  # from the frame of a group to those of the groups in it
 EDGE = 14  # around the drawing
-BENDS = (1, -1, 0.5, -0.5, 1.5, -1.5, 2, -2)  # the bends of a line that are tried, outwards first
+BENDS = (1, -1, 0.5, -0.5, 1.5, -1.5, 2, -2)  # the bends of a line that are tried after a straight one, outwards first
 CLEAR = 21  # least distance of a line from an end that it does not join
+ALONG = np.linspace(0, 1, 65)[1:-1, None]  # where on a line that distance is taken
 
 
 @dataclass
 class PlacedGroup:
-    """Positions of some ends about their middle; half of the width and height; frames (x, y, half width, half height)
-    about groups."""
+    """Positions of some ends about their middle; half of the width and of the height; frames about groups.
 
-    spots: dict[int, Spot]
+    A frame has the position of its middle, and half of its width and height.
+    """
+
+    spots: dict[int, complex]
     width: float
     height: float
-    frames: list[tuple[float, float, float, float]]
-
-    def moved(self, x: float, y: float, sign: int = 1) -> PlacedGroup:
-        """Return the block about another middle; mirrored from left to right with `sign` -1."""
-        spots = {end: (x + sign * u, y + v) for end, (u, v) in self.spots.items()}
-        frames = [(x + sign * u, y + v, w, h) for u, v, w, h in self.frames]
-        return PlacedGroup(spots, self.width, self.height, frames)
+    frames: list[tuple[complex, float, float]]
 
 
 @dataclass(frozen=True)
@@ -53,167 +52,164 @@ class MachineLayout:
     bends: tuple[float, ...]
 
 
-def layout(ranks: int, lines: Sequence[Line], ends: int, boxes: Sequence[int] = ()) -> MachineLayout:
-    """Return the layout of `ends`, of which the first are `ranks` and the others switches, joined by `lines`.
+def layout(ranks: int, lines: Sequence[Line], ends: int) -> MachineLayout:
+    """Return the layout of `ends`, of which the first are `ranks` and the others switches, joined by `lines`."""
+    block = _block(list(range(ends)), ranks, lines)
+    spots = np.array([block.spots[end] for end in range(ends)], complex)
 
-    `boxes`: the box of each rank where it is known.
-    """
-    block = _block(list(range(ends)), ranks, lines, boxes if len(set(boxes)) > 1 else ())
-    spots = [block.spots[end] for end in range(ends)]
-    # A line that would pass an end bends; both directions of a pair bend alike.
-    pairs = [(a, b) for a, b, _ in lines]
-    middle_x = sum(x for x, _ in spots) / max(1, len(spots))
-    middle_y = sum(y for _, y in spots) / max(1, len(spots))
+    # A line that would pass an end bends, by the first curve that passes none; both directions of a pair bend alike.
     found: dict[tuple[int, int], float] = {}
-    for a, b in pairs:
+    for a, b, _ in lines:
         if (b, a) in found:
             found[a, b] = -found[b, a]
-        elif _passes(spots, a, b):
-            # Outwards, else inwards, by the first curve that passes no other end.
-            (x1, y1), (x2, y2) = spots[a], spots[b]
-            outwards = (y2 - y1) * ((x1 + x2) / 2 - middle_x) - (x2 - x1) * ((y1 + y2) / 2 - middle_y)
-            away = 2 * max(30.0, 0.16 * hypot(x2 - x1, y2 - y1)) * (-1 if outwards < 0 else 1)
-            others = [spot for end, spot in enumerate(spots) if end not in (a, b)]
-            bends = [away * part for part in BENDS]
-            found[a, b] = next((bend for bend in bends if _is_clear(spots[a], spots[b], bend, others)), away)
-    bent = [found.get((a, b), 0.0) for a, b in pairs]
-    tops = [_control(spots[a], spots[b], bend / 2) for (a, b, _), bend in zip(lines, bent, strict=True) if bend]
-    corners = [(-block.width, -block.height), (block.width, block.height)]
-    left, top = (min(side) - EDGE for side in zip(*corners, *tops, strict=True))
-    right, bottom = (max(side) + EDGE for side in zip(*corners, *tops, strict=True))
-    frames = tuple((x - w - left, y - h - top, 2 * w, 2 * h) for x, y, w, h in block.frames)
-    places = tuple((x - left, y - top) for x, y in spots)
-    return MachineLayout(round(right - left), round(bottom - top), places, frames, tuple(bent))
+            continue
+        start, end = spots[a], spots[b]
+        left = _control(start, end, 1) - (start + end) / 2
+        outwards = ((start + end) / 2 - spots.mean()) * left.conjugate()
+        away = 2 * max(30.0, 0.16 * abs(end - start)) * (-1 if outwards.real < 0 else 1)
+        others = np.delete(spots, [a, b])
+        found[a, b] = away
+        for part in (0, *BENDS):
+            if _is_clear(start, end, away * part, others):
+                found[a, b] = away * part
+                break
+    bends = tuple(found[a, b] for a, b, _ in lines)
+
+    # The picture holds the group and the tops of all curves.
+    corner = complex(block.width, block.height)
+    tops = [_control(spots[a], spots[b], found[a, b] / 2) for a, b, _ in lines]
+    inside = [corner, -corner, *tops]
+    left = min(at.real for at in inside) - EDGE
+    top = min(at.imag for at in inside) - EDGE
+    width = max(at.real for at in inside) + EDGE - left
+    height = max(at.imag for at in inside) + EDGE - top
+    frames = tuple((at.real - w - left, at.imag - h - top, 2 * w, 2 * h) for at, w, h in block.frames)
+    places = tuple((float(at.real - left), float(at.imag - top)) for at in spots)
+    return MachineLayout(round(width), round(height), places, frames, bends)
 
 
 def control(layout: MachineLayout, line: tuple[int, int], bend: float) -> Spot:
     """Return the control point of a line that bends."""
-    return _control(layout.spots[line[0]], layout.spots[line[1]], bend)
+    start, end = (complex(*layout.spots[k]) for k in line)
+    found = _control(start, end, bend)
+    return found.real, found.imag
 
 
-def _control(start: Spot, end: Spot, bend: float) -> Spot:
-    dx, dy = end[0] - start[0], end[1] - start[1]
-    length = hypot(dx, dy) or 1.0
-    return (start[0] + end[0]) / 2 + bend * dy / length, (start[1] + end[1]) / 2 - bend * dx / length
+def _control(start: complex, end: complex, bend: float) -> complex:
+    return (start + end) / 2 - 1j * bend * (end - start) / (abs(end - start) or 1.0)
 
 
-def _is_clear(start: Spot, end: Spot, bend: float, others: Sequence[Spot]) -> bool:
-    """Return True where the curve comes no nearer than `CLEAR` to `others`, at sixteen of its points."""
-    x, y = _control(start, end, bend)
-    for k in range(1, 16):
-        u, v, w = (1 - k / 16) ** 2, 2 * (1 - k / 16) * k / 16, (k / 16) ** 2
-        point = u * start[0] + v * x + w * end[0], u * start[1] + v * y + w * end[1]
-        if any(dist(point, other) < CLEAR for other in others):
-            return False
-    return True
+def _is_clear(start: complex, end: complex, bend: float, others: np.ndarray) -> bool:
+    """Return True where the curve comes no nearer than `CLEAR` to `others`."""
+    curve = (1 - ALONG) ** 2 * start + 2 * (1 - ALONG) * ALONG * _control(start, end, bend) + ALONG**2 * end
+    return bool((abs(curve - others) >= CLEAR).all())
 
 
-def _passes(spots: Sequence[Spot], a: int, b: int) -> bool:
-    (x1, y1), (x2, y2) = spots[a], spots[b]
-    dx, dy = x2 - x1, y2 - y1
-    length = hypot(dx, dy) or 1.0
-    for end, (x, y) in enumerate(spots):
-        along = ((x - x1) * dx + (y - y1) * dy) / length
-        if 0 < along < length and end not in (a, b) and abs((x - x1) * dy - (y - y1) * dx) / length < CLEAR:
-            return True
-    return False
-
-
-def _block(ends: list[int], ranks: int, lines: Sequence[Line], boxes: Sequence[int] = ()) -> PlacedGroup:
+def _block(ends: list[int], ranks: int, lines: Sequence[Line]) -> PlacedGroup:
     members = [end for end in ends if end < ranks]
     hubs = [end for end in ends if end >= ranks]
     inside = set(ends)
     inner = [line for line in lines if line[0] in inside and line[1] in inside]
-    sides = () if hubs or boxes else _grid_sides(members, inner)
+    sides = () if hubs else _grid_sides(members, inner)
     if sides:
-        # The ranks in rows.
-        shifts, width, height = [(float(SPACING), 0.0)], (sides[-1] - 1.0) * SPACING, 0.0
-        for k, side in enumerate(reversed(sides[:-1])):
-            if k == 0:
-                shift = (0.0, float(SPACING))
-            elif k == 1 and side == 2:
-                shift = (0.45 * SPACING, -0.4 * SPACING)
-            elif width <= 2 * height:
-                shift = (width + 0.9 * SPACING, 0.0)
-            else:
-                shift = (0.0, height + 0.9 * SPACING)
-            shifts.append(shift)
-            width, height = width + abs(shift[0]) * (side - 1), height + abs(shift[1]) * (side - 1)
-        spots: dict[int, Spot] = {}
-        for i, end in enumerate(members):
-            x, y, rest = -width / 2, -height / 2 + sum(-min(0.0, shift[1]) for shift in shifts), i
-            for side, shift in zip(reversed(sides), shifts, strict=True):
-                rest, at = divmod(rest, side)
-                x, y = x + at * shift[0], y + at * shift[1]
-            spots[end] = (x, y)
-        return PlacedGroup(spots, width / 2 + MARGIN, height / 2 + MARGIN, [])
-    groups = _boxes(boxes) if boxes else _groups(ends, ranks, inner)
+        return _grid(members, sides)
+    groups = _groups(ends, ranks, inner)
     if len(groups) < 2:
-        # The ranks on a circle, two beside each other and four as a square, with each switch among its ranks.
-        count = len(members)
-        radius = max(75.0 if hubs or count > 2 else 36.0, min(16.0 * count, 110 + 4.5 * count))
-        if count == 1:
-            radius = 0.0
-        start = {2: -pi, 4: -0.75 * pi}.get(count, -pi / 2)
-        spots = {end: _on(radius, start + 2 * pi * i / count) for i, end in enumerate(members)}
-        middle = []
-        for hub in hubs:
-            joined = [spots[end] for a, b, _ in inner for end in (a, b) if hub in (a, b) and end in members]
-            x, y = (0.7 * sum(side) / max(1, len(joined)) for side in (*zip(*joined, strict=True),) or ((), ()))
-            if hypot(x, y) < 25:
-                middle.append(hub)
-            else:
-                spots[hub] = x, y
-        depth = 0.0 if len(middle) == 1 else max(40.0, 0.45 * radius)
-        spots |= {hub: _on(depth, -pi / 2 + 2 * pi * i / len(middle)) for i, hub in enumerate(middle)}
-        width = max((abs(x) for x, _ in spots.values()), default=0.0)
-        height = max((abs(y) for _, y in spots.values()), default=0.0)
-        return PlacedGroup(spots, width + MARGIN, height + MARGIN, [])
+        return _circle(members, hubs, inner)
+
+    # A switch whose ranks are all in one group belongs to it.
     for hub in hubs:
-        joined = {end for line in inner if hub in line[:2] for end in line[:2] if end < ranks}
+        joined = {min(a, b) for a, b, _ in inner if hub in (a, b) and min(a, b) < ranks}
         for group in groups:
             if joined and joined <= group:
                 group.add(hub)
     blocks = []
     for group in groups:
         block = _block(sorted(group), ranks, inner)
-        size = (block.width + FRAME, block.height + FRAME) if block.frames else (block.width, block.height)
-        blocks.append(PlacedGroup(block.spots, *size, [(0, 0, *size), *block.frames]))
+        border = FRAME if block.frames else 0
+        width, height = block.width + border, block.height + border
+        blocks.append(PlacedGroup(block.spots, width, height, [(0, width, height), *block.frames]))
     grouped = set().union(*groups)
-    # The blocks in rows, and the switches `hubs` between them.
-    hubs = [hub for hub in hubs if hub not in grouped]
+    return _rows(blocks, [hub for hub in hubs if hub not in grouped])
+
+
+def _grid(members: list[int], sides: tuple[int, ...]) -> PlacedGroup:
+    """Place the ranks in rows; a third side of two as in a picture of a cube, other sides as grids beside or below."""
+    shifts, size = [complex(SPACING)], complex((sides[-1] - 1) * SPACING)
+    for k, side in enumerate(reversed(sides[:-1])):
+        if k == 0:
+            shift = 1j * SPACING
+        elif k == 1 and side == 2:
+            shift = (0.45 - 0.4j) * SPACING
+        elif size.real <= 2 * size.imag:
+            shift = complex(size.real + 0.9 * SPACING)
+        else:
+            shift = 1j * (size.imag + 0.9 * SPACING)
+        shifts.append(shift)
+        size += complex(shift.real, abs(shift.imag)) * (side - 1)
+    at = np.array(np.unravel_index(range(len(members)), sides))
+    places = np.array(shifts[::-1]) @ at
+    places -= complex(np.ptp(places.real), np.ptp(places.imag)) / 2 + complex(min(places.real), min(places.imag))
+    return PlacedGroup(dict(zip(members, places, strict=True)), size.real / 2 + MARGIN, size.imag / 2 + MARGIN, [])
+
+
+def _circle(members: list[int], hubs: list[int], lines: Sequence[Line]) -> PlacedGroup:
+    """Place the ranks on a circle, two beside each other and four as a square, with each switch among its ranks."""
+    count = len(members)
+    radius = max(75.0 if hubs or count > 2 else 36.0, min(16.0 * count, 110 + 4.5 * count))
+    start = {2: -pi, 4: -0.75 * pi}.get(count, -pi / 2)
+    spots = _around(members, 0.0 if count == 1 else radius, start)
+    middle = []
+    for hub in hubs:
+        joined = [spots[end] for a, b, _ in lines for end in (a, b) if hub in (a, b) and end in spots and end != hub]
+        place = 0.7 * sum(joined) / max(1, len(joined))
+        if abs(place) < 25:
+            middle.append(hub)
+        else:
+            spots[hub] = place
+    spots |= _around(middle, 0.0 if len(middle) == 1 else max(40.0, 0.45 * radius), -pi / 2)
+    width = max((abs(spot.real) for spot in spots.values()), default=0.0)
+    height = max((abs(spot.imag) for spot in spots.values()), default=0.0)
+    return PlacedGroup(spots, width + MARGIN, height + MARGIN, [])
+
+
+def _around(ends: list[int], radius: float, start: float) -> dict[int, complex]:
+    turn = 2j * pi / max(1, len(ends))
+    return {end: radius * np.exp(1j * start + turn * i) for i, end in enumerate(ends)}
+
+
+def _rows(blocks: list[PlacedGroup], hubs: list[int]) -> PlacedGroup:
+    """Place blocks in rows, and the switches that join them in the middle: between two, or in a row."""
     columns = isqrt(len(blocks) - 1) + 1
     columns = next((k for k in range(columns, 2 * columns) if len(blocks) % k == 0), columns)
     rows = ceil(len(blocks) / columns)
     width = max(block.width for block in blocks)
     height = max(block.height for block in blocks)
-    stacked = columns == 2 and rows == 1  # the switches, between two groups
+    stacked = columns == 2 and rows == 1
     across = 2 * GAP + 50 if stacked and hubs else GAP
     aisle = 0 if stacked or not hubs else 60  # a row of switches after half of the rows
-    found = PlacedGroup(
-        {}, columns * width + (columns - 1) * across / 2, rows * height + ((rows - 1) * GAP + aisle) / 2, []
-    )
+    upper = ceil(rows / 2)
+    found = PlacedGroup({}, columns * width + (columns - 1) * across / 2, rows * height + (rows - 1) * GAP / 2, [])
+    found.height += aisle / 2
+
     for k, block in enumerate(blocks):
         row, column = divmod(k, columns)
         x = -found.width + width + column * (2 * width + across)
-        y = -found.height + height + row * (2 * height + GAP) + (aisle if row >= ceil(rows / 2) else 0)
-        placed = block.moved(x, y, 1 if hubs or column % 2 == 0 else -1)  # links to the block before are short
-        found.spots |= placed.spots
-        found.frames += placed.frames
-    middle = -found.height + ceil(rows / 2) * (2 * height + GAP) - GAP / 2 + aisle / 2
+        y = -found.height + height + row * (2 * height + GAP) + (aisle if row >= upper else 0)
+        # every second block is mirrored, so that links to the block before are short
+        mirrored = column % 2 and not hubs
+        for end, spot in block.spots.items():
+            found.spots[end] = complex(x, y) + (-spot.conjugate() if mirrored else spot)
+        for spot, w, h in block.frames:
+            found.frames.append((complex(x, y) + (-spot.conjugate() if mirrored else spot), w, h))
+
+    middle = -found.height + upper * (2 * height + GAP) - GAP / 2 + aisle / 2
     for k, hub in enumerate(hubs):
         place = k - (len(hubs) - 1) / 2
-        found.spots[hub] = (0, 36 * place) if stacked else (64 * place, middle)
-    for x, y in (found.spots[hub] for hub in hubs):
-        found.width, found.height = max(found.width, abs(x) + MARGIN), max(found.height, abs(y) + MARGIN)
+        spot = found.spots[hub] = complex(0, 36 * place) if stacked else complex(64 * place, middle)
+        found.width = max(found.width, abs(spot.real) + MARGIN)
+        found.height = max(found.height, abs(spot.imag) + MARGIN)
     return found
-
-
-def _boxes(boxes: Sequence[int]) -> list[set[int]]:
-    groups: dict[int, set[int]] = {}
-    for rank, box in enumerate(boxes):
-        groups.setdefault(box, set()).add(rank)
-    return list(groups.values())
 
 
 def _groups(ends: list[int], ranks: int, lines: Sequence[Line]) -> list[set[int]]:
@@ -222,10 +218,6 @@ def _groups(ends: list[int], ranks: int, lines: Sequence[Line]) -> list[set[int]
     Groups are joined by the slowest links, by links between switches, or by links that no third rank closes to a
     triangle, where this leaves complete graphs.
     """
-    neighbours: dict[int, set[int]] = {end: set() for end in ends}
-    for a, b, _ in lines:
-        neighbours[a].add(b)
-        neighbours[b].add(a)
     for rate in sorted({rate for *_, rate in lines})[:-1]:
         groups = _components(ends, ranks, [(a, b) for a, b, faster in lines if faster > rate])
         if len(groups) > 1:
@@ -233,6 +225,10 @@ def _groups(ends: list[int], ranks: int, lines: Sequence[Line]) -> list[set[int]
     groups = _components(ends, ranks, [(a, b) for a, b, _ in lines if min(a, b) < ranks])
     if len(groups) > 1:
         return groups
+    neighbours: dict[int, set[int]] = {end: set() for end in ends}
+    for a, b, _ in lines:
+        neighbours[a].add(b)
+        neighbours[b].add(a)
     triangles = []
     for a, b, _ in lines:
         if max(a, b) < ranks and any(end < ranks for end in neighbours[a] & neighbours[b]):
@@ -249,13 +245,9 @@ def _components(ends: list[int], ranks: int, lines: list[tuple[int, int]]) -> li
         groups.setdefault(least, set()).add(end)
     with_ranks = [group for least, group in groups.items() if least < ranks]
     for group in with_ranks:
-        if len([end for end in group if end < ranks]) == 1:
+        if sum(end < ranks for end in group) == 1:
             return []
     return with_ranks
-
-
-def _on(radius: float, angle: float) -> Spot:
-    return radius * cos(angle), radius * sin(angle)
 
 
 def _grid_sides(members: list[int], lines: Sequence[Line]) -> tuple[int, ...]:
@@ -264,9 +256,14 @@ def _grid_sides(members: list[int], lines: Sequence[Line]) -> tuple[int, ...]:
     A link joins neighbours along one side; the ends of a side are neighbours too, unless that is the only side.
     """
     place = {end: i for i, end in enumerate(members)}
-    steps = {(place[a], place[b]) for a, b, _ in lines}
+    froms = [place[a] for a, _, _ in lines]
+    tos = [place[b] for _, b, _ in lines]
     for sides in sorted(_factorizations(len(members)), key=lambda sides: (len(sides), max(sides))):
-        if steps and all(_neighbours(a, b, sides) for a, b in steps):
+        at = np.array(np.unravel_index(range(len(members)), sides))
+        gaps = abs(at[:, froms] - at[:, tos])
+        if len(sides) > 1:
+            gaps = np.minimum(gaps, np.array(sides)[:, None] - gaps)
+        if lines and (gaps.sum(axis=0) == 1).all():
             return sides
     return ()
 
@@ -278,12 +275,3 @@ def _factorizations(count: int) -> Iterator[tuple[int, ...]]:
         if not count % factor:
             for rest in _factorizations(count // factor):
                 yield factor, *rest
-
-
-def _neighbours(a: int, b: int, sides: tuple[int, ...]) -> bool:
-    distances = []
-    for side in reversed(sides):
-        gap = abs(a % side - b % side)
-        distances.append(min(gap, side - gap) if len(sides) > 1 else gap)
-        a, b = a // side, b // side
-    return sorted(distances)[-1] == 1 and sum(distances) == 1

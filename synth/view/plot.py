@@ -10,12 +10,14 @@ from synth.errors import UsageError
 from synth.model.frontier import ParetoFrontier
 from synth.model.number_text import size_text
 from synth.model.registry import need
+from synth.view.page import time_chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = ("svg", "png", "pdf")
+BELOW = "proved impossible"  # the name of the area below the staircase
 MOST_BARS = 64  # maximum links of a run that are drawn
 
 
@@ -35,23 +37,18 @@ def _on(axes: Axes | None, draw: Callable[[Axes], None]) -> Axes | Figure:
     Raises MissingDependencyError without matplotlib.
     """
     figure_module = need("matplotlib.figure", "a plot", "pip install 'ccl-synth[plot]'")
-    if axes is not None:
-        draw(axes)
-        _as_written(axes)
-        return axes
-    figure = figure_module.Figure(figsize=(6.4, 4.0), layout="constrained")
-    own: Axes = figure.subplots()
+    made: Any = axes
+    own: Any = axes
+    if own is None:
+        made = figure_module.Figure(figsize=(6.4, 4.0), layout="constrained")
+        made._repr_svg_ = lambda: image(made, "svg").decode()  # notebooks display it with every backend
+        own = made.subplots()
     draw(own)
-    _as_written(own)
-    figure._repr_svg_ = lambda: image(figure, "svg").decode()  # notebooks display it with every backend
-    return figure
-
-
-def _as_written(axes: Axes) -> None:
-    legend = axes.get_legend()
-    texts = [axes.title, *axes.get_xticklabels(), *([] if legend is None else legend.get_texts())]
-    for text in texts:
+    legend = own.get_legend()
+    texts = [own.title, *own.get_xticklabels(), *([] if legend is None else legend.get_texts())]
+    for text in texts:  # names are shown as they are written
         text.set_parse_math(False)
+    return made
 
 
 def plot_run(doc: dict, axes: Axes | None = None) -> Axes | Figure:
@@ -83,32 +80,30 @@ def plot_frontier(frontier: ParetoFrontier, axes: Axes | None = None) -> Axes | 
 
 
 def _draw_frontier(frontier: ParetoFrontier, axes: Axes) -> None:
-    steps, floor = _staircase(frontier)
-    if steps:
-        axes.fill_between(steps, 0, floor, step="post", color="0.9", linewidth=0, label="proved impossible")
-        axes.step(steps, floor, where="post", color="0.55", linewidth=1)
-    for status, marker, colour in (("optimal", "o", "#1764ab"), ("best-known", "D", "#d9640a")):
-        chosen = [p for p in frontier.points if p.status == status]
+    # The staircase of the report's page; one step beyond the last makes its tread visible.
+    stairs = time_chart.stairs(frontier)
+    points = frontier.points
+    floor = [value for _, value, _ in stairs.floor]
+    if floor:
+        starts = [start for start, _, _ in stairs.floor]
+        last = max(stairs.end or 0, starts[-1], *(point.steps for point in points))
+        steps = [*starts, last + 1]
+        axes.fill_between(steps, 0, [*floor, floor[-1]], step="post", color="0.9", linewidth=0, label=BELOW)
+        axes.step(steps, [*floor, floor[-1]], where="post", color="0.55", linewidth=1)
+    for optimal, marker, colour in ((True, "o", "#1764ab"), (False, "D", "#d9640a")):
+        chosen = [(steps, rate) for steps, rate, _, best, _ in stairs.dots if best == optimal]
         if chosen:
-            axes.plot(
-                [p.steps for p in chosen],
-                [float(p.rounds_per_chunk) for p in chosen],
-                marker,
-                color=colour,
-                label=status.replace("-", " "),
-                zorder=3,
-            )
-    for interval in frontier.open:
-        top = float(interval.upper) if interval.upper is not None else max(floor, default=float(interval.lower)) * 1.1
-        axes.vlines(interval.steps, float(interval.lower), top, color="#d9640a", linestyle="dotted", label="_open")
-    for point in frontier.points:
-        label = f"{point.rounds_per_chunk}  (C={point.chunks}, R={point.rounds})"
-        axes.annotate(
-            label, (point.steps, float(point.rounds_per_chunk)), xytext=(5, 6), textcoords="offset points", fontsize=8
-        )
+            label = "optimal" if optimal else "best known"
+            axes.plot(*zip(*chosen, strict=True), marker, color=colour, label=label, zorder=3)
+    for steps, low, high in stairs.open:
+        top = max(floor, default=low) * 1.1 if high is None else high
+        axes.vlines(steps, low, top, color="#d9640a", linestyle="dotted", label="_open")
+    for point, (steps, rate, text, _, _) in zip(points, stairs.dots, strict=True):
+        label = f"{text}  (C={point.chunks}, R={point.rounds})"
+        axes.annotate(label, (steps, rate), xytext=(5, 6), textcoords="offset points", fontsize=8)
     axes.set(xlabel="steps", ylabel="rounds per chunk", title=f"{frontier.collective_name} on {frontier.machine.name}")
     axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
-    tallest = max([float(p.rounds_per_chunk) for p in frontier.points] + floor, default=1.0)
+    tallest = max([*floor, *(rate for _, rate, *_ in stairs.dots)], default=1.0)
     axes.set_ylim(0, tallest * 1.2)
     if axes.get_legend_handles_labels()[1]:
         axes.legend(frameon=False, fontsize=8)
@@ -127,21 +122,3 @@ def image(figure: Any, suffix: str) -> bytes:
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
     figure.savefig(buffer, format=kind, dpi=150, metadata=undated)
     return buffer.getvalue()
-
-
-def _staircase(frontier: ParetoFrontier) -> tuple[list[int], list[float]]:
-    """Return steps and the greatest lower bound at each; one step beyond the last makes its tread visible."""
-    known: dict[int, float] = {}
-    for steps, bound in [
-        *frontier.bounds,
-        *((p.steps, p.bound) for p in frontier.points),
-        *((o.steps, o) for o in frontier.open),
-    ]:
-        value = bound.lower if not hasattr(bound, "value") else bound.value  # type: ignore[union-attr]
-        if steps:
-            known[steps] = max(known.get(steps, 0.0), float(value))
-    if not known:
-        return [], []
-    steps = sorted(known)
-    floor = [known[s] for s in steps]
-    return [*steps, steps[-1] + 1], [*floor, floor[-1]]

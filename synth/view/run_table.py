@@ -105,14 +105,8 @@ def measured(doc: dict) -> Report:
             ("-1" if doc["root"] is None else str(doc["root"])),
         )
         rows.append((*start, *_half(timings.get(False)), *_half(timings.get(True))))
-    for row in doc.get("beside", ()):
-        time, rate = f"{row['seconds'] * 1e6:.2f}", _rate(row["gbps"])
-        rows.append((row["label"], str(row["size"]), "", doc["dtype"], "", "", time, rate, "-", "-", *[""] * 4))
     repeats = max((row["repeats"] for row in doc["rows"]), default=1)
     sentences = [f"times are {doc['says']}"]
-    sentences += list(
-        dict.fromkeys(f"{row['label']}: {row['says']}; GB/s of the bytes written" for row in doc.get("beside", ()))
-    )
     if repeats > 1:
         sentences.append(f"each time is the median of {repeats} launches; the least and the most are in the JSON")
     return Report.of(

@@ -1,78 +1,11 @@
-"""The table of a frontier at scale: a row per point, then the bound in words."""
+"""The table of the bound of a machine at scale, and its limit in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from fractions import Fraction
-from typing import TYPE_CHECKING
-
 from synth.model.documents.int_ranges import runs
-from synth.model.number_text import number, size_text
-from synth.model.rational import counted, show
+from synth.model.rational import counted
 from synth.model.scale_frontier import ScaleFrontier
-from synth.model.time_bound import TimeBound
-from synth.view.frontier_text import SIZES, Report, in_time, table_title
-
-if TYPE_CHECKING:
-    from synth.view.algorithm_times import AlgorithmTime
-
-ADVISED = 128 << 20  # bytes: the size for which a table recommends a point
-
-
-def report(found: ScaleFrontier) -> Report:
-    """Return the table of `synth pareto` for a frontier of flow methods."""
-    columns = [
-        ">steps",
-        ">rounds",
-        ">chunks",
-        ">rounds/chunk",
-        ">above bound",
-    ]
-    columns += ["construction"] + [f">GB/s at {size_text(size)}" for size in SIZES]
-    rows = []
-    for point in found.points:
-        gap = found.gap(point)
-        row = [
-            str(point.steps),
-            str(point.rounds),
-            str(point.chunks),
-            _short(point.rounds_per_chunk),
-            "optimal" if not gap else f"{float(gap):.2%}",
-        ]
-        rows.append((*row, point.construction, *(number(found.gbps(point, size)) for size in SIZES)))
-    return Report.of(_title(found), columns, rows, tuple(_sentences(found)))
-
-
-def choice(
-    found: ScaleFrontier,
-    size: int,
-    lower: TimeBound | None = None,
-    times: Sequence[AlgorithmTime] = (),
-) -> Report:
-    """Return the table of `synth pareto --size`: the recommended point at `size` bytes; all of it without points.
-
-    `lower`: the lower bound in time at `size`, on bare links. `times`: of programs of those points that are short
-    enough to run, by rising time.
-    """
-    table = report(found)
-    if not found.points:
-        return table
-    best = found.points.index(found.best(size))
-    line = (
-        f"at {size_text(size)}: the {found.points[best].steps}-step schedule, "
-        f"{number(found.gbps(found.points[best], size))} GB/s predicted, of synchronous steps"
-    )
-    slower = in_time(lower, found.seconds_at(found.points[best], size))
-    lines = (line, *_program(times, size), *slower, *table.sentences)
-    return Report(table.title, table.columns, (table.rows[best],), lines)
-
-
-def _program(times: Sequence[AlgorithmTime], size: int) -> list[str]:
-    if not times:
-        return []
-    fastest = times[0]
-    took = f"{number(fastest.seconds * 1e6)} µs, {number(size / fastest.seconds / 1e9)} GB/s"
-    return [f"of the programs of points, {fastest.label} in {fastest.protocol} takes {took}, {fastest.model}"]
+from synth.view.frontier_text import Report, fraction_text, heading
 
 
 def bound(found: ScaleFrontier) -> Report:
@@ -81,13 +14,15 @@ def bound(found: ScaleFrontier) -> Report:
     kind = str(found.certificate["kind"])
     rows = (
         ("steps", str(found.least_steps), "", "distance"),
-        ("rounds/chunk", _short(found.bound), f"{float(found.bound_gbps):.6g}", kind),
+        ("rounds/chunk", fraction_text(found.bound), f"{float(found.bound_gbps):.6g}", kind),
     )  # fmt: skip
     said = (
         f"limited by: {limit(found)}",
         "GB/s: size / time (algorithmic bandwidth) that no schedule in this model can exceed, whatever its steps",
     )
-    return Report.of(_title(found), columns, rows, (*said, *found.notes, *_unfinished(found)))
+    said += found.notes
+    said += tuple(f"left open: {'; '.join(found.unfinished)}" for _ in found.unfinished[:1])
+    return Report.of(heading(found), columns, rows, said)
 
 
 def limit(found: ScaleFrontier) -> str:
@@ -131,40 +66,3 @@ def _few(ranks: list[int]) -> str:
     for first, last in runs(ranks):
         shown.append(str(first) if first == last else f"{first}-{last}")
     return ",".join(shown) if len(shown) <= 8 else f"{','.join(shown[:8])},... ({len(ranks)} in all)"
-
-
-def _title(found: ScaleFrontier) -> str:
-    labels = found.topology.labels
-    return table_title(found.collective_name, found.roots, found.topology, found.unit, found.latency, labels)
-
-
-def _short(value: object) -> str:
-    text = show(value)  # type: ignore[arg-type]
-    return text if len(text) <= 16 else f"{float(value):.6g}"  # type: ignore[arg-type]
-
-
-def _rounds(value: Fraction) -> str:
-    return "1 round" if value == 1 else f"{_short(value)} rounds"
-
-
-def _sentences(found: ScaleFrontier) -> list[str]:
-    said = [
-        f"no schedule in this model, with any steps and chunks, takes fewer than {_rounds(found.bound)} per chunk:"
-        f" {float(found.bound_gbps):.5g} GB/s at most ({found.certificate['kind']} certificate)",
-        f"no schedule takes fewer than {counted(found.least_steps, 'step')}",
-    ]
-    if found.points:
-        best = found.best(ADVISED)
-        said.append(
-            f"at {size_text(ADVISED)} take the {best.steps}-step point: {number(found.gbps(best, ADVISED))} GB/s "
-            f"predicted; GB/s here are of synchronous steps on bare links, without a launch"
-        )
-        said.append(
-            "between the points the frontier is not proved: `above bound` is what is left, against the bound for "
-            "any number of steps"
-        )
-    return [*said, *found.notes, *_unfinished(found)]
-
-
-def _unfinished(found: ScaleFrontier) -> list[str]:
-    return [f"left open: {'; '.join(found.unfinished)}"] if found.unfinished else []

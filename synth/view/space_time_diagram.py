@@ -7,7 +7,7 @@ its dependencies, the sender of the message that it receives). So columns are st
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from html import escape
 from typing import NamedTuple
 
@@ -17,21 +17,15 @@ from synth.program.text import op_text
 
 MOST = 60_000  # maximum ops of a picture, beyond which no viewer opens it
 ROW, COLUMN, LEFT, TOP, BOX = 18, 44, 150, 44, 14
-COLOURS = {
-    "s": "#1764ab",
-    "put": "#1764ab",
-    "r": "#4b8f00",
-    "get": "#4b8f00",
-    "rcs": "#00857c",
-    "rrs": "#c46a00",
-    "rrcs": "#c46a00",
-    "rrc": "#d99000",
-    "re": "#d99000",
-    "reduce": "#d99000",
-    "glres": "#d99000",
-    "gstore": "#1764ab",
-    "cpy": "#777777",
+PAINTED = {
+    "#1764ab": "s put gstore",
+    "#4b8f00": "r get",
+    "#00857c": "rcs",
+    "#c46a00": "rrs rrcs",
+    "#d99000": "rrc re reduce glres",
+    "#777777": "cpy",
 }
+COLOURS = {code: colour for colour, codes in PAINTED.items() for code in codes.split()}
 OTHER = "#aaaaaa"
 TIP = (
     '<defs><marker id="tip" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" markerHeight="6" '
@@ -55,80 +49,56 @@ def timeline(program: Program) -> Timeline:
 
     Messages are FIFO data, or signals of one-sided programs.
     """
-    run = _LogicalRun()
-    blocks = [(gpu.rank, b, block) for gpu in program.gpus for b, block in enumerate(gpu.blocks)]
-    at = dict.fromkeys(((rank, b) for rank, b, _ in blocks), 0)
+    blocks = {(gpu.rank, b): block for gpu in program.gpus for b, block in enumerate(gpu.blocks)}
+    at = dict.fromkeys(blocks, 0)  # the next op of each block
+    now = dict.fromkeys(blocks, -1)
+    met: dict[Hashable, list[int]] = defaultdict(list)  # by block and barrier: the times at which the block came there
+    posted: dict[Hashable, deque[Place]] = defaultdict(deque)  # the senders of messages that are not received yet
+    columns: dict[Place, int] = {}
+    arrows: list[tuple[Place, Place]] = []
+
+    def start(rank: int, b: int, block: Block, i: int) -> bool:
+        """Run op `i` of a block, all of whose earlier ops have run. Return False where it still waits."""
+        op, times = block.ops[i], [now[rank, b]]
+        if op.code == "barrier":
+            visit = sum(before.code == "barrier" and before.group == op.group for before in block.ops[:i])
+            if len(met[rank, b, op.group]) == visit:
+                met[rank, b, op.group].append(now[rank, b])
+            arrivals = [met[rank, other, op.group] for other in op.group]
+            if any(len(came) <= visit for came in arrivals):
+                return False
+            times += [came[visit] for came in arrivals]
+        for dep in op.deps:
+            if (rank, dep.block, dep.op) not in columns:
+                return False
+            times.append(columns[rank, dep.block, dep.op])
+        inbox: list[Hashable] = [(block.recv, rank, block.channel)] if op.code in RECEIVING else []
+        outbox: list[Hashable] = [(rank, block.send, block.channel)] if op.code in SENDING else []
+        for port in [block.ports[p] for p in op.ports]:
+            if op.code == "wait":
+                inbox.append((port.peer, rank, port.kind, port.index))
+            elif op.code == "signal":
+                outbox.append((rank, port.peer, port.kind, port.index))
+        if any(not posted[key] for key in inbox):
+            return False
+        for key in inbox:
+            source = posted[key].popleft()
+            arrows.append((source, (rank, b, i)))
+            times.append(columns[source])
+        columns[rank, b, i] = now[rank, b] = 1 + max(times)
+        for key in outbox:
+            posted[key].append((rank, b, i))
+        return True
+
     moved = True
     while moved:
         moved = False
-        for rank, b, block in blocks:
-            while at[rank, b] < len(block.ops) and run.start(rank, b, block, at[rank, b]):
-                at[rank, b] += 1
+        for place, block in blocks.items():
+            while at[place] < len(block.ops) and start(*place, block, at[place]):
+                at[place] += 1
                 moved = True
-    stuck = [(rank, b, i) for rank, b, block in blocks for i in range(at[rank, b], len(block.ops))]
-    return Timeline(run.columns, run.arrows, stuck)
-
-
-class _LogicalRun:
-    """A run of a program in logical time. `posted`: the senders of messages that are not received yet."""
-
-    def __init__(self) -> None:
-        self.columns: dict[Place, int] = {}
-        self.arrows: list[tuple[Place, Place]] = []
-        self.posted: dict[Hashable, deque[Place]] = defaultdict(deque)
-        self.now: dict[tuple[int, int], int] = {}
-        self.met: dict[Hashable, list[int]] = defaultdict(list)
-
-    def start(self, rank: int, b: int, block: Block, i: int) -> bool:
-        """Run op `i` of a block, all of whose earlier ops have run. Return False where it still waits."""
-        op, place = block.ops[i], (rank, b, i)
-        if op.code == "barrier":
-            visit = 1 + sum(before.code == "barrier" and before.group == op.group for before in block.ops[:i])
-            arrivals = self.met[rank, op.group, b]
-            if len(arrivals) < visit:
-                arrivals.append(self.now.get((rank, b), -1))
-            times = [self.met[rank, op.group, other] for other in op.group]
-            if any(len(t) < visit for t in times):
-                latest = None
-            else:
-                latest = max(t[visit - 1] for t in times)
-            if latest is None:
-                return False
-            self.now[rank, b] = latest
-        if any((rank, dep.block, dep.op) not in self.columns for dep in op.deps):
-            return False
-        inbox = [_inbox(rank, block, port) for port in _incoming(op)]
-        if any(not self.posted[key] for key in inbox):
-            return False
-        sources = [self.posted[key].popleft() for key in inbox]
-        self.arrows += [(source, place) for source in sources]
-        waited = [*((rank, dep.block, dep.op) for dep in op.deps), *sources]
-        latest = max([self.now.get((rank, b), -1), *(self.columns[source] for source in waited)])
-        self.columns[place] = self.now[rank, b] = 1 + latest
-        for key in _outboxes(rank, block, op):
-            self.posted[key].append(place)
-        return True
-
-
-def _incoming(op: Op) -> Iterable[int]:
-    if op.code in RECEIVING:
-        return (-1,)
-    return op.ports if op.code == "wait" else ()
-
-
-def _inbox(rank: int, block: Block, port: int) -> Hashable:
-    if port < 0:
-        return block.recv, rank, block.channel
-    own = block.ports[port]
-    return own.peer, rank, own.kind, own.index
-
-
-def _outboxes(rank: int, block: Block, op: Op) -> list[Hashable]:
-    if op.code in SENDING:
-        return [(rank, block.send, block.channel)]
-    if op.code == "signal":
-        return [(rank, block.ports[p].peer, block.ports[p].kind, block.ports[p].index) for p in op.ports]
-    return []
+    stuck = [(*place, i) for place, block in blocks.items() for i in range(at[place], len(block.ops))]
+    return Timeline(columns, arrows, stuck)
 
 
 def program_svg(program: Program) -> str:
@@ -155,18 +125,16 @@ def program_svg(program: Program) -> str:
     last = max(drawn.columns.values(), default=0)
     late = dict(zip(drawn.stuck, range(last + 2, last + 2 + len(drawn.stuck)), strict=True))
     columns = drawn.columns | late
-    boxes = [
-        _box(op, LEFT + COLUMN * columns[gpu.rank, b, i], rows[gpu.rank, b], (gpu.rank, b, i) in late)
-        for gpu in program.gpus
-        for b, block in enumerate(gpu.blocks)
-        for i, op in enumerate(block.ops)
-    ]
+    boxes = []
+    for gpu in program.gpus:
+        for b, block in enumerate(gpu.blocks):
+            for i, op in enumerate(block.ops):
+                place = gpu.rank, b, i
+                boxes.append(_box(op, LEFT + COLUMN * columns[place], rows[gpu.rank, b], place in late))
     arrows = []
     for a, z in drawn.arrows:
-        x1, y1, x2, y2 = (
-            LEFT + COLUMN * drawn.columns[a] + 36, rows[a[:2]] + BOX // 2,
-            LEFT + COLUMN * drawn.columns[z], rows[z[:2]] + BOX // 2,
-        )  # fmt: skip
+        x1, x2 = LEFT + COLUMN * columns[a] + 36, LEFT + COLUMN * columns[z]
+        y1, y2 = rows[a[:2]] + BOX // 2, rows[z[:2]] + BOX // 2
         arrows.append(
             f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"'
             ' stroke="#444" stroke-width="0.7" stroke-opacity="0.6" marker-end="url(#tip)"/>'

@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, ParetoFrontier
@@ -15,7 +14,7 @@ from synth.model.rational import counted, show
 from synth.model.schedule import Schedule, SwitchSend
 from synth.model.time_bound import TimeBound
 from synth.model.topology import MULTICAST_NOTE, Network, Topology
-from synth.view import frontier_text, scale_table
+from synth.view import frontier_text
 from synth.view.algorithm_times import AlgorithmTime
 from synth.view.frontier_text import WHY, Report
 from synth.view.table_layout import report_lines
@@ -31,8 +30,6 @@ __all__ = [
     "print_report",
     "print_schedule",
 ]
-# The tables of a frontier, by the engine that it comes from.
-TABLES: dict[str, Any] = {"exact": frontier_text, "flow": scale_table}
 
 
 def print_report(content: Report) -> None:
@@ -44,7 +41,7 @@ def print_report(content: Report) -> None:
 
 def print_frontier(frontier: ParetoFrontier) -> None:
     """Print the table of `synth pareto`."""
-    print_report(TABLES[frontier.engine].report(frontier))
+    print_report(frontier_text.report(frontier))
 
 
 def print_choice(
@@ -57,7 +54,7 @@ def print_choice(
 
     `bound`: the lower bound in time at `size`. `times`: predicted times of programs.
     """
-    print_report(TABLES[frontier.engine].choice(frontier, size, bound, times))
+    print_report(frontier_text.choice(frontier, size, bound, times))
 
 
 def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime] = ()) -> dict:
@@ -159,18 +156,17 @@ def bounds_document(network: Network, collective: Collective, found: Sequence[tu
 
 def print_bounds(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> None:
     """Print a row for each bound: its subject, its value, the kind and size of its certificate."""
-    columns = (
-        "bound on",
-        "for",
-        ">at least",
-        "certificate",
-        ">bytes",
-    )
-    rows = tuple(_bound_row(steps, bound) for steps, bound in found)
-    lines = (
-        "each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks",
-        *((MULTICAST_NOTE,) if topology.multicast else ()),
-    )
+    columns = ("bound on", "for", ">at least", "certificate", ">bytes")
+    rows = []
+    for steps, bound in found:
+        what, kind = _subject(bound)
+        scope = "any schedule" if steps is None or what == "steps" else counted(steps, "step")
+        size = len(json.dumps(bound.certificate, separators=(",", ":")))
+        rows.append((what, scope, show(bound.value), kind, str(size)))
+    lines = [
+        "each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks"
+    ]
+    lines += [MULTICAST_NOTE] if topology.multicast else []
     print_report(Report.of(frontier_text.title(topology.network(), collective, topology.labels), columns, rows, lines))
 
 
@@ -181,22 +177,17 @@ def print_multicast_bounds(
     columns = ("bound on", ">at least", ">GB/s at most", "certificate")
     rows = []
     for steps, bound in found:
-        what, _, value, kind, _ = _bound_row(steps, bound)
-        gbps = ""
-        if steps is None:
-            gbps = f"{float(network.unit / (bound.value * collective.unit_share)):.6g}"
-        rows.append((what, value, gbps, kind))
+        what, kind = _subject(bound)
+        gbps = f"{float(network.unit / (bound.value * collective.unit_share)):.6g}" if steps is None else ""
+        rows.append((what, show(bound.value), gbps, kind))
     title = frontier_text.title(network, collective, labels)
     print_report(Report.of(title, columns, rows, ("for schedules with the sends of these switches, too",)))
 
 
-def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:
+def _subject(bound: LowerBound) -> tuple[str, str]:
+    """Return what is bounded, and the kind of the certificate."""
     kind = str(bound.certificate.get("kind", ""))
-    size = len(json.dumps(bound.certificate, separators=(",", ":")))
-    of_steps = kind in ("distance", "too-few-steps")
-    what = "steps" if of_steps else "rounds/chunk"
-    scope = "any schedule" if steps is None or of_steps else counted(steps, "step")
-    return what, scope, show(bound.value), kind, str(size)
+    return ("steps" if kind in ("distance", "too-few-steps") else "rounds/chunk"), kind
 
 
 def print_reports(contents: Sequence[Report]) -> None:

@@ -26,7 +26,7 @@ def topology_svg(topology: Topology) -> str:
     The colour of a line shows the kind of its links.
     """
     names, links = _drawn(topology)
-    picture = layout(topology.ranks, [(x.src, x.dst, x.bandwidth) for x in links], len(names), topology.nodes)
+    picture = layout(topology.ranks, [(x.src, x.dst, x.bandwidth) for x in links], len(names))
     bends = {(x.src, x.dst): bend for x, bend in zip(links, picture.bends, strict=True)}
     widest = max((float(link.bandwidth) for link in links), default=1.0)
     lines = [_line(link, both, names, (picture, bends[link.src, link.dst], widest)) for link, both in _paired(links)]

@@ -56,42 +56,12 @@ class BenchmarkRow(NamedTuple):
         return (self.seconds[(n - 1) // 2] + self.seconds[n // 2]) / 2
 
 
-class ReferenceTiming(NamedTuple):
-    """Measured times, at one size, of a plain copy, to compare programs with.
-
-    `label`: "copy". `says`: its description. `size`: of the message, in bytes. `bytes`: number of bytes
-    written on all ranks together. `seconds`: the time of each repeat.
-    """
-
-    label: str
-    says: str
-    size: int
-    bytes: int
-    seconds: tuple[float, ...]
-
-    def to_json(self) -> dict:
-        """Return its part of the document; `gbps`: bytes / median."""
-        n = len(self.seconds)
-        time = (self.seconds[(n - 1) // 2] + self.seconds[n // 2]) / 2
-        return {
-            "label": self.label,
-            "says": self.says,
-            "size": self.size,
-            "bytes": self.bytes,
-            "seconds": time,
-            "least": self.seconds[0],
-            "most": self.seconds[-1],
-            "repeats": n,
-            "gbps": self.bytes / time / 1e9 if time else None,
-        }
-
-
 @dataclass(frozen=True)
 class Measured:
     """The times of `synth bench`.
 
     `says`: a description of the times that is shown beside every table of them. `modelled`: no clock was read.
-    `beside`: reference timings. `where`: the executor's description of the device. `used`: versions of its software.
+    `where`: the executor's description of the device. `used`: versions of its software.
     `left_out`: sentences on points that were not timed; the document does not hold them.
     """
 
@@ -103,7 +73,6 @@ class Measured:
     op: str
     candidates: tuple[BenchmarkProgram, ...]
     rows: tuple[BenchmarkRow, ...]
-    beside: tuple[ReferenceTiming, ...] = ()
     where: Mapping[str, Any] = field(default_factory=dict)
     used: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
@@ -147,7 +116,6 @@ class Measured:
                 for c in self.candidates
             ],
             "rows": [self._row(row) for row in self.rows],
-            "beside": [row.to_json() for row in self.beside],
         }
 
     def _row(self, row: BenchmarkRow) -> dict:

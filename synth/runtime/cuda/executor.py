@@ -20,7 +20,7 @@ from synth.errors import SynthError, UsageError
 from synth.model.registry import installed, need
 from synth.model.topology import Network
 from synth.program.program import Program
-from synth.runtime.cuda import devices, graph_timing
+from synth.runtime.cuda import devices
 from synth.runtime.cuda.devices import driver_version, gpu_description
 from synth.runtime.cuda.graph_timing import time_replays
 from synth.runtime.cuda.loaded_program import CudaMachine, LoadedCall
@@ -130,17 +130,15 @@ class Cuda(FifoOptions):
 
     `ranks_on`: the GPU of each rank, each rank being a launch of its own, on different GPUs with peer access or side by
     side on one. `threads`: of each block; by default the maximum, up to 256, with which all blocks of every GPU are
-    resident at once. `slot`: maximum bytes of a FIFO slot; by default 512 KiB, which stays in the cache, or 2 MiB for
-    direct puts. `timeout`: seconds without any progress until a run is given up. `direct`: put messages directly into
-    the receiver's buffer where that is proved safe. `clock`: logical (the time of an execution-driven model over the
-    links of `network`, computed by the kernel as it moves the data). `graphs`: time launches in replays of CUDA graphs.
-    `fetch`: fetch and compare their outputs. Without a clock, `network` is only named in the report.
+    resident at once. `timeout`: seconds without any progress until a run is given up. `direct`: put messages directly
+    into the receiver's buffer where that is proved safe. `clock`: logical (the time of an execution-driven model over
+    the links of `network`, computed by the kernel as it moves the data). `graphs`: time launches in replays of CUDA
+    graphs. `fetch`: fetch and compare their outputs. Without a clock, `network` is only named in the report.
     """
 
     network: Network | None = None
     threads: int | None = None
     timeout: float = 10.0
-    slot: int | None = None
     ranks_on: tuple[int, ...] | None = None
     direct: bool = True
     clock: str | None = None
@@ -218,11 +216,6 @@ class Cuda(FifoOptions):
         machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
         with errors_in_one_line(f"running {program.name}"):
             return time_replays(machine, arrays, *repetitions, graphs=self.graphs, fetch=self.fetch)
-
-    def copy_seconds(self, size: int, repetitions: Repetitions) -> list[float]:
-        """Return the seconds of each timed repeat of a copy of `size` bytes by the GPU."""
-        with errors_in_one_line("timing a copy"):
-            return graph_timing.copy_seconds(_cupy(), size, repetitions)
 
     def facts(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the GPUs in use with the driver, and the versions of CuPy, CUDA's runtime and NVRTC."""

@@ -27,7 +27,7 @@ from synth.runtime.slicing import Padding, cut
 if TYPE_CHECKING:
     from synth.runtime.cuda.executor import Cuda
 
-# Maximum bytes of a FIFO slot, by default and by kernel feature. Small FIFOs stay in the L2 cache; a direct put passes
+# Maximum bytes of a FIFO slot, and by kernel feature. Small FIFOs stay in the L2 cache; a direct put passes
 # through no FIFO, so its slices may be larger.
 SLOT, SLOTS = 512 << 10, {sources.DIRECT: 2 << 20}
 
@@ -70,7 +70,7 @@ class CudaMachine(Buffers):
                 f"{program.name}: a connection takes fewer messages than are sent; on a GPU the next launch would "
                 f"find them"
             )
-        slot_limit = options.slot or SLOTS.get(feature, SLOT)
+        slot_limit = SLOTS.get(feature, SLOT)
         # logical time is defined by the slices of the reference executor, so these are not cut finer
         # one-sided programs have no slots and no slices
         self.cut = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from synth.program.buffer_layout import Layout, layout_of
 from synth.program.program import Program
 from synth.runtime.dtypes import Dtype, operator
 from synth.runtime.dtypes import dtype as element_type
-from synth.runtime.executor import Execution
+from synth.runtime.executor import Execution, Repetitions
 from synth.runtime.kernel import build_host, sources, transports
 from synth.runtime.kernel import tables as flat
 from synth.runtime.kernel.launches import launch_arguments, local_dependencies, plan_launches, waits
@@ -96,31 +97,19 @@ class HostProgram:
             for k, name in enumerate(("tail", "head", "entry")):
                 self.conns[w][name] = _at(self.counters[w, k])
         self.prog = np.zeros((), flat.PROG)
-        for name, array in (
-            ("blocks", tables.blocks),
-            ("ops", tables.ops),
-            ("acts", tables.acts),
-            ("terms", tables.terms),
-            ("deps", tables.deps),
-            ("conns", self.conns),
-            ("buffers", self.buffers),
-            ("done", self.done),
-            ("run", self.run),
-            ("beat", self.beat),
-            ("abort", self.abort),
-            ("status", self.status),
-        ):
-            self.prog[name] = _at(array)
-        for name, value in (
-            ("elements", cut.elements),
-            ("step", self.step),
-            ("timeout", int(timeout * 1e9)),
-            ("nblocks", count),
-            ("slices", len(cut.bounds)),
-            ("part", min(cut.part, flat.MAX_INT)),
-            ("nslots", cut.depth),
-            ("slot_chunks", tables.slot_chunks),
-        ):
+        memory = {name: getattr(tables, name) for name in ("blocks", "ops", "acts", "terms", "deps")}
+        memory |= {name: getattr(self, name) for name in ("conns", "buffers", "done", "run", "beat", "abort", "status")}
+        values = {name: _at(array) for name, array in memory.items()} | {
+            "elements": cut.elements,
+            "step": self.step,
+            "timeout": int(timeout * 1e9),
+            "nblocks": count,
+            "slices": len(cut.bounds),
+            "part": min(cut.part, flat.MAX_INT),
+            "nslots": cut.depth,
+            "slot_chunks": tables.slot_chunks,
+        }
+        for name, value in values.items():
             self.prog[name] = value
         self.watched = np.zeros(len(self.launches), flat.LAUNCH)
         self.deps = tables.deps if on is None else local_dependencies(tables, code, self.launches)
@@ -239,6 +228,27 @@ class Host(FifoOptions):
         self._launch(machine, kind, op)
         return _execution(machine, collect_outputs(arena, layout, kind, op))
 
+    def measure(
+        self,
+        program: Program,
+        arrays: Sequence[np.ndarray],
+        *,
+        dtype: str,
+        op: str = "sum",
+        in_place: bool = False,
+        repetitions: Repetitions,
+    ) -> tuple[tuple[np.ndarray, ...], list[float]]:
+        """Return the outputs of the last launch, and the wall seconds of each timed one."""
+        kind, seconds = element_type(dtype), []
+        machine, arena = self.load(program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place)
+        layout = layout_of(program)
+        for _ in range(sum(repetitions)):
+            arena.fill(arrays, layout, len(machine.cut.bounds))
+            start = time.perf_counter()
+            self._launch(machine, kind, op)
+            seconds.append(time.perf_counter() - start)
+        return collect_outputs(arena, layout, kind, op), seconds[repetitions.warmup :]
+
     def _launch(self, machine: HostProgram, kind: Dtype, op: str) -> None:
         function, scale = machine.function(kind, op)
         threads = self.block_threads(machine.code)
@@ -287,14 +297,18 @@ def _execution(machine: HostProgram, outputs: tuple[np.ndarray, ...] | None) -> 
 
 def collect_outputs(arena: Arena, layout: Layout, kind: Dtype, op: str) -> tuple[np.ndarray, ...]:
     """Return the outputs by rank, after the kernel's division where `op` is avg."""
-    collective, outputs = layout.collective, []
-    for rank, wanted in enumerate(layout.outputs):
-        view = arena.view(rank, "o", len(wanted))
-        if op == "avg" and collective.combining:
-            divide = getattr(build_host.library(kind.short), f"synth_{kind.short}_divide")
-            for first in range(0, len(wanted), layout.chunks):
-                part = view[first : first + layout.chunks]
-                count = len(collective.wanted(wanted[first] // layout.chunks, rank))
-                divide(ctypes.c_void_p(_at(part)), ctypes.c_longlong(part.size), ctypes.c_ulonglong(count))
-        outputs.append(view)
+    outputs = [arena.view(rank, "o", len(wanted)) for rank, wanted in enumerate(layout.outputs)]
+    if op == "avg" and layout.collective.combining and outputs:
+        divide(layout, kind, [_at(view) for view in outputs], outputs[0].shape[1])
     return tuple(outputs)
+
+
+def divide(layout: Layout, kind: Dtype, outputs: Sequence[int], elements: int) -> None:
+    """Divide the sums in the outputs at these addresses by rank, whose chunks have `elements` elements, for avg."""
+    function = getattr(build_host.library(kind.short), f"synth_{kind.short}_divide")
+    size = layout.chunks * elements
+    for rank, wanted in enumerate(layout.outputs):
+        for first in range(0, len(wanted), layout.chunks):
+            at = outputs[rank] + first * elements * kind.size
+            count = len(layout.collective.wanted(wanted[first] // layout.chunks, rank))
+            function(ctypes.c_void_p(at), ctypes.c_longlong(size), ctypes.c_ulonglong(count))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -13,8 +12,8 @@ from synth.program.program import Program
 from synth.runtime.array_info import view
 from synth.runtime.buffer_binding import ArrayLayout, BoundArrays, bind_arrays
 from synth.runtime.dtypes import Dtype, dtype, poison
-from synth.runtime.host.executor import Host, HostProgram, layout_of
-from synth.runtime.kernel import build_host, transports
+from synth.runtime.host.executor import Host, HostProgram, divide, layout_of
+from synth.runtime.kernel import transports
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.slicing import Padding, cut
@@ -76,15 +75,7 @@ class HostMachine:
             inside[...] = outside
         self.machine.launch(function, self.threads, scale, times)
         if self.op == "avg" and self.layout.collective.combining:
-            divide = getattr(build_host.library(self.kind.short), f"synth_{self.kind.short}_divide")
-            layout = self.layout
-            for rank, wanted in enumerate(layout.outputs):
-                for unit in range(0, len(wanted), layout.chunks):
-                    at = int(self.machine.buffers[3 * rank + 1]) + unit * self.elements * self.kind.size
-                    count = len(layout.collective.wanted(wanted[unit] // layout.chunks, rank))
-                    divide(
-                        ctypes.c_void_p(at), ctypes.c_longlong(layout.chunks * self.elements), ctypes.c_ulonglong(count)
-                    )
+            divide(self.layout, self.kind, [int(at) for at in self.machine.buffers[1::3]], self.elements)
         for inside, outside in self._copied("o"):
             outside[...] = inside
 

@@ -7,7 +7,9 @@ show that the lowered arrays, run by many threads with real data, take the time 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from itertools import chain
+from math import ceil
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.runtime.dtypes import Dtype
 from synth.runtime.executor import Usage
+from synth.runtime.kernel.tables import record
 from synth.runtime.link_schedule import LinkSchedule
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.deadlock_diagnosis import diagnose
@@ -28,37 +31,11 @@ SAYS = (
     "an execution-driven model of {network}, not a measurement: programs run over FIFOs and links with the α and "
     "β of the topology"
 )
-ROUTE = np.dtype(
-    [
-        ("free", "u8"),
-        ("busy", "u8"),
-        ("carried", "u8"),
-        ("num", "i8"),
-        ("den", "i8"),
-        ("alpha", "i8"),
-        ("cap0", "i4"),
-        ("ncaps", "i4"),
-        ("line", "i4"),
-        ("padding", "i4"),
-    ]
+ROUTE = record("u8 free busy carried; i8 num den alpha; i4 cap0 ncaps line padding")
+LIMIT = record("u8 served; i8 num den")
+CLOCK = record(
+    "u8 routes limits caps turns route_of tickets ticket0 sent_at freed_at ends clocks walls start; i8 nops bytes"
 )
-LIMIT = np.dtype([("served", "u8"), ("num", "i8"), ("den", "i8")])
-POINTERS = (
-    "routes",
-    "limits",
-    "caps",
-    "turns",
-    "route_of",
-    "tickets",
-    "ticket0",
-    "sent_at",
-    "freed_at",
-    "ends",
-    "clocks",
-    "walls",
-    "start",
-)
-CLOCK = np.dtype([*((name, "u8") for name in POINTERS), ("nops", "i8"), ("bytes", "i8")])
 RECORDS = (ROUTE, LIMIT, CLOCK)
 ALIGNED = 64  # bytes: the alignment of every array within the clock's memory
 
@@ -126,93 +103,69 @@ class ClockMemory:
 
     def __init__(self, table: Timetable, code: CompiledProgram, cut: Slicing, most: int) -> None:
         """Lay out the memory. `most`: bytes of the largest transfer. Raises SynthError where times exceed 64 bits."""
-        network, wires = table.network, max(1, len(code.wires))
-        self.table = table
-        self.nops = sum(map(len, code.steps))
-        routes, caps = np.zeros(max(1, len(network.routes)), ROUTE), []
+        network, blocks = table.network, max(1, len(code.place))
+        self.network, self.nops = network, sum(map(len, code.steps))
+        routes, caps = np.zeros(max(1, len(network.routes)), ROUTE), [0]
         for row, route, held in zip(routes, network.routes, network.caps_of, strict=False):
             row["num"], row["den"] = _pace(network, route.units, most)
-            alpha = route.latency * 10**6
-            row["alpha"] = -(-alpha.numerator // alpha.denominator)
+            row["alpha"] = ceil(route.latency * 10**6)
             row["cap0"], row["ncaps"] = len(caps), len(held)
             caps += held
         routes["line"][: len(table.line)] = table.line
         limits = np.zeros(max(1, len(network.caps)), LIMIT)
         for row, cap in zip(limits, network.caps, strict=False):
             row["num"], row["den"] = _pace(network, cap.units, most)
-        counts = [len(tickets) for tickets in table.tickets]
-        slots = wires * cut.depth
-        parts = {
+        slots = max(1, len(code.wires)) * cut.depth
+        self._parts = {
             "routes": routes,
             "limits": limits,
-            "caps": np.array(caps or [0], np.int32),
+            "caps": np.array(caps, np.int32),
             "turns": np.zeros(len(routes), np.uint64),
             "route_of": np.array([*table.route_of, 0], np.int32),
-            "tickets": np.array([t for tickets in table.tickets for t in tickets] + [0], np.uint32),
-            "ticket0": np.array([0, *np.cumsum(counts)], np.int64),
+            "tickets": np.array([*chain.from_iterable(table.tickets), 0], np.uint32),
+            "ticket0": np.array([0, *np.cumsum([len(tickets) for tickets in table.tickets])], np.int64),
             "sent_at": np.zeros(slots, np.uint64),
             "freed_at": np.zeros(slots, np.uint64),
             "ends": np.zeros(max(1, self.nops * len(cut.bounds)), np.uint64),
-            "clocks": np.zeros(max(1, len(code.place)), np.uint64),
-            "walls": np.zeros(max(1, len(code.place)), np.uint64),
+            "clocks": np.zeros(blocks, np.uint64),
+            "walls": np.zeros(blocks, np.uint64),
             "start": np.zeros(1, np.uint64),
         }
         self.at: dict[str, int] = {}
-        size = -(-CLOCK.itemsize // ALIGNED) * ALIGNED
-        for name in POINTERS:
-            self.at[name] = size
-            size += -(-parts[name].nbytes // ALIGNED) * ALIGNED
-        self.size = size
-        self._image = np.zeros(size, np.uint8)
-        for name, array in parts.items():
-            self._image[self.at[name] : self.at[name] + array.nbytes] = array.view(np.uint8).reshape(-1)
-        self._blocks = len(code.place)
+        self.size = -(-CLOCK.itemsize // ALIGNED) * ALIGNED
+        for name, array in self._parts.items():
+            self.at[name] = self.size
+            self.size += -(-array.nbytes // ALIGNED) * ALIGNED
 
     def image(self, base: int, size: int) -> np.ndarray:
         """Return the bytes that must lie at address `base` before each launch.
 
         `size`: bytes of an element of the instantiation.
         """
-        head = np.zeros((), CLOCK)
-        for name in POINTERS:
-            head[name] = base + self.at[name]
+        image = np.zeros(self.size, np.uint8)
+        head = image[: CLOCK.itemsize].view(CLOCK)
         head["nops"], head["bytes"] = self.nops, size
-        image = self._image.copy()
-        image[: CLOCK.itemsize] = np.frombuffer(head.tobytes(), np.uint8)
+        for name, array in self._parts.items():
+            head[name] = base + self.at[name]
+            image[self.at[name] : self.at[name] + array.nbytes] = array.view(np.uint8).reshape(-1)
         return image
 
     def read(self, raw: np.ndarray) -> ClockTimes:
         """Return the times of a launch from the bytes `raw` that it left in the clock's memory."""
-
-        def part(name: str, count: int, kind: np.dtype) -> np.ndarray:
-            return np.frombuffer(raw[self.at[name] : self.at[name] + count * kind.itemsize].tobytes(), kind)
-
-        network, unsigned = self.table.network, np.dtype(np.uint64)
-        rows = part("routes", len(network.routes), ROUTE)
-        used = [
-            Usage((route.src, route.dst, route.via), int(row["busy"]), int(row["carried"]))
-            for route, row in zip(network.routes, rows, strict=True) if row["carried"]
-        ]  # fmt: skip
-        clocks, walls = (part(name, self._blocks, unsigned) for name in ("clocks", "walls"))
+        left = {}
+        for name in ("routes", "clocks", "walls"):
+            array = self._parts[name]
+            left[name] = np.frombuffer(raw[self.at[name] : self.at[name] + array.nbytes].tobytes(), array.dtype)
+        used = []
+        for route, row in zip(self.network.routes, left["routes"], strict=False):
+            if row["carried"]:
+                used.append(Usage((route.src, route.dst, route.via), int(row["busy"]), int(row["carried"])))
         used.sort(key=lambda use: (-use.busy, use.link))
-        return ClockTimes(int(clocks.max(initial=0)), tuple(used), int(walls.max(initial=0)))
+        return ClockTimes(int(left["clocks"].max()), tuple(used), int(left["walls"].max()))
 
 
-class ClockOptions(Protocol):
-    """The options of an executor that can keep logical time. `clock`: None or logical."""
-
-    @property
-    def network(self) -> Network | None: ...  # noqa: D102
-    @property
-    def clock(self) -> str | None: ...  # noqa: D102
-    @property
-    def ranks_on(self) -> tuple[int, ...] | None: ...  # noqa: D102
-
-
-def make_clock(
-    options: ClockOptions, code: CompiledProgram, cut: Slicing, kind: Dtype, in_place: bool
-) -> ClockMemory | None:
-    """Return the clock that `options` select, or None.
+def make_clock(options: Any, code: CompiledProgram, cut: Slicing, kind: Dtype, in_place: bool) -> ClockMemory | None:
+    """Return the clock that an executor's options `clock`, `network` and `ranks_on` select, or None.
 
     Raises UsageError for options that contradict each other, and whatever `timetable` raises.
     """

@@ -8,80 +8,39 @@ numbers, as in `compiled`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from synth.errors import SynthError, VerificationError
-from synth.program.direct_writes import Place
-from synth.program.program import BUFFERS, REDUCING
+from synth.program.direct_writes import Place as OpPlace
+from synth.program.program import BUFFERS, REDUCING, Span
 from synth.runtime.kernel.sources import LL
-from synth.runtime.reference.op_tables import CompiledOp, CompiledProgram
+from synth.runtime.reference.op_tables import CompiledProgram, Connection, Place
 from synth.runtime.slicing import Slicing
 
-BLOCK = np.dtype([("op0", "i4"), ("nops", "i4"), ("into", "i4"), ("out", "i4")])
-OP = np.dtype(
-    [
-        ("flags", "i4"),
-        ("src", "i4"),
-        ("dst", "i4"),
-        ("count", "i4"),
-        ("dep0", "i4"),
-        ("ndep", "i4"),
-        ("src_at", "i8"),
-        ("dst_at", "i8"),
-        ("put_at", "i8"),
-        ("put", "i4"),
-        ("padding", "i4"),
-    ]
-)
-ACT = np.dtype(
-    [
-        ("kind", "i4"),
-        ("flags", "i4"),
-        ("count", "i4"),
-        ("pairs", "i4"),
-        ("dep0", "i4"),
-        ("ndep", "i4"),
-        ("src0", "i4"),
-        ("nsrc", "i4"),
-        ("dst0", "i4"),
-        ("ndst", "i4"),
-        ("port0", "i4"),
-        ("nports", "i4"),
-    ]
-)
-TERM = np.dtype([("buffer", "i4"), ("flag", "i4"), ("at", "i8")])
-DEP = np.dtype([("block", "i4"), ("op", "i4")])
-CONN = np.dtype([("fifo", "u8"), ("tail", "u8"), ("head", "u8"), ("entry", "u8"), ("sent", "u8"), ("taken", "u8")])
-STATUS = np.dtype([("kind", "i4"), ("op", "i4"), ("slice", "i4"), ("part", "i4"), ("what", "i4"), ("padding", "i4")])
-LAUNCH = np.dtype([("beat", "u8"), ("blocks", "u8")])
-PROG = np.dtype(
-    [
-        ("blocks", "u8"),
-        ("ops", "u8"),
-        ("deps", "u8"),
-        ("conns", "u8"),
-        ("buffers", "u8"),
-        ("done", "u8"),
-        ("run", "u8"),
-        ("beat", "u8"),
-        ("abort", "u8"),
-        ("status", "u8"),
-        ("launches", "u8"),
-        ("clock", "u8"),
-        ("acts", "u8"),
-        ("terms", "u8"),
-        ("elements", "i8"),
-        ("step", "i8"),
-        ("timeout", "u8"),
-        ("nblocks", "i4"),
-        ("slices", "i4"),
-        ("part", "i4"),
-        ("nslots", "i4"),
-        ("slot_chunks", "i4"),
-        ("nlaunches", "i4"),
-    ]
+
+def record(fields: str) -> np.dtype:
+    """Return the type of a record whose fields are written as in C, ``i4 first second; u8 third``."""
+    found = []
+    for part in fields.split(";"):
+        kind, *names = part.split()
+        found += [(name, kind) for name in names]
+    return np.dtype(found)
+
+
+BLOCK = record("i4 op0 nops into out")
+OP = record("i4 flags src dst count dep0 ndep; i8 src_at dst_at put_at; i4 put padding")
+ACT = record("i4 kind flags count pairs dep0 ndep src0 nsrc dst0 ndst port0 nports")
+TERM = record("i4 buffer flag; i8 at")
+DEP = record("i4 block op")
+CONN = record("u8 fifo tail head entry sent taken")
+STATUS = record("i4 kind op slice part what padding")
+LAUNCH = record("u8 beat blocks")
+PROG = record(
+    "u8 blocks ops deps conns buffers done run beat abort status launches clock acts terms;"
+    "i8 elements step; u8 timeout; i4 nblocks slices part nslots slot_chunks nlaunches"
 )
 RECORDS = (BLOCK, OP, DEP, CONN, STATUS, LAUNCH, PROG)
 ONE_SIDED_RECORDS = (ACT, TERM)
@@ -111,7 +70,7 @@ class Tables(NamedTuple):
     events: tuple[tuple[str, Any], ...] = ()
 
 
-def tables(code: CompiledProgram, cut: Slicing, puts: Mapping[Place, Place] | None = None) -> Tables:
+def tables(code: CompiledProgram, cut: Slicing, puts: Mapping[OpPlace, OpPlace] | None = None) -> Tables:
     """Return the arrays of a compiled program.
 
     `puts`: the sends that may write the receiver's buffer, with their receives (`synth.program.direct_writes`). Kernels
@@ -121,20 +80,30 @@ def tables(code: CompiledProgram, cut: Slicing, puts: Mapping[Place, Place] | No
     check_sizes(code, len(cut.bounds))
     published = published_ops(code)
     blocks, ops, deps = np.zeros(len(code.place), BLOCK), np.zeros(sum(map(len, code.steps)), OP), []
-    at = 0
-    for b, steps in enumerate(code.steps):
+    at, number = 0, {}  # by rank, block and op: the number of the op
+    for b, ((rank, block), steps) in enumerate(zip(code.place, code.steps, strict=True)):
         blocks[b] = (at, len(steps), code.into[b], code.out[b])
         for i, step in enumerate(steps):
-            ops[at + i] = _row(code, (b, i), step, len(deps), (b, i) in published)
+            check_overlap(code, b, i)
+            row, spans = ops[at], code.program.gpus[rank].blocks[block].ops[i]
+            row["flags"] = (
+                RECEIVES * step.receives | SENDS * step.sends | REDUCES * (step.code in REDUCING)
+                | READS * bool(step.src) | WRITES * bool(step.dst) | PUBLISHES * ((b, i) in published)
+            )  # fmt: skip
+            row["count"], row["dep0"], row["ndep"] = step.count, len(deps), len(step.deps)
+            if step.src:
+                row["src"], row["src_at"] = operand(step.src[0], spans.src[0])
+            if step.dst:
+                row["dst"], row["dst_at"] = operand(step.dst[0], spans.dst[0])
             deps += step.deps
-        at += len(steps)
-    number = {place: b for b, place in enumerate(code.place)}
+            number[rank, block, i] = at
+            at += 1
     for send, receive in (puts or {}).items():
-        source, target = (int(blocks[number[rank, b]]["op0"]) + i for rank, b, i in (send, receive))
-        ops[source]["flags"] |= PUTS
-        ops[source]["put"], ops[source]["put_at"] = ops[target]["dst"], ops[target]["dst_at"]
-        ops[target]["flags"] |= LANDED
-    pairs = [_paired(code, cut, w) for w in range(len(code.wires))]  # all are evaluated, since each may raise
+        source, target = ops[number[send]], ops[number[receive]]
+        source["flags"] |= PUTS
+        source["put"], source["put_at"] = target["dst"], target["dst_at"]
+        target["flags"] |= LANDED
+    pairs = [_paired(code, cut, wire) for wire in code.wires]  # all are evaluated, since each may raise
     largest = max((step.count for steps in code.steps for step in steps if step.sends or step.receives), default=1)
     ends = tuple((wire.src, wire.dst) for wire in code.wires)
     return Tables(blocks, ops, np.array(deps or [(0, 0)], DEP), all(pairs), min(cut.part, largest), ends)
@@ -155,11 +124,6 @@ def published_ops(code: CompiledProgram) -> set[tuple[int, int]]:
         for step in steps:
             published.update(step.deps)
     return published
-
-
-def overlap_message(where: str) -> str:
-    """Return the message against the op `where`, of which some operands overlap in part."""
-    return f"{where}: source and destination overlap in part; threads would read what others have overwritten"
 
 
 def slot_bytes(tables: Tables, step: int, size: int, feature: str) -> int:
@@ -184,47 +148,38 @@ def with_smaller_slices(cut: Slicing, most: int) -> Slicing:
     return cut._replace(bounds=tuple((low, min(low + step, cut.elements)) for low in range(0, cut.elements, step)))
 
 
-def _row(code: CompiledProgram, at: tuple[int, int], step: CompiledOp, dep0: int, published: bool) -> tuple:
-    """Return the record of the op `at` (block, op). `dep0`: its first dependency. `published`: others wait for it."""
-    b, i = at
-    rank, block = code.place[b]
-    op = code.program.gpus[rank].blocks[block].ops[i]
-    flags = (
-        RECEIVES * step.receives | SENDS * step.sends | REDUCES * (step.code in REDUCING) | READS * bool(step.src)
-        | WRITES * bool(step.dst) | PUBLISHES * published
-    )  # fmt: skip
-    if (
-        step.src
-        and step.dst
-        and step.src[0].row != step.dst[0].row
-        and abs(step.src[0].row - step.dst[0].row) < step.count
-    ):
-        raise SynthError(overlap_message(code.where(b, i)))
-    src = (3 * rank + BUFFERS.index(op.src[0].buffer), op.src[0].offset) if step.src else (0, 0)
-    dst = (3 * rank + BUFFERS.index(op.dst[0].buffer), op.dst[0].offset) if step.dst else (0, 0)
-    return flags, src[0], dst[0], step.count, dep0, len(step.deps), src[1], dst[1], 0, 0, 0
+def operand(place: Place, span: Span) -> tuple[int, int]:
+    """Return the number of the buffer of a span, and its first chunk there."""
+    return 3 * place.rank + BUFFERS.index(span.buffer), span.offset
 
 
-def _paired(code: CompiledProgram, cut: Slicing, w: int) -> bool:
-    """Return True where connection `w` takes as many messages as are sent on it.
+def check_overlap(code: CompiledProgram, b: int, i: int) -> None:
+    """Raise SynthError where operands of op `i` of block `b` overlap in part: threads would read what others wrote."""
+    step = code.steps[b][i]
+    for one, other in combinations((*step.src, *step.dst), 2):
+        if one.rank == other.rank and 0 < abs(one.row - other.row) < step.count:
+            raise SynthError(
+                f"{code.where(b, i)}: source and destination overlap in part; threads would read what others have "
+                f"overwritten"
+            )
+
+
+def _paired(code: CompiledProgram, cut: Slicing, wire: Connection) -> bool:
+    """Return True where a connection takes as many messages as are sent on it.
 
     Raises VerificationError where the sizes of a sent and a taken message differ.
     """
-    wire = code.wires[w]
-    sent, taken = _parts(code, cut, wire.sender, True), _parts(code, cut, wire.receiver, False)
-    for (sent_chunks, send), (taken_chunks, receive) in zip(sent, taken, strict=False):
-        if sent_chunks != taken_chunks and wire.sender is not None and wire.receiver is not None:
-            receiver, sender = code.where(wire.receiver, receive), code.where(wire.sender, send)
+    ends: list[list[tuple[int, int, int]]] = []  # of each message of one slice: its chunks, block and op
+    for block, verb in ((wire.sender, "sends"), (wire.receiver, "receives")):
+        parts = []
+        for i, step in enumerate(() if block is None else code.steps[block]):
+            for first in range(0, step.count if getattr(step, verb) else 0, cut.part):
+                parts.append((min(cut.part, step.count - first), block, i))
+        ends.append(parts)
+    for sent, taken in zip(*ends, strict=False):
+        if sent[0] != taken[0]:
+            receive, send = code.where(*taken[1:]), code.where(*sent[1:])
             raise VerificationError(
-                f"{receiver} takes {taken_chunks} chunks, but what arrives is {sent_chunks} chunks of {sender}"
+                f"{receive} takes {taken[0]} chunks, but what arrives is {sent[0]} chunks of {send}"
             )
-    return len(sent) == len(taken)
-
-
-def _parts(code: CompiledProgram, cut: Slicing, block: int | None, sends: bool) -> list[tuple[int, int]]:
-    """Return (chunks, op) of each message of one slice at one end of a connection."""
-    parts: list[tuple[int, int]] = []
-    for i, step in enumerate(code.steps[block] if block is not None else ()):
-        if step.sends if sends else step.receives:
-            parts += [(min(cut.part, step.count - first), i) for first in range(0, step.count, cut.part)]
-    return parts
+    return len(ends[0]) == len(ends[1])

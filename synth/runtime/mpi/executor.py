@@ -1,13 +1,13 @@
 """The MPI executor: every rank is a process, started by an own mpirun or belonging to the job of this process.
 
-Outside an MPI job (``synth run --executor mpi``) it writes program and inputs into a folder, starts one process for
+Outside an MPI job (``synth run --executor mpi``) it writes the job into a folder, starts one process for
 each rank of the program and reads their outputs. Under an mpirun that the user started, every process of the job calls
 it with the same program; it runs the rank of that process, and every process receives the outputs of all ranks.
 """
 
 from __future__ import annotations
 
-import json
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -24,7 +24,7 @@ from synth.program.program import Program
 from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.executor import Execution
 from synth.runtime.mpi import environment as mpi_world
-from synth.runtime.mpi.child import RunFolder, read_error
+from synth.runtime.mpi.child import ERROR, JOB, OUTPUT
 from synth.runtime.mpi.rank import RankTask, gather_values, run_rank
 from synth.runtime.slicing import FifoOptions
 
@@ -59,16 +59,7 @@ class Mpi(FifoOptions):
         Raises UsageError where the number of processes is not that of its ranks.
         """
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
-        kind = element_type(dtype)
-        fifos = self.protocol, self.depth, self.part, self.runtime
-        task = RankTask(program, elements, kind.name, op, in_place, *fifos, self.patience)
         world = mpi_world.current_job()
-        self._fits(program, world)
-        if world is None:
-            return Execution(tuple(_started(task, arrays)), None)
-        return Execution(tuple(_joined(task, arrays)), None)
-
-    def _fits(self, program: Program, world: mpi_world.World | None) -> None:
         if program.one_sided:
             raise UsageError(
                 f"{program.name} writes into other ranks' memory, and the mpi executor sends messages; run it with "
@@ -84,17 +75,20 @@ class Mpi(FifoOptions):
                 f"{program.name} has {program.ranks} ranks, this MPI job {world.size} processes: mpirun -n "
                 f"{program.ranks}"
             )
+        fifos = FifoOptions(protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime)
+        task = RankTask(program, elements, element_type(dtype).name, op, in_place, fifos, self.patience)
+        run = _started if world is None else _joined
+        return Execution(tuple(run(task, arrays)), None)
 
 
 def _joined(task: RankTask, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Run as one process of a running job. Returns the outputs of all ranks."""
     global _comm
-    mpi = mpi_world.module()
     if _comm is None:
-        _comm = mpi.COMM_WORLD.Dup()
+        _comm = mpi_world.module().COMM_WORLD.Dup()
     mpi_world.check_process_count(_comm.size, task.program.ranks)
     try:
-        return gather_values(_comm, run_rank(mpi, _comm, task, arrays[_comm.rank]))
+        return gather_values(_comm, run_rank(_comm, task, arrays[_comm.rank]))
     finally:
         mpi_world.set_agreed()
 
@@ -102,11 +96,11 @@ def _joined(task: RankTask, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 def _started(task: RankTask, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Run by a new mpirun. Returns the outputs of all ranks; raises a rank's error, SynthError where mpirun fails."""
     words, environment = mpi_world.command(task.program.ranks)
-    with tempfile.TemporaryDirectory(prefix="synth-mpi-") as folder:
-        job = RunFolder(Path(folder))
-        job.write(task, arrays)
+    with tempfile.TemporaryDirectory(prefix="synth-mpi-") as name:
+        folder = Path(name)
+        (folder / JOB).write_bytes(pickle.dumps((task, list(arrays))))
         process = subprocess.Popen(
-            [*words, sys.executable, "-m", "synth.runtime.mpi.child", folder],
+            [*words, sys.executable, "-m", "synth.runtime.mpi.child", name],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -120,15 +114,15 @@ def _started(task: RankTask, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
-        if job.error.is_file():
-            raise read_error(json.loads(job.error.read_text(encoding="utf-8")))
+        if (folder / ERROR).is_file():
+            raise pickle.loads((folder / ERROR).read_bytes())
         if process.returncode:
-            raise SynthError(f"mpirun ended with code {process.returncode}: {_reason(said)}")
-        return [job.output(task, rank) for rank in range(task.program.ranks)]
-
-
-def _reason(output: str) -> str:
-    """Return the most informative line of mpirun's output: the last error of a process, else the first line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip().strip("-=*")]
-    errors = [line for line in lines if "Error" in line]
-    return (errors[-1:] or lines[:1] or ["it said nothing"])[0]
+            # The most informative line: the last error of a process, else the first line.
+            lines = [line.strip() for line in said.splitlines() if line.strip().strip("-=*")]
+            errors = [line for line in lines if "Error" in line]
+            reason = (errors[-1:] or lines[:1] or ["it said nothing"])[0]
+            raise SynthError(f"mpirun ended with code {process.returncode}: {reason}")
+        outputs = []
+        for rank in range(task.program.ranks):
+            outputs.append(pickle.loads((folder / OUTPUT.format(rank)).read_bytes()))
+        return outputs

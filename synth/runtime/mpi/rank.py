@@ -1,11 +1,10 @@
 """One rank of a program as an MPI process, with non-blocking point-to-point messages.
 
 The event loop of the reference executor runs the blocks of this rank (those of other ranks have no ops here) until all
-of them wait. Then their messages leave by Issend, and the messages that they wait for are matched by Improbe, with the
+of them wait. Then their messages leave by issend, and the messages that they wait for are matched by improbe, with the
 channel as tag. A message is received when the op that needs it has begun, and a synchronous send completes when it is
 received. So a connection holds as many parts as its FIFO, and a program that deadlocks there deadlocks here. Messages
-of one connection do not overtake each other (MPI 4.1, section 3.5), so parts need no tags of their own; each begins
-with its number of chunks and its op.
+of one connection do not overtake each other (MPI 4.1, section 3.5), so parts need no tags of their own.
 
 The processes agree by sums over all of them (Iallreduce, one after the other) whether all have ended, one has failed,
 or all have seen no message move for `patience` seconds and many such sums, which means that none can. A process that
@@ -15,12 +14,12 @@ waits sleeps, since there may be more processes than cores.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from synth.errors import SynthError, UsageError, VerificationError
+from synth.errors import SynthError, VerificationError
 from synth.program.buffer_layout import Layout
 from synth.program.program import Program
 from synth.runtime.dtypes import combiner, dtype, operator, poison
@@ -31,7 +30,6 @@ from synth.runtime.reference.op_tables import CompiledProgram, compile_program
 from synth.runtime.reference.outputs import check_complete, check_input_unchanged, output
 from synth.runtime.slicing import FifoOptions, cut
 
-HEADER = 16  # bytes before the data of a message: chunks and op, int64 each
 # First and longest sleep in seconds when no message moved; it doubles each time, so that other processes get the core.
 NAP, LONGEST = 20e-6, 1e-3
 ROUNDS = 20  # sums without a change before a run counts as stuck, since on a loaded machine time alone says little
@@ -45,60 +43,54 @@ class RankTask(NamedTuple):
     dtype: str
     op: str
     in_place: bool
-    protocol: str | None = None
-    depth: int | None = None
-    part: int | None = None
-    runtime: str = "synth"
-    patience: float = 3.0
+    fifos: FifoOptions
+    patience: float
 
 
-def engine_of(task: RankTask, rank: int, given: np.ndarray) -> tuple[Engine, CompiledProgram, Layout]:
-    """Return the event loop of one rank, whose memory has the input `given` (rows are chunks), all ops, and the layout.
+class BlockState(NamedTuple):
+    """A block of one rank when all are stuck, and the messages in flight on the connection that it sends on."""
 
-    Raises SynthError as the reference executor does.
-    """
-    program, kind = task.program, dtype(task.dtype)
-    if program.collective is None:
-        raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
-    layout = Layout(program.collective, program.chunks)
-    fifos = FifoOptions(protocol=task.protocol, depth=task.depth, part=task.part, runtime=task.runtime)
-    parts = cut(program, task.elements, kind, fifos)
-    arena = Arena(program, layout, in_place=task.in_place, slices=len(parts.bounds))
-    check_memory(sum(arena.rows), task.elements, kind)
-    inputs: list[np.ndarray | None] = [None] * program.ranks
-    inputs[rank] = given
-    sizes = [0] * program.ranks  # only this rank's memory is allocated
-    sizes[rank] = arena.rows[rank]
-    arena.data = [np.full((rows, task.elements), poison(kind), kind.numpy) for rows in sizes]
-    arena.fill(inputs, layout, len(parts.bounds))
-    code = compile_program(program, arena, in_place=task.in_place)
-    steps = []
-    for (owner, _), row in zip(code.place, code.steps, strict=True):
-        steps.append(row if owner == rank else ())
-    own = code._replace(steps=tuple(steps))
-    return Engine(own, arena, parts, kind.size, combiner(kind, operator(task.op))), code, layout
-
-
-class RankState(NamedTuple):
-    """The state of one rank's blocks, for the diagnosis of a deadlock.
-
-    `blocks`: (block, has ended, op, wait). `held`: (connection, messages sent and not yet received).
-    """
-
-    blocks: tuple[tuple[int, bool, int, Any], ...]
-    held: tuple[tuple[int, int], ...]
+    block: int
+    done: bool
+    op: int
+    wait: WaitReason | None
+    held: int
 
 
 class Process:
-    """The message traffic of one rank, between its `engine` and the communicator `comm`."""
+    """The message traffic of one rank, between its event loop and the communicator `comm`.
 
-    def __init__(self, mpi: Any, comm: Any, engine: Engine, rank: int) -> None:
-        self.mpi, self.comm, self.engine = mpi, comm, engine
-        self.mine = [b for b, place in enumerate(engine.code.place) if place[0] == rank]
-        self.out = [w for w, wire in enumerate(engine.code.wires) if wire.sender is not None and wire.src == rank]
-        self.sending: list[tuple[Any, np.ndarray, int]] = []  # request, message, connection
-        self.taking: list[tuple[Any, np.ndarray, int]] = []
-        self.taken: set[int] = set()  # connections with a message on its way in
+    Raises SynthError as the reference executor does.
+    """
+
+    def __init__(self, comm: Any, task: RankTask, given: np.ndarray) -> None:
+        self.comm, self.task, self.given = comm, task, given
+        program, rank, kind = task.program, comm.rank, dtype(task.dtype)
+        if program.collective is None:
+            raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
+        self.layout = Layout(program.collective, program.chunks)
+        parts = cut(program, task.elements, kind, task.fifos)
+        self.arena = arena = Arena(program, self.layout, in_place=task.in_place, slices=len(parts.bounds))
+        check_memory(sum(arena.rows), task.elements, kind)
+
+        # Only this rank's memory is allocated, and only its blocks have ops.
+        inputs: list[np.ndarray | None] = [None] * program.ranks
+        inputs[rank] = given
+        arena.data = []
+        for owner, rows in enumerate(arena.rows):
+            shape = (rows if owner == rank else 0, task.elements)
+            arena.data.append(np.full(shape, poison(kind), kind.numpy))
+        arena.fill(inputs, self.layout, len(parts.bounds))
+        self.code = compile_program(program, arena, in_place=task.in_place)
+        steps = []
+        for (owner, _), row in zip(self.code.place, self.code.steps, strict=True):
+            steps.append(row if owner == rank else ())
+        own = self.code._replace(steps=tuple(steps))
+        self.engine = Engine(own, arena, parts, kind.size, combiner(kind, operator(task.op)))
+
+        self.mine = [b for b, place in enumerate(self.code.place) if place[0] == rank]
+        self.sending: list[tuple[Any, int]] = []  # request, connection
+        self.taking: dict[int, Any] = {}  # by connection: the request of the message on its way in
         self.moved = 0
 
     @property
@@ -106,129 +98,121 @@ class Process:
         """Number of blocks of this rank that have not ended."""
         return sum(not self.engine.done[b] for b in self.mine)
 
-    def state(self) -> RankState:
+    def state(self) -> list[BlockState]:
         """Return the state of this rank's blocks."""
-        engine = self.engine
-        return RankState(
-            tuple((b, engine.done[b], engine.pc[b], engine.waiting[b]) for b in self.mine),
-            tuple((w, engine.held[w]) for w in self.out),
-        )
+        engine, states = self.engine, []
+        for b in self.mine:
+            held = engine.held[engine.code.out[b]] if engine.code.out[b] >= 0 else 0
+            states.append(BlockState(b, engine.done[b], engine.pc[b], engine.waiting[b], held))
+        return states
 
     def advance(self) -> None:
         """Run the blocks until all wait, then send and receive the messages that are due, without waiting for any.
 
         Raises VerificationError, SynthError.
         """
+        engine = self.engine
         with np.errstate(all="ignore"):
-            self.engine.run()
-        for w in self.out:
-            queue = self.engine.queue[w]
+            engine.run()
+        for b in self.mine:
+            queue = engine.queue[engine.code.out[b]] if engine.code.out[b] >= 0 else ()
             while queue:
                 _, value, count, _, op, _ = queue.popleft()
-                self._send(w, value, count, op)
+                wire = engine.code.wires[engine.code.out[b]]
+                request = self.comm.issend((value, count, op), dest=wire.dst, tag=wire.channel)
+                self.sending.append((request, engine.code.out[b]))
+                self.moved += 1
         self.return_credits()
-        self._take()
 
-    def _send(self, w: int, value: np.ndarray, count: int, op: int) -> None:
-        wire = self.engine.code.wires[w]
-        message = np.empty(HEADER + value.nbytes, np.uint8)
-        message[:HEADER] = np.array([count, op], np.int64).view(np.uint8)
-        message[HEADER:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-        self.sending.append((self.comm.Issend([message, self.mpi.BYTE], dest=wire.dst, tag=wire.channel), message, w))
-        self.moved += 1
+        # Match the message that each waiting block needs, and hand over those that have come in.
+        for b in self.mine:
+            wait = engine.waiting[b]
+            if wait is not None and wait.kind == "data" and wait.what not in self.taking:
+                wire = engine.code.wires[wait.what]
+                found = self.comm.improbe(source=wire.src, tag=wire.channel)
+                if found is not None:
+                    self.taking[wait.what] = found.irecv()
+        for w, request in list(self.taking.items()):
+            arrived, message = request.test()
+            if arrived:
+                del self.taking[w]
+                self._deliver(w, *message)
 
     def return_credits(self) -> None:
         """Give back to the blocks the FIFO credits of sends that have been received."""
         pending = []
-        for sent in self.sending:
-            if not sent[0].Test():
-                pending.append(sent)
+        for request, w in self.sending:
+            if not request.test()[0]:
+                pending.append((request, w))
                 continue
             self.moved += 1
-            w = sent[2]
             self.engine.held[w] -= 1
             sender = self.engine.code.wires[w].sender
             if sender is not None and self.engine.waiting[sender] == ("credit", w):
                 self.engine.wake(sender, self.engine.now)
         self.sending = pending
 
-    def _take(self) -> None:
-        for b in self.mine:
-            wait = self.engine.waiting[b]
-            if wait is None or wait.kind != "data" or wait.what in self.taken:
-                continue
-            wire, status = self.engine.code.wires[wait.what], self.mpi.Status()
-            found = self.comm.Improbe(source=wire.src, tag=wire.channel, status=status)
-            if found is not None:
-                message = np.empty(status.Get_count(self.mpi.BYTE), np.uint8)
-                self.taking.append((found.Irecv([message, self.mpi.BYTE]), message, wait.what))
-                self.taken.add(wait.what)
-        pending = []
-        for taking in self.taking:
-            if taking[0].Test():
-                self._deliver(taking[1], taking[2])
-            else:
-                pending.append(taking)
-        self.taking = pending
-
-    def _deliver(self, message: np.ndarray, w: int) -> None:
+    def _deliver(self, w: int, value: np.ndarray, count: int, op: int) -> None:
         engine, wire = self.engine, self.engine.code.wires[w]
-        count, op = (int(x) for x in message[:HEADER].view(np.int64))
         receiver, sender = wire.receiver, wire.sender
-        if receiver is None or sender is None or engine.arena.data is None:
+        if receiver is None or sender is None:
             raise SynthError(f"a message came in from {wire}, where nothing is to come")
         low, high = engine.cut.bounds[engine.slice[receiver]]
-        kind = engine.arena.data[wire.dst].dtype
-        if (message.size - HEADER) != count * (high - low) * kind.itemsize:
-            here, there = engine.code.where(receiver, engine.pc[receiver]), engine.code.where(sender, op)
+        if value.shape[1] != high - low:
+            here, there = self.code.where(receiver, engine.pc[receiver]), self.code.where(sender, op)
             raise VerificationError(
                 f"{here} takes slices of {high - low} elements, but what arrives from {there} is of another slice"
             )
-        value = message[HEADER:].copy().view(kind).reshape(count, high - low)
         engine.queue[w].append((engine.now, value, count, sender, op, NONE))
         engine.wake(receiver, engine.now)
-        self.taken.discard(w)
         self.moved += 1
 
     def drain(self) -> None:
         """Receive and discard all messages, after a failure, so that no send stays open."""
-        status = self.mpi.Status()
-        found = self.comm.Improbe(source=self.mpi.ANY_SOURCE, tag=self.mpi.ANY_TAG, status=status)
-        while found is not None:
-            found.Recv([np.empty(status.Get_count(self.mpi.BYTE), np.uint8), self.mpi.BYTE])
-            found = self.comm.Improbe(source=self.mpi.ANY_SOURCE, tag=self.mpi.ANY_TAG, status=status)
-        self.taking = [taking for taking in self.taking if not taking[0].Test()]
+        while (found := self.comm.improbe()) is not None:
+            found.recv()
+        self.taking = {w: request for w, request in self.taking.items() if not request.test()[0]}
         self.return_credits()
 
+    def result(self) -> np.ndarray:
+        """Return the output of this rank, whose rows are chunks. Raises VerificationError for gaps in it."""
+        task, rank = self.task, self.comm.rank
+        check_complete(task.program, self.arena, self.layout, rank)
+        done = output(self.arena, self.layout, dtype(task.dtype), task.op, rank)
+        if not task.in_place:
+            check_input_unchanged(self.arena, self.layout, rank, self.given)
+        return done
 
-def run_rank(mpi: Any, comm: Any, task: RankTask, given: np.ndarray) -> np.ndarray:
+
+def run_rank(comm: Any, task: RankTask, given: np.ndarray) -> np.ndarray:
     """Run the rank of this process and return its output, whose rows are chunks; all processes of `comm` call it.
 
-    `given`: the rank's input.     Raises the same error in every process: VerificationError, DeadlockError, SynthError.
+    `given`: the rank's input. Raises the same error in every process: VerificationError, DeadlockError, SynthError.
     """
-    process, failure, done = None, None, None
+    process = done = failure = None
     try:
-        engine, code, layout = engine_of(task, comm.rank, given)
-        process = Process(mpi, comm, engine, comm.rank)
+        process = Process(comm, task, given)
     except SynthError as error:
         failure = error
-    stuck: list[RankState] | None = None
-    if not any(gather_values(comm, failure is not None)) and process is not None:
-        failure, stuck = _until_all_end(comm, process, task.patience)
-        if failure is None and stuck is None:
-            try:
-                done = _result(task, engine.arena, layout, comm.rank, given)
-            except SynthError as error:
-                failure = error
-    errors = gather_values(comm, None if failure is None else _packed(failure))
-    raised = [error for error in errors if error is not None]
-    if raised:
-        raise error_of(raised[0])
-    if stuck is not None and process is not None:
-        raise diagnose(_merged(process.engine, code, stuck))
+    _raise_first(comm, failure)
+    assert process is not None
+    failure, stuck = _until_all_end(comm, process)
+    if failure is None and not stuck:
+        try:
+            done = process.result()
+        except SynthError as error:
+            failure = error
+    _raise_first(comm, failure)
     if done is None:
-        raise SynthError(f"{task.program.name}: rank {comm.rank} has no result")
+        raise diagnose(_merged(process.engine, process.code, stuck))
     return done
+
+
+def _raise_first(comm: Any, failure: SynthError | None) -> None:
+    """Raise, in all processes, the `failure` of the first rank that has one."""
+    for error in gather_values(comm, failure):
+        if error is not None:
+            raise error
 
 
 def gather_values(comm: Any, value: Any) -> list:
@@ -240,14 +224,14 @@ def gather_values(comm: Any, value: Any) -> list:
     return comm.allgather(value)
 
 
-def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthError | None, list[RankState] | None]:
+def _until_all_end(comm: Any, process: Process) -> tuple[SynthError | None, list[BlockState]]:
     """Run until all processes have ended, one has failed, or all are stuck.
 
-    Returns the failure of this process, if any, and the states of all ranks if all are stuck. It returns after the same
-    sum in every process.
+    Returns the failure of this process, if any, and the states of all ranks' blocks if all are stuck. It returns after
+    the same sum in every process.
     """
     failure: SynthError | None = None
-    stuck: list[RankState] | None = None
+    stuck: list[BlockState] = []
     last, since, rounds, leaving, nap = -1, time.monotonic(), 0, False, NAP
     mine, total = np.zeros(5, np.int64), np.zeros(5, np.int64)
     request = None
@@ -260,8 +244,10 @@ def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthE
                 failure = error
         else:
             process.drain()
+
+        # One sum at a time is under way; each process adds what it has seen since the last.
         if request is None:
-            bored = rounds >= ROUNDS and time.monotonic() - since > patience
+            bored = rounds >= ROUNDS and time.monotonic() - since > process.task.patience
             open_ = len(process.sending) + len(process.taking)
             mine[:] = process.unfinished, process.moved, failure is not None, bored, open_
             request = comm.Iallreduce(mine, total)
@@ -276,7 +262,7 @@ def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthE
             if failed or unfinished == 0 or bored == comm.size:
                 if not leaving and not failed and unfinished:
                     # states are gathered before any process drains, since draining ends the waits of others
-                    stuck = gather_values(comm, process.state())
+                    stuck = list(chain.from_iterable(gather_values(comm, process.state())))
                 leaving = True
         if process.moved != before:
             nap = NAP
@@ -285,29 +271,10 @@ def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthE
             nap = min(2 * nap, LONGEST)
 
 
-def _result(task: RankTask, arena: Arena, layout: Layout, rank: int, given: np.ndarray) -> np.ndarray:
-    check_complete(task.program, arena, layout, rank)
-    done = output(arena, layout, dtype(task.dtype), task.op, rank)
-    if not task.in_place:
-        check_input_unchanged(arena, layout, rank, given)
-    return done
-
-
-def _merged(engine: Engine, code: CompiledProgram, states: Sequence[RankState]) -> Halted:
+def _merged(engine: Engine, code: CompiledProgram, states: list[BlockState]) -> Halted:
     """Return the state of all ranks, so that every process can name the cycle. `code`: the ops of all ranks."""
     done, pc, waiting, held = list(engine.done), list(engine.pc), list(engine.waiting), {}
     for state in states:
-        for b, ended, op, wait in state.blocks:
-            done[b], pc[b], waiting[b] = ended, op, None if wait is None else WaitReason(*wait)
-        held.update(state.held)
+        done[state.block], pc[state.block], waiting[state.block] = state.done, state.op, state.wait
+        held[code.out[state.block]] = state.held
     return Halted(code, engine.cut, done, pc, waiting, held)
-
-
-def _packed(error: SynthError) -> tuple[str, str]:
-    return type(error).__name__, str(error)
-
-
-def error_of(packed: Sequence[str]) -> SynthError:
-    """Return the error of another process from (name of its class, text)."""
-    kinds = {kind.__name__: kind for kind in (VerificationError, UsageError)}
-    return kinds.get(packed[0], SynthError)(packed[1])

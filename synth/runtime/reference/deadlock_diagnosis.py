@@ -39,6 +39,9 @@ class DeadlockError(SynthError):
         end = "the last is held up by the first" if closed else "which never comes"
         super().__init__(f"{name}: {'deadlock' if closed else 'stuck'}: {'; '.join(parts)}, {end}")
 
+    def __reduce__(self) -> tuple:  # errors go from process to process
+        return DeadlockError, (self.name, self.cycle, self.closed)
+
 
 class Halted(NamedTuple):
     """The state of a run that is stuck, as an executor other than the reference reports it; fields as in `Engine`."""

@@ -6,12 +6,11 @@ dst rank, channel) and has at most one block at each end.
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import NamedTuple
 
 from synth.errors import SynthError
 from synth.program import text
-from synth.program.program import RECEIVING, SENDING, TWO_SIDED, Block, Op, Program, Span
+from synth.program.program import RECEIVING, SENDING, TWO_SIDED, Op, Program
 from synth.runtime.reference.buffers import Arena
 
 PortKey = tuple[int, str, int, int]  # rank, kind, peer, index
@@ -73,27 +72,14 @@ class CompiledProgram(NamedTuple):
         return f"rank {rank} block {block} op {op} ({text.op_text(self.program.gpus[rank].blocks[block].ops[op])})"
 
 
-# The minimum number of sources and destinations of each op code.
+# The op codes by the minimum number of their sources and destinations.
 _SPANS = {
-    "s": (1, 0),
-    "r": (0, 1),
-    "rcs": (0, 1),
-    "rrs": (1, 0),
-    "rrc": (1, 1),
-    "rrcs": (1, 1),
-    "cpy": (1, 1),
-    "re": (1, 1),
-    "nop": (0, 0),
-    "put": (1, 1),
-    "get": (1, 1),
-    "reduce": (1, 1),
-    "glres": (1, 1),
-    "gstore": (1, 1),
-    "signal": (0, 0),
-    "wait": (0, 0),
-    "flush": (0, 0),
-    "barrier": (0, 0),
+    (1, 0): "s rrs",
+    (0, 1): "r rcs",
+    (1, 1): "rrc rrcs cpy re put get reduce glres gstore",
+    (0, 0): "nop signal wait flush barrier",
 }
+_OPERANDS = {code: counts for counts, codes in _SPANS.items() for code in codes.split()}
 
 
 def compile_program(program: Program, arena: Arena, *, in_place: bool) -> CompiledProgram:
@@ -102,21 +88,24 @@ def compile_program(program: Program, arena: Arena, *, in_place: bool) -> Compil
         raise SynthError(
             f"{program.name}: its parts, pipelines or scratch depend on the size of the call: synth run runs it"
         )
-    first, place = [], []
+    first: list[int] = []
+    place: list[tuple[int, int]] = []
     for r, gpu in enumerate(program.gpus):
         if gpu.rank != r:
             raise SynthError(f"{program.name}: rank {gpu.rank} stands where rank {r} should")
         first.append(len(place))
         place += [(r, b) for b in range(len(gpu.blocks))]
-    first, place = first, tuple(place)
-    total = sum(len(gpu.blocks) for gpu in program.gpus)
-    into, out = [-1] * total, [-1] * total
-    wires = []
+
+    # A connection and its ends. A block that names a peer but never uses it is no end.
+    into, out = [-1] * len(place), [-1] * len(place)
+    wires: list[Connection] = []
     for key in sorted(program.senders.keys() | program.receivers.keys()):
         ends: list[int | None] = []
         for verb, codes, candidates in (("send", SENDING, program.senders), ("receive", RECEIVING, program.receivers)):
-            # a block that names a peer but never uses it is no end of the connection
-            users = [(r, b) for r, b in candidates.get(key, []) if _uses(program.gpus[r].blocks[b], codes)]
+            users = []
+            for r, b in candidates.get(key, []):
+                if any(op.code in codes for op in program.gpus[r].blocks[b].ops):
+                    users.append((r, b))
             if len(users) > 1:
                 blocks = " and ".join(str(b) for _, b in users)
                 raise SynthError(
@@ -130,96 +119,86 @@ def compile_program(program: Program, arena: Arena, *, in_place: bool) -> Compil
             out[sender] = len(wires)
         if receiver is not None:
             into[receiver] = len(wires)
-        if sender is not None or receiver is not None:
+        if users or sender is not None:
             wires.append(Connection(*key, sender, receiver, via))
-    wires, into, out = tuple(wires), tuple(into), tuple(out)
+
     steps = []
-    for gpu in program.gpus:
-        for b, block in enumerate(gpu.blocks):
-            rows = []
-            for i, op in enumerate(block.ops):
-                rows.append(_OpCompiler(program, arena, first, gpu.rank, b, block, i, in_place).step(op))
-            steps.append(tuple(rows))
-    return CompiledProgram(program, place, tuple(steps), wires, into, out)
+    for r, b in place:
+        rows = []
+        for i, op in enumerate(program.gpus[r].blocks[b].ops):
+            why = _fault(program, r, b, op)
+            if why:
+                raise SynthError(f"rank {r} block {b} op {i} ({text.op_text(op)}): {why}")
+            rows.append(_compiled(program, arena, (r, b, i), first[r], in_place))
+        steps.append(tuple(rows))
+    return CompiledProgram(program, tuple(place), tuple(steps), tuple(wires), tuple(into), tuple(out))
 
 
-def _uses(block: Block, codes: Container[str]) -> bool:
-    return any(op.code in codes for op in block.ops)
+def _fault(program: Program, rank: int, b: int, op: Op) -> str:
+    """Return what is wrong with an op of block `b` of `rank`, "" for nothing."""
+    gpu = program.gpus[rank]
+    block = gpu.blocks[b]
+    sources, destinations = _OPERANDS[op.code]
+
+    def no_peer(peer: int | None) -> bool:
+        return peer is None or peer == rank or peer >= program.ranks
+
+    if len(op.src) < sources or len(op.dst) < destinations:
+        return f"{op.code} needs {sources} source and {destinations} destination"
+    if op.count < 1:
+        return "moves no chunk"
+    if op.code in SENDING and no_peer(block.send):
+        return f"sends, but the block's send peer is {block.send}"
+    if op.code in RECEIVING and no_peer(block.recv):
+        return f"receives, but the block's receive peer is {block.recv}"
+    if op.code in ("signal", "wait", "flush") and not op.ports:
+        return f"{op.code} needs a port"
+    if any(no_peer(port.peer) for port in block.ports):
+        return "a port of the block leads to no other rank"
+    far = any(span.rank not in (None, rank) for span in (*op.src, *op.dst))
+    if far and op.code in TWO_SIDED and not program.one_sided:
+        return "only put, get and reduce reach another rank's memory"
+    for dep in op.deps:
+        if dep.block >= len(gpu.blocks) or dep.op >= len(gpu.blocks[dep.block].ops):
+            return f"waits for op {dep.op} of block {dep.block}, which does not exist"
+    if op.code == "barrier" and (b not in op.group or max(op.group) >= len(gpu.blocks)):
+        return f"its group is blocks of rank {rank}, itself among them"
+    if any(port >= len(block.ports) for port in op.ports):
+        return f"the block has {len(block.ports)} ports"
+    return ""
 
 
-class _OpCompiler(NamedTuple):
-    """One op of a program, with its surroundings for the checks."""
+def _compiled(program: Program, arena: Arena, at: tuple[int, int, int], base: int, in_place: bool) -> CompiledOp:
+    """Return the op `at` (rank, block, op). `base`: the number of the rank's first block."""
+    rank, b, i = at
+    block = program.gpus[rank].blocks[b]
+    op = block.ops[i]
 
-    program: Program
-    arena: Arena
-    first: list[int]
-    rank: int
-    block: int
-    holder: Block
-    index: int
-    in_place: bool
+    def where() -> str:
+        return f"rank {rank} block {b} op {i} ({text.op_text(op)})"
 
-    def step(self, op: Op) -> CompiledOp:
-        sources, destinations = _SPANS[op.code]
-        if len(op.src) < sources or len(op.dst) < destinations:
-            self._refuse(op, f"{op.code} needs {sources} source and {destinations} destination")
-        if op.count < 1:
-            self._refuse(op, "moves no chunk")
-        if op.code in SENDING and self._bad(self.holder.send):
-            self._refuse(op, f"sends, but the block's send peer is {self.holder.send}")
-        if op.code in RECEIVING and self._bad(self.holder.recv):
-            self._refuse(op, f"receives, but the block's receive peer is {self.holder.recv}")
-        if op.code in ("signal", "wait", "flush") and not op.ports:
-            self._refuse(op, f"{op.code} needs a port")
-        if any(self._bad(port.peer) for port in self.holder.ports):
-            self._refuse(op, "a port of the block leads to no other rank")
-        if (
-            op.code in TWO_SIDED
-            and not self.program.one_sided
-            and any(span.rank not in (None, self.rank) for span in (*op.src, *op.dst))
-        ):
-            self._refuse(op, "only put, get and reduce reach another rank's memory")
-        gpu = self.program.gpus[self.rank]
-        for dep in op.deps:
-            if dep.block >= len(gpu.blocks) or dep.op >= len(gpu.blocks[dep.block].ops):
-                self._refuse(op, f"waits for op {dep.op} of block {dep.block}, which does not exist")
-        if op.code == "barrier" and (self.block not in op.group or max(op.group) >= len(gpu.blocks)):
-            self._refuse(op, f"its group is blocks of rank {self.rank}, itself among them")
-        if any(port >= len(self.holder.ports) for port in op.ports):
-            self._refuse(op, f"the block has {len(self.holder.ports)} ports")
-        own = [self.holder.ports[port] for port in op.ports]
-        base = self.first[self.rank]
-        # a foreign file may name operands that its instruction does not use
-        sources, destinations = _SPANS[op.code]
-        return CompiledOp(
-            op.code,
-            op.code in RECEIVING,
-            op.code in SENDING,
-            src=self._places(op, op.src if sources else ()),
-            dst=self._places(op, op.dst if destinations else ()),
-            count=op.count,
-            deps=tuple((base + dep.block, dep.op) for dep in op.deps),
-            ports=tuple((self.rank, port.kind, port.peer, port.index) for port in own),
-            group=tuple(sorted({base + b for b in op.group})),
-        )
-
-    def _bad(self, peer: int | None) -> bool:
-        return peer is None or peer == self.rank or peer >= self.program.ranks
-
-    def _places(self, op: Op, spans: tuple[Span, ...]) -> tuple[Place, ...]:
-        places = []
-        for span in spans:
-            rank = self.rank if span.rank is None else span.rank
-            if rank >= self.program.ranks:
-                self._refuse(op, f"there is no rank {rank}")
-            if span.buffer == "i" and spans is op.dst and not self.in_place:
-                self._refuse(op, "writes the input of an out-of-place call")
-            row = self.arena.row(rank, span, op.count, lambda: self._where(op), self.rank)
-            places.append(Place(rank, row, span.packet))
-        return tuple(places)
-
-    def _where(self, op: Op) -> str:
-        return f"rank {self.rank} block {self.block} op {self.index} ({text.op_text(op)})"
-
-    def _refuse(self, op: Op, why: str) -> None:
-        raise SynthError(f"{self._where(op)}: {why}")
+    # a foreign file may name operands that its instruction does not use
+    sources, destinations = _OPERANDS[op.code]
+    places: list[Place] = []
+    used = op.src if sources else ()
+    used += op.dst if destinations else ()
+    for span in used:
+        owner = rank if span.rank is None else span.rank
+        if owner >= program.ranks:
+            raise SynthError(f"{where()}: there is no rank {owner}")
+        places.append(Place(owner, arena.row(owner, span, op.count, where, rank), span.packet))
+    split = len(op.src) if sources else 0
+    if not in_place and destinations and any(span.buffer == "i" for span in op.dst):
+        raise SynthError(f"{where()}: writes the input of an out-of-place call")
+    ports = [block.ports[port] for port in op.ports]
+    return CompiledOp(
+        op.code,
+        op.code in RECEIVING,
+        op.code in SENDING,
+        src=tuple(places[:split]),
+        dst=tuple(places[split:]),
+        count=op.count,
+        deps=tuple((base + dep.block, dep.op) for dep in op.deps),
+        ports=tuple((rank, port.kind, port.peer, port.index) for port in ports),
+        group=tuple(sorted({base + b for b in op.group})),
+    )

@@ -4,12 +4,11 @@ arguments."""
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 
-from synth.model.frontier import Frontier, LowerBound, Open, Point
+from synth.model.frontier import LowerBound, Open, ParetoFrontier, Point
 from synth.model.number_text import number
 from synth.model.rational import counted, show
-from synth.view.frontier_text import WHY
+from synth.view.frontier_text import WHY, fraction_text
 
 ASSUMED = (
     "Data moves in whole chunks. A rank forwards only what it holds, or has summed; there is no coding.",
@@ -68,13 +67,13 @@ def check_in_words(certificate: dict) -> str:
 
 def of_point(point: Point) -> tuple[str, str]:
     """Return the claim proved of a point, and its proof, in words."""
-    steps, value = _steps(point.steps), point.bound.value
+    steps, value = counted(point.steps, "step"), point.bound.value
     scope = (
         "with any number of chunks"
         if point.bound.scope == "any-chunks"
         else f"with {counted(point.chunks, 'chunk')} per part"
     )
-    claim = f"No schedule of {steps}, {scope}, takes fewer than {show(value)} rounds per chunk."
+    claim = f"No schedule of {steps}, {scope}, takes fewer than {fraction_text(value)} rounds per chunk."
     if point.rounds_per_chunk == value:
         return (
             f"{claim} This one takes just that: it is "
@@ -83,17 +82,17 @@ def of_point(point: Point) -> tuple[str, str]:
         )
     gap = f", {number(100 * (point.rounds_per_chunk / value - 1))}% more" if value else ""
     return (
-        f"{claim} The best known takes {show(point.rounds_per_chunk)}{gap}: it is not proved optimal.",
+        f"{claim} The best known takes {fraction_text(point.rounds_per_chunk)}{gap}: it is not proved optimal.",
         check_in_words(point.bound.certificate),
     )
 
 
 def of_bound(steps: int | None, bound: LowerBound) -> tuple[str, str]:
     """Return the claim of a bound that belongs to no point, and its proof, in words."""
-    value = show(bound.value)
+    value = fraction_text(bound.value)
     if steps == 0:
-        return f"No schedule takes fewer than {_steps(int(bound.value))}.", check_in_words(bound.certificate)
-    what = "any number of steps" if steps is None else f"{_steps(steps)} or fewer"
+        return f"No schedule takes fewer than {counted(int(bound.value), 'step')}.", check_in_words(bound.certificate)
+    what = "any number of steps" if steps is None else f"{counted(steps, 'step')} or fewer"
     return f"With {what}, and any number of chunks, at least {value} rounds per chunk are needed.", check_in_words(
         bound.certificate
     )
@@ -102,57 +101,21 @@ def of_bound(steps: int | None, bound: LowerBound) -> tuple[str, str]:
 def of_open(interval: Open) -> tuple[str, str]:
     """Return the open interval at some number of steps, and the reason why it is open, in words."""
     upper = "nothing was found" if interval.upper is None else f"the best known takes {show(interval.upper)}"
-    claim = f"Open: with {_steps(interval.steps)} at least {show(interval.lower)} rounds per chunk are needed, {upper}."
+    steps, least = counted(interval.steps, "step"), fraction_text(interval.lower)
+    claim = f"Open: with {steps} at least {least} rounds per chunk are needed, {upper}."
     why = f"Not decided: {WHY.get(interval.reason, interval.reason)}."
     return claim, f"{why} {check_in_words(interval.certificate)}" if interval.certificate else why
 
 
-def completeness(found: Frontier) -> tuple[str, str]:
+def completeness(found: ParetoFrontier) -> tuple[str, str]:
     """Return the claim that no point is missing, and its reason, or that points may be missing."""
     if not found.complete:
         return "Not proved complete: other points may exist where intervals are open or steps were not looked at.", ""
-    upto = "any number of steps" if found.max_steps is None else f"up to {_steps(found.max_steps)}"
+    most = getattr(found, "max_steps", None)
+    upto = "any number of steps" if most is None else f"up to {counted(most, 'step')}"
     return (
         f"Complete: no schedule of {upto}, with any number of chunks, is better than these points.",
         "It follows from the bounds listed here: they refute fewer steps than the first point's, anything better "
         "between two points,"
         " and anything better after the last.",
     )
-
-
-def of_frontier(found: Frontier) -> tuple[tuple[str, str], ...]:
-    """Return all claims with their proofs: completeness, steps, points, other bounds, open intervals."""
-    first = [(s, b) for s, b in found.bounds if s == 0]
-    rest = [(s, b) for s, b in found.bounds if s != 0]
-    return (
-        completeness(found),
-        *(of_bound(s, b) for s, b in first),
-        *map(of_point, found.points),
-        *(of_bound(s, b) for s, b in rest),
-        *map(of_open, found.open),
-    )
-
-
-def of_scale_frontier(
-    collective: str, bound: Fraction, gbps: Fraction, certificate: dict, least_steps: int
-) -> tuple[tuple[str, str], ...]:
-    """Return the claims proved for a frontier at scale, with their proofs."""
-    return (
-        (
-            f"No {collective} in this model, with any steps and chunks, takes fewer than "
-            f"{fraction_text(bound)} rounds per chunk:"
-            f" {number(gbps)} GB/s at most.",
-            check_in_words(certificate),
-        ),
-        (f"No schedule takes fewer than {_steps(least_steps)}.", "Distances in the machine's links are counted."),
-        ("Between the points the frontier is not proved; each row says how far it lies above the bound.", ""),
-    )
-
-
-def fraction_text(value: Fraction) -> str:
-    """Return a fraction as text, such as ``7/6``, or as a decimal number if that would be long."""
-    return show(value) if len(show(value)) <= 16 else f"{float(value):.6g}"
-
-
-def _steps(count: int) -> str:
-    return f"{count} step{'' if count == 1 else 's'}"

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import NamedTuple
 
 from synth.model import number_text
-from synth.model.frontier import Frontier, Point
+from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.rational import counted, show
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
-from synth.model.topology import Topology
 from synth.view import frontier_text, scale_table
 from synth.view.page import animation_data, certificate_text, time_chart
-from synth.view.page.animation_data import MachineDrawing
 from synth.view.page.frontier_section import BAD, GOOD, PART, AlgorithmRow, Mark, Sheet, Times
+
+NOT_DRAWN = (
+    "schedules of the flow engine are kept by their symmetries and not drawn; synth pareto --schedules writes them out"
+)
 
 
 @dataclass(frozen=True)
@@ -31,138 +32,81 @@ class EntryContext:
     libraries: tuple[Mark, ...] = ()
 
 
-def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
-    """Return the sheet of a frontier of exact synthesis."""
+def of_frontier(found: ParetoFrontier, about: EntryContext) -> Sheet:
+    """Return the sheet of a frontier. Schedules of the flow engine are not drawn, its machines are."""
     table = frontier_text.report(found)
-    algorithms = tuple(_algorithm(point, row) for point, row in zip(found.points, table.rows, strict=True))
+    algorithms = []
+    for point, row in zip(found.points, table.rows, strict=True):
+        claim = certificate_text.of_point(point)[0]
+        if isinstance(found, Frontier):
+            algorithms.append(_algorithm(point.schedule, row, claim))
+        else:
+            algorithms.append(AlgorithmRow(counted(point.steps, "step"), row, claim, point.steps, None, NOT_DRAWN))
+    drawn = any(algorithm.move for algorithm in algorithms)
+    if isinstance(found, ScaleFrontier):
+        links = len(found.topology.links)
+        fits = found.topology.ranks <= animation_data.MOST_RANKS and links <= animation_data.MOST_ROUTES
+        drawn = fits and len(found.network.routes) <= animation_data.MOST_ROUTES
+
+    # A few words on how good it is, then all that is proved of it.
+    gaps = [found.gap(point) for point in found.points if point.bound.value]
+    status = ("no schedule", PART)
+    if found.complete:
+        most = getattr(found, "max_steps", None)
+        status = ("complete" if most is None else f"complete to {counted(most, 'step')}"), GOOD
+    elif found.open:
+        status = f"{len(found.open)} open", PART
+    elif gaps:
+        status = (f"{float(min(gaps)):.2%} above bound", PART) if min(gaps) else ("optimal rate", GOOD)
+    proofs = [certificate_text.completeness(found)]
+    if isinstance(found, ScaleFrontier):
+        most = number_text.number(found.bound_gbps)
+        limited = f"Limited by: {scale_table.limit(found)}; {most} GB/s at most."
+        proofs.append((limited, "It is what the certificate below adds up."))
+    proofs += [certificate_text.of_bound(steps, bound) for steps, bound in time_chart.all_bounds(found)]
+    if isinstance(found, Frontier):
+        proofs += map(certificate_text.of_point, found.points)
+    proofs += map(certificate_text.of_open, found.open)
+
     times = time_chart.of_frontier(found, about.measured, about.libraries)
-    is_animated = any(algorithm.move for algorithm in algorithms)
-    machine = animation_data.machine(found.network) if is_animated else None
     slopes = [slope for _, _, slope in times.lines if slope]
     return Sheet(
         about.id,
-        found.network.name,
-        _called(found.collective.name, found.collective.roots),
-        found.network.ranks,
-        *_state(found),
+        found.machine.name,
+        _called(found.collective_name, found.roots),
+        found.machine.ranks,
+        *status,
         table.title,
         table.sentences,
         table.columns,
-        algorithms,
+        tuple(algorithms),
         min((alpha for _, alpha, _ in times.lines), default=0.0) or None,
         1 / min(slopes) / 1e9 if slopes else None,
         time_chart.stairs(found) if found.points or found.open else None,
         times,
-        machine,
-        certificate_text.of_frontier(found),
+        animation_data.machine(found.network) if drawn else None,
+        tuple(proofs),
         (("certificates", about.checked), ("found in", f"{number_text.number(found.seconds)} s"), *about.provenance),
     )
 
 
-def _algorithm(point: Point, row: tuple[str, ...]) -> AlgorithmRow:
-    lack = animation_data.reason_not_drawn(point.schedule)
-    move = None if lack else animation_data.pack_schedule(point.schedule)
-    return AlgorithmRow(
-        time_chart.point_name(point.steps), row, certificate_text.of_point(point)[0], point.steps, move, lack
-    )
+def _algorithm(schedule: Schedule, row: tuple[str, ...], claim: str = "") -> AlgorithmRow:
+    lack = animation_data.reason_not_drawn(schedule)
+    move = None if lack else animation_data.pack_schedule(schedule)
+    steps = len(schedule.steps)
+    return AlgorithmRow(counted(steps, "step"), row, claim, steps, move, lack)
 
 
 def _called(collective: str, roots: Sequence[int]) -> str:
     return collective + (f" from {', '.join(map(str, roots))}" if roots else "")
 
 
-def _state(found: Frontier) -> tuple[str, str]:
-    if found.complete:
-        return ("complete" if found.max_steps is None else f"complete to {counted(found.max_steps, 'step')}"), GOOD
-    return (f"{len(found.open)} open" if found.open else "not complete"), PART
-
-
-def of_scale_frontier(found: ScaleFrontier, about: EntryContext) -> Sheet:
-    """Return the sheet of a frontier of the flow engines, with rates, bound and certificate but without drawings."""
-    table = scale_table.report(found)
-    share = float(found.unit_share / (found.unit * 10**9))
-    alpha = float(found.latency) * 1e-6
-    lines = tuple((i, p.steps * alpha, float(p.rounds_per_chunk) * share) for i, p in enumerate(found.points))
-    lack = (
-        "schedules of the flow engine are kept by their symmetries and not drawn; synth pareto --schedules "
-        "writes them out"
-    )
-    algorithms = tuple(
-        AlgorithmRow(
-            f"{time_chart.point_name(p.steps)}, {p.construction}", row, _gap(found.gap(p)), p.steps, None, lack
-        )
-        for p, row in zip(found.points, table.rows, strict=True)
-    )
-    marks = tuple(mark for doc in about.measured for mark in time_chart.marks_of(doc))
-    floor = ((found.least_steps * alpha, float(found.bound) * share),)
-    wins = time_chart.envelope(lines, [a.name for a in algorithms])
-    bus = time_chart.bus_bandwidth(found.collective_name, found.topology.ranks)
-    times = Times(lines, floor, wins, marks, bus=bus)
-    slopes = [slope for *_, slope in lines]
-    fastest = 1 / min(slopes) / 1e9 if slopes else None
-    limited = (f"Limited by: {scale_table.limit(found)}.", "It is what the certificate below adds up.")
-    return Sheet(
-        about.id,
-        found.topology.name,
-        _called(found.collective_name, found.roots),
-        found.topology.ranks,
-        *_distance([found.gap(p) for p in found.points]),
-        table.title,
-        table.sentences,
-        table.columns,
-        algorithms,
-        min((a for _, a, _ in lines), default=0.0) or None,
-        fastest,
-        time_chart.scale_stairs(found.least_steps, found.bound, [(p.steps, p.rounds_per_chunk) for p in found.points]),
-        times,
-        _drawn(found.topology),
-        (
-            limited,
-            *certificate_text.of_scale_frontier(
-                found.collective_name, found.bound, found.bound_gbps, found.certificate, found.least_steps
-            ),
-        ),
-        (("certificates", about.checked), ("found in", f"{number_text.number(found.seconds)} s"), *about.provenance),
-    )
-
-
-def _drawn(topology: Topology) -> MachineDrawing | None:
-    if topology.ranks > animation_data.MOST_RANKS or len(topology.links) > animation_data.MOST_ROUTES:
-        return None
-    network = topology.network()
-    return animation_data.machine(network) if len(network.routes) <= animation_data.MOST_ROUTES else None
-
-
-def _gap(gap: Fraction) -> str:
-    return (
-        "It meets the bound: optimal."
-        if not gap
-        else f"It lies {float(gap):.2%} above the bound for any number of steps."
-    )
-
-
-def _distance(gaps: Sequence[Fraction]) -> tuple[str, str]:
-    if not gaps:
-        return "no schedule", PART
-    return ("optimal rate", GOOD) if not min(gaps) else (f"{float(min(gaps)):.2%} above bound", PART)
-
-
 def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
     """Return the sheet of one schedule, without any claim about better ones."""
     columns = (("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"))
     row = (str(len(given.steps)), str(given.rounds), str(given.chunks), show(given.rounds_per_chunk))
-    lack = animation_data.reason_not_drawn(given)
-    only = AlgorithmRow(
-        time_chart.point_name(len(given.steps)),
-        row,
-        "",
-        len(given.steps),
-        None if lack else animation_data.pack_schedule(given),
-        lack,
-    )
-    alpha = len(given.steps) * float(given.network.latency) * 1e-6
-    slope = float(given.rounds_per_chunk * given.collective.unit_share / (given.network.unit * 10**9))
-    marks = tuple(mark for doc in about.measured for mark in time_chart.marks_of(doc))
+    only = _algorithm(given, row)
+    alpha, slope = time_chart.predicted_line(given)
     return Sheet(
         about.id,
         given.network.name,
@@ -177,9 +121,7 @@ def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
         alpha or None,
         1 / slope / 1e9 if slope else None,
         None,
-        Times(
-            ((0, alpha, slope),), marks=marks, bus=time_chart.bus_bandwidth(given.collective.name, given.network.ranks)
-        ),
+        Times(((0, alpha, slope),), bus=time_chart.bus_bandwidth(given.collective.name, given.network.ranks)),
         animation_data.machine(given.network) if only.move else None,
         (),
         (("schedule", about.checked), *about.provenance),
