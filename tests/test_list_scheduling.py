@@ -157,7 +157,7 @@ def test_sizes_count_where_latency_and_bandwidth_do():
 
 def test_the_tuner_chooses_among_them_at_their_sizes():
     direct = api.baseline("direct", "dgx1", "allgather")
-    point = Point.of(direct, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand")
+    point = Point.of(direct, LowerBound(Fraction(1), {"kind": "none"}), "by hand")
     frontier = Frontier(direct.network, direct.collective, (point,))
     plan = api.tune("dgx1", "allgather", [1 << 16, 1 << 28], frontiers=[frontier], protocols=["LL"])
     chosen = plan.choose("allgather", 1 << 16)

@@ -46,7 +46,7 @@ def test_numbers_of_bytes_are_digits_without_separators():
     assert lint_size_text(1572865) == "1572865 bytes" and lint_size_text(1 << 20) == "1 MiB"
 
 
-def made(*points: tuple[int, int, int], topology: str = "line:2", status: str = "optimal", **more) -> Frontier:
+def made(*points: tuple[int, int, int], topology: str = "line:2", **more) -> Frontier:
     """A frontier of broadcasts with the given (steps, rounds, chunks); schedules are filled with empty steps."""
     network, collective = api.topology(topology).network(), api.collective("broadcast", 2)
     found = []
@@ -55,7 +55,7 @@ def made(*points: tuple[int, int, int], topology: str = "line:2", status: str = 
             :steps
         ]
         schedule = Schedule(network, collective, chunks, tuple(empty))
-        found.append(Point.of(schedule, LowerBound(Fraction(rounds, chunks), {"kind": "test"}), status, "by hand"))
+        found.append(Point.of(schedule, LowerBound(Fraction(rounds, chunks), {"kind": "test"}), "by hand"))
     return Frontier(network, collective, tuple(found), **more)
 
 
@@ -128,7 +128,7 @@ def test_intervals_are_one_line_and_the_gap_to_the_bound_is_said_once():
     floor = LowerBound(Fraction(1), {})
     uppers = ((2, None), (3, Fraction(3)), (4, Fraction(2)), (5, Fraction(2)), (7, Fraction(3, 2)))
     opened = tuple(Open(steps, Fraction(1), upper, "time") for steps, upper in uppers)
-    three = tuple(replace(p, status="best-known", bound=floor) for p in made((3, 3, 1), (4, 4, 2), (7, 9, 6)).points)
+    three = tuple(replace(p, bound=floor) for p in made((3, 3, 1), (4, 4, 2), (7, 9, 6)).points)
     found = made(open=opened, bounds=((None, floor),))
     lines = frontier_text.sentences(replace(found, points=three))
     assert lines[:4] == [

@@ -98,8 +98,8 @@ def frontier(
     bounds = tuple((steps, _bound(b, move)) for steps, b in source.bounds)
     return replace(
         source,
-        network=network,
-        collective=collective,
+        machine=network,
+        task=collective,
         points=points,
         open=tuple(intervals),
         bounds=bounds,

@@ -411,7 +411,7 @@ def _planned(
     document = folder / "frontiers" / f"{task.name}.json"
     beside = document.with_suffix(".schedules")
     shutil.rmtree(beside, ignore_errors=True)
-    if found.in_files:
+    if found.engine == "flow":
         beside.mkdir()
         for place, name in write_schedules(found, beside):
             files[place] = f"{beside.name}/{name}"

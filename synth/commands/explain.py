@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from synth.encodings.bounds.blame import Places
     from synth.model.blame import Blame
     from synth.model.compressed_schedule import CompressedSchedule
-    from synth.model.frontier import LowerBound, StepCount
-    from synth.model.scale_frontier import ScaleFrontier
+    from synth.model.frontier import Frontier, LowerBound, StepCount
     from synth.scale.baselines.comparison import Explanation
 
 EXPLAINED = 1024  # ranks up to which rings are looked for
@@ -73,7 +72,7 @@ def explain(
     task = task_of(collective, machine.ranks)
     root = task.roots[0] if task.roots else 0
 
-    def by_flows(name: str) -> ScaleFrontier:
+    def by_flows(name: str) -> Frontier:
         from synth.scale.search import bound
 
         return bound(machine, name, root)

@@ -10,8 +10,7 @@ from dataclasses import replace
 from html import escape
 
 from synth.model.build_result import BuildResult
-from synth.model.frontier import Frontier, ParetoFrontier
-from synth.model.scale_frontier import ScaleFrontier
+from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.program.program import Program
@@ -32,17 +31,12 @@ def topology_svg(machine: Topology) -> str | None:
     return drawing(machine) if len(machine.links) <= MOST_LINKS else None
 
 
-def frontier_html(found: ParetoFrontier) -> str:
+def frontier_html(found: Frontier) -> str:
     """Return the table of a frontier, and its page."""
-    from synth.view import frontier_text, scale_table
+    from synth.view.tables import frontier_report
 
-    if isinstance(found, ScaleFrontier):
-        table = scale_table.report(found)
-    else:
-        assert isinstance(found, Frontier)
-        table = frontier_text.report(found)
     title = f"{found.collective_name} on {found.machine.name}"
-    return report_html(table) + _frame(found, title)
+    return report_html(frontier_report(found)) + _frame(found, title)
 
 
 def schedule_html(schedule: Schedule) -> str:
@@ -51,7 +45,7 @@ def schedule_html(schedule: Schedule) -> str:
     return _frame(schedule, title, times=False)
 
 
-def _frame(value: ParetoFrontier | Schedule, title: str, times: bool = True) -> str:
+def _frame(value: Frontier | Schedule, title: str, times: bool = True) -> str:
     from synth.catalog.report import collect
     from synth.view.page import html
     from synth.view.page.frontier_section import Times

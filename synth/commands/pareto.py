@@ -39,7 +39,6 @@ from synth.solvers.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.collective import Collective
-    from synth.model.scale_frontier import ScaleFrontier
     from synth.model.time_bound import TimeBound
     from synth.model.topology import Topology
     from synth.pareto.cross_check import CrossCheck
@@ -96,13 +95,13 @@ class Search(EngineOptions, TaskOptions):
 
 
 @function(Search)
-def frontier(search: Search) -> Frontier | ScaleFrontier:
+def frontier(search: Search) -> Frontier:
     """Return the Pareto frontier between steps and rounds per chunk, each point with its proof.
 
     Returns
     -------
-    A `Frontier`, or of flow methods a `ScaleFrontier`, every point with its certified gap. Intervals that the limits
-    left undecided are in `open` or `unfinished`. `Frontier.answers` says which solver answered what.
+    A `Frontier`. Intervals that the limits left undecided are in `open`, or of flow methods in `unfinished`; `answers`
+    says which solver answered what.
 
     Raises
     ------
@@ -229,7 +228,7 @@ def _before_multicast(machine: Topology, multicast: bool, time_limit: float | No
     return time_limit * (1 - SHARE)
 
 
-def _flow(machine: Topology, task: tuple[str, int], on_event: Listener | None, limits: Options) -> ScaleFrontier:
+def _flow(machine: Topology, task: tuple[str, int], on_event: Listener | None, limits: Options) -> Frontier:
     """Return the frontier of flow methods; its sums end with the same bits on all ranks in any case."""
     from synth.pareto import flow_frontier
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from synth.commands.programs import placed
-from synth.model.frontier import Frontier, ParetoFrontier, Point
+from synth.model.frontier import Frontier, Point
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS
 from synth.program.message_cost import NO_COST
@@ -23,7 +23,7 @@ FAR = 4.0  # multiple of the least time from which, by its lower bound, a progra
 
 
 def times_at(
-    frontier: ParetoFrontier,
+    frontier: Frontier,
     size: int,
     seconds: float = 10.0,
     machine: Topology | None = None,
@@ -48,7 +48,7 @@ def times_at(
 
     schedules = []
     for point in frontier.points:
-        if frontier.engine == "exact" or frontier.least_sends(point) <= MAXIMUM_SENDS >= point.schedule.sends:
+        if not point.compressed or frontier.least_sends(point) <= MAXIMUM_SENDS >= point.schedule.sends:
             schedule = point.schedule.written_out()
             protocols = SWITCH_PROTOCOLS if schedule.uses_multicast else ()
             schedules.append(NamedSchedule(_name(point), schedule, protocols))

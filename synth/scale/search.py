@@ -22,8 +22,8 @@ import numpy as np
 from synth.checker.certificates.path_lengths import check as check_lengths
 from synth.errors import InfeasibleError, UndecidedError, UsageError
 from synth.model.compressed_schedule import CompressedSchedule
-from synth.model.scale_collectives import COLLECTIVES
-from synth.model.scale_frontier import ScaleFrontier
+from synth.model.frontier import Frontier, LowerBound
+from synth.model.scale_collectives import COLLECTIVES, ScaleCollective
 from synth.model.spanning_forest import ROOTED, SpanningForest
 from synth.model.topology import Topology
 from synth.scale.alltoall import concurrent_flow
@@ -147,8 +147,8 @@ class ScaleSearch:
             yield
         self._seconds += time.perf_counter() - begun
 
-    def frontier(self) -> ScaleFrontier:
-        """Return the frontier of the stages so far. `ScaleFrontier.unfinished` lists those that were cut short."""
+    def frontier(self) -> Frontier:
+        """Return the frontier of the stages so far. `Frontier.unfinished` lists those that were cut short."""
         assert self._graph is not None  # `advance` has read it
         with with_certificate(self.topology, self.collective, self.root):
             return _large(
@@ -159,13 +159,13 @@ class ScaleSearch:
 def frontier(
     topology: Topology, collective: str, root: int = 0, *, progress: Callable[[str], None] = lambda text: None,
     time_limit: float | None = None, on_candidate: OnCandidate = lambda bound, candidate: None,
-) -> ScaleFrontier:  # fmt: skip
+) -> Frontier:  # fmt: skip
     """Return the frontier: a certified bound and points.
 
     `on_candidate`: called with each candidate and the bound so far.
 
     After `time_limit` seconds, and on Ctrl-C once there is a bound, the search ends with its result so far. Then
-    `ScaleFrontier.unfinished` lists the stages that were cut short. Raises InfeasibleError where a rank cannot be
+    `Frontier.unfinished` lists the stages that were cut short. Raises InfeasibleError where a rank cannot be
     reached, UsageError for other collectives.
     """
     search = ScaleSearch(topology, collective, root, progress, on_candidate=on_candidate)
@@ -173,7 +173,7 @@ def frontier(
     return search.frontier()
 
 
-def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: float | None = None) -> ScaleFrontier:
+def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: float | None = None) -> Frontier:
     """Return the frontier without points: the bound, its certificate and the least number of steps.
 
     Raises the errors of `frontier`.
@@ -205,14 +205,15 @@ def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: flo
 
 def _large(
     graph: Fabric, collective: str, root: int, group: Group, state: SearchState, spent: float, limited: bool
-) -> ScaleFrontier:
+) -> Frontier:
     # the greatest distance between ranks that the collective joins; in a hurry from fewer ranks, not by the clock
     most = max(1, DISTANCE_WORK // max(1, len(graph.tail))) if state.interrupted or limited else None
     name = "allgather" if collective in ("allreduce", "alltoall") else collective
     least = BreadthFirstTrees(graph.topology, name).height(root, group, most)
-    return ScaleFrontier(
-        graph.topology, collective, root if collective in ROOTED else None, *state.bound, least, state.points(), spent,
-        tuple(state.notes), tuple(state.open), state.interrupted,
+    task = ScaleCollective(collective, graph.topology.ranks, root if collective in ROOTED else None)
+    return Frontier.at_scale(
+        graph.topology, task, state.points(), LowerBound(*state.bound), least, spent, state.notes, state.open,
+        state.interrupted,
     )  # fmt: skip
 
 

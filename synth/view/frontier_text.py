@@ -359,9 +359,7 @@ def _gap(found: Frontier) -> list[str]:
 
 
 def _status(point: Point) -> str:
-    if point.status != "optimal":
-        return f"best known (bound {show(point.bound.value)})"
-    return "optimal" if point.bound.scope == "any-chunks" else f"optimal for {counted(point.chunks, 'chunk')}"
+    return "optimal" if point.status == "optimal" else f"best known (bound {show(point.bound.value)})"
 
 
 def _range(low: Fraction, high: Fraction | None) -> str:

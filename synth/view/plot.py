@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from synth.errors import UsageError
-from synth.model.frontier import ParetoFrontier
+from synth.model.frontier import Frontier
 from synth.model.number_text import size_text
 from synth.model.registry import need
 
@@ -74,7 +74,7 @@ def plot_run(doc: dict, axes: Axes | None = None) -> Axes | Figure:
     return _on(axes, draw)
 
 
-def plot_frontier(frontier: ParetoFrontier, axes: Axes | None = None) -> Axes | Figure:
+def plot_frontier(frontier: Frontier, axes: Axes | None = None) -> Axes | Figure:
     """Plot rounds per chunk over steps: points, lower bounds as a staircase, and open intervals.
 
     Raises MissingDependencyError without matplotlib.
@@ -82,7 +82,7 @@ def plot_frontier(frontier: ParetoFrontier, axes: Axes | None = None) -> Axes | 
     return _on(axes, partial(_draw_frontier, frontier))
 
 
-def _draw_frontier(frontier: ParetoFrontier, axes: Axes) -> None:
+def _draw_frontier(frontier: Frontier, axes: Axes) -> None:
     steps, floor = _staircase(frontier)
     if steps:
         axes.fill_between(steps, 0, floor, step="post", color="0.9", linewidth=0, label="proved impossible")
@@ -129,7 +129,7 @@ def image(figure: Any, suffix: str) -> bytes:
     return buffer.getvalue()
 
 
-def _staircase(frontier: ParetoFrontier) -> tuple[list[int], list[float]]:
+def _staircase(frontier: Frontier) -> tuple[list[int], list[float]]:
     """Return steps and the greatest lower bound at each; one step beyond the last makes its tread visible."""
     known: dict[int, float] = {}
     for steps, bound in [

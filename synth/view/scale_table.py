@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from synth.model.documents.int_ranges import runs
+from synth.model.frontier import Frontier
 from synth.model.number_text import number, size_text
 from synth.model.rational import counted, show
-from synth.model.scale_frontier import ScaleFrontier
 from synth.model.time_bound import TimeBound
 from synth.view.frontier_text import SIZES, Report, in_time, table_title
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ADVISED = 128 << 20  # bytes: the size for which a table recommends a point
 
 
-def report(found: ScaleFrontier) -> Report:
+def report(found: Frontier) -> Report:
     """Return the table of `synth pareto` for a frontier of flow methods."""
     columns = [
         ">steps",
@@ -44,7 +44,7 @@ def report(found: ScaleFrontier) -> Report:
 
 
 def choice(
-    found: ScaleFrontier,
+    found: Frontier,
     size: int,
     lower: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
@@ -75,7 +75,7 @@ def _program(times: Sequence[AlgorithmTime], size: int) -> list[str]:
     return [f"of the programs of points, {fastest.label} in {fastest.protocol} takes {took}, {fastest.model}"]
 
 
-def bound(found: ScaleFrontier) -> Report:
+def bound(found: Frontier) -> Report:
     """Return the table of `synth bound` at scale: the bound in GB/s, and its limit in words."""
     columns = ("bound on", ">at least", ">GB/s at most", "certificate")
     kind = str(found.certificate["kind"])
@@ -90,7 +90,7 @@ def bound(found: ScaleFrontier) -> Report:
     return Report.of(_title(found), columns, rows, (*said, *found.notes, *_unfinished(found)))
 
 
-def limit(found: ScaleFrontier) -> str:
+def limit(found: Frontier) -> str:
     """Return the limit that the certificate proves, in words."""
     certificate, ranks = found.certificate, found.topology.ranks
     match certificate["kind"]:
@@ -133,7 +133,7 @@ def _few(ranks: list[int]) -> str:
     return ",".join(shown) if len(shown) <= 8 else f"{','.join(shown[:8])},... ({len(ranks)} in all)"
 
 
-def _title(found: ScaleFrontier) -> str:
+def _title(found: Frontier) -> str:
     labels = found.topology.labels
     return table_title(found.collective_name, found.roots, found.topology, found.unit, found.latency, labels)
 
@@ -147,7 +147,7 @@ def _rounds(value: Fraction) -> str:
     return "1 round" if value == 1 else f"{_short(value)} rounds"
 
 
-def _sentences(found: ScaleFrontier) -> list[str]:
+def _sentences(found: Frontier) -> list[str]:
     said = [
         f"no schedule in this model, with any steps and chunks, takes fewer than {_rounds(found.bound)} per chunk:"
         f" {float(found.bound_gbps):.5g} GB/s at most ({found.certificate['kind']} certificate)",
@@ -166,5 +166,5 @@ def _sentences(found: ScaleFrontier) -> list[str]:
     return [*said, *found.notes, *_unfinished(found)]
 
 
-def _unfinished(found: ScaleFrontier) -> list[str]:
+def _unfinished(found: Frontier) -> list[str]:
     return [f"left open: {'; '.join(found.unfinished)}"] if found.unfinished else []

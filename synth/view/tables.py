@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, LowerBound, ParetoFrontier
+from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Cost
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule, SwitchSend
@@ -42,13 +42,18 @@ def print_report(content: Report) -> None:
         print(line)
 
 
-def print_frontier(frontier: ParetoFrontier) -> None:
+def frontier_report(frontier: Frontier) -> Report:
+    """Return the table of `synth pareto`."""
+    return TABLES[frontier.engine].report(frontier)
+
+
+def print_frontier(frontier: Frontier) -> None:
     """Print the table of `synth pareto`."""
-    print_report(TABLES[frontier.engine].report(frontier))
+    print_report(frontier_report(frontier))
 
 
 def print_choice(
-    frontier: ParetoFrontier,
+    frontier: Frontier,
     size: int,
     bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),

@@ -12,7 +12,7 @@ from synth.errors import UsageError
 from synth.model.topology import Topology
 
 if TYPE_CHECKING:
-    from synth.model.frontier import ParetoFrontier
+    from synth.model.frontier import Frontier
 
 SECONDS = 10.0  # default wall seconds of a search: a small machine's frontier is complete by then
 
@@ -26,7 +26,7 @@ class SearchLimit:
     )
 
 
-def file_or_frontier(file: Path | None, options: Any, machine: Topology | None) -> Path | ParetoFrontier:
+def file_or_frontier(file: Path | None, options: Any, machine: Topology | None) -> Path | Frontier:
     """Return FILE, or without one the frontier of --coll on `machine`, of schedules over links alone.
 
     Raises UsageError where there is neither.

@@ -112,7 +112,7 @@ class CombiningSearch:
                         schedule, name = next(improvements)
                 except (TimeUp, StopIteration):
                     break
-                yield Point.of(schedule, bound, "best-known", name, True, time.monotonic() - began)
+                yield Point.of(schedule, bound, name, True, time.monotonic() - began)
             improvements.close()
             search.visits += 1
         best = found.best(steps)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from synth.model import number_text
 from synth.model.frontier import Frontier, Point
 from synth.model.rational import counted, show
-from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.view import frontier_text, scale_table
@@ -77,7 +76,7 @@ def _state(found: Frontier) -> tuple[str, str]:
     return (f"{len(found.open)} open" if found.open else "not complete"), PART
 
 
-def of_scale_frontier(found: ScaleFrontier, about: EntryContext) -> Sheet:
+def of_scale_frontier(found: Frontier, about: EntryContext) -> Sheet:
     """Return the sheet of a frontier of the flow engines, with rates, bound and certificate but without drawings."""
     table = scale_table.report(found)
     share = float(found.unit_share / (found.unit * 10**9))
