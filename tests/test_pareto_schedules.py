@@ -36,7 +36,7 @@ def test_values_at_scale_are_verified_with_their_schedules():
     assert len(replayed) == len(found.points)
     assert api.verify(found.points[0].schedule)
     with pytest.raises(VerificationError):
-        api.verify(replace(found, bound=2 * found.bound))
+        api.verify(replace(found, bounds=((None, replace(found.floor, value=2 * found.bound)),)))
     other = api.frontier("ring:6", "alltoall", engine="flow").points[0].schedule
     with pytest.raises(VerificationError):
         api.verify(replace(found, points=(replace(found.points[0], source=lambda: other), *found.points[1:])))
