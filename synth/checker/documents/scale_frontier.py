@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
-from itertools import chain
 from pathlib import Path
 
 from synth.checker.certificates import partition, path_lengths, throughput_cuts, unreachable
@@ -17,7 +16,7 @@ from synth.model.documents import json_diff, json_reader
 from synth.model.documents.json_reader import Unchecked
 from synth.model.link_table import ends
 from synth.model.rational import counted, rational, show
-from synth.model.scale_collectives import COLLECTIVES
+from synth.model.scale_collectives import COLLECTIVES, ScaleCollective
 from synth.model.topology import Topology
 
 # The collective of certificates that name none.
@@ -40,26 +39,6 @@ def bound(certificate: dict, topology: Topology) -> Fraction:
         str(kind), throughput_cuts.check
     )
     return check(certificate, topology) * topology.unit_bandwidth()
-
-
-def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Topology | None]]) -> Fraction:
-    """Return `bound`. Where the certificate is about one of `others`, the error says how that machine differs."""
-    place = "bound.certificate"
-    try:
-        return bound(certificate, machine)
-    except VerificationError as error:
-        if error.place == "topology":
-            for what, other in others:
-                digest = (
-                    path_lengths.alltoall_digest
-                    if certificate["kind"] == "alltoall-lengths"
-                    else throughput_cuts.digest
-                )
-                if other is not None and certificate["topology"] == digest(other):
-                    differs = json_diff.describe(json_diff.plain(machine), json_diff.plain(other), f"in {what}")
-                    message = f"speaks about {what}, not about the machine written in the document: {differs}"
-                    raise VerificationError(message, f"{place}.topology") from None
-        raise VerificationError(str(error), place) from None
 
 
 def schedule(given: compressed_schedule.CompressedSchedule, where: str = "") -> str:
@@ -87,8 +66,8 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
     """
     machine, known, files = open_document(doc, folder, named)
     given = doc["topology"]
-    stated = _stated(doc, machine, folder, named, files)
-    gbps = machine.unit_bandwidth() / (stated * rational(_share(doc["collective"], machine.ranks)))
+    stated = _stated(doc, machine)
+    gbps = machine.unit_bandwidth() / (stated * ScaleCollective(doc["collective"], machine.ranks).unit_share)
     if known:
         where = machine.name
     else:
@@ -140,7 +119,12 @@ def open_document(
     """
     scale_schema.check(doc)
     given = doc["topology"]
-    files = {i: row["file"] for i, row in enumerate(doc["points"]) if "file" in row and _there(folder, row["file"], i)}
+    files: dict[int, str] = {}
+    for i, row in enumerate(doc["points"]):
+        if Path(row.get("file", "")).is_absolute():
+            raise VerificationError(f"{row['file']}: expected a file beside the document", f"points[{i}].file")
+        if "file" in row and (folder / row["file"]).is_file():
+            files[i] = row["file"]
     known = None if "links" in given else named()
     machine = link_columns.read(given) if "links" in given else known
     if machine is None and files:
@@ -170,18 +154,17 @@ def point_schedule(doc: dict, i: int, folder: Path, machine: Topology) -> compre
     return found
 
 
-def _stated(
-    doc: dict, machine: Topology, folder: Path, named: Callable[[], Topology | None], files: dict[int, str]
-) -> Fraction:
+def _stated(doc: dict, machine: Topology) -> Fraction:
     """Return the bound that the document states, which its certificate proves. Raises VerificationError."""
     certificate, stated = doc["bound"]["certificate"], rational(doc["bound"]["value"])
     if not isinstance(certificate, dict):
         raise VerificationError("there is no certificate: nothing proves this", "bound.certificate")
     if stated <= 0:
         raise VerificationError(f"{show(stated)} is no bound: it must be above 0", "bound.value")
-    others = ((f"the machine of {name}", _load(folder, i, name).topology) for i, name in files.items())
-    by_name = ((doc["topology"]["name"], make()) for make in (named,) if "links" in doc["topology"])
-    proved = _bound(certificate, machine, chain(by_name, others))
+    try:
+        proved = bound(certificate, machine)
+    except VerificationError as error:
+        raise VerificationError(str(error), "bound.certificate") from None
     if proved < stated:
         raise VerificationError(f"the certificate proves {show(proved)}, {show(stated)} is claimed", "bound")
     if _COLLECTIVE_OF.get(certificate["kind"], certificate.get("collective")) != doc["collective"]:
@@ -189,13 +172,6 @@ def _stated(
     if certificate.get("root") != doc["root"]:
         raise VerificationError("the certificate is for another root", "bound")
     return stated
-
-
-def _there(folder: Path, name: str, point: int) -> bool:
-    """Return True where the file of a point is there. Raises VerificationError for a name that is no relative path."""
-    if Path(name).is_absolute():
-        raise VerificationError(f"{name}: expected a file beside the document", f"points[{point}].file")
-    return (folder / name).is_file()
 
 
 def _load(folder: Path, point: int, name: str) -> compressed_schedule.CompressedSchedule:
@@ -239,10 +215,6 @@ def infeasible(doc: dict) -> str:
         raise VerificationError("the certificate is for another collective", "$.certificate.collective")
     claim = f"{collective} on {_called(machine, 'the document')}{_rooted(certificate['root'])}"
     return f"{claim}: no schedule, rank {start} cannot reach rank {end}, certificate checked"
-
-
-def _share(collective: str, ranks: int) -> str:
-    return f"1/{ranks}" if collective in ("allgather", "reduce-scatter", "alltoall") else "1"
 
 
 def _least_steps(doc: dict, machine: Topology) -> bool:
