@@ -23,7 +23,7 @@ from synth.topologies import modify, topology
         ({"a": 1}, {}, "a stands, there is missing"),
         ([[1, 2], [3]], [[1, 2], [4]], "[1] is [3], there [4]"),
         ({"a": [[0]]}, {"a": [[0], [1]]}, "a has 1 entry, there 2"),
-        ({"a": {}}, {"a": 3}, "a is an object, there a number"),
+        ({"a": {}}, {"a": 3}, "a is {}, there 3"),
         (1, True, "the whole is 1, there True"),
         ({"a": [1]}, {"a": [1]}, "nothing that differs from it there"),
     ],

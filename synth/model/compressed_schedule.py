@@ -12,11 +12,9 @@ unless it passes switches. Times are those of `synth.model.schedule`: sends of a
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -79,12 +77,6 @@ class CompressedSchedule(SynchronousSchedule):
         """Number of units of data."""
         n = self.topology.ranks
         return {"allgather": n, "reduce-scatter": n, "alltoall": n * n}.get(self.collective, 1)
-
-    @property
-    def unit_share(self) -> Fraction:
-        """Bytes of one unit divided by the size, in nccl-tests' sense."""
-        n = self.topology.ranks
-        return Fraction(1, n) if self.collective in ("allgather", "reduce-scatter", "alltoall") else Fraction(1)
 
     @cached_property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
@@ -245,15 +237,6 @@ class CompressedSchedule(SynchronousSchedule):
                     found.add(product)
                     queue.append(product)
         return np.array(queue, np.int64)
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the sends, which identifies the schedule among those of one topology."""
-        found = hashlib.sha256(
-            f"{self.topology.name} {self.collective} {self.root} {self.chunks} {self.paths} {self.generators}".encode()
-        )
-        for column in (self.step_rounds, self.step, self.chunk, self.path, self.kind):
-            found.update(np.ascontiguousarray(column, np.int64).tobytes())
-        return found.hexdigest()
 
 
 def over_links(
