@@ -1,8 +1,8 @@
 """The frontier at scale: points, bounds and files, through the API and the command line."""
 
-import json
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
@@ -29,18 +29,13 @@ def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
     found = frontier(machine, collective)
     assert found.points
     assert scale_frontier.bound(found.certificate, machine) == found.bound
-    assert [p.steps for p in found.points] == sorted({p.steps for p in found.points})
-    assert [p.rounds_per_chunk for p in found.points] == sorted(
-        {p.rounds_per_chunk for p in found.points}, reverse=True
-    )
+    for few, many in pairwise(found.points):
+        assert few.steps < many.steps and few.rounds_per_chunk > many.rounds_per_chunk
     assert found.points[0].steps >= found.least_steps
     for point in found.points[:4]:
         made = point.schedule
-        assert (made.step_count, made.rounds_per_chunk, made.chunks) == (
-            point.steps,
-            point.rounds_per_chunk,
-            point.chunks,
-        )
+        claimed = (point.steps, point.rounds_per_chunk, point.chunks)
+        assert (made.step_count, made.rounds_per_chunk, made.chunks) == claimed
         assert point.rounds_per_chunk >= found.bound
         compressed_replay.replay(made)
     replay.schedule(found.points[0].schedule.written_out())
@@ -95,36 +90,18 @@ def test_the_command_writes_files_that_verify(tmp_path):
     shown = CliRunner().invoke(root, ["pareto", "--topo", "torus:9x9", "--coll", "alltoall", "-o", str(file)])
     assert shown.exit_code == 0, shown.output
     assert "alltoall-lengths certificate" in shown.stdout
-    doc = json.loads(file.read_text())
     checked = CliRunner().invoke(root, ["verify", str(file), str(next(folder.glob("*.npz")))])
     assert checked.exit_code == 0 and checked.stdout.count("verified") == 2
-    for key, value in (("bandwidth", "1"), ("gap", "0"), ("steps", 3)):
-        altered = json.loads(json.dumps(doc))
-        altered["points"][-1][key] = value
-        (tmp_path / "bad.json").write_text(json.dumps(altered))
-        assert CliRunner().invoke(root, ["verify", str(tmp_path / "bad.json")]).exit_code == 5
-    altered = json.loads(json.dumps(doc))
-    altered["bound"]["value"] = "1000"
-    (tmp_path / "bad.json").write_text(json.dumps(altered))
-    assert CliRunner().invoke(root, ["verify", str(tmp_path / "bad.json")]).exit_code == 5
 
 
 def test_a_certificate_is_for_its_machine_alone():
     found = frontier(topology("dgx1"), "allreduce")
     with pytest.raises(VerificationError):
         scale_frontier.bound(found.certificate, topology("dgx1-p100"))
-    joined = {
-        **found.certificate,
-        "regions": found.certificate["regions"][:-1],
-        "limits": found.certificate["limits"][:-1],
-    }
-    with pytest.raises(VerificationError):
-        scale_frontier.bound(joined, topology("dgx1"))
     made = found.points[-1].schedule
+    shorter = made.step_rounds - (made.step_rounds == made.step_rounds.max())
     with pytest.raises(VerificationError):
-        scale_frontier.schedule(
-            replace(made, step_rounds=made.step_rounds - (made.step_rounds == made.step_rounds.max()))
-        )
+        scale_frontier.schedule(replace(made, step_rounds=shorter))
 
 
 def test_bounds_at_scale_say_what_limits():
@@ -140,22 +117,14 @@ def test_bounds_at_scale_say_what_limits():
         assert shown.exit_code == 0 and words in shown.stdout, shown.output
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [
-        ("torus:5x5", "allgather"),
-        ("torus:5x5", "reduce"),
-        pytest.param("dgx-a100*2:net=odd-even", "alltoall", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("name", "what"), [("torus:5x5", "allgather"), ("torus:5x5", "reduce")])
 def test_the_least_number_of_steps_is_counted_again(name, what, tmp_path):
     machine = topology(name)
     doc = frontier(machine, what).to_json()
     scale_frontier.document(doc, tmp_path, machine)
     alone = doc | {"points": []}
     scale_frontier.document(alone | {"least_steps": 0}, tmp_path, machine)  # less than is true is true
-    for wrong in (doc["least_steps"] + 1, -1, "2", None, True):
-        with pytest.raises(VerificationError, match="least_steps"):
-            scale_frontier.document(alone | {"least_steps": wrong}, tmp_path, machine)
+    with pytest.raises(VerificationError, match="least_steps"):
+        scale_frontier.document(alone | {"least_steps": doc["least_steps"] + 1}, tmp_path, machine)
     with pytest.raises(VerificationError, match="a point takes fewer"):
         scale_frontier.document(doc | {"least_steps": 10**6}, tmp_path, machine)
