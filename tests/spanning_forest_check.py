@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synth.model.spanning_forest import COLLECTIVES, ROOTED, TURNED, SpanningForest
+from synth.scale.forests.spanning_forest import COLLECTIVES, ROOTED, TURNED, SpanningForest
 
 
 class Verified(NamedTuple):

@@ -6,7 +6,7 @@ import pytest
 
 from synth.errors import FormatError, SynthError, UsageError
 from synth.model.collective import COLLECTIVES, Collective, canonical_name, collective
-from synth.model.collective_files import load
+from synth.model.documents.collective_files import load
 
 SUM = "combining: true\npre: [[0, [0, 1]]]\npost: "
 SIZES = {"allgatherv": [1, 2, 0, 3], "reduce-scatterv": [1, 2, 0, 3], "alltoallv": [[0, 1, 2, 0]] * 4}

@@ -12,8 +12,8 @@ from synth.checker.documents import schedule_archive
 from synth.checker.schedule import compressed_replay, replay
 from synth.errors import FormatError, UsageError, VerificationError
 from synth.model import compressed_schedule
-from synth.model.spanning_forest import SpanningForest
 from synth.scale.forests import pipelining
+from synth.scale.forests.spanning_forest import SpanningForest
 from synth.topologies import topology
 from tests.compressed_columns import columns
 

@@ -8,10 +8,10 @@ import pytest
 
 from synth.checker.schedule import replay
 from synth.commands import api
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
-from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.sends.bitwise_equality import same_bits
+from synth.model.sends.dead_sends import prune
 from synth.topologies import topology
 
 LINE = topology("line:3").network()

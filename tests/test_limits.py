@@ -25,7 +25,7 @@ from synth.model.collective import collective
 from synth.model.documents.file_reader import parse_json
 from synth.model.outcome import Sat, Unsat
 from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerprint
-from synth.model.step_routes import rounds_for
+from synth.model.sends.step_routes import rounds_for
 from synth.model.symmetry import renumbering
 from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
 from synth.runtime.link_schedule import LinkSchedule

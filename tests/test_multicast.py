@@ -18,10 +18,10 @@ from synth.encodings import bounds
 from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound, operations_bound, step_cuts_bound
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.model import symmetry
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import LowerBound
 from synth.model.schedule import Schedule, Send, Step, SwitchSend, problem_fingerprint
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import (
     MULTICAST_NOTE,
     Cap,

@@ -18,12 +18,12 @@ from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound
 from synth.encodings.engine import FrontierProblem, Options
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, VerificationError
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule, Step, SwitchSend
+from synth.model.sends.bitwise_equality import same_bits
+from synth.model.sends.unicast import unicast
 from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Network, Topology
-from synth.model.unicast import unicast
 from synth.pareto import multicast
 from synth.pareto.synthesize import through_switches
 from synth.topologies import topology

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from synth.commands import api, root
 from synth.errors import InfeasibleError, UsageError
-from synth.model.bitwise_equality import same_bits
+from synth.model.sends.bitwise_equality import same_bits
 from synth.pareto import engine_choice, flow_frontier
 from synth.pareto.events import SweepInterrupted
 from synth.scale.search import frontier

@@ -14,11 +14,11 @@ import pytest
 
 from synth.commands import api
 from synth.errors import UsageError
+from synth.model.bounds.time_bound import SizeBound, TimeBound
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.number_text import bytes_text, number, size_text
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.time_bound import SizeBound, TimeBound
 from synth.program.analysis.report import size_text as lint_size_text
 from synth.view import build, frontier_text, plot, tables
 from synth.view.frontier_text import Report

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.schedule import Schedule, Send, Step, SwitchSend, problem_fingerprint
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.symmetry import Generator, compose, inverse
 from synth.model.topology import MulticastSwitch, Network, Route
 

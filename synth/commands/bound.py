@@ -39,9 +39,9 @@ from synth.program.program import PROTOCOLS
 
 if TYPE_CHECKING:
     from synth.commands.inputs import CollectiveLike, TopologyLike
+    from synth.model.bounds.time_bound import TimeBound
     from synth.model.collective import Collective
     from synth.model.frontier import Frontier
-    from synth.model.time_bound import TimeBound
     from synth.model.topology import Network
 
 BOUND_EFFORT = 20.0  # wall seconds of `bound` for better bounds than the quick one, where nobody limited them

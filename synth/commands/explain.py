@@ -36,7 +36,7 @@ from synth.model.schedule import Schedule
 if TYPE_CHECKING:
     from synth.commands.inputs import CollectiveLike, TopologyLike
     from synth.encodings.bounds.blame import Places
-    from synth.model.blame import Blame
+    from synth.model.bounds.blame import Blame
     from synth.model.compressed_schedule import CompressedSchedule
     from synth.model.frontier import Frontier, LowerBound, StepCount
     from synth.scale.baselines.comparison import Explanation

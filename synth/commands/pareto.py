@@ -38,8 +38,8 @@ from synth.pareto.events import Listener, SweepInterrupted
 from synth.solvers.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
+    from synth.model.bounds.time_bound import TimeBound
     from synth.model.collective import Collective
-    from synth.model.time_bound import TimeBound
     from synth.model.topology import Topology
     from synth.pareto.cross_check import CrossCheck
     from synth.view.algorithm_times import AlgorithmTime

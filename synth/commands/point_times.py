@@ -15,7 +15,7 @@ from synth.program.overheads import label as label_of
 from synth.solvers.deadline import Deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
-    from synth.model.time_bound import TimeBound
+    from synth.model.bounds.time_bound import TimeBound
     from synth.view.algorithm_times import AlgorithmTime
 
 SWITCH_PROTOCOLS = ("Simple",)  # packets do not pass switches that multicast

@@ -15,7 +15,7 @@ from synth.language.chunk_operations import Operations, replaced_too_early
 from synth.language.place import error_at
 from synth.language.settings import SETTINGS
 from synth.model.schedule import Send
-from synth.model.step_routes import routes_by_pair
+from synth.model.sends.step_routes import routes_by_pair
 from synth.model.topology import Network
 
 MODES = ("asap", "written", "paced")

@@ -15,7 +15,7 @@ from synth.language.settings import SETTINGS
 from synth.language.step_assignment import ListScheduling, earliest_steps, latest_steps, sends_by_step
 from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
 from synth.model.schedule import Send, Step
-from synth.model.step_routes import routes_by_pair, step_of_sends
+from synth.model.sends.step_routes import routes_by_pair, step_of_sends
 from synth.model.topology import Network
 from synth.program.send_hints import SendHints
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from synth.errors import SynthError, TooManySendsError, UsageError
 from synth.model.collective import Collective
-from synth.model.latency import latency
+from synth.model.graphs import latency
 from synth.model.rational import counted, rational, show, size_bytes
 from synth.model.registry import NOTEBOOK, load
 from synth.model.scale_collectives import ScaleCollective

@@ -23,8 +23,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
+from synth.model.documents.canonical_json import canonical
 from synth.model.documents.whole_file import whole_file
 from synth.model.registry import NOTEBOOK, load
 from synth.model.topology import Network

@@ -13,10 +13,10 @@ from synth.checker.schedule import column_replay
 from synth.encodings.bounds import distance
 from synth.encodings.engine import Options
 from synth.errors import SynthError, VerificationError, refused
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.frontier import NO_BOUND, Frontier, LowerBound, Open, Point, QueryRecord, Rate
 from synth.model.rational import show
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Network
 from synth.pareto.events import Event, Listener
 from synth.pareto.log import Log

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from synth.encodings.engine import FrontierEngine, FrontierProblem, Options
 from synth.errors import InfeasibleError, UndecidedError, VerificationError, refused
-from synth.model.canonical_json import canonical
+from synth.model.documents.canonical_json import canonical
 from synth.model.frontier import Frontier
 from synth.model.schedule import problem_fingerprint
 from synth.pareto import multicast

@@ -24,7 +24,6 @@ from synth.errors import InfeasibleError, UndecidedError, UsageError
 from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.scale_collectives import COLLECTIVES, ScaleCollective
-from synth.model.spanning_forest import ROOTED, SpanningForest
 from synth.model.topology import Topology
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.alltoall.flow_decomposition import chunk_count
@@ -41,6 +40,7 @@ from synth.scale.fabric.fabric import Fabric, fabric
 from synth.scale.forests.bfs_trees import BreadthFirstTrees
 from synth.scale.forests.build import BoundedForest, build
 from synth.scale.forests.pipelining import Pipeline
+from synth.scale.forests.spanning_forest import ROOTED, SpanningForest
 from synth.scale.frontier_points import greedy_points, pipelined_points, spanning_tree_points
 from synth.scale.search_state import OnCandidate, SearchState
 from synth.solvers.deadline import NEVER, Deadline, TimeUp, current_deadline, no_time_limit, time_limited

@@ -8,11 +8,11 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from synth.model.bounds.time_bound import TimeBound
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, Open, Point
 from synth.model.number_text import GB, KB, MB, number, size_text
 from synth.model.rational import counted, show
-from synth.model.time_bound import TimeBound
 from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:

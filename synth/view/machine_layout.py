@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, cos, dist, hypot, isqrt, pi, sin
 
-from synth.model.components import components
+from synth.model.graphs import components
 
 Spot = tuple[float, float]
 Line = tuple[int, int, Fraction | int]  # end, end, rate

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from synth.model.bounds.time_bound import TimeBound
 from synth.model.documents.int_ranges import runs
 from synth.model.frontier import Frontier
 from synth.model.number_text import number, size_text
 from synth.model.rational import counted, show
-from synth.model.time_bound import TimeBound
 from synth.view.frontier_text import SIZES, Report, in_time, table_title
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from synth.model.bounds.time_bound import TimeBound
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Cost
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule, SwitchSend
-from synth.model.time_bound import TimeBound
 from synth.model.topology import MULTICAST_NOTE, Network, Topology
 from synth.view import frontier_text, scale_table
 from synth.view.algorithm_times import AlgorithmTime

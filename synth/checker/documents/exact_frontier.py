@@ -11,11 +11,11 @@ from synth.checker.certificates.instance import Instance
 from synth.checker.fingerprints import with_one_chunk
 from synth.checker.schedule import replay as verify
 from synth.errors import FormatError, VerificationError, json_kind, malformed
-from synth.model.bitwise_equality import same_bits
 from synth.model.documents import json_diff, json_reader
 from synth.model.documents.text_file import text_of
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule
+from synth.model.sends.bitwise_equality import same_bits
 
 MAX_BYTES = 1 << 30  # of a document that is read: its values take several times as much memory
 OF_STEPS = ("distance", "too-few-steps")  # kinds of certificates that bound the number of steps

@@ -17,8 +17,8 @@ from operator import eq
 from weakref import finalize
 
 from synth.errors import VerificationError
-from synth.model.canonical_json import canonical, object_digest
 from synth.model.documents import json_reader
+from synth.model.documents.canonical_json import canonical, object_digest
 from synth.model.gc_pause import collector_off
 from synth.model.topology import Network, Route
 

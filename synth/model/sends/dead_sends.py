@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.step_routes import with_fewest_rounds
+from synth.model.sends.step_routes import with_fewest_rounds
 
 ALIKE = 2  # A sum of up to two contributions has the same bits in whichever order they were added.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.step_routes import rounds_for
+from synth.model.sends.step_routes import rounds_for
 from synth.model.topology import Network
 
 
