@@ -1,4 +1,4 @@
-"""What a compressed schedule holds, as plain lists that can be compared."""
+"""Columns of a compressed schedule as plain lists that can be compared."""
 
 from synth.model.compressed_schedule import CompressedSchedule
 

@@ -242,7 +242,9 @@ REVERSALS = {
 def pattern(ranks: int, messages: Sequence[tuple[int, int]], name: str = "pattern") -> Collective:
     """Return a collective of independent messages ``(source, destination)``, one unit each."""
     alone = [frozenset([rank]) for rank in range(ranks)]
-    return Collective(name, ranks, [alone[src] for src, _ in messages], [alone[dst] for _, dst in messages])
+    pre = [alone[src] for src, _ in messages]
+    post = [alone[dst] for _, dst in messages]
+    return Collective(name, ranks, pre, post)
 
 
 # name -> (summary, options it takes); `collective` below builds it
@@ -323,8 +325,11 @@ def collective(
         case "reduce":
             return Collective(name, ranks, every_root, roots, True, roots)
         case "scatter" | "gather":
-            pairs = [(root, rank) if kind == "scatter" else (rank, root) for root in roots for rank in range(ranks)]
-            return replace(pattern(ranks, pairs, name), roots=roots)
+            pairs = [(root, rank) for root in roots for rank in range(ranks)]
+            scattered = pattern(ranks, pairs, name)
+            if kind == "gather":
+                return Collective(name, ranks, scattered.post, scattered.pre, False, roots)
+            return replace(scattered, roots=roots)
         case "allreduce":
             return Collective(kind, ranks, [everyone], [everyone], True)
         case "scan":
@@ -357,8 +362,9 @@ def _sizes(name: str, ranks: int, sizes: Sequence | None, by_pair: bool = False)
         return (1,) * count
     counts: list = list(sizes)
     if by_pair and not (ranks == 1 and all(isinstance(n, int) for n in sizes)):  # of one rank a row is a matrix
-        rows = [row if isinstance(row, Sequence) and len(row) == ranks else [None] for row in sizes]
-        counts = [n for row in rows for n in row]
+        counts = []
+        for row in sizes:
+            counts += row if isinstance(row, Sequence) and len(row) == ranks else [None]
     if len(counts) != count or not all(isinstance(n, int) and n >= 0 for n in counts):
         shape = f"a {ranks} x {ranks} matrix of" if by_pair else str(ranks)
         raise UsageError(f"{name} over {ranks} ranks needs {shape} chunk counts >= 0")

@@ -1,1 +1,1 @@
-"""What the sends of a schedule do: their routes and rounds, those that are dead, and the bits of their sums."""
+"""The sends of a schedule: their routes and rounds, those that are dead, and the bits of their sums."""
