@@ -10,7 +10,7 @@ import synth
 from synth.checker.documents import schedule_archive
 from synth.commands import api, programs, tune
 from synth.commands.root import root
-from synth.errors import FormatError, TooManySendsError, VerificationError
+from synth.errors import FormatError, VerificationError
 from synth.program import checked_lowering
 
 SMALL = 2000  # sends: the limit of a program in these tests, which the first point keeps
@@ -142,8 +142,3 @@ def test_a_malformed_document_is_refused_with_its_name(ring, tmp_path):
     (tmp_path / "bad.json").write_text(json.dumps(doc))
     with pytest.raises(FormatError, match=r"bad\.json"):
         programs.read(tmp_path / "bad.json")
-
-
-def test_too_many_sends_is_an_error_of_usage():
-    error = TooManySendsError(7, "7 sends")
-    assert error.exit_code == 2 and error.sends == 7

@@ -118,6 +118,7 @@ class Collective:
     @property
     def buffer_units(self) -> int:
         """Units in the larger of one rank's send and receive buffers: what nccl-tests calls the size."""
+        # What each rank has before, and after.
         held, got = [0] * self.ranks, [0] * self.ranks
         for pre, post in zip(self.pre, self.post, strict=True):
             for r in pre:
@@ -190,6 +191,7 @@ class Collective:
         return self.document if chunks == 1 else self._document(chunks)
 
     def _document(self, chunks: int) -> dict:
+        # Chunks of one unit have equal rows but for their number.
         pre: list[list] = []
         post: list[list] = []
         for u in range(self.units):
@@ -212,6 +214,8 @@ class Collective:
         total = doc["chunks"]
         if chunks < 1 or total % chunks:
             raise ValueError(f"{total} chunks are not a multiple of {chunks} per unit")
+
+        # Chunk 0 of each unit says where all of its chunks are.
         units = total // chunks
         pre: list[set[int]] = [set() for _ in range(units)]
         post: list[set[int]] = [set() for _ in range(units)]
@@ -299,6 +303,8 @@ def collective(
         raise UsageError(
             f"{key} over {ranks} ranks: at most {MAX_UNITS} {'parts' if least > ranks else 'ranks'} are supported"
         )
+
+    # Roots and sizes that the collective does not take are refused, not ignored.
     takes, everyone = COLLECTIVES[key][1], frozenset(range(ranks))
     roots = tuple(roots)
     if roots and "root" not in takes:

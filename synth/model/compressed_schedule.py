@@ -113,6 +113,8 @@ class CompressedSchedule(SynchronousSchedule):
         sorts = np.array(
             [(wide[s.bandwidth], late[s.latency], KINDS.index(s.kind)) for s in links.sorts], np.int64
         ).reshape(-1, 3)
+
+        # Names and exact numbers stand in the header, once each; columns hold their places.
         header = {
             "schema": SCHEMA,
             "collective": self.collective,
@@ -128,6 +130,8 @@ class CompressedSchedule(SynchronousSchedule):
                 "limits": [m.name for m in limits],
             },
         }
+
+        # Lists of unlike lengths are one column with another one of their ends.
         columns = {
             "rounds": self.step_rounds,
             "step": self.step,
@@ -163,6 +167,8 @@ class CompressedSchedule(SynchronousSchedule):
             raise TooManySendsError(self.sends, f"{self.sends} sends; at most {MAXIMUM_SENDS} are written out")
         if not self.generators:
             return self
+
+        # An element moves paths by the ends of their links, and chunks with their units.
         group = self._elements()
         links = self.topology.links
         link_of = {(link.src, link.dst): i for i, link in enumerate(links)}
@@ -193,6 +199,7 @@ class CompressedSchedule(SynchronousSchedule):
         `task`: the collective, where `collective` and `root` do not define it. Raises TooManySendsError above
         `MAXIMUM_SENDS` sends, UsageError for a path through switches that the network has not.
         """
+        # Each path is a route of the network, which lists links and the shortest ways through switches.
         full = self.expanded()
         network = self.topology.network()
         roots = () if self.root is None else (self.root,)
@@ -207,6 +214,8 @@ class CompressedSchedule(SynchronousSchedule):
                     "shortest one"
                 )
             routes.append((src, dst, via))
+
+        # Sends of a step in the order of `Schedule`.
         rows: list[list[Send]] = [[] for _ in range(full.step_count)]
         columns = (column.tolist() for column in (full.step, full.chunk, full.path, full.kind))
         for t, c, p, k in zip(*columns, strict=True):
@@ -223,6 +232,7 @@ class CompressedSchedule(SynchronousSchedule):
         Raises SynthError where there are too many, or more than `images`: an element other than the identity fixes a
         rank.
         """
+        # Products with the generators from the identity on, until none is new.
         size = self.topology.ranks + len(self.topology.switches)
         if self.images * size > MAXIMUM_ENTRIES:
             raise SynthError(f"{self.topology.name}: the symmetries make too many copies to list")

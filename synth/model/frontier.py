@@ -424,6 +424,8 @@ class Frontier:
         schedule = point.schedule
         if schedule.sends <= most:
             return schedule
+
+        # The point of the least R/C that fits, for the message.
         fitting = "no point of this frontier has so few"
         for number in range(len(self.points), 0, -1):
             other = self.points[number - 1]
@@ -453,6 +455,8 @@ class Frontier:
         """
         if self.engine == "exact":
             return self, ()
+
+        # Points in turn while there is time; a schedule that cannot be written out costs its own point alone.
         points: list[Point] = []
         lacking: list[tuple[Point, SynthError | None]] = []
         for k, point in enumerate(self.points):
@@ -518,6 +522,7 @@ class Frontier:
     def _scale_document(self, machine: Topology, files: dict[int, str], links: bool) -> dict:
         from synth.model.documents import link_columns
 
+        # Bounds and gaps are of any number of steps, so a row has no certificate of its own.
         rows = []
         for i, p in enumerate(self.points):
             row: dict = {"steps": p.steps, "rounds": p.rounds, "chunks": p.chunks}
@@ -548,6 +553,7 @@ class Frontier:
         Of flow methods: `machine` is the one that the document is about, and `sources` make the schedules of its
         points. `synth.topologies.frontier_files` finds both.
         """
+        # The one bound of a document at scale is the bound of all its points.
         if doc["schema"] == SCALE_SCHEMA and machine is not None:
             bound, points = LowerBound(rational(doc["bound"]["value"]), doc["bound"]["certificate"]), []
             for row, source in zip(doc["points"], sources, strict=True):

@@ -16,6 +16,8 @@ def latency(topology: Topology) -> Fraction:
     if not topology.switches:
         sorts = links.sorts if hasattr(links, "sorts") else links  # a table of links names each latency once
         return max({id(k.latency): k.latency for k in sorts}.values(), default=Fraction(0))
+
+    # Through switches: of parallel links the slowest counts, as `Topology.network` has them all.
     leaving: list[dict[int, Fraction]] = [{} for _ in range(topology.ranks + len(topology.switches))]
     for link in links:
         late = leaving[link.src].get(link.dst, Fraction(0))
@@ -53,6 +55,7 @@ def components(ends: Iterable[int], pairs: Iterable[tuple[int, int]]) -> dict[in
             end = parent[end]
         return end
 
+    # The least end of a component is its root.
     for a, b in pairs:
         low, high = sorted((root(a), root(b)))
         parent[high] = low

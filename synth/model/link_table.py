@@ -112,6 +112,8 @@ def widths(items: Sequence[Link] | Sequence[Limit]) -> tuple[list[Fraction], np.
         shared = {id(item.bandwidth): item.bandwidth for item in items}
         objects, place = list(shared.values()), {key: i for i, key in enumerate(shared)}
         index = np.array([place[id(item.bandwidth)] for item in items], np.int64)
+
+    # Equal bandwidths may be several objects; each gets the number of its first appearance.
     used, first = np.unique(index, return_index=True)
     numbers: dict[Fraction, int] = {}
     number = np.zeros(len(objects), np.int64)

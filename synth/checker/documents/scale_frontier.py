@@ -68,6 +68,8 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
     given = doc["topology"]
     stated = _stated(doc, machine)
     gbps = machine.unit_bandwidth() / (stated * ScaleCollective(doc["collective"], machine.ranks).unit_share)
+
+    # The bound, and the least number of steps.
     if known:
         where = machine.name
     else:
@@ -80,6 +82,8 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
         lines += [f"no {claim} takes fewer than {least}"] if doc["least_steps"] else []
     else:
         unchecked.append(Unchecked(f"that no {claim} takes fewer than {least}: the machine is large"))
+
+    # Points: numbers that go together, none below the bound or no better than the one before, and a replay.
     before: tuple[int, Fraction] | None = None
     for i, row in enumerate(doc["points"]):
         place, rate = f"points[{i}]", rational(row["bandwidth"])
@@ -125,6 +129,8 @@ def open_document(
             raise VerificationError(f"{row['file']}: expected a file beside the document", f"points[{i}].file")
         if "file" in row and (folder / row["file"]).is_file():
             files[i] = row["file"]
+
+    # The machine: the links in the document, the one of its name, or that of a schedule.
     known = None if "links" in given else named()
     machine = link_columns.read(given) if "links" in given else known
     if machine is None and files:
@@ -236,6 +242,8 @@ def _least_steps(doc: dict, machine: Topology) -> bool:
     for a, b in zip(*ends(machine.links), strict=True):
         a, b = (b, a) if doc["collective"] == "reduce" else (a, b)
         out[int(a)].append(int(b))
+
+    # The first rank that is far enough from another proves it.
     far = 0
     for start in starts[:looked]:
         far = max(far, _farthest(out, machine.ranks, start))

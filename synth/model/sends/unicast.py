@@ -23,6 +23,7 @@ def unicast(schedule: Schedule) -> Schedule:
         via = routes.get((send.src, send.dst, switch), ())
         return send._replace(via=via)
 
+    # Sends in place of a switch send take the same path, where the network describes it.
     steps = []
     for step in schedule.steps:
         sends = list(step.sends)
