@@ -55,26 +55,28 @@ def document(doc: dict) -> list[str]:
     Raises VerificationError, with the place, for a claim that is false or not proved, and FormatError for another
     schema.
     """
-    match doc.get("schema"):
-        case "synth.schedule/1":
-            replay = verify.schedule(doc)
-            sends = counted(replay.sends, "send")
-            lines = [
-                f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {sends} replayed, postcondition holds"
-            ]
-        case "synth.frontier/1":
-            lines = frontier(doc)
-        case "synth.bounds/1":
-            lines = bounds(doc)
-        case "synth.infeasible/1":
-            lines = [infeasible(doc)]
-        case "synth.choice/1":
-            raise FormatError("a choice by size has no certificates; `synth pareto -o FILE` without --size writes them")
-        case other:
-            if "gpus" in doc:
-                raise FormatError("a program has no certificates to verify; `synth lint` checks it")
-            known = f"{', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)"
-            raise FormatError(f"{json_reader.schema_text(other)}; synth verifies {known}")
+    try:
+        match doc.get("schema"):
+            case "synth.schedule/1":
+                replay = verify.schedule(doc)
+                size = f"C={replay.chunks} S={replay.steps} R={replay.rounds}"
+                lines = [f"schedule: {size}, {counted(replay.sends, 'send')} replayed, postcondition holds"]
+            case "synth.frontier/1":
+                lines = frontier(doc)
+            case "synth.bounds/1":
+                lines = bounds(doc)
+            case "synth.infeasible/1":
+                lines = [infeasible(doc)]
+            case "synth.choice/1":
+                instead = "`synth pareto -o FILE` without --size writes them"
+                raise FormatError(f"a choice by size has no certificates; {instead}")
+            case other:
+                if "gpus" in doc:
+                    raise FormatError("a program has no certificates to verify; `synth lint` checks it")
+                known = f"{', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)"
+                raise FormatError(f"{json_reader.schema_text(other)}; synth verifies {known}")
+    except (KeyError, TypeError, IndexError, AttributeError) as error:  # a value of another kind somewhere inside
+        raise VerificationError(malformed(error), "$") from None
     return [*lines, assumed(doc)]
 
 
@@ -90,12 +92,9 @@ def bounds(doc: dict) -> list[str]:
     """Check every bound of the document that `synth bound -o` writes; return a line for each. Raises
     VerificationError."""
     json_reader.fields(doc, "$", PROBLEM | {"bounds"})
-    try:
-        verify.problem(doc["topology"], doc["collective"])
-        rows = json_reader.items(doc["bounds"], "$.bounds")
-        entries = [_bound(doc, entry, f"$.bounds[{i}]") for i, entry in enumerate(rows)]
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise VerificationError(malformed(error), "$") from None
+    verify.problem(doc["topology"], doc["collective"])
+    rows = json_reader.items(doc["bounds"], "$.bounds")
+    entries = [_bound(doc, entry, f"$.bounds[{i}]") for i, entry in enumerate(rows)]
     if not entries:
         raise VerificationError("is empty: the document claims nothing", "$.bounds")
     return [f"bound: {_in_words(steps, value)}, certificate checked" for steps, value in entries]
@@ -115,23 +114,20 @@ def infeasible(doc: dict) -> str:
     """
     json_reader.fields(doc, "$", PROBLEM | {"max_steps", "certificate"})
     most = None if doc["max_steps"] is None else json_reader.number(doc["max_steps"], "$.max_steps", 0)
-    try:
-        verify.problem(doc["topology"], doc["collective"])
-        certificate = doc["certificate"]
-        if not isinstance(certificate, dict):
-            raise VerificationError(NO_CERTIFICATE, "$.certificate")
-        kinds = ("unreachable",) if most is None else OF_STEPS
-        if certificate["kind"] not in kinds:
-            raise VerificationError(
-                f"{certificate['kind']!r} does not prove this, {kinds[0]!r} would", "$.certificate.kind"
-            )
-        value = proved_bound(doc, certificate, "$.certificate")
-        name = f"{doc['collective']['name']} on {doc['topology']['name']}"
-        if most is None:
-            unit, rank = certificate["pair"]
-            return f"{name}: no schedule, unit {unit} cannot reach rank {rank}, certificate checked"
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise VerificationError(malformed(error), "$") from None
+    verify.problem(doc["topology"], doc["collective"])
+    certificate = doc["certificate"]
+    if not isinstance(certificate, dict):
+        raise VerificationError(NO_CERTIFICATE, "$.certificate")
+    kinds = ("unreachable",) if most is None else OF_STEPS
+    if certificate["kind"] not in kinds:
+        raise VerificationError(
+            f"{certificate['kind']!r} does not prove this, {kinds[0]!r} would", "$.certificate.kind"
+        )
+    value = proved_bound(doc, certificate, "$.certificate")
+    name = f"{doc['collective']['name']} on {doc['topology']['name']}"
+    if most is None:
+        unit, rank = certificate["pair"]
+        return f"{name}: no schedule, unit {unit} cannot reach rank {rank}, certificate checked"
     if value <= most:
         raise VerificationError(f"the certificate asks for {show(value)} steps, which {most} allow", "$.max_steps")
     return (
@@ -146,14 +142,8 @@ def frontier(doc: dict) -> list[str]:
     """
     json_reader.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels"})
     json_reader.one_of(doc["schema"], ("synth.frontier/1",), "$.schema")
-    try:
-        verify.problem(doc["topology"], doc["collective"])
-        return _frontier(doc)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise VerificationError(malformed(error), "$") from None
+    verify.problem(doc["topology"], doc["collective"])
 
-
-def _frontier(doc: dict) -> list[str]:
     # Points, of which none is dominated, and the bounds for any number of chunks that they bring.
     said: list[str] = []
     points: list[tuple[int, Fraction, bool]] = []
