@@ -61,6 +61,7 @@ class BuiltTable:
 
     def to_json(self) -> dict:
         """Return the table's part of ``build.json``."""
+        # Tuples are lists in JSON, and the library's algorithms are fields by name.
         rows = []
         for row in self.rows:
             lists = {"files": list(row.files), "estimated": list(row.estimated), "libraries": dict(row.libraries)}

@@ -44,5 +44,6 @@ class ScaleCollective:
     @property
     def sends_per_chunk(self) -> int:
         """The least number of sends for each chunk of a unit: every rank receives it, and a sum has every input."""
+        # An allreduce is a reduce and a broadcast of each chunk, an alltoall has a unit for each pair.
         pairs = {"allgather": self.ranks, "reduce-scatter": self.ranks, "alltoall": self.ranks, "allreduce": 2}
         return pairs.get(self.name, 1) * (self.ranks - 1)

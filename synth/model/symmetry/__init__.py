@@ -46,6 +46,7 @@ def generators(network: Network, collective: Collective | None = None) -> tuple[
 def _generators(search: AutomorphismSearch) -> tuple[Generator, ...]:
     """Return `generators` of the network and the collective of a search that has found none yet."""
     network = search.a
+    # Declared symmetries are tried as any other, then the search looks for what they leave.
     identity = tuple(range(network.ranks))
     declared = {tuple(pi): None for pi in network.generators if tuple(pi) != identity}
     known = [made for made in map(search.extended, declared) if made is not None]
