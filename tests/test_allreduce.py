@@ -12,11 +12,11 @@ from synth.encodings import contributions
 from synth.encodings.hubs import reduce_broadcast
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.errors import SynthError
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
-from synth.model.dead_sends import prune
 from synth.model.frontier import Open, Point
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.sends.bitwise_equality import same_bits
+from synth.model.sends.dead_sends import prune
 from synth.model.topology import Link, Topology
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.rs_ag_composition import compose

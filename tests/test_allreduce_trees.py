@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from synth.checker.schedule import replay
 from synth.encodings import spanning_tree_packing
 from synth.errors import SynthError
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Link, Network, Route, Topology
 from synth.topologies import topology
 

@@ -16,7 +16,7 @@ from synth.checker.schedule import replay as ordinary
 from synth.commands import api
 from synth.encodings.bounds.trees.cheapest_trees import SteinerTreeDP
 from synth.errors import VerificationError
-from synth.model.bitwise_equality import same_bits
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology
 from synth.program import analysis, checked_lowering
 from synth.scale import search

@@ -39,7 +39,7 @@ class Mine:
 
 
 def point(schedule, **changed) -> Point:
-    return replace(Point.of(schedule, LowerBound(Fraction(0), {}), "optimal", "mine"), **changed)
+    return replace(Point.of(schedule, LowerBound(Fraction(0), {}), "mine"), **changed)
 
 
 def frontier(monkeypatch, *items, ranks=(2, 8), problem=PROBLEM, listen=None):

@@ -208,7 +208,7 @@ def test_the_best_row_is_taken_and_long_ones_wait_for_the_solver():
     schedule = short.schedule
     bound = bounds.flow(schedule.network, schedule.collective, 2)
     slow = replace(schedule, steps=(schedule.steps[0]._replace(rounds=9), *schedule.steps[1:]))
-    found = begun(schedule.network, schedule.collective, [Point.of(slow, short.bound, "best-known", "slow"), short])
+    found = begun(schedule.network, schedule.collective, [Point.of(slow, short.bound, "slow"), short])
     found.rows = found.points
     point = close_step_count.row_at(found, 2)
     assert point is not None and point.schedule is schedule and close_step_count.has_few_chunks(found, point, bound)
@@ -222,7 +222,7 @@ def test_the_best_row_is_taken_and_long_ones_wait_for_the_solver():
         sends = [send._replace(chunk=3 * send.chunk + k) for send in step.sends for k in range(3)]
         steps.append(step._replace(rounds=3 * step.rounds, sends=tuple(sorted(sends))))
     many = Schedule(schedule.network, schedule.collective, 3 * schedule.chunks, tuple(steps))
-    long = begun(schedule.network, schedule.collective, [Point.of(many, short.bound, "best-known", "long")])
+    long = begun(schedule.network, schedule.collective, [Point.of(many, short.bound, "long")])
     long.rows = long.points
     assert long.rows[0].rounds_per_chunk == 2 and not close_step_count.has_few_chunks(long, long.rows[0], bound)
 

@@ -43,7 +43,7 @@ def left_open(name, coll, *schedules, **changed):
     task = collective(coll, network.ranks, (2,) if coll in ("broadcast", "reduce") else ())
     least = bounds.steps(network, task)
     floor = bounds.flow(network, task, None)
-    made = tuple(Point.of(s, floor, "best-known", "exact") for s in schedules)
+    made = tuple(Point.of(s, floor, "exact") for s in schedules)
     steps = int(least.value)
     best = min((p.rounds_per_chunk for p in made if p.steps <= steps), default=None)
     gap = Open(steps, floor.value, best, "time", floor.certificate)
@@ -206,7 +206,7 @@ POINTS = search.frontier(MACHINE, "allgather").points
 
 def written(deadline=NEVER, known=(), points=POINTS, network=NETWORK, task=TASK, **how):
     writer, found = PointWriter(network, task, deadline, **how), begun(network, task)
-    found.points = [Point(s, rate.numerator, rate.denominator, LowerBound(rate, {}), "", "", None) for s, rate in known]
+    found.points = [Point(s, rate.numerator, rate.denominator, LowerBound(rate, {}), "", None) for s, rate in known]
     made = []
     for point, schedule in writer.improvements(points, found):
         assert replay.schedule(schedule).rounds_per_chunk == point.rounds_per_chunk

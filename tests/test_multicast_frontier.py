@@ -18,12 +18,12 @@ from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound
 from synth.encodings.engine import FrontierProblem, Options
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, VerificationError
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule, Step, SwitchSend
+from synth.model.sends.bitwise_equality import same_bits
+from synth.model.sends.unicast import unicast
 from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Network, Topology
-from synth.model.unicast import unicast
 from synth.pareto import multicast
 from synth.pareto.synthesize import through_switches
 from synth.topologies import topology
@@ -176,7 +176,7 @@ def test_other_collectives_keep_the_note() -> None:
 
 def test_frontiers_of_flow_methods_get_such_points() -> None:
     frontier = api.frontier("switch:70:multicast=through", "broadcast")
-    assert isinstance(frontier, Frontier) and frontier.complete
+    assert frontier.complete
     assert any(line.startswith("S=1: R/C 1 ") for line in api.verify(api.frontier_document(frontier)))
 
 
@@ -184,7 +184,7 @@ def test_what_no_time_is_left_for_is_open() -> None:
     """The point of the least R/C is replayed in any case."""
     frontier = api.frontier("switch:4:multicast=through", "allreduce", time_limit=10)
     ended = through_switches(
-        replace(frontier, network=replace(frontier.network, multicast=()), points=(), open=()),
+        replace(frontier, machine=replace(frontier.network, multicast=()), points=(), open=()),
         FrontierProblem(topology("switch:4:multicast=through"), frontier.collective, Options(time_limit=0)),
     )
     assert ended.points[-1].rounds_per_chunk == frontier.points[-1].rounds_per_chunk and not ended.complete

@@ -14,7 +14,6 @@ from synth.checker.certificates import machine_columns, throughput_cuts
 from synth.encodings import bounds
 from synth.errors import SynthError, UndecidedError, UsageError, VerificationError
 from synth.model.collective import collective as task
-from synth.model.spanning_forest import SpanningForest
 from synth.model.topology import Link, Topology
 from synth.scale.bounds.throughput_cut import COLLECTIVES, throughput
 from synth.scale.fabric.fabric import fabric
@@ -23,6 +22,7 @@ from synth.scale.forests.arborescence_packing import pack
 from synth.scale.forests.build import build
 from synth.scale.forests.edge_splitting import split
 from synth.scale.forests.partial_trees import to_forest
+from synth.scale.forests.spanning_forest import SpanningForest
 from synth.solvers import highs
 from synth.topologies import topology
 

@@ -39,9 +39,9 @@ from synth.program.program import PROTOCOLS
 
 if TYPE_CHECKING:
     from synth.commands.inputs import CollectiveLike, TopologyLike
+    from synth.model.bounds.time_bound import TimeBound
     from synth.model.collective import Collective
-    from synth.model.scale_frontier import ScaleFrontier
-    from synth.model.time_bound import TimeBound
+    from synth.model.frontier import Frontier
     from synth.model.topology import Network
 
 BOUND_EFFORT = 20.0  # wall seconds of `bound` for better bounds than the quick one, where nobody limited them
@@ -194,11 +194,11 @@ def scale_bound(
     roots: Sequence[int] = (),
     engine: str = "flow",
     time_limit: float | None = None,
-) -> ScaleFrontier | None:
+) -> Frontier | None:
     """Return the lower bound of a machine of any size by flow methods, with its certificate.
 
     None where `engine` is "auto" and the machine is small enough for `bound`. After `time_limit` seconds it is the best
-    bound so far, and `ScaleFrontier.unfinished` says that there may be a higher one.
+    bound so far, and `Frontier.unfinished` says that there may be a higher one.
     """
     from synth.pareto.engine_choice import engine_of, flow_collective
     from synth.pareto.unreachable import with_machine_names

@@ -24,8 +24,8 @@ from math import gcd
 
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step, SwitchSend
+from synth.model.sends.unicast import switch_routes
 from synth.model.topology import MulticastSwitch, Network
-from synth.model.unicast import switch_routes
 
 COLLECTIVES = ("allreduce", "broadcast", "reduce")
 # Chunks times ranks of one schedule, at most: a document lists so many pairs before and after.

@@ -38,4 +38,4 @@ class ComposedMessages:
         known = list(found.rates)
         for candidate in composed_messages(machine, task, most_sends=MAX_SENDS, known=known, enough=enough):
             schedule = Schedule(network, task, candidate.chunks, candidate.make().written_out(task).steps)
-            yield Point.of(schedule, found.floor, "best-known", candidate.construction)
+            yield Point.of(schedule, found.floor, candidate.construction)

@@ -30,7 +30,7 @@ class DirectSends:
         """Yield the point, if there is one."""
         schedule = direct_schedule(problem.network, problem.collective)
         if schedule is not None:
-            yield Point.of(schedule, found.floor, "best-known", "direct sends")
+            yield Point.of(schedule, found.floor, "direct sends")
 
 
 def few_sends(task: Collective) -> bool:

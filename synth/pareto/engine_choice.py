@@ -69,7 +69,7 @@ def _written_rounds(machine: Topology) -> float:
     """Return the rounds of the longest allgather that is written out, at the bound of a cut; infinite where methods at
     scale do not take the machine. Of other collectives there are about as many.
     """
-    from synth.model.scale_collectives import sends_per_chunk
+    from synth.model.scale_collectives import ScaleCollective
     from synth.scale.bounds.throughput_cut import throughput
     from synth.scale.fabric.fabric import fabric
 
@@ -77,7 +77,7 @@ def _written_rounds(machine: Topology) -> float:
         rounds_per_chunk = throughput(fabric(machine.live()), "allgather", 0).time
     except SynthError:
         return inf
-    return float(MAX_SENDS * rounds_per_chunk / sends_per_chunk("allgather", machine.ranks))
+    return float(MAX_SENDS * rounds_per_chunk / ScaleCollective("allgather", machine.ranks).sends_per_chunk)
 
 
 def exact_ranks(name: str) -> int:

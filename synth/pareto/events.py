@@ -6,16 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.rational import show
 from synth.model.topology import Network
-
-if TYPE_CHECKING:
-    from synth.model.scale_frontier import ScaleFrontier
 
 
 @dataclass(frozen=True)
@@ -43,6 +39,6 @@ def too_few_allowed(network: Network, collective: Collective, least: LowerBound,
 class SweepInterrupted(KeyboardInterrupt):
     """Ctrl-C during a sweep: `frontier` holds the points so far, `log` the file that the next run continues from."""
 
-    def __init__(self, frontier: Frontier | ScaleFrontier, log: Path | None) -> None:
+    def __init__(self, frontier: Frontier, log: Path | None) -> None:
         super().__init__("interrupted")
         self.frontier, self.log = frontier, log

@@ -114,7 +114,7 @@ class FlowMethods:
             if found.reached is None or point.rounds_per_chunk < found.reached:
                 found.reached = point.rounds_per_chunk
         for point, schedule in writer.improvements(points, found):
-            yield Point.of(schedule, found.floor, "best-known", point.construction)
+            yield Point.of(schedule, found.floor, point.construction)
 
     def _rest(self, search: ScaleSearch, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point]:
         """Run the remaining stages, and yield the points that improve; after the deadline only where there is none."""
@@ -131,10 +131,10 @@ class FlowMethods:
             same = [p for p in candidates if (p.steps, p.rounds_per_chunk) == (row.steps, row.rounds_per_chunk)]
             known = [rate for steps, rate in found.rates if steps <= row.steps]
             if same and (not known or row.rounds_per_chunk < min(known)):
-                yield Point.of(row.schedule, found.floor, "best-known", LABEL + same[0].construction)
+                yield Point.of(row.schedule, found.floor, LABEL + same[0].construction)
         try:
             for point, schedule in writer.improvements(candidates, found):
-                yield Point.of(schedule, found.floor, "best-known", LABEL + point.construction)
+                yield Point.of(schedule, found.floor, LABEL + point.construction)
         except KeyboardInterrupt:
             interrupted = True
 

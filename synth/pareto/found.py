@@ -13,10 +13,10 @@ from synth.checker.schedule import replay
 from synth.encodings.bounds import distance
 from synth.encodings.engine import Options
 from synth.errors import SynthError, VerificationError, refused
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, LowerBound, Open, Point, QueryRecord, Rate
+from synth.model.frontier import NO_BOUND, Frontier, LowerBound, Open, Point, QueryRecord, Rate
 from synth.model.rational import show
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Network
 from synth.pareto.events import Event, Listener
 from synth.pareto.log import Log
@@ -24,7 +24,6 @@ from synth.pareto.resume import point_record
 
 # Begins the note on a bound for any number of steps whose search was ended early; untrue where it is attained.
 UNPROVEN_BOUND = "the bound for any number of steps may be higher: "
-NO_BOUND = LowerBound(Fraction(0), {})
 
 
 @dataclass
@@ -107,7 +106,7 @@ class Found:
         except VerificationError as error:
             self.note(refused(item.construction, error))
             return False
-        point = Point.of(schedule, item.bound, item.status, item.construction, same_bits(schedule), item.seconds)
+        point = Point.of(schedule, item.bound, item.construction, same_bits(schedule), item.seconds)
         asked = self.options.allows(point.steps, point.rounds, point.chunks)
         if not self.sweeping and not (asked and (point.same_bits or not self.options.same_bits)):
             return False
@@ -140,8 +139,7 @@ class Found:
                     raise
                 continue
             break
-        status = "optimal" if bound.value == point.rounds_per_chunk else "best-known"
-        point = replace(point, bound=bound, status=status)
+        point = replace(point, bound=bound)
         rate = point.rounds_per_chunk
         self.points = [p for p in self.points if p.steps != point.steps or p.rounds_per_chunk <= rate] + [point]
         return point

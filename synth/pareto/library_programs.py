@@ -44,4 +44,4 @@ class LibraryPrograms:
                 replay.schedule(schedule)
             except (UsageError, VerificationError):  # no link or another shape, or other data than the name says
                 continue
-            yield Point.of(schedule, found.floor, "best-known", program.name)
+            yield Point.of(schedule, found.floor, program.name)

@@ -93,4 +93,4 @@ def finish_tree_query(sweep: StepSearch, job: ProcessJob, steps: int, bound: Low
 
 def point(verdict: Sat, bound: LowerBound, began: float) -> Point:
     """Return the point of a verdict. `began`: start of its search in monotonic seconds."""
-    return Point.of(verdict.schedule, bound, "best-known", verdict.cost.engine, True, time.monotonic() - began)
+    return Point.of(verdict.schedule, bound, verdict.cost.engine, True, time.monotonic() - began)

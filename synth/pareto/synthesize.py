@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from synth.encodings.engine import FrontierEngine, FrontierProblem, Options
 from synth.errors import InfeasibleError, UndecidedError, VerificationError, refused
-from synth.model.canonical_json import canonical
+from synth.model.documents.canonical_json import canonical
 from synth.model.frontier import Frontier
-from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import problem_fingerprint
 from synth.pareto import multicast
 from synth.pareto.composed_messages import ComposedMessages
@@ -160,9 +159,7 @@ def end_of_turn(found: Found, until: float, least: float) -> Deadline:
     return deadline.at_least(max(limit * least, LAST_SECONDS)) if least else deadline
 
 
-def through_switches(
-    found: Frontier | ScaleFrontier, problem: FrontierProblem, on_event: Listener | None = None
-) -> Frontier | ScaleFrontier:
+def through_switches(found: Frontier, problem: FrontierProblem, on_event: Listener | None = None) -> Frontier:
     """Return the frontier with the points of `found` and of schedules through the machine's switches that multicast.
 
     It is `found` itself where no schedule passes such a switch. Its bounds hold for schedules with and without such

@@ -14,11 +14,11 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound, Open, Point
 from synth.model.rational import show
 from synth.model.schedule import Schedule
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Network
 from synth.pareto.combining.attempts import Attempt, AttemptOutcome, AttemptPool
 from synth.pareto.combining.candidates import Candidates, CombiningCandidate, Frame, construction, meets
@@ -112,7 +112,7 @@ class CombiningSearch:
                         schedule, name = next(improvements)
                 except (TimeUp, StopIteration):
                     break
-                yield Point.of(schedule, bound, "best-known", name, True, time.monotonic() - began)
+                yield Point.of(schedule, bound, name, True, time.monotonic() - began)
             improvements.close()
             search.visits += 1
         best = found.best(steps)

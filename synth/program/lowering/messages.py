@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from synth.errors import VerificationError
-from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.sends.dead_sends import prune
 from synth.model.topology import Network
 from synth.program.send_hints import NO_HINT, SendHint, SendHints
 
