@@ -7,6 +7,7 @@ of an earlier op of its block. Facts from microsoft/mscclpp 0.9 and 0.10, as doc
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import groupby
@@ -45,33 +46,24 @@ def unpaired_ports(program: Program) -> Iterator[Finding]:
 def surplus_signals(program: Program) -> Iterator[Finding]:
     """Yield a warning for every port with more signals than waits: after some launches its waits order nothing.
 
-    Those in pipelines are compared turn by turn: with other numbers of turns they differ at some sizes, which is not
-    analysed.
+    Those in pipelines must pair turn by turn (`unlike_turns`).
     """
     signals, waits = Counter(), Counter()
     for (rank, b, i), op in program.placed_ops():
         block = program.gpus[rank].blocks[b]
-        loop = loop_size(block, i) or (0, 0)
-        for port in map(block.ports.__getitem__, op.ports):
+        for port in map(block.ports.__getitem__, op.ports if loop_size(block, i) is None else ()):
             if op.code == "signal":
-                signals[(*other_end(rank, port), loop)] += 1
+                signals[other_end(rank, port)] += 1
             elif op.code == "wait":
-                waits[rank, port, loop] += 1
-    for rank, port, loop in sorted({*signals, *(key for key in waits if key[2] != (0, 0))}):
-        n, waited = signals[rank, port, loop], waits[rank, port, loop]
-        name = f"{port.kind} channel {port.index} of rank {port.peer}"
-        if loop == (0, 0) and n > waited:
+                waits[rank, port] += 1
+    for (rank, port), n in sorted(signals.items()):
+        waited = waits[rank, port]
+        if n > waited:
             text = (
-                f"gets {n} signals on {name} and waits for {waited}: in later launches the waits pass for earlier "
-                f"signals, and order nothing"
+                f"gets {n} signals on {port.kind} channel {port.index} of rank {port.peer} and waits for {waited}: in "
+                "later launches the waits pass for earlier signals, and order nothing"
             )
             yield Finding("signals-left", "warning", rank, None, None, text)
-        elif loop != (0, 0) and n != waited:
-            text = (
-                f"gets {n} signals on {name} in each turn of {loop[1]} bytes and waits for {waited}: which signal "
-                f"a wait gets depends on the size"
-            )
-            yield not_analysed("signals-left", (rank, None, None), text)
 
 
 def unlike_turns(program: Program) -> Iterator[Finding]:
@@ -273,14 +265,8 @@ def _offsets(program: Program) -> Iterator[Finding]:
 
 def largest_with_short_offsets(program: Program) -> int:
     """Return the largest size in bytes at which no offset passes 32 bits."""
-    fitting, too_large = 0, 1 << 64  # narrowed by bisection
-    while too_large - fitting > 1:
-        middle = (fitting + too_large) // 2
-        if _farthest(program, middle) < 1 << OFFSET_BITS:
-            fitting = middle
-        else:
-            too_large = middle
-    return fitting
+    sizes = range(1 << 62)
+    return bisect_left(sizes, 1 << OFFSET_BITS, key=lambda size: _farthest(program, size)) - 1
 
 
 def _farthest(program: Program, size: int) -> int:

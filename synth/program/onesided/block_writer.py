@@ -134,6 +134,8 @@ class BlockWriter:
         # True once a rank has more ops than the runtime takes
         self.overfull = False
         self._threads = [UnjoinedAccesses() for _ in range(n)]
+        # (rank, peer) → the clock that a signal carries which the peer has not waited for yet
+        self._sent: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def kind(self, rank: int, peer: int) -> str:
         """Return the kind of channel between two ranks: "memory" inside a box, "port" between boxes."""
@@ -161,20 +163,21 @@ class BlockWriter:
         self.clock[rank][rank] += 1
         return self.clock[rank][rank]
 
-    def signal(self, rank: int, peers: Iterable[int]) -> dict[int, tuple[int, ...]]:
-        """Append one signal to each peer; return the clock that each peer has when it has waited for it."""
+    def signal(self, rank: int, peers: Sequence[int]) -> None:
+        """Append one signal to each peer, which carries the clock of the rank to the peer's next wait for it."""
         for ports in self._batches(rank, peers):
             self.add(rank, Op("signal", ports=ports))
-        return dict.fromkeys(peers, tuple(self.clock[rank]))
+        for peer in peers:
+            self._sent[rank, peer] = tuple(self.clock[rank])
 
-    def wait(self, rank: int, learned: dict[int, tuple[int, ...]]) -> int:
-        """Append a wait for one signal of each peer, and merge the clocks ``learned[peer]`` that the signals carry.
+    def wait(self, rank: int, peers: Sequence[int]) -> int:
+        """Append a wait for one signal of each peer, and learn the clocks that they carry.
 
         Returns the time of the last wait on the rank's clock.
         """
-        for ports in self._batches(rank, learned):
+        for ports in self._batches(rank, peers):
             self.add(rank, Op("wait", ports=ports))
-        self.learn(rank, *learned.values())
+        self.learn(rank, *(self._sent.pop((peer, rank)) for peer in peers))
         return self.clock[rank][rank]
 
     def flush(self, rank: int, peers: Iterable[int]) -> None:
@@ -192,12 +195,11 @@ class BlockWriter:
 
         After it `peer` knows that the ranks have entered the kernel, so their buffers are in no other use.
         """
-        learned = {}
         for rank in ranks:
             self.entry[rank].append(peer)
             self.port(rank, peer)
-            learned[rank] = tuple(int(r == rank) for r in range(len(self.nodes)))
-        self.wait(peer, learned)
+            self._sent[rank, peer] = tuple(int(r == rank) for r in range(len(self.nodes)))
+        self.wait(peer, ranks)
 
     def _batches(self, rank: int, peers: Iterable[int]) -> list[tuple[int, ...]]:
         """Return the rank's ports to `peers`, in batches of one kind that one operation can name."""
