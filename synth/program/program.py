@@ -296,7 +296,7 @@ class Program:
         gpus = []
         for gpu in doc["gpus"]:
             rank, *sizes = (_natural(gpu[name]) for name in ("rank", "input", "output", "scratch"))
-            gpus.append(Gpu(rank, sizes[0], sizes[1], sizes[2], tuple(map(_block, gpu["blocks"]))))
+            gpus.append(Gpu(rank, sizes[0], sizes[1], sizes[2], tuple(map(block_from_json, gpu["blocks"]))))
         return Program(
             str(doc["name"]), collective, _natural(doc["chunks"]), tuple(gpus), doc["protocol"], doc["in_place"],
             _natural(doc["min_bytes"]), _optional(doc["max_bytes"]), _optional(doc.get("scratch_bytes")),
@@ -347,18 +347,20 @@ def _json(value: Any) -> Any:
     return row
 
 
-def _block(doc: dict) -> Block:
+def block_from_json(doc: dict) -> Block:
+    """Return the block of its document. Raises KeyError, ValueError, TypeError."""
     ports = tuple(Port(str(k), _natural(p), _natural(i)) for k, p, i in doc.get("ports", ()))
     if any(port.kind not in PORT_KINDS for port in ports):
         raise ValueError(f"port kinds are {', '.join(PORT_KINDS)}; got {doc['ports']}")
     return Block(
-        _optional(doc["send"]), _optional(doc["recv"]), _natural(doc["channel"]), tuple(map(_op, doc["ops"])),
+        _optional(doc["send"]), _optional(doc["recv"]), _natural(doc["channel"]), tuple(map(op_from_json, doc["ops"])),
         tuple(map(str, doc.get("via", ()))), ports,
         checked_loops([Loop(*map(_natural, loop)) for loop in doc.get("loops", ())], len(doc["ops"])),
     )  # fmt: skip
 
 
-def _op(doc: dict) -> Op:
+def op_from_json(doc: dict) -> Op:
+    """Return the op of its document. Raises KeyError, ValueError, TypeError."""
     if doc["code"] not in CODES:
         raise ValueError(f"unknown instruction {doc['code']!r}")
     src, dst = (tuple(map(_span, doc.get(side, ()))) for side in ("src", "dst"))

@@ -210,7 +210,7 @@ def _gpu(
     drafts: list[PlannedOp],
     ends: list[Ends],
     channel: Mapping[Lane, int],
-    offsets: Mapping[int | str, int],
+    offsets: Mapping[int, int],
     scratch: int,
     target: BlockTarget,
 ) -> Gpu:
@@ -231,7 +231,7 @@ def _gpu(
         if buffer == "o":
             start += shift
         elif buffer != "i":
-            start += _SCRATCH + offsets[buffer]
+            start += _SCRATCH + offsets[int(buffer)]
         return range(start, start + count)
 
     def spans(place: Place | None) -> tuple[Span, ...]:
