@@ -184,10 +184,9 @@ def _unfuse_deadlock(gpus: Sequence[Gpu], ends: Sequence[Sequence[Ends]], depth:
 
 
 def _in_form(gpus: Sequence[Gpu], runtime: Runtime) -> tuple[Gpu, ...]:
-    """Return `gpus` in the form that `runtime` needs: the order of blocks, and the dependencies of an op."""
+    """Return `gpus` in the form that `runtime` needs: the dependencies of an op."""
     result = []
     for gpu in gpus:
-        gpu = runtime_limits.flagged_first(gpu, runtime.dep_block)
         if runtime.single_dep:
             ops = flagged(single_dependencies([block.ops for block in gpu.blocks]))
             gpu = gpu._replace(
