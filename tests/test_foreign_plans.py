@@ -208,7 +208,7 @@ def test_shares_with_unlike_ends_are_not_proved():
     doc = plan("allgather", [gpu(r, (1, 2, 0), dealt_out(r, 3), remote="o") for r in (0, 1)])
     doc["gpus"][1]["threadblocks"][1]["ops"][1]["tbg_info"] = {"tb_id": 1, "tbg_size": 5}
     assert {fault.split()[0] for fault in faults(doc)} == {"part"}
-    assert "shares with other ends than gpu 1 block 0 step" in analysis.check(program(doc)).findings[0].message
+    assert "otherwise than gpu 1 block 0 step" in analysis.check(program(doc)).findings[0].message
 
 
 def test_small_calls_leave_shares_of_packets_empty():
@@ -592,9 +592,7 @@ def test_what_is_not_analysed_is_not_called_wrong(tmp_path):
     report = analysis.check(program(doc), "mscclpp")
     assert (report.verdict, report.errors) == ("not analysed", ())
     assert {finding.rule for finding in report.findings} == {"part"}
-    assert (
-        "cuts scratch 6 of rank 0 into 4 shares with other ends than gpu 0 block 1 step 3" in report.findings[0].message
-    )
+    assert "divides scratch 6 of rank 0 otherwise than gpu 0 block 1 step 3" in report.findings[0].message
     assert "nothing is proved, and no error was found" in list(report.lines())[-2]
     assert report.to_json()["verdict"] == "not analysed"
     for size in (6 * 2048, 6 * 2048 + 6 * 16):

@@ -59,7 +59,7 @@ def call_sizes(program: Program) -> CallSizes:
     cells, unit, limit = even_cells(program), loop_unit(program), _scratch_limit(program)
     if unit is not None:
         unbounded = replace(program, scratch_bytes=None)  # as it is where no turn comes round
-        line = straight_line(unbounded, *loop_cells(unit, cells, _least_chunk(program)))
+        line = straight_line(unbounded, *loop_cells(unbounded, _least_chunk(program)))
         top = size_limit(unbounded)
         if top is not None and (limit is None or top <= limit.size):
             limit = SizeLimit(top, f"a pipeline has more than {MAX_TURNS} turns")
@@ -79,7 +79,7 @@ def written_size(program: Program) -> tuple[int, int]:
     if unit is None:
         return chunks * (cells + sum(_sizes_with_empty_packets(program))), program.ops
     size = _least_chunk(program)
-    return chunks * loop_cells(unit, cells, size)[0], written_ops(program, size)
+    return chunks * loop_cells(program, size)[0], written_ops(program, size)
 
 
 def _least_chunk(program: Program) -> int:

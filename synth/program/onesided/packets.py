@@ -1,9 +1,8 @@
 """The one-sided LL protocol: packets (data with flags) are put into the peer's scratch, and their reader awaits them.
 
 Data is ordered by packets alone, without signals. A packet that only passes through a rank is forwarded from the slot
-in which it arrived. Sums are taken from packets and a plain chunk into a plain chunk; the op that adds up stores the
-sum as packets, too, where the next step sends it. Port channels carry only packets that lie in scratch, so plain data
-is first turned into packets there. Every arrival has its own packet slot, because
+in which it arrived. Sums are taken from packets and a plain chunk into a plain chunk. Port channels carry only packets
+that lie in scratch, so plain data is first turned into packets there. Every arrival has its own packet slot, because
 the flag of a slot changes only with the launch. The scratch is double, and launches take its halves in turn. A rank may
 therefore be one launch ahead of a peer that it writes to, but not two: where the rank can end before that peer has
 begun, the peer signals first. A port channel reads packets from its rank's scratch some time after the put: where who
@@ -44,8 +43,6 @@ class PacketWriter:
         self.home = memory.spans("o", groups)  # group → rank → span of the output, or of scratch for partial sums
         self.contribution = [dict(value) for value in self.value]
         self.packets = {}  # (rank, group, plain span) → packets in its own scratch
-        # (step, group, transfer of a sum) → the packets in which the op that added it up has stored it
-        self.stored = {}
         self.writer_clock = {}  # (rank, span) → clock of the threads that wrote
         # (rank, its packets, peer, packets of the peer) of each put through a port channel
         self.handed_over = []
@@ -76,7 +73,7 @@ class PacketWriter:
                         self.value[g][rank] = slot
                 slots = [slot for _, slot in arrived if slot != self.value[g][rank]]
                 if slots:
-                    self._reduce(t, rank, g, slots)
+                    self._reduce(rank, g, slots)
         for g, group in enumerate(self.groups):
             for rank, home in sorted(self.home[g].items()):
                 value = self.value[g].get(rank)
@@ -141,8 +138,6 @@ class PacketWriter:
                     if move.kind != "reduce" and self.value[g].get(move.src) == src:
                         continue
                     dst = src if src.packet else self._as_packets(move.src, g, src)
-                elif (t, g, move) in self.stored:
-                    dst = self.stored[t, g, move]
                 else:
                     kind = self.block.kind(move.src, move.dst)
                     if kind == "port" and not src.packet:
@@ -162,9 +157,8 @@ class PacketWriter:
                 self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=ports))
         return arrivals
 
-    def _reduce(self, t: int, rank: int, g: int, slots: list[Span]) -> None:
-        """Add the packets `slots`, which arrived in step `t`, to the value of the rank; store the sum where the next
-        step sends it."""
+    def _reduce(self, rank: int, g: int, slots: list[Span]) -> None:
+        """Add the packets `slots` to the value of the rank."""
         count = self.groups[g].count
         if rank not in self.home[g]:
             self.home[g][rank] = Span("s", self.plain[rank])
@@ -174,22 +168,10 @@ class PacketWriter:
             self._local(rank, Op("cpy", (self.value[g][rank],), (home,), count))
             self.value[g][rank] = home
         self.packets.pop((rank, g, home), None)
-        while slots:
-            batch, slots = slots[: OP_BUFFERS - 1], slots[OP_BUFFERS - 1 :]
-            stores = []
-            moves = sorted(self.groups[g].moves[t + 1]) if not slots and t + 1 < self.steps else []
-            sent = [move for move in moves if move.src == rank and not move.local and not move.original]
-            if any(self.block.kind(rank, move.dst) == "port" for move in sent):
-                # own packets where port channels carry it, since what goes to other boxes goes first
-                stores = [self._slot(rank, count)]
-                self.packets[rank, g, home] = stores[0]
-                sent = []
-            for move in sent[: OP_BUFFERS - 1]:
-                slot = self.stored[t + 1, g, move] = self._slot(move.dst, count)
-                self.block.port(rank, move.dst)
-                stores.append(slot._replace(rank=move.dst))
+        for i in range(0, len(slots), OP_BUFFERS - 1):
+            batch = slots[i : i + OP_BUFFERS - 1]
             # the kernel adds up the packets first, then the plain chunk
-            self._local(rank, Op("reduce", (*batch, self.value[g][rank]), (home, *stores), count))
+            self._local(rank, Op("reduce", (*batch, self.value[g][rank]), (home,), count))
             self.value[g][rank] = home
 
     def _as_packets(self, rank: int, g: int, src: Span) -> Span:
