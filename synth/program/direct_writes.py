@@ -49,6 +49,7 @@ def direct_sends(program: Program, in_place: bool, part: int) -> dict[Place, Pla
         for chunk in {*reads[place], *writes[place]}:
             places[chunk].append(place)
 
+    # Whoever touches the chunks of a receive must have ended before the send, or come after the receive.
     direct = {}
     for send, receive in pairs.items():
         others = {place for chunk in writes[receive] for place in places[chunk]} - {receive}
@@ -92,6 +93,7 @@ def _pairs(program: Program) -> dict[Place, Place]:
             ops = [((rank, b, i), op.count) for i, op in enumerate(block.ops) if op.code in codes]
             if ops:
                 ends.setdefault(connection, ([], []))[side].append(ops)
+    # with several blocks at an end, or other counts, it is not known which send a receive takes
     pairs = {}
     for senders, receivers in ends.values():
         if len(senders) == len(receivers) == 1:
@@ -166,6 +168,7 @@ def _orders(program: Program, sends: Mapping[Place, Place], part: int) -> _Order
             needed = [(rank, dep.block, dep.op) for dep in ops[i].deps]
             if i:
                 needed.append((rank, b, i - 1))
+            # a block that lacks an op sleeps until the block of that op goes on
             before = needed + [send] if send else needed
             missing = next((other[:2] for other in before if ended[other[:2]] <= other[2]), None)
             if missing is not None:

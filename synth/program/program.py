@@ -240,6 +240,7 @@ class Program:
     @cached_property
     def one_sided(self) -> bool:
         """True if ranks write into each other's memory (ports) rather than send through FIFOs."""
+        # ports are of one-sided programs alone; without ports and FIFOs the instructions tell
         blocks = [block for _, block in self.blocks()]
         if any(block.ports for block in blocks):
             return True
@@ -273,6 +274,7 @@ class Program:
 
     def to_json(self) -> dict:
         """Return the program as a JSON document (schema: docs/formats.md); fields with default values are omitted."""
+        # what has its default value is left out, so that files of older versions stay equal
         doc: dict = {"schema": SCHEMA}
         doc |= {name: getattr(self, name) for name in ("name", "chunks", "protocol", "in_place")}
         if self.collective is not None:
@@ -293,6 +295,7 @@ class Program:
         collective = Collective.from_json(doc["collective"], 1) if doc.get("collective") is not None else None
         if doc["protocol"] not in PROTOCOLS or doc["in_place"] not in ("out", "in", "both"):
             raise ValueError(f"protocol {doc['protocol']!r}, in_place {doc['in_place']!r}")
+        # each number is checked on its way in: the file may be anybody's
         gpus = []
         for gpu in doc["gpus"]:
             rank, *sizes = (_natural(gpu[name]) for name in ("rank", "input", "output", "scratch"))
@@ -313,6 +316,7 @@ def checked_part(part: Part) -> Part:
 
 def checked_loops(loops: Sequence[Loop], ops: int) -> tuple[Loop, ...]:
     """Return the loops of a block with `ops` ops. Raises ValueError unless they are ranges of its ops, in order."""
+    # loops follow each other and do not nest
     end = 0
     for loop in loops:
         if not end <= loop.first < loop.end <= ops or loop.chunks < 1 or loop.unit < UNIT or loop.unit % UNIT:
@@ -342,6 +346,7 @@ def _json(value: Any) -> Any:
         return value
     row = list(map(_json, value))
     if isinstance(value, Span | Dep):
+        # a span has a buffer and an offset, a dependency a block and an op; the rest may be missing
         while len(row) > 2 and row[-1] == value._field_defaults[value._fields[len(row) - 1]]:
             row.pop()
     return row

@@ -99,6 +99,7 @@ def parse(text: str, file: str | None = None) -> Program:
     number, line = 1, ""
     try:
         for number, line in lines:  # noqa: B007
+            # the first three lines are the head, in this order
             if "name" not in doc:
                 keyword, _, doc["name"] = line.partition(" ")
                 if keyword != "program":
@@ -127,6 +128,7 @@ def _read_line(line: str, gpus: list[dict]) -> None:
         block = _fields(_BLOCK, line, "block B: send P recv P channel C")
         if block.pop("number") != len(blocks):
             raise ValueError(f"expected block {len(blocks)}: blocks are numbered from 0 without gaps")
+        # the block is checked with its line, its loops at the end, when its ops are known
         ports = []
         for port in filter(None, (block["ports"] or "").split(",")):
             kind, _, numbers = port.partition(":")
@@ -148,6 +150,7 @@ def _read_line(line: str, gpus: list[dict]) -> None:
 def _op_json(words: list[str]) -> dict:
     """Return the document of an op from the words of its line after the number. Raises ValueError."""
     op: dict = {"code": words[0], "src": [], "dst": []}
+    # a word that names a field has its value in the next word; all others are spans
     counts, side = set(), "src"
     rest = iter(words[1:])
     for word in rest:
@@ -209,6 +212,7 @@ def _collective_json(text: str) -> dict | None:
 def _collective_text(task: Collective | None) -> str:
     if task is None:
         return "unknown"
+    # a collective that its name, ranks and roots give is written so
     named = task.name in COLLECTIVES and COLLECTIVES[task.name][1] in ((), ("root",))
     named |= task.name in ("allgather", "reduce-scatter", "alltoall")
     if named and collective(task.name, task.ranks, task.roots) == task:

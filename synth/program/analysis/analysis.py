@@ -71,6 +71,7 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
         safe = 0
     elif waits:
         findings.append(_deadlock_above(program, runtime, safe or 0, waits))
+    # The data flow, by one order of execution, for each kind of call.
     outcomes = {}
     for mode in modes(program, in_place):
         outcomes[mode] = symbolic_execution.execute_two_sided(program, wired, done, mode == "in")
@@ -149,6 +150,7 @@ def _report(
     outcomes: dict[str, ExecutionOutcome],
     complete: bool,
 ) -> LintReport:
+    # A finding of one kind of call says so; one of all kinds stands once.
     modes_of = {}
     for mode, outcome in outcomes.items():
         for finding in outcome.findings:

@@ -84,6 +84,7 @@ def written_size(program: Program) -> tuple[int, int]:
 
 def _least_chunk(program: Program) -> int:
     """Return the bytes of a chunk with which every loop has two turns, and as many more as an op can wait back."""
+    # two turns show all orders between neighbouring turns
     piece = max(loop.unit for _, block in program.blocks() for loop in block.loops)
     # the most turns that an op waits back, by a dependency or by signals outside loops on the same port
     back = 0
@@ -119,6 +120,7 @@ def _scratch_limit(program: Program) -> SizeLimit | None:
     stride = scratch_stride(program)
     if stride is None:
         return None
+    # a scratch chunk holds the bytes of one chunk, which a loop over several shares out
     inside = [loop.chunks for _, block in program.blocks() for loop in block.loops]
     stride = stride // max(inside, default=1) // UNIT * UNIT  # a loop over several chunks comes round after one
     return SizeLimit(

@@ -32,6 +32,7 @@ OFFSET_BITS = 32  # bits of an offset in bytes
 
 def unpaired_ports(program: Program) -> Iterator[Finding]:
     """Yield an error for every port that is signalled or waited on and has no other end on the peer."""
+    # a channel exists if both of its ranks list it
     known = {(rank, port) for (rank, _), block in program.blocks() for port in block.ports}
     for (rank, b), block in program.blocks():
         used = {p for op in block.ops for p in op.ports if op.code in ("signal", "wait")}
@@ -73,6 +74,7 @@ def unlike_turns(program: Program) -> Iterator[Finding]:
     """
     signals, waits = defaultdict(list), defaultdict(list)
     for gpu in program.gpus:
+        # the blocks of a barrier must come there in the same turns
         met = defaultdict(list)  # group of a barrier -> (block, its stretches)
         for b, block in enumerate(gpu.blocks):
             for port in set(block.ports):
@@ -184,6 +186,7 @@ def _packet_memory(program: Program) -> Iterator[Finding]:
     protocol LL alone. With two halves, what a rank itself copies goes to the half in turn, plain data that go to other
     ranks, or through a port channel or a switch, to the first one. Plain data that lie on packets are not analysed.
     """
+    # Where packets and plain data lie, in units of a chunk; a packet takes two.
     packets, plain = {}, {}  # (rank, chunk of its scratch) -> the first op that uses it so
     for place, op in program.placed_ops() if program.has_packets else ():
         by_port = _by_port(program, place, op)
@@ -234,6 +237,7 @@ def _starts(program: Program) -> Iterator[Finding]:
     layout = None if program.collective is None else Layout(program.collective, program.chunks)
     if program.in_place != "in" or layout is None or not layout.can_be_in_place:
         return
+    # where input and output begin in the allocation that has both
     begins = [{"i": max(0, -(shift or 0)), "o": max(0, shift or 0), "s": 0} for shift in layout.overlaps]
     for place, op in program.placed_ops():
         spans = [(span, begins[place[0]][span.buffer]) for span in (*op.src, *op.dst) if span.rank is not None]
@@ -296,6 +300,7 @@ def _joins(program: Program) -> Iterator[Finding]:
     for (rank, b), block in program.blocks():
         found = {}
         threads = _UnjoinedThreads(memory, rank, b)
+        # the threads of a block meet at each nop and barrier, and forget what was before
         for i, op in enumerate(block.ops):
             if op.code in ("nop", "barrier"):
                 threads = _UnjoinedThreads(memory, rank, b)
@@ -342,6 +347,7 @@ class _UnjoinedThreads:
 
     def fault(self, op: Op) -> str | None:
         """Return the order that `op` takes for granted and does not have, as text."""
+        # a single thread keeps its own order: what it waited for, it may act on
         one = self.serves(op) and len(op.ports) == 1
         if self.waited is not None and op.code not in ("wait", "flush") and not (one and self.one_waits):
             return f"after step {self.memory.line.step(*self.place, self.waited)} has waited"

@@ -83,10 +83,10 @@ def _circle(waits: Mapping[BlockId, BlockId | None]) -> list[BlockId]:
     for start in waits:
         path = []
         here: BlockId | None = start
-        while here in waits and here not in seen:
+        while here is not None and here in waits and here not in seen:
             seen.add(here)
             path.append(here)
             here = waits[here]
-        if here in path:
+        if here is not None and here in path:
             return path[path.index(here) :]
     return []

@@ -32,7 +32,7 @@ def replicate(gpus: Sequence[Gpu], layout: Layout, instances: int) -> tuple[Gpu,
     for gpu in gpus:
         blocks = []
         for k in range(instances):
-
+            # scratch of the copies lies side by side, chunks of a unit in turn
             def moved(span: Span, k: int = k, gpu: Gpu = gpu) -> Span:
                 if span.buffer == "s":
                     return span._replace(offset=span.offset + k * gpu.scratch)
@@ -60,6 +60,7 @@ def check_schedule(schedule: Schedule, runtime: Runtime) -> None:
     """
     if runtime.block_ops is None:
         return
+    # A run of neighbouring chunks may be one message, each gap begins another.
     messages = Counter()  # at least, by source and destination
     for step in schedule.steps:
         chunks = {}
@@ -69,6 +70,7 @@ def check_schedule(schedule: Schedule, runtime: Runtime) -> None:
         for route, row in chunks.items():
             row.sort()
             messages[route] += 1 + sum(b > a + 1 for a, b in pairwise(row))
+    # The blocks that so many messages fill at least.
     sending, receiving, channels = Counter[int](), Counter[int](), 0
     for (src, dst), count in messages.items():
         blocks = -(-count // runtime.block_ops)
@@ -87,6 +89,7 @@ def check_schedule(schedule: Schedule, runtime: Runtime) -> None:
 def check(gpus: Sequence[Gpu], runtime: Runtime, instances: int) -> None:
     """Raise SynthError if `gpus` exceeds a limit of `runtime`; the message names the limit and a remedy."""
     for resource, need, limit in _exceeded(gpus, runtime):
+        # instances share all resources but the length of a block
         fit = limit * instances // need if resource != INSTRUCTIONS else 0
         if instances > 1 and fit:
             remedy = f"{fit} instance{'s' if fit > 1 else ''} would fit"

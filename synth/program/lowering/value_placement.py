@@ -62,6 +62,7 @@ def place_values(
     late = []
     for (rank, chunk), chain in flow.chains.items():
         out = outputs[rank].get(chunk)
+        # the input stays where the call has it
         from_input = chain[0].born == INPUT
         if from_input:
             chain[0].place = ("i", inputs[rank][chunk])
@@ -108,6 +109,7 @@ def _split_messages(
     messages: list[Message], cells: dict[Value, ScratchCell], longest: int | None
 ) -> tuple[list[Message], dict[Value, Message]]:
     """Return messages with contiguous places at both ends, in the same order, and the message that wrote each value."""
+    # The scratch cells of a message are neighbours, in the order of its chunks.
     parts = []
     writer = {}
     for message in messages:
@@ -116,6 +118,7 @@ def _split_messages(
             if cell is not None:
                 cell.place = cell.place or (message.order, k)
                 value.place = cell.place
+        # An instruction moves neighbouring chunks only: the message is cut where places jump.
         start = 0
         for k in range(1, message.count + 1):
             if k < message.count and k - start != longest and _adjacent(message, k):

@@ -51,12 +51,14 @@ def onesided(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) ->
         raise UsageError("sums of packets read nothing where it lies on other ranks; use the Simple protocol for reads")
     if len(boxes) != n:
         raise UsageError(f"{len(boxes)} boxes are given for {n} ranks")
+    # Chunks of an instance are chunks of the layout, and groups of them travel together.
     layout = Layout(schedule.collective, schedule.chunks * instances)
     if in_place != "out" and not layout.shares_chunks:
         raise UsageError(f"{schedule.collective.name} cannot be called in place; leave it out of place")
     memory = BufferOffsets(layout, in_place)
     work = groups(prune(schedule), instances)
     shares = _shares(work, options.blocks) if options.blocks else _few_ports(work, DEFAULT_BLOCKS * instances, boxes)
+    # One draft of a thread block for each share of the groups.
     if protocol == "LL":
         drafts = _packets(shares, memory, boxes)
     else:
@@ -85,6 +87,7 @@ def reason_against(schedule: Schedule, boxes: Sequence[int]) -> str | None:
     """
     if schedule.sends > limits.PLAN_SENDS:
         return f"it has {schedule.sends} sends, plans are made of at most {limits.PLAN_SENDS}"
+    # the ranks that a chunk meets on a rank: one block has channels to all of them
     peers = {}
     for step in schedule.steps:
         for send in step.sends:
@@ -137,6 +140,7 @@ def _few_ports(work: tuple[ChunkGroup, ...], blocks: int, boxes: Sequence[int]) 
         shares = _shares(work, blocks)
         ports = Counter()
         for share in shares:
+            # both ends of a pair of ranks have a channel, whichever sends
             across = set()
             for moves in (moves for group in share for moves in group.moves):
                 for move in moves:
@@ -164,6 +168,7 @@ def _fitting(
         fault = _misfit(draft)
         if fault is None:
             drafts.append(draft)
+        # a single group cannot be split: the schedule does not fit
         elif len(share) == 1:
             first = share[0].first
             raise SynthError(f"moving chunk {first} alone, {fault}; use a schedule in which a chunk meets fewer ranks")
@@ -219,6 +224,7 @@ def _misfit(draft: WrittenBlock) -> str | None:
                 return (
                     f"a thread block of rank {rank} uses {count} {kind} channels, MSCCL++ takes {limits.BLOCK_CHANNELS}"
                 )
+        # remote buffers are counted for each kind of channel
         reached = set()
         for op in ops:
             kind = ports[op.ports[0]][0] if op.ports else "memory"
@@ -252,11 +258,13 @@ def _assemble(name: str, drafts: list[WrittenBlock], layout: Layout, protocol: s
         for r in range(n):
             ends = [(kind, min(r, peer), max(r, peer)) for kind, peer in draft.ports[r]]
             used.update(ends)
+            # channels between two ranks are numbered from draft to draft, alike at both ends
             ports = tuple(Port(*port, channels[end]) for port, end in zip(draft.ports[r], ends, strict=True))
             ops = []
             for op in draft.ops[r]:
                 spans = []
                 for span in (*op.src, *op.dst):
+                    # offsets in scratch begin where the drafts before end
                     if span.buffer == "s":
                         starts = packet_starts if span.packet else plain_starts
                         owner = r if span.rank is None else span.rank

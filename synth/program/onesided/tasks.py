@@ -79,6 +79,7 @@ def groups(schedule: Schedule, instances: int) -> tuple[ChunkGroup, ...]:
     for sources, targets in zip(schedule.collective.pre, schedule.collective.post, strict=True):
         alone = len(sources) == len(targets) == 1
         distance.append((min(targets) - min(sources)) % schedule.collective.ranks if alone else 0)
+    # Runs of chunks with the same sends, in each instance, with their place in the order.
     keyed = []
     for unit in range(schedule.collective.units):
         base, run = unit * c, 0
@@ -102,6 +103,7 @@ def switch_moves(schedule: Schedule) -> list[tuple[tuple[SwitchTransfer, ...], .
     moves: list[tuple[tuple[SwitchTransfer, ...], ...]] = [()] * (schedule.collective.units * schedule.chunks)
     if not schedule.uses_multicast:
         return moves
+    # the sends of each chunk in the order of their steps, through switches and others
     events = {}
     for t, step in enumerate(schedule.steps):
         for send in (*step.sends, *step.switch_sends):
@@ -120,6 +122,7 @@ def switch_moves(schedule: Schedule) -> list[tuple[tuple[SwitchTransfer, ...], .
                 through[t].append(SwitchTransfer(send.rank, send.group, "gstore", True))
                 continue
             following = _next_use(rows, i, send)
+            # one op adds up and stores on all, if that is what the same rank does next
             fused = following is not None and rows[following][1] == send._replace(kind="multicast")
             if fused and following is not None:
                 dropped.add(following)
