@@ -599,10 +599,10 @@ def test_what_is_not_analysed_is_not_called_wrong(tmp_path):
         assert api.run(program(doc), size=size, in_place=True).checked is not None
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(doc))
-    assert "not analysed: gpu 0 block 1 step 4: cuts scratch" in synth("lint", path, code=4).stdout
+    assert "not analysed: gpu 0 block 1 step 4: divides scratch" in synth("lint", path, code=4).stdout
     assert "not analysed" in synth("audit", path, code=4).stdout
     exported = synth("export", path, "--to mscclpp -o", tmp_path / "again.json", code=4)
-    assert "is not analysed: gpu 0 block 1 step 4: cuts scratch" in exported.stderr
+    assert "is not analysed: gpu 0 block 1 step 4: divides scratch" in exported.stderr
 
 
 def test_outputs_that_a_call_in_place_may_fill_are_not_called_wrong():
