@@ -229,7 +229,7 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
     else:
         found = _predicted_candidates(inputs, request, machine, facts)
         overheads = selected(request.overheads)
-        messages = f", {request.per_send.words()}" if request.per_send else ""
+        messages = f", {request.per_send.words}" if request.per_send else ""
         says = f"predicted, not measured: event-driven runs of the programs on {inputs.network.name}{messages}; "
         says += describe(overheads)
         model = {"kind": "nominal", "overheads": request.overheads}

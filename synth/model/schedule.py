@@ -211,8 +211,7 @@ class Schedule(SynchronousSchedule):
     steps : for each step its rounds and its sends, ``Send(chunk, src, dst, kind, via)``. All sends of a step read the
         state before it.
     timed : the steps only put the messages of each link in the order of time (list scheduling). Then every link has one
-        connection, and no receive waits for a link to forward. A copy in a later step than its chunk and its link
-        demand is held back until its rank has sent what it sends in the step before over a limit that both share.
+        connection, and no receive waits for a link to forward.
 
     Examples
     --------
