@@ -21,7 +21,7 @@ from synth.model.topology import Link, Topology
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.rs_ag_composition import compose
 from synth.pareto.combining.symmetry_candidates import symmetry_candidates
-from synth.solvers.cadical import Cadical
+from synth.solvers.python_sat import Cadical
 from synth.topologies import topology
 
 

@@ -14,8 +14,7 @@ from synth.model.collective import Collective, collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network
 from synth.solvers.boolean_model import Model
-from synth.solvers.cadical import Cadical
-from synth.solvers.cadical_lrat import refute
+from synth.solvers.python_sat import Cadical, refute
 from synth.topologies import topology
 
 DGX1 = topology("dgx1").network()

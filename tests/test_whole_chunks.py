@@ -20,8 +20,8 @@ from synth.model.schedule import Problem
 from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member
 from synth.solvers import pool
-from synth.solvers.cadical import Cadical
 from synth.solvers.deadline import Budget, Deadline, TimeUp
+from synth.solvers.python_sat import Cadical
 from synth.topologies import topology
 
 

@@ -32,9 +32,9 @@ ALIASES: Mapping[str, str] = {"path": "sccl"}
 
 # solver -> class
 SOLVERS: Mapping[str, str] = {
-    "cadical": "synth.solvers.cadical:Cadical",
-    "minicard": "synth.solvers.minicard:MiniCard",
-    "z3": "synth.solvers.z3_sat:Z3Sat",
+    "cadical": "synth.solvers.python_sat:Cadical",
+    "minicard": "synth.solvers.python_sat:MiniCard",
+    "z3": "synth.solvers.z3_solvers:Z3Sat",
 }
 
 # what must be installed: name -> (module, command that installs it)

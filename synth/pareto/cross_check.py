@@ -267,7 +267,7 @@ def _ask(problem: Problem, budget: Budget) -> Verdict:
 def _direct(problem: Problem, seed: int, conflicts: int | None = None) -> Verdict:
     """Decide the direct encoding with a chunk for every representative and no symmetry by z3, in this process."""
     from synth.encodings import contributions
-    from synth.solvers.z3_sat import Z3Sat
+    from synth.solvers.z3_solvers import Z3Sat
 
     began = time.process_time()
     candidates = Candidates(problem.network, problem.collective).exactly(problem.steps, problem.chunks, problem.rounds)

@@ -61,7 +61,7 @@ def fit(rows: Sequence[MeasuredTime]) -> dict:
     """
     import numpy as np
 
-    from synth.solvers.least_squares import nonnegative
+    from synth.solvers.linear_program import nonnegative
 
     table = [terms(row.schedule, row.protocol, row.size) for row in rows]
     names = sorted(set().union(*table))

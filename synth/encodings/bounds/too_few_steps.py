@@ -15,8 +15,7 @@ from synth.model.frontier import LowerBound
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Network
 from synth.solvers.boolean_model import Model
-from synth.solvers.cadical import Cadical
-from synth.solvers.cadical_lrat import refute
+from synth.solvers.python_sat import Cadical, refute
 
 MOST_VARIABLES = 400  # of the formula of a chunk, at most (a DGX-1, two steps: 344); more take many minutes
 CONFLICTS = 4_000  # of a query, at most
