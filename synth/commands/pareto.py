@@ -119,7 +119,7 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
     <Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>
     """
     from synth.pareto import engine_choice
-    from synth.pareto.portfolio.selection import check_names
+    from synth.pareto.portfolio.members import check_names
     from synth.pareto.synthesize import synthesize, through_switches
 
     machine = named_topology(search.topology)

@@ -20,9 +20,8 @@ from synth.model.schedule import Problem, Schedule
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.sccl_questions import QuestionsOfParts
 from synth.pareto.portfolio import portfolio
-from synth.pareto.portfolio.members import Member, run_member
-from synth.pareto.portfolio.selection import select_members
-from synth.pareto.queries import record
+from synth.pareto.portfolio.members import Member, run_member, select_members
+from synth.pareto.step_search import record
 from synth.solvers import pool
 from synth.solvers.deadline import NEVER, Budget, Deadline
 

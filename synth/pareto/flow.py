@@ -83,7 +83,7 @@ class FlowMethods:
     ) -> Iterator[Point | LowerBound]:
         """Yield the bounds of the search, and then the points of one quick stage after the other."""
         from synth.encodings.bounds.single_cut import single_cut_bound
-        from synth.pareto.quick_bounds import bound_of_parts
+        from synth.pareto.first_rows import bound_of_parts
 
         network, task, first = problem.network, problem.collective, True
         while True:

@@ -12,9 +12,8 @@ from synth.model.rational import show
 from synth.model.scale_collectives import sends_per_chunk
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.topology import Topology
-from synth.pareto.events import Event, Listener, SweepInterrupted
+from synth.pareto.events import Event, Listener, SweepInterrupted, with_machine_names
 from synth.pareto.flow import WORTH
-from synth.pareto.unreachable import with_machine_names
 from synth.scale.candidate import Candidate
 from synth.scale.search import ScaleSearch
 from synth.solvers.deadline import Deadline

@@ -19,8 +19,7 @@ from synth.model.frontier import Frontier, LowerBound, Open, Point, QueryRecord,
 from synth.model.rational import show
 from synth.model.topology import Network
 from synth.pareto.events import Event, Listener
-from synth.pareto.log import Log
-from synth.pareto.resume import point_record
+from synth.pareto.log import Log, point_record
 
 # Begins the note on a bound for any number of steps whose search was ended early; untrue where it is attained.
 UNPROVEN_BOUND = "the bound for any number of steps may be higher: "
