@@ -24,7 +24,7 @@ from synth.pareto import close_step_count
 from synth.pareto import first_rows as quick
 from synth.pareto.events import SweepInterrupted
 from synth.pareto.first_rows import direct_schedule
-from synth.pareto.flow import FlowMethods
+from synth.pareto.flow import QuickFlow
 from synth.pareto.flow_frontier import synthesize_flow
 from synth.pareto.portfolio import portfolio
 from synth.pareto.step_search import PrefetchedBounds
@@ -48,7 +48,7 @@ def test_links_in_two_limits_of_one_side_are_read_by_both_engines(coll):
     across = [i for i, link in enumerate(machine.links) if link.src < 2 <= link.dst]
     shared = replace(machine.limits[0], name="box out", links=across)
     machine = replace(machine, limits=(*machine.limits, shared))
-    assert FlowMethods("quick").applies(FrontierProblem(machine, collective(coll, machine.ranks)))
+    assert QuickFlow().applies(FrontierProblem(machine, collective(coll, machine.ranks)))
     found = api.frontier(machine, coll, max_steps=1)
     assert found.points
     flow = api.frontier(machine, coll, engine="flow")
@@ -71,7 +71,7 @@ def test_rows_do_the_collective(name, coll):
 def test_long_direct_sends_are_no_first_row(monkeypatch):
     task = collective("gather", 9)
     assert quick.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
-    monkeypatch.setattr(quick, "FIRST_SENDS", 10)
+    monkeypatch.setattr(quick, "FEW_SENDS", 10)
     assert not quick.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
 
 

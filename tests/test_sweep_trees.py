@@ -9,7 +9,7 @@ import pytest
 
 import synth
 from synth.encodings import bounds
-from synth.encodings.tree_packing import search
+from synth.encodings.trees import search
 from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Sat, Unknown

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from synth.checker.schedule import replay as verify
 from synth.encodings import bounds
-from synth.encodings.bounds.trees.column_generation import FoldedProblem, generate
-from synth.encodings.tree_packing.search import solve
+from synth.encodings.trees.column_generation import FoldedProblem, generate
+from synth.encodings.trees.search import solve
 from synth.model import symmetry
 from synth.model.collective import Collective, collective
 from synth.model.outcome import Sat, Unknown

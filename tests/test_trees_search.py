@@ -9,8 +9,8 @@ import pytest
 
 from synth.checker.schedule import replay
 from synth.encodings import bounds
-from synth.encodings.bounds.trees.column_generation import FoldedProblem, generate
-from synth.encodings.tree_packing import search
+from synth.encodings.trees import search
+from synth.encodings.trees.column_generation import FoldedProblem, generate
 from synth.model import symmetry
 from synth.model.collective import collective
 from synth.model.outcome import Sat

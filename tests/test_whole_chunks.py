@@ -13,7 +13,7 @@ import pytest
 from synth.checker.schedule import replay as verify
 from synth.encodings import bounds
 from synth.encodings.step import StepEncoding
-from synth.encodings.tree_packing.search import meet, near
+from synth.encodings.trees.search import meet, near
 from synth.model.collective import collective
 from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem

@@ -13,7 +13,7 @@ ENCODINGS: Mapping[str, str] = {
     "step": "synth.encodings.step:StepEncoding",
     "quotient": "synth.encodings.quotient:Quotient",
     "sccl": "synth.encodings.sccl:solve",
-    "tree": "synth.encodings.tree_packing.search:solve",
+    "tree": "synth.encodings.trees.search:solve",
 }
 
 SUMMARIES: Mapping[str, str] = {
@@ -26,7 +26,8 @@ SUMMARIES: Mapping[str, str] = {
     "z3": "z3's SAT core",
 }
 
-ENGINES = ("sccl", "tree")
+# encodings that solve by themselves
+SOLVE_ALONE = ("sccl", "tree")
 # other names of encodings
 ALIASES: Mapping[str, str] = {"path": "sccl"}
 

@@ -40,7 +40,7 @@ NEAR_CHUNKS = 3000
 # chunks per unit in it.
 SEARCH_SECONDS, SEARCH_SLICE, SEARCH_CHUNKS = 20.0, 9.0, 12
 # That search ends within this share of the bound, and tries ratios that improve by this share, at least.
-CLOSE, WORTH = Fraction(1, 20), Fraction(1, 80)
+CLOSE, FINER = Fraction(1, 20), Fraction(1, 80)
 
 
 def close(sweep: StepSearch, steps: int, bound: LowerBound) -> Iterator[Point]:
@@ -97,7 +97,7 @@ def has_few_chunks(found: Found, known: Point, bound: LowerBound) -> bool:
 
 def near(sweep: StepSearch, steps: int, bound: LowerBound, began: float) -> Iterator[Point]:
     """Yield a schedule on trees near the bound, where one exists that improves on the best known."""
-    from synth.encodings.tree_packing import search as trees
+    from synth.encodings.trees import search as trees
 
     options, best = sweep.options, sweep.found.best(steps)
     sweep.found.tell("query", f"S={steps}: whole chunks on trees, near the bound", steps, bound.value)
@@ -127,7 +127,7 @@ def search(sweep: StepSearch, steps: int, bound: LowerBound, work_limit: float, 
         remaining_seconds, best = sweep.seconds_left(work_limit), sweep.found.best(steps)
         if remaining_seconds <= 0 or (best is not None and best <= enough):
             break
-        if ratio > bound.value and (best is None or ratio <= best * (1 - WORTH)):
+        if ratio > bound.value and (best is None or ratio <= best * (1 - FINER)):
             problem = Problem(sweep.network, sweep.collective, chunks, steps, rounds)
             verdict = sweep.query_portfolio(problem, min(SEARCH_SLICE * sweep.longer, remaining_seconds))
             if isinstance(verdict, Sat):
@@ -139,7 +139,7 @@ def meet_bound(sweep: StepSearch, steps: int, bound: LowerBound, work_limit: flo
 
     The search ends when `sweep.work` is `work_limit`, in CPU seconds.
     """
-    from synth.encodings.tree_packing import search as trees
+    from synth.encodings.trees import search as trees
 
     exact_pricing, tree_search, units = sweep.exact_pricing, sweep.tree_search, sweep.collective.units
     max_chunks = MOST_CHUNKS if not exact_pricing else max(MOST_ON_TREES, (sweep.options.max_chunks or 0) * units)

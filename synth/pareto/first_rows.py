@@ -16,10 +16,9 @@ from synth.model.frontier import LowerBound, Point
 from synth.model.scale_collectives import COLLECTIVES as SCALE_COLLECTIVES
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network, Topology
+from synth.pareto.written_points import FEW_SENDS
 from synth.solvers.deadline import Deadline
 
-# Most sends of a first row, which is written out and replayed within a second.
-FIRST_SENDS = 60_000
 # Messages are composed until R/C is above the bound by no more than this fraction.
 ENOUGH = Fraction(1, 100)
 # Ranks up to which programs of the library are tried: scale methods have better rows of more ranks in the time that
@@ -99,7 +98,7 @@ class DirectSends:
 
 def few_sends(task: Collective) -> bool:
     """Return True where direct sends are few."""
-    return sum(map(len, (*task.pre, *task.post))) <= FIRST_SENDS
+    return sum(map(len, (*task.pre, *task.post))) <= FEW_SENDS
 
 
 def direct_schedule(network: Network, task: Collective) -> Schedule | None:
@@ -189,7 +188,7 @@ class ComposedMessages:
 
         network, task, machine = problem.network, problem.collective, problem.machine.live()
         known = list(found.rates)
-        for candidate in composed_messages(machine, task, most_sends=FIRST_SENDS, known=known, enough=enough):
+        for candidate in composed_messages(machine, task, most_sends=FEW_SENDS, known=known, enough=enough):
             schedule = Schedule(network, task, candidate.chunks, candidate.make().written_out(task).steps)
             yield Point.of(schedule, found.floor, "best-known", candidate.construction)
 

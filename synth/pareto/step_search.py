@@ -152,7 +152,7 @@ class StepSearch:
     @cached_property
     def exact_pricing(self) -> bool:
         """True where trees are priced exactly, because there are few ranks, and the options name no engine."""
-        from synth.encodings.bounds.trees.cheapest_trees import SteinerTreeDP
+        from synth.encodings.trees.cheapest_trees import SteinerTreeDP
 
         network, collective = self.forwards()
         free = self.options.encoding == self.options.solver == "auto"

@@ -23,7 +23,7 @@ from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import problem_fingerprint
 from synth.pareto.events import Event, Listener, SweepInterrupted, with_machine_names
 from synth.pareto.first_rows import AllreducePartition, ComposedMessages, DirectSends, LibraryPrograms, SingleCut
-from synth.pareto.flow import FlowMethods
+from synth.pareto.flow import AllFlow, QuickFlow, RestOfFlow
 from synth.pareto.found import NO_BOUND, Found
 from synth.pareto.log import Log, LogError, default_directory, foreign
 from synth.solvers import pool
@@ -63,7 +63,7 @@ class Row(NamedTuple):
     that it has however late it is. `named`: it runs, too, where the options name an encoding, a solver or a sweep.
     """
 
-    engine: FrontierEngine
+    engine: FrontierEngine[Found]
     ranks: tuple[int, float] = (1, inf)
     plans: bool = False
     least: float = 0.0
@@ -82,10 +82,10 @@ ENGINES: tuple[Row, ...] = (
     Row(ComposedMessages()),
     Row(LibraryPrograms()),
     Row(AllreducePartition(), ranks=(2, 8)),
-    Row(FlowMethods("quick")),
-    Row(FlowMethods("all")),
+    Row(QuickFlow()),
+    Row(AllFlow()),
     Row(ExactSweep(), plans=True, named=True),
-    Row(FlowMethods("rest"), plans=True, least=0.1, named=True),
+    Row(RestOfFlow(), plans=True, least=0.1, named=True),
 )
 
 

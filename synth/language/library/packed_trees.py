@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from synth.encodings.spanning_tree_packing import applies, forest
 from synth.language import RankGroup, algorithm
 from synth.language.library.trees import Held, add_pairs, copy_pairs, joined
 from synth.language.place import error_at
@@ -16,6 +15,8 @@ def _trees(group: RankGroup) -> list[dict[int, list[int]]]:
 
     Raises UsageError for a part of the ranks, and for machines whose links are not alike in both directions.
     """
+    from synth.encodings.spanning_tree_packing import applies, forest
+
     network = group.trace.network
     if network is None or len(group.ranks) < group.trace.ranks or not applies(network):
         raise error_at(

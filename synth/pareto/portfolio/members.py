@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from synth.encodings import ALIASES, ENCODINGS, ENGINES, REQUIRES, SOLVERS
+from synth.encodings import ALIASES, ENCODINGS, REQUIRES, SOLVE_ALONE, SOLVERS
 from synth.errors import MissingDependencyError, UsageError
 from synth.model.outcome import Sat, Unsat
 from synth.model.registry import find, installed, load
@@ -204,7 +204,7 @@ def is_engine(name: str) -> bool:
 
     The other encodings have `apply` and need a solver.
     """
-    return name in ENGINES if name in ENCODINGS else not hasattr(named("encodings", name, ENCODINGS), "apply")
+    return name in SOLVE_ALONE if name in ENCODINGS else not hasattr(named("encodings", name, ENCODINGS), "apply")
 
 
 def size(problem: Problem) -> int:
