@@ -36,11 +36,12 @@ class Cadical:
     def solve(self, model: Model) -> Answer:
         """Decide the model. Only the end of the process interrupts it. Raises MissingDependencyError without
         python-sat."""
-        _require(Cadical195, "solver cadical")
+        if Cadical195 is None:
+            raise _missing("solver cadical")
         if [] in model.clauses:
             return Answer("unsat")
         variables, clauses = model.cnf()
-        with Cadical195() as solver:  # type: ignore[misc]
+        with Cadical195() as solver:
             if self.seed:
                 solver.configure({"seed": self.seed})
             for clause in clauses:
@@ -61,7 +62,8 @@ class MiniCard:
     def solve(self, model: Model) -> Answer:
         """Decide the model. Only the end of the process interrupts it. Raises MissingDependencyError without
         python-sat."""
-        _require(Minicard, "solver minicard")
+        if Minicard is None:
+            raise _missing("solver minicard")
         if [] in model.clauses:
             return Answer("unsat")
 
@@ -73,7 +75,7 @@ class MiniCard:
             variables += len(copies)
             clauses += copies
             sums.append(literals)
-        with Minicard() as solver:  # type: ignore[misc]
+        with Minicard() as solver:
             for clause in clauses:
                 solver.add_clause(clause)
             for literals, limit in sums:
@@ -116,7 +118,8 @@ def refute(clauses: Sequence[Sequence[int]]) -> list[str] | None:
     names each clause as it is read, which LRAT alone does not. Raises MissingDependencyError without python-sat, and
     SynthError for a proof with gaps.
     """
-    _require(pysolvers, "a proof")
+    if pysolvers is None:
+        raise _missing("a proof")
     with tempfile.TemporaryFile() as file:
         solver = pysolvers.cadical195_new()
         pysolvers.cadical195_set(solver, "frat", 1)
@@ -185,7 +188,6 @@ def _search(solver: Any, variables: int, conflicts: int | None) -> Answer:
     return Answer("sat", values)
 
 
-def _require(library: object, purpose: str) -> None:
-    """Raise MissingDependencyError, with the command that installs it, where `library` is missing."""
-    if library is None:
-        raise MissingDependencyError(f"{purpose} needs python-sat; run: pip install 'python-sat==1.9.dev17'")
+def _missing(purpose: str) -> MissingDependencyError:
+    """Return the error that python-sat is not installed, with the command that installs it."""
+    return MissingDependencyError(f"{purpose} needs python-sat; run: pip install 'python-sat==1.9.dev17'")

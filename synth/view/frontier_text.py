@@ -225,9 +225,10 @@ def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) 
         return f"{fastest}, in {time.protocol}: {csr}; {number(time.seconds * 1e6)} µs {time.model}"
     alpha = best.steps * float(found.network.latency)
     beta = float(seconds_per_byte(found, best)) * size * 10**6
+    parts = f"{number(alpha)} µs for {counted(best.steps, 'latency')} + {number(beta)} µs"
     return (
-        f"at {size_text(size)} take the {best.steps}-step point: {csr}; predicted, synchronous steps: {number(alpha)} "
-        f"µs for {counted(best.steps, 'latency')} + {number(beta)} µs for {show(best.rounds_per_chunk)} rounds per chunk"
+        f"at {size_text(size)} take the {best.steps}-step point: {csr}; predicted, synchronous steps: {parts} for "
+        f"{show(best.rounds_per_chunk)} rounds per chunk"
     )
 
 
