@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         (folder / "page").mkdir()
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), str(ROOT)])
         os.environ["SYNTH_PACKAGE"] = f"{package}{os.sep}"
-        for number, command in enumerate(commands(ROOT / "README.md")):
+        for number, command in enumerate(commands(ROOT / "README.md", every=True)):
             log = folder / f"{number}.txt"
             os.environ["SYNTH_ENTERED"] = str(log)
             run(command, folder / "page", folder)

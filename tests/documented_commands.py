@@ -54,8 +54,8 @@ def pages() -> list[Path]:
     return [path for path in found if any(command.text for command in commands(path))]
 
 
-def commands(path: Path) -> Iterator[Command]:
-    """Yield the commands of a page in their order."""
+def commands(path: Path, every: bool = False) -> Iterator[Command]:
+    """Yield the commands of a page in their order. `every`: also those that take minutes or are marked."""
     inside, skipped, code = False, False, 0
     lines = path.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, 1):
@@ -76,10 +76,10 @@ def commands(path: Path) -> Iterator[Command]:
             elif kind == "page not run":
                 return
             else:
-                skipped = True
+                skipped = not every
         elif inside and not skipped:
             bare = line.strip()
-            if "minutes" in bare.partition("  #")[2]:
+            if "minutes" in bare.partition("  #")[2] and not every:
                 continue
             if bare.startswith(("$ synth ", "$ cat ")):
                 yield Command(number, bare[2:], _output(lines[number:]), code)

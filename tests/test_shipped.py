@@ -48,6 +48,15 @@ def test_a_renumbered_machine_has_its_frontier():
     assert exact_frontier.document(moved.frontier.to_json())
 
 
+def test_a_box_with_switches_and_one_nvlink_down_has_its_frontier(tmp_path):
+    rows = [["X" if a == b else "NV17" if 3 in (a, b) else "NV18" for b in range(8)] for a in range(8)]
+    lines = [[f"GPU{rank}", *row] for rank, row in enumerate(rows)]
+    text = [" ".join(line) for line in [[f"GPU{rank}" for rank in range(8)], *lines]]
+    (tmp_path / "topo.txt").write_text("\n".join(text) + "\n")
+    entry = entry_of(tmp_path / "topo.txt")
+    assert [(p.steps, p.rounds_per_chunk, p.status) for p in entry.frontier.points] == [(1, Fraction(7, 17), "optimal")]
+
+
 def test_a_machine_that_is_not_in_the_package_has_none():
     assert entry_of("ring:5") is None
 

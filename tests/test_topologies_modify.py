@@ -69,6 +69,22 @@ def test_a_slow_pair():
     assert {pair for pair in old if old[pair] != new[pair]} == {(0, 3), (3, 0), (0, 1), (1, 0)}
 
 
+def test_a_slow_rank_and_its_own_switch_port():
+    def limits(machine):
+        return {limit.name: limit.bandwidth for limit in machine.limits}
+
+    old, machine = topology("dgx-h100"), apply(topology("dgx-h100"), degrade=["3:17/18"])
+    assert {link.bandwidth for link in machine.links if 3 in (link.src, link.dst)} == {425}
+    changed = {name for name, bandwidth in limits(machine).items() if bandwidth != limits(old)[name]}
+    assert changed == {"switch port 3 out", "switch port 3 in"}
+    assert {limits(machine)[name] for name in changed} == {425}
+    # what ranks share is as fast as it was
+    nics, slower = topology("dgx1*2"), apply(topology("dgx1*2"), degrade=["0:1/2"])
+    shared = [limit.name for limit in nics.limits if len({nics.links[i].src for i in limit.links}) > 1]
+    assert shared
+    assert all(limits(slower)[name] == limits(nics)[name] for name in shared if name in limits(slower))
+
+
 def test_numbers_are_the_machines_own_whatever_is_allocated():
     part = apply(topology("dgx1"), ranks="1,2,5,6", without=["5-6"], degrade=["1-5:1/2"])
     assert units(part) == {(0, 1): 1, (1, 0): 1, (0, 2): Fraction(1, 2), (2, 0): Fraction(1, 2), (1, 3): 2, (3, 1): 2}

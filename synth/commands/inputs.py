@@ -48,7 +48,7 @@ def topology(
     file: str | Path | None = None,
     ranks: str | Iterable[int] | None = None,
     without: str | Iterable[str | Pair] = (),
-    degrade: str | Iterable[str] | Mapping[Pair, Number] = (),
+    degrade: str | Iterable[str] | Mapping[Pair | int, Number] = (),
     links: str | Path | None = None,
 ) -> Topology:
     """Return a machine, with changes where some are asked for.
@@ -63,7 +63,8 @@ def topology(
     file : the path of a file, which counts in place of `spec`.
     ranks : the allocation: these ranks alone, in the order given; ``"0,2-5"`` or a list.
     without : broken links, both ways: ``"0-3"`` or ``(0, 3)``, or several of them.
-    degrade : slow links and the factor of their bandwidth: ``"0-3:1/2"`` or ``{(0, 3): 0.5}``.
+    degrade : slow links and the factor of their bandwidth: ``"0-3:1/2"`` or ``{(0, 3): 0.5}``; a rank alone stands for
+        all that it sends and receives: ``"0:17/18"`` or ``{0: Fraction(17, 18)}``.
     links : a CSV file of measured links.
 
     Returns
@@ -94,8 +95,12 @@ def topology(
     without = [without] if isinstance(without, str) else without
     broken = [_pair(ends) for ends in without]
     if isinstance(degrade, Mapping):
-        degrade = [f"{_pair(pair)}:{factor}" for pair, factor in degrade.items()]
-    slow = [degrade] if isinstance(degrade, str) else list(degrade)
+        slow = []
+        for ends, factor in degrade.items():
+            named = str(ends) if isinstance(ends, int) else _pair(ends)
+            slow.append(f"{named}:{factor}")
+    else:
+        slow = [degrade] if isinstance(degrade, str) else list(degrade)
     allocated = ranks if ranks is None or isinstance(ranks, str) else integers(ranks, "ranks")
     return modify.apply(base, ranks=allocated, without=broken, degrade=slow, links=links)
 

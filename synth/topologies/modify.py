@@ -32,27 +32,31 @@ def apply(
     links: str | Path | None = None,
 ) -> Topology:
     """Return `topology` with all changes, in the syntax of the command line: ranks "0,1,2,5-7", without "0-3", degrade
-    "0-3:1/2", links a CSV file.
+    "0-3:1/2" or "0:17/18", links a CSV file.
 
     Raises UsageError for a change that makes no sense on this machine, FormatError for a bad file.
     """
-    changed = topology
     if links is not None:
-        changed = with_measured(changed, Path(links))
+        topology = with_measured(topology, Path(links))
     for text in degrade:
-        pair, colon, factor = text.rpartition(":")
+        ends, colon, factor = text.rpartition(":")
         if not colon:
-            raise UsageError(f"--degrade {text}: expected a pair of ranks and a factor, such as 0-3:1/2")
+            raise UsageError(f"--degrade {text}: expected two ranks or one, and a factor, such as 0-3:1/2 or 0:17/18")
         try:
             value = rational(factor)
         except ValueError as error:
             raise UsageError(f"--degrade {text}: {error}") from None
-        changed = degraded(changed, *_pair(changed, "degrade", pair), value)
+        if not 0 < value <= 1:
+            raise UsageError(f"--degrade {text}: expected a factor above 0 and at most 1; --without removes a link")
+        topology = degraded(topology, ends, value)
     for text in without:
-        changed = broken(changed, *_pair(changed, "without", text))
-    if ranks is not None:
-        changed = with_ranks(changed, _list(ranks) if isinstance(ranks, str) else ranks)
-    return changed
+        topology = broken(topology, *_pair(topology, "without", text))
+    if isinstance(ranks, str):
+        try:
+            ranks = read(ranks)
+        except ValueError as error:
+            raise UsageError(f"--ranks {ranks}: {error}, such as 0,1,2 or 0-3") from None
+    return topology if ranks is None else with_ranks(topology, ranks)
 
 
 def with_ranks(topology: Topology, ranks: Sequence[int]) -> Topology:
@@ -114,14 +118,35 @@ def broken(topology: Topology, one: int, other: int) -> Topology:
     return with_generators(replace(fewer, name=name), topology.generators)
 
 
-def degraded(topology: Topology, one: int, other: int, factor: Fraction) -> Topology:
-    """The links between the two ends, both ways, at `factor` (above 0, at most 1) of their bandwidth."""
-    if not 0 < factor <= 1:
-        raise UsageError(f"--degrade: the factor {show(factor)} is not above 0 and at most 1; --without removes a link")
-    ends = _existing(topology, "degrade", one, other)
-    slower = _relinked(topology, lambda k: replace(k, bandwidth=k.bandwidth * factor) if (k.src, k.dst) in ends else k)
-    name = f"{topology.name} --degrade {_name(topology, one)}-{_name(topology, other)}:{show(factor)}"
-    return with_generators(replace(slower, name=name), topology.generators)
+def degraded(topology: Topology, ends: str, factor: Fraction) -> Topology:
+    """Return `topology` with some links at `factor` (above 0, at most 1) of their bandwidth, both ways.
+
+    `ends`: two ranks or switches, "0-3"; or one rank, "0", for all that it sends and receives, as where one of a GPU's
+    18 NVLinks to the switches is down: its links, and the limits that are its own, such as a switch port.
+    """
+    rank = int(ends) if ends.isdecimal() and int(ends) < topology.ranks else None
+    pairs = {(link.src, link.dst) for link in topology.links if rank in (link.src, link.dst)}
+    if rank is None:
+        one, other = _pair(topology, "degrade", ends)
+        pairs = _existing(topology, "degrade", one, other)
+        ends = f"{_name(topology, one)}-{_name(topology, other)}"
+
+    def slowed(link: Link) -> Link:
+        share = factor if (link.src, link.dst) in pairs else 1
+        return replace(link, bandwidth=link.bandwidth * share)
+
+    slower = _relinked(topology, slowed)
+
+    # a limit is the rank's own if all of its links leave the rank, or all enter it
+    limits = []
+    for limit in slower.limits:
+        sources = {slower.links[i].src for i in limit.links}
+        targets = {slower.links[i].dst for i in limit.links}
+        if {rank} in (sources, targets):
+            limit = replace(limit, bandwidth=limit.bandwidth * factor)
+        limits.append(limit)
+    changed = replace(slower, name=f"{topology.name} --degrade {ends}:{show(factor)}", limits=tuple(limits))
+    return with_generators(changed, topology.generators)
 
 
 def with_measured(topology: Topology, path: Path) -> Topology:
@@ -216,10 +241,3 @@ def _pair(topology: Topology, option: str, text: str) -> tuple[int, int]:
         if one in ends and other in ends:
             return ends[one], ends[other]
     raise UsageError(f"--{option} {text}: expected two ranks of 0..{topology.ranks - 1}, such as 0-3")
-
-
-def _list(text: str) -> list[int]:
-    try:
-        return read(text)
-    except ValueError as error:
-        raise UsageError(f"--ranks {text}: {error}, such as 0,1,2 or 0-3") from None

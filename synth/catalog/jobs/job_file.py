@@ -4,7 +4,7 @@
       - dgx1                                                     # a name of the grammar in docs/topologies.md
       - {name: dgx1, allocations: all, collectives: [allgather]} # up to isomorphism; or sizes: [3, 4]
       - {file: dump.xml, degraded: all}                          # the machine, and a variant without each of its links
-      - {name: dgx1, degraded: [0-3, 0-1]}                       # the machine, and variants without one of these links
+      - {name: dgx1, degraded: [0-3, 0:1/2]}                     # the machine, one without a link, one with a slow rank
     collectives: [allgather, {name: broadcast, roots: all}, {file: halo.yaml}]
     options: {max-steps: 8, max-chunks: 64, time-limit: 30s, memory: 4GB, seed: 0, deterministic: false}
 
@@ -122,7 +122,8 @@ def _machines(read: JobFields, row: dict[str, Any], place: str, folder: Path) ->
             pairs = sorted({(min(link.src, link.dst), max(link.src, link.dst)) for link in base.links})
             changes = [f"{names.get(src, src)}-{names.get(dst, dst)}" for src, dst in pairs]
         for change, at in read.items(changes or [], f"{place}.degraded"):
-            yield modify.apply(base, without=[read.string(change, at)])
+            text = read.string(change, at)
+            yield modify.apply(base, degrade=[text]) if ":" in text else modify.apply(base, without=[text])
     except SynthError as error:
         if isinstance(error, FormatError) and error.file == read.file:
             raise

@@ -270,7 +270,7 @@ class Changes:
     )  # fmt: skip
     degrade: Sequence[str] = option(
         "--degrade", default=(), multiple=True, metavar="0-3:1/2",
-        help="Scale the links between two ranks (repeatable).",
+        help="Scale the links between two ranks, or all of one: 0:17/18 (repeatable).",
     )  # fmt: skip
     links: Path | None = option(
         "--links", default=None, type=FILE, metavar="FILE.csv",
