@@ -168,7 +168,7 @@ def test_families_are_parts_of_programs():
         for box in a.boxes:
             held |= inside.reduce_scatter(box, held)
         for rail in a.rails:
-            held |= FAMILIES["two_shot"].allreduce(rail, held)
+            held |= FAMILIES["direct"].allreduce(rail, held)
         for box in a.boxes:
             inside.allgather(box, held)
 

@@ -97,7 +97,7 @@ def test_from_the_command_line():
     assert done.exit_code == 0, done.stderr
     assert "right: 98,304 elements compared" in done.stdout
     assert "needs the machine" in synth("run --baseline ring --coll allreduce").stderr
-    assert "no collective given" in synth("run --topo dgx1").stderr
+    assert "name a FILE, or a baseline on a machine" in synth("run --topo dgx1").stderr
     assert synth("run x.json --baseline ring --topo dgx1 --coll allreduce").exit_code == 2
     rooted = synth("run --baseline direct --topo dgx1 --coll broadcast --root 5 --size 1KB --no-bound")
     assert rooted.exit_code == 0, rooted.stderr

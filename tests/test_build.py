@@ -254,8 +254,29 @@ def test_the_frontier_in_the_folder_is_that_of_the_last_root(tmp_path):
         assert frontier["collective"]["root"] == wanted == result.plan.tables[0].root
 
 
-def test_another_version_of_synth_searches_anew(built, searches, monkeypatch, tmp_path):
+def test_frontiers_of_an_earlier_build_are_said(tmp_path):
+    """They stayed in the folder without a word, as if they belonged to its files."""
+    for name, said in (("broadcast", []), ("allgather", ["broadcast.json"])):
+        result = synth.build("line:2", name, tmp_path, sizes=(1024,), runtime="nccl-tuner", time_limit=ENOUGH)
+        assert [note.split()[-3] for note in result.notes if "of an earlier build" in note] == said
 
+
+def test_a_busy_machine_costs_no_build(tmp_path, monkeypatch):
+    """No program ran before the time was over, and the build ended: "nothing says how long allgather takes"."""
+    tune_request, limits = tune.tune_request, []
+
+    def late(request, listener):
+        limits.append(request.time_limit)
+        if len(limits) == 1:
+            raise SynthError("nothing says how long allgather takes")
+        return tune_request(request, listener)
+
+    monkeypatch.setattr(tune, "tune_request", late)
+    assert synth.build("line:2", output=tmp_path, **SMALL).tables[0].rows[0].seconds
+    assert limits[0] is not None and limits[1:] == [None]
+
+
+def test_another_version_of_synth_searches_anew(built, searches, monkeypatch, tmp_path):
     monkeypatch.setattr(kept_searches, "program_digest", lambda: "another")
     with pytest.raises(KeyboardInterrupt):
         synth.build("ring:3", output=tmp_path / "a", **SMALL)

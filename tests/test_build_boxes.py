@@ -144,16 +144,6 @@ def test_wrong_input_is_one_line(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [("--boxes 2", "takes the NAME of one box"), ("dgx1 --boxes 2 --ranks 0,1", "and no changes of it"),
-     ("dgx1 --boxes 2,2", "twice")],
-)  # fmt: skip
-def test_the_command_refuses_what_makes_no_sense(tmp_path, words, says):
-    (line,) = command_line.synth("build", words, "-o", tmp_path / "new", code=2).stderr.strip().splitlines()
-    assert says in line
-
-
 def test_the_command_builds_for_each_number_of_boxes(tmp_path):
     line = f"build switch:2 --boxes 1-2 --coll allgather --sizes 64KB --for nccl-tuner --time-limit 600s -o {tmp_path}"
     shown = command_line.synth(line)

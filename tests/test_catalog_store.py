@@ -179,8 +179,7 @@ def test_damage_names_one_entry_and_harms_no_other(ring, path):
 
 
 @pytest.mark.parametrize(
-    ("where", "value"),
-    [("points.0.schedule.steps.0.sends", []), ("points.0.bound.value", "2"), ("max_steps", 1)],
+    ("where", "value"), [("points.0.schedule.steps.0.sends", []), ("points.0.bound.value", "2"), ("max_steps", 1)]
 )
 def test_a_forged_frontier_is_no_answer(ring, path, where, value):
     document = changed(json.loads(json.dumps(ring.to_json())), where, value)

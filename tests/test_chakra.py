@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import synth
 from synth.commands import api, root
 from synth.errors import UsageError
-from synth.language.library import LIBRARY, one_shot, recursive_doubling, ring, two_shot
+from synth.language.library import LIBRARY, direct, recursive_doubling, ring
 
 MACHINES = (
     "ring:7", "switch:8", "fully-connected:8", "dgx1", "line:5", "torus:2x4", "hypercube:8", "star:5", "mi300x",
@@ -36,17 +36,11 @@ def traces(folder):
 
 
 def check(schedule, size):
-    """Assert that traces have every byte and dependency, and replay in the time of the schedule."""
-    jobs = chakra_replay.jobs_of(traces(api.chakra(schedule, size=size)))
-    wanted = chakra_replay.jobs_of_schedule(schedule, size)
-    messages = sorted(job.message for job in jobs.values() if job.message)
-    assert messages == sorted(job.message for job in wanted.values() if job.message)
-    time = chakra_replay.run(wanted, chakra_replay.LinkNetwork(schedule.network), 1000)
-    replayed = chakra_replay.run(jobs, chakra_replay.LinkNetwork(schedule.network), 1000)
-    if not schedule.network.caps:
-        assert replayed == time, (schedule, time, replayed)
-    else:
-        assert abs(replayed - time) <= time / 50, (schedule, time, replayed)
+    """Assert that traces run to the right end in any order."""
+    found = traces(api.chakra(schedule, size=size))
+    messages = [node for trace in found for node in trace if node.kind == chakra_replay.SEND]
+    assert len(messages) == sum(not send.local for step in schedule.steps for send in step.sends)
+    assert all(chakra_replay.run(found, schedule, size, seed) for seed in range(3)), schedule
 
 
 @pytest.mark.parametrize(
@@ -54,18 +48,18 @@ def check(schedule, size):
     [
         ("ring:4", ring.allreduce),
         ("ring:5", ring.allgather),
-        ("switch:4", two_shot.allreduce),
-        ("fully-connected:4", two_shot.allreduce),
+        ("switch:4", direct.allreduce),
+        ("fully-connected:4", direct.allreduce),
         ("hypercube:4", recursive_doubling.allgather),
         ("hypercube:4", recursive_doubling.allreduce),
     ],
 )
-def test_traces_take_the_time_of_the_schedule(name, one):
+def test_traces_end_with_what_the_collective_wants(name, one):
     check(one.schedule(name), 100_000)
 
 
 @pytest.mark.slow
-def test_traces_of_many_schedules_take_their_time():
+def test_traces_of_many_schedules_end_right():
     count = 0
     for schedule in schedules(MACHINES):
         check(schedule, (1, 1_000_003)[count % 2])
@@ -73,36 +67,24 @@ def test_traces_of_many_schedules_take_their_time():
     assert count >= 100
 
 
-def test_a_dropped_dependency_or_message_is_seen():
-    schedule = ring.allreduce.schedule("ring:4")
+@pytest.mark.parametrize("kind", [chakra_replay.SUM, chakra_replay.SEND])
+def test_a_dropped_dependency_or_message_is_seen(kind):
+    """Sends wait for what they send, and sums for the sends that read what they replace."""
+    schedule = direct.one_shot.schedule("fully-connected:3")
+    if kind == chakra_replay.SEND:
+        schedule = ring.allreduce.schedule("ring:4")
     found = traces(api.chakra(schedule))
-    time = chakra_replay.run(chakra_replay.jobs_of(found), chakra_replay.LinkNetwork(schedule.network), 1000)
-    for node in found[0]:
-        node.deps.clear()
-    less = chakra_replay.run(chakra_replay.jobs_of(found), chakra_replay.LinkNetwork(schedule.network), 1000)
-    assert less < time
-    found[0].pop()
-    found[1] = [node for node in found[1] if node.kind != chakra_replay.RECEIVE]
-    with pytest.raises(AssertionError):
-        chakra_replay.jobs_of(found)
-
-
-def test_sums_wait_for_the_sends_that_read_what_they_replace():
-    schedule = one_shot.allreduce.schedule("fully-connected:3")
-    for rank, trace in enumerate(traces(api.chakra(schedule))):
-        names = {node.number: node for node in trace}
+    for trace in found:
+        sends = {node.number for node in trace if node.kind == chakra_replay.SEND}
         for node in trace:
-            if node.kind != chakra_replay.SUM:
-                continue
-            chunk = node.name.split()[2]
-            sends = {n for n, other in names.items() if other.kind == 5 and f"chunk {chunk} " in other.name}
-            earlier = {n for n in sends if n < node.number}
-            reached, stack = set(), [node.number]
-            while stack:
-                for dep in names[stack.pop()].deps - reached:
-                    reached.add(dep)
-                    stack.append(dep)
-            assert earlier <= reached, (rank, node)
+            if node.kind == kind:
+                node.deps -= sends if kind == chakra_replay.SUM else set(node.deps)
+    sizes = {node.attributes["comm_size"] for node in found[0] if node.kind == chakra_replay.RECEIVE}
+    size = sizes.pop() * schedule.chunks / schedule.collective.unit_share
+    assert not all(chakra_replay.run(found, schedule, size, seed) for seed in range(20))
+    found[1] = [node for node in found[1] if node.kind != chakra_replay.SEND]
+    with pytest.raises(AssertionError):
+        chakra_replay.run(found, schedule, size, 0)
 
 
 def test_the_command_writes_a_folder(tmp_path, monkeypatch):

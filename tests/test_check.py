@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import hashlib
 import json
 import random
-from dataclasses import replace
 from fractions import Fraction
 from unittest import mock
 
@@ -165,7 +165,7 @@ def test_refusals_name_the_place() -> None:
         "kind: unknown kind": good | {"kind": "trust-me"},
         "$: ['value'] is missing or unknown": good | {"value": "9"},
         "count: is more than the price of a link": good | {"count": 1},
-        "reversed: only sums": good | {"reversed": True},
+        "$: ['reversed'] is missing or unknown": good | {"reversed": True},
     }
     for start, doc in rows.items():
         assert _refusal(doc, steps=3 if "steps" in start else 2).startswith(start)
@@ -221,26 +221,6 @@ def test_hostile_sizes_are_refused_quickly(monkeypatch: pytest.MonkeyPatch) -> N
     rows += [[0, *rows[0][1:]]] * 30_000
     assert "too large" in _refusal(huge)
     assert _refusal(good | {"steps": 10**9}, steps=10**9)
-
-
-def test_sums_may_be_proved_on_the_reversed_problem() -> None:
-    network = topology("dgx1").network()
-    for name, turned, steps in (("reduce", "broadcast", 3), ("reduce-scatter", "allgather", 2)):
-        task = collective(name, 8)
-        there = bounds.flow(network.reversed(), collective(turned, 8), steps)
-        named = [[what, v, u, *prices] for what, u, v, *prices in there.certificate["prices"]]  # as in the document
-        certificate = there.certificate | {
-            "problem": problem_fingerprint(network, task),
-            "reversed": True,
-            "prices": named,
-        }
-        assert check(certificate, network.to_json(), task.to_json(1), steps=steps) == there.value
-        with pytest.raises(VerificationError):
-            check(certificate | {"reversed": False}, network.to_json(), task.to_json(1), steps=steps)
-    scan = collective("scan", 8)
-    doc = bounds.flow(network, scan, 3).certificate | {"reversed": True}
-    with pytest.raises(VerificationError, match="only sums of all contributions"):
-        check(doc, network.to_json(), scan.to_json(1), steps=3)
 
 
 def test_covers_and_counts_are_not_taken_on_trust() -> None:
@@ -306,7 +286,7 @@ def test_rows_that_limits_share_are_checked_as_rows_of_their_own():
     network, task = topology("fat-tree:8").network(), collective("scatter", 8)
     bound = single_cut_bound(network, task)
     read = json.loads(json.dumps(network.document))
-    shared, own = (instance.Instance(doc, task.document, False) for doc in (network.document, read))
+    shared, own = (instance.Instance(doc, task.document) for doc in (network.document, read))
     assert (shared.limits, shared.digest) == (own.limits, own.digest)
     assert check(bound.certificate, read, task.document) == bound.value
     rows = [limit["links"][0] for limit in read["limits"]]
@@ -317,22 +297,6 @@ def test_rows_that_limits_share_are_checked_as_rows_of_their_own():
             replay.problem({**read, "limits": limits}, task.document)
         with pytest.raises(VerificationError):
             check(bound.certificate, {**read, "limits": limits}, task.document)
-
-
-def test_a_network_is_read_once_for_replays_and_certificates():
-    """Each of many reads of a machine of 100,000 routes would take a large part of a second."""
-    network, task = topology("fat-tree:8").network(), collective("scatter", 8)
-    reader = machine.ReplayMachine
-    with (
-        mock.patch.object(reader, "of_network", side_effect=reader.of_network) as of_network,
-        mock.patch.object(reader, "read", side_effect=reader.read) as read,
-    ):
-        bound = single_cut_bound(network, task)
-        assert direct_schedule(network, task) is not None
-        assert check(bound.certificate, network, task.document) == bound.value
-        assert (of_network.call_count, read.call_count) == (1, 0)
-        assert check(bound.certificate, network.to_json(), task.document) == bound.value
-        assert read.call_count == 1  # a document may be anybody's
 
 
 @pytest.mark.parametrize("name", ["ring:4", "fat-tree:8", "dgx-a100", "star:4"])
@@ -385,35 +349,19 @@ def test_a_link_that_is_listed_twice_is_named():
     assert caught.value.place == f"$.links[{len(doc['links']) - 1}]"
 
 
-@pytest.mark.parametrize("name", ["fat-tree:16", "dgx1", "dgx-h100*2", "hub-and-spoke:8", "mi300x*2", "ring:4"])
-def test_a_network_is_read_from_its_values_as_from_its_document(name):
-    network = topology(name).network()
-    read = machine.ReplayMachine.of_network(network)
-    assert read == machine.ReplayMachine.read(network.document, "$")
-    assert read is not None
-    task = collective("allgather", network.ranks)
-    assert read.problem_fingerprint(task.document) == problem_fingerprint(network, task)
-
-
-def test_values_that_no_document_could_have_are_not_read():
-    """The reader of documents says what is wrong with them."""
-    network = topology("fat-tree:8").network()
-    route, cap = network.routes[0], network.caps[0]
-    changed: list[dict] = [
-        {"name": "two\nlines"}, {"ranks": True}, {"ranks": 7}, {"ranks": 0}, {"unit": Fraction(0)}, {"unit": 1.0},
-        {"wires": (("a", 0, 1), ("a", None, 1))}, {"wires": (("a", 0, 0),)},
-        {"routes": (*network.routes, route)}, {"routes": (*network.routes[:-1], tuple(network.routes[-1]))},
-        {"caps": (Cap((len(network.routes),), 1),)}, {"caps": (Cap((-1,), 1),)}, {"caps": (Cap((0,), 0),)},
-        {"caps": (Cap((True,), 1),)}, {"caps": (replace(cap, routes=list(cap.routes)),)},
-    ]  # fmt: skip
-    for fields in (
-        {"src": route.dst}, {"src": -1}, {"dst": 1.0}, {"units": 0}, {"units": True}, {"units": 1 << 200},
-        {"via": list(route.via)}, {"via": (1,)}, {"latency": Fraction(-1)}, {"latency": 0},
-    ):  # fmt: skip
-        changed.append({"routes": (route._replace(**fields), *network.routes[1:])})
-    for fields in changed:
-        assert machine.ReplayMachine.of_network(replace(network, **fields)) is None, fields
-    bad = replace(network, routes=(route._replace(units=0), *network.routes[1:]))
-    with pytest.raises(VerificationError, match="expected a number") as error:
-        machine.machine_of(bad, "$.topology")
-    assert "$.topology.links[0][2]" in str(error.value)
+def test_the_machine_of_a_network_is_read_once_and_no_longer_than_the_network_is_there() -> None:
+    """Each of many reads of a machine of 100,000 routes would take a large part of a second."""
+    network, task = topology("fat-tree:8").network(), collective("scatter", 8)
+    read = machine.ReplayMachine.read
+    with mock.patch.object(machine.ReplayMachine, "read", side_effect=read) as reader:
+        bound = single_cut_bound(network, task)
+        assert direct_schedule(network, task) is not None
+        assert check(bound.certificate, network, task.document) == bound.value
+        assert reader.call_count == 1
+        assert check(bound.certificate, network.to_json(), task.document) == bound.value
+        assert reader.call_count == 2  # a document may be anybody's
+    place = id(network)
+    assert place in machine._machines
+    del network, bound
+    gc.collect()
+    assert place not in machine._machines

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -226,43 +226,6 @@ def test_a_real_ctrl_c_keeps_the_points_found(tmp_path):
     assert "(interrupted)" in done.stdout
     (log,) = (tmp_path / "cache").glob("*.jsonl")
     assert f"kept in {log}" in done.stderr and '"point"' in log.read_text()
-
-
-def test_options_reach_the_api(monkeypatch):
-    seen = {}
-
-    def record(search):
-        seen.update({one.name: getattr(search, one.name) for one in fields(pareto.Search)})
-        return line()
-
-    monkeypatch.setattr(pareto.frontier, "of", record)
-    words = "--topo ring:6 --ranks 0,1,2,3 --coll multi-broadcast --root 0,3 --max-steps 9 --max-chunks 4 --sweep blind"
-    more = "--solver z3 --time-limit 1m30s --jobs 3 --deterministic --same-bits --fresh"
-    new = "--encoding sccl --cross-check --no-multicast"
-    synth("pareto", words, more, new, code=4)
-    seen.pop("on_event")
-    machine, task = seen.pop("topology"), seen.pop("collective")
-    assert (machine.ranks, task.name, task.roots) == (4, "multi-broadcast", (0, 3))
-    assert seen == {
-        "roots": (),
-        "sizes": None,
-        "max_steps": 9,
-        "max_chunks": 4,
-        "sweep": "blind",
-        "encoding": "sccl",
-        "solver": "z3",
-        "time_limit": 90.0,
-        "jobs": 3,
-        "seed": 0,
-        "deterministic": True,
-        "same_bits": True,
-        "fresh": True,
-        "log": None,
-        "engine": "auto",
-        "max_extra_rounds": None,
-        "cross_check": True,
-        "multicast": False,
-    }
 
 
 # ---------------------------------------------------------------- solve, bound

@@ -14,7 +14,7 @@ from synth.commands.compile import load_algorithm
 from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.language import algorithm
-from synth.language.library import hierarchical, two_shot
+from synth.language.library import direct, hierarchical
 from synth.program.checked_lowering import lower, onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.send_hints import SendHint
@@ -181,6 +181,12 @@ def test_a_channel_beyond_the_runtime_is_refused():
         lowered(chain, "line:3", "rccl", hint={"channel": 200})
 
 
+def test_a_block_of_two_peers_is_refused():
+    schedule = direct.allgather.schedule("fully-connected:3", chunks=1)
+    with pytest.raises(SynthError, match="block 'up' of rank 0 has two connections on one side; it has one peer"):
+        api.lower(schedule, hints={(1, 0, 0, rank): SendHint("up") for rank in (1, 2)})
+
+
 def test_given_tables_are_checked_too():
     schedule = exchange.compile("line:2", None, synth.language.CompileOptions(multiple=2)).schedule
     clash = {(1, 0, 0, 1): SendHint("x", 0), (1, 1, 0, 1): SendHint("y", 0)}
@@ -190,7 +196,7 @@ def test_given_tables_are_checked_too():
     assert api.lower(star, hints={}) == api.lower(star)
 
 
-@pytest.mark.parametrize("program", [two_shot.allreduce, hierarchical.allreduce, hierarchical.allgather])
+@pytest.mark.parametrize("program", [direct.allreduce, hierarchical.allreduce, hierarchical.allgather])
 def test_random_hints_keep_programs_right(program):
     """Every send may have any number of lanes and pieces, any channel, or a block of its pair's own."""
     topology = "rail:2x2" if program.name == "hierarchical" else "fully-connected:3"
@@ -233,7 +239,7 @@ def test_the_command_line_writes_hints(tmp_path):
 
 def test_plans_and_rank_maps_take_no_hints():
     compiled = chain.compile("line:3", None, synth.language.CompileOptions(parameters={"hint": {"pieces": 2}}))
-    with pytest.raises(UsageError, match="hints are of two-sided programs"):
+    with pytest.raises(UsageError, match="lanes and hints are of two-sided programs"):
         api.export_program(compiled.schedule, "mscclpp", hints=compiled.hints)
     with pytest.raises(UsageError, match="they take no rank map"):
         api.export_program(compiled.schedule, "msccl-xml", hints=compiled.hints, rank_map=[2, 1, 0])

@@ -14,7 +14,7 @@ from multicast_schedules import random_schedule
 from programs import put_allgather
 
 from synth.errors import SynthError, UsageError
-from synth.language.library import hierarchical, two_shot
+from synth.language.library import direct, hierarchical
 from synth.model.collective import collective
 from synth.program.checked_lowering import onesided
 from synth.program.lowering_options import LoweringOptions
@@ -90,7 +90,7 @@ def test_packets(kind: str) -> None:
 def test_sums_that_are_stored_as_packets(machine: str, in_place: Literal["in", "out"]) -> None:
     """Without joins between operations of packets, in the box (respkt) and on the way to another one (recpkt)."""
     boxes = (0,) * 8 + (1,) * 8 if machine == "dgx-a100*2" else None
-    library = two_shot if boxes is None else hierarchical
+    library = direct if boxes is None else hierarchical
     options = LoweringOptions("mscclpp", "LL", in_place=in_place, nodes=boxes)
     program = onesided(library.allreduce.schedule(machine, chunks=1), options)
     ops = [op for gpu in program.gpus for block in gpu.blocks for op in block.ops]
@@ -102,7 +102,7 @@ def test_sums_that_are_stored_as_packets(machine: str, in_place: Literal["in", "
 @needs_sanitizer
 def test_threads_order_packets_on_the_same_chunks() -> None:
     options = LoweringOptions("mscclpp", "LL", in_place="in")
-    program = onesided(two_shot.allreduce.schedule("fully-connected:4", chunks=1), options)
+    program = onesided(direct.allreduce.schedule("fully-connected:4", chunks=1), options)
     found = thread_sanitizer.find_races(program, threads=4, launches=3, in_place=True)
     assert found == thread_sanitizer.RaceReport((), False, True)
 

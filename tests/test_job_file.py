@@ -60,10 +60,7 @@ WRONG = {
     ),
     "no topologies": ("collectives: [allgather]", "the key 'topologies' is missing"),
     "an empty list": ("topologies: []" + ALL, "topologies: names no topology"),
-    "no collective": (
-        "topologies:\n  - dgx1\n  - dgx2",
-        "topologies[0]: has no collective; add the key collectives",
-    ),
+    "no collective": ("topologies:\n  - dgx1\n  - dgx2", "topologies[0]: has no collective; add the key collectives"),
     "a wrong collective": (
         "topologies: [dgx1]\ncollectives:\n  - allgather\n  - allgathr",
         "collectives[1]: unknown collective 'allgathr'",

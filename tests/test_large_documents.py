@@ -62,15 +62,7 @@ def test_a_changed_machine_is_verified_alone(command, collective, tmp_path):
 def test_a_file_with_a_known_name_is_not_taken_for_that_machine(tmp_path):
     (tmp_path / "m.yaml").write_text(BOX.format(name="line:4", last=5))
     wrote = synth(
-        "bound",
-        "--engine",
-        "flow",
-        "--topo",
-        tmp_path / "m.yaml",
-        "--coll",
-        "allgather",
-        "-o",
-        tmp_path / "a.json",
+        "bound", "--engine", "flow", "--topo", tmp_path / "m.yaml", "--coll", "allgather", "-o", tmp_path / "a.json"
     )
     assert wrote.exit_code == 0, wrote.output
     checked = synth("verify", tmp_path / "a.json")

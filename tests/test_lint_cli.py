@@ -39,6 +39,12 @@ def test_plans_of_mscclpp_are_judged_by_its_rules():
     assert api.lint("plan.json", runtime="synth").runtime == "synth"
 
 
+def test_without_a_runtime_the_limits_of_no_loader_are_checked_and_that_is_said():
+    api.export_program(api.baseline("ring", "ring:3", "allgather"), "msccl-xml").write("a.xml")
+    assert "the limits of no loader were checked; --runtime msccl-executor" in synth("lint a.xml").stderr
+    assert synth("lint a.xml --runtime msccl-executor").stderr == ""
+
+
 def test_a_bad_program_exits_with_5(tmp_path):
     bad = edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())
     file = saved(tmp_path / "bad.txt", bad)

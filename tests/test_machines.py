@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from synth.errors import UsageError
 from synth.model.symmetry.permutations import orbits
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
@@ -65,24 +64,6 @@ def test_the_machines_of_teccl_have_its_optima(file, collective, gbps):
     assert bound(topology_files.load(TECCL / f"{file}.yaml"), collective).bound_gbps == gbps
 
 
-def test_the_links_of_the_machines_of_teccl():
-    two = topology_files.load(TECCL / "ndv2-x2.yaml")
-    inside = {(k.src, k.dst): (k.bandwidth, k.latency) for k in topology("dgx1").links}
-    for b in (0, 8):
-        own = {
-            (k.src - b, k.dst - b): (k.bandwidth, k.latency) for k in two.links if k.src // 8 == k.dst // 8 == b // 8
-        }
-        assert own == inside
-    across = {(k.src, k.dst, k.latency) for k in two.links if k.kind == "net"}
-    assert across == {(0, 9, Fraction(13, 10)), (8, 1, Fraction(13, 10))}
-    four = topology_files.load(TECCL / "ndv2-x4.yaml").network()
-    routes = {(r.src, r.dst): r.latency for r in four.routes if r.via}
-    assert routes == {(8 * a, 8 * b + 1): Fraction(13, 5) for a in range(4) for b in range(4)}
-    large = topology_files.load(TECCL / "dgx2-x2.yaml").network()
-    assert {r.latency for r in large.routes if r.via} == {Fraction(7, 10)}
-    assert {r.src - r.dst for r in large.routes if not r.via} == {17, -15}
-
-
 @pytest.mark.parametrize("name", MACHINES)
 def test_each_class_of_links_has_a_latency_of_its_own(name):
     classes: dict[bool, set[Fraction]] = {False: set(), True: set()}
@@ -111,56 +92,8 @@ def test_the_uplinks_of_leaf_switches_bound_alltoall():
     assert bound(topology("dgx-h100*8:pod=4,over=2"), "alltoall").bound_gbps == Fraction(64 * 800, 32 * 32)
 
 
-def test_tiers_of_switches():
-    machine = topology("dgx-a100*8:pod=2x2,over=2x4")
-    assert machine.switches == ("leaf0", "leaf1", "leaf2", "leaf3", "spine0", "spine1", "core0")
-    up = {
-        (machine.switches[k.src - 64], machine.switches[k.dst - 64]): k.bandwidth
-        for k in machine.links
-        if k.src >= 64 and k.dst >= 64
-    }
-    assert up["leaf1", "spine0"] == up["spine0", "leaf1"] == 200
-    assert up["spine1", "core0"] == up["core0", "spine1"] == 100
-    late = {(r.src, r.dst): r.latency for r in machine.network().routes if r.via}
-    assert [late[0, r] for r in (8, 16, 32)] == [Fraction(27, 10), 3, Fraction(33, 10)]
-    assert {k.latency for k in topology("p4d*2:net-latency=75").links if k.kind == "net"} == {75}
-    shared = [limit for limit in topology("p4d*4:pod=2").limits if limit.name.startswith("NIC")]
-    assert {(len(limit.links), limit.bandwidth) for limit in shared} == {(2, Fraction(25, 2))}
-    assert len(shared) == 32
-
-
 @pytest.mark.parametrize("name", ["pcie-2x4", "pcie-4x2", "pcie-8", "mi355x", "dgx-a100*8:pod=2x2,over=2x4"])
 def test_their_symmetries_move_every_rank_to_every_other(name):
     machine = topology(name)
     least = orbits(len(machine.generators[0]), machine.generators)
     assert [i for i, first in enumerate(least) if first == 0] == list(range(machine.ranks))
-
-
-BAD = [
-    ("dgx-a100*4:pod=2,over=0", "at least 1"),
-    ("dgx-a100*4:pod=2,over=-2", "at least 1"),
-    ("dgx-a100*4:pod=2,over=2x2", "2 numbers instead of 1"),
-    ("dgx-a100*4:pod=2,over=x", "over: "),
-    ("dgx-a100*4:over=2", "say pod="),
-    ("dgx-a100*4:pod=0", "divides the 4 boxes"),
-    ("dgx-a100*4:pod=3", "divides the 4 boxes"),
-    ("dgx-a100*4:pod=4", "divides the 4 boxes"),
-    ("dgx-a100*8:pod=2x2x2", "one or two numbers"),
-    ("dgx-a100*4:pod=2,net=rail", "remove net="),
-    ("dgx1*2:cross=0,pod=2", "remove pod="),
-    ("dgx-a100*2:net-latency=-1", "must not be negative"),
-    ("dgx-a100*2:net-latency=nan", "net-latency: "),
-    ("dgx-a100*2:net-latency=", "not of the form key=value"),
-    ("dgx-a100*0:pod=2", "number of boxes"),
-    ("p4d:4", "fixed size"),
-    ("pcie-2x4:pod=2", "clusters"),
-    ("pcie-3x3", "did you mean"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "words"), BAD, ids=[row[0] for row in BAD])
-def test_a_bad_name_gets_one_line_that_says_what_is_wrong(name, words):
-    with pytest.raises(UsageError) as caught:
-        topology(name)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)

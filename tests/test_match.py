@@ -77,18 +77,6 @@ def test_the_machine_nearest_in_speed():
     assert "8/9" in found.describe()
 
 
-def test_a_missing_link_is_named():
-    broken = apply(topology("dgx1"), without=["2-6"])
-    found = match(broken)
-    assert found is not None
-    assert found.machine == "dgx1-v100"
-    (missing,) = found.missing
-    # Named in the machine's ranks: taking it away there gives the broken one.
-    again = apply(topology("dgx1"), without=[f"{missing[0]}-{missing[1]}"])
-    assert is_map(again, broken, found.ranks)
-    assert "without" in found.describe()
-
-
 def test_pcie_may_differ():
     made = topology("mi100")
     slow = replace(made, links=tuple(replace(k, bandwidth=Fraction(12)) if k.kind == "pcie" else k for k in made.links))

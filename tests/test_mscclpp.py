@@ -21,7 +21,7 @@ from synth.errors import FormatError, SynthError, UsageError
 from synth.export.mscclpp.emit import Mscclpp, document, message_sizes, port_channels
 from synth.export.mscclpp.read import read
 from synth.export.request import ExportRequest, Target
-from synth.language.library import hierarchical, two_shot
+from synth.language.library import direct, hierarchical
 from synth.model.collective import collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Link, Topology
@@ -173,7 +173,7 @@ def names_of(program):
 @pytest.mark.parametrize("in_place", ["in", "out"])
 def test_a_sum_of_a_box_is_read_and_stored_in_one_operation(in_place):
     """As in hand-written two-shot plans: entry, one rres, the result; not with several sums at once, unless wished."""
-    schedule = two_shot.allreduce.schedule("dgx-h100", chunks=1)
+    schedule = direct.allreduce.schedule("dgx-h100", chunks=1)
     program = onesided(schedule, LoweringOptions(in_place=in_place))
     assert names_of(program) == {"wait": 8, "nop": 2, "rres": 1, "signal": 8}
     eight = onesided(schedule, LoweringOptions(in_place=in_place, instances=8, blocks=8, reads=True))
@@ -189,7 +189,7 @@ def test_a_sum_of_a_box_is_read_and_stored_in_one_operation(in_place):
 def test_a_sum_of_packets_is_stored_where_it_goes_next_in_one_operation(in_place):
     """In the box as packets of the others; as own packets, which the port channel carries first, to another box."""
     options = LoweringOptions(protocol="LL", in_place=in_place)
-    in_box = onesided(two_shot.allreduce.schedule("dgx-h100", chunks=1), options)
+    in_box = onesided(direct.allreduce.schedule("dgx-h100", chunks=1), options)
     assert names_of(in_box) == {"ppkt": 7, "respkt": 1, "upkt": 7}  # and no nop
     boxes = replace(options, nodes=nodes("dgx-a100*2"))
     schedule = hierarchical.allreduce.schedule("dgx-a100*2", chunks=1)

@@ -235,10 +235,7 @@ def test_boxes_of_a_cluster_have_switches_of_their_own() -> None:
     [
         ("{switch: nvs, ranks: [0, 1, 1]}", "names rank 1 twice"),
         ("{switch: nvs, ranks: []}", "multicast[0].ranks: is empty"),
-        (
-            "{switch: nvs, ranks: [0, 1]}\n- {switch: nvs, ranks: [0, 1]}",
-            "multicasts is listed twice",
-        ),
+        ("{switch: nvs, ranks: [0, 1]}\n- {switch: nvs, ranks: [0, 1]}", "multicasts is listed twice"),
         ("{switch: nvs}", "has no ranks"),
         ("{switch: nvs, ranks: [0]}", "has rank 0 alone"),
         ("{switch: nvs, ranks: [0, 7]}", "multicast[0].ranks[1]"),
@@ -363,20 +360,6 @@ def test_fetches_that_do_not_pay_are_refused() -> None:
     prices = [[port.down[0], 1] for port in network.multicast[0].ports]
     with pytest.raises(VerificationError, match="overload fetches"):
         check(static_cuts(problem_fingerprint(network, task), prices, apart, 4), network.document, task.document)
-
-
-def test_sums_turned_round_pay_for_multicasts_to_one_member() -> None:
-    machine = {"name": "two", "ranks": 2, "links": [], "unit_gbps": "1"}
-    machine["limits"] = [{"links": [], "units": units} for units in (10, 10, 1, 10)]
-    machine["multicast"] = [{"switch": "sw", "own": "through", "ports": [[0, [0], [1]], [1, [2], [3]]]}]
-    task, network = collective("reduce", 2, (1,)), Network.from_json(machine)
-    sends = tuple(SwitchSend(chunk, 0, (0, 1), "multicast-reduce", "sw") for chunk in range(10))
-    assert replay.schedule(Schedule(network, task, 10, (Step(1, (), sends),))).rounds_per_chunk == Fraction(1, 10)
-    problem, cuts = problem_fingerprint(network, task), {"0": [[1, 1, -1]]}
-    with pytest.raises(VerificationError, match="overload fetches"):  # the port of rank 1 upwards is not used
-        check(static_cuts(problem, [[2, 1]], cuts, reversed=True), machine, task.document)
-    honest = static_cuts(problem, [[0, 1]], cuts, 10, reversed=True)
-    assert check(honest, machine, task.document) == Fraction(1, 10)
 
 
 def test_generators_must_keep_the_ports() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from synth.checker.certificates import path_lengths
+from synth.checker.certificates.machine_columns import MachineColumns
 from synth.errors import VerificationError
 from synth.model.topology import Link, Topology
 from synth.scale import search
@@ -59,32 +60,32 @@ def test_distances_are_those_of_dijkstra(together, each, monkeypatch):
         switches = tuple(f"s{i}" for i in range(nodes - ranks))
         machine = Topology("shape", ranks, tuple(Link(a, b, Fraction(1)) for a, b in pairs), (), switches)
         price = [each * some.randrange(5) for _ in pairs]
-        found = path_lengths._distances(path_lengths._Widths(machine), np.array(price), np.arange(ranks), ranks, nodes)
+        found = path_lengths.distance_sums(MachineColumns(machine), np.array(price), np.arange(ranks))
         assert found == [sum(d or 0 for d in slow(machine, price, s)) for s in range(ranks)]
 
 
 @pytest.mark.parametrize("price", [(1 << 14) // 6, (1 << 14) // 6 + 1, (1 << 30) // 6, (1 << 30) // 6 + 1])
 def test_a_rank_that_is_not_reached_is_reported_whatever_the_integers(price):
     machine = Topology("apart", 6, tuple(Link(i, i + 1, Fraction(1)) for i in range(5)))
-    widths = path_lengths._Widths(machine)
-    assert path_lengths._distances(widths, np.full(5, price), np.arange(1), 6, 6) == [15 * price]
+    widths = MachineColumns(machine)
+    assert path_lengths.distance_sums(widths, np.full(5, price), np.arange(1)) == [15 * price]
     with pytest.raises(VerificationError, match="rank 1 does not reach every rank"):
-        path_lengths._distances(widths, np.full(5, price), np.arange(1, 2), 6, 6)
+        path_lengths.distance_sums(widths, np.full(5, price), np.arange(1, 2))
 
 
 def test_great_lengths_are_added_up_exactly():
     machine = topology("ring:6")
     price = np.full(12, 1 << 59)
-    found = path_lengths._distances(path_lengths._Widths(machine), price, np.arange(6), 6, 6)
+    found = path_lengths.distance_sums(MachineColumns(machine), price, np.arange(6))
     assert found == [9 << 59] * 6
 
 
 def test_a_rank_that_is_not_reached_is_no_slow_one():
     machine = Topology("in", 3, (Link(1, 0, Fraction(1)), Link(2, 0, Fraction(1)), Link(1, 2, Fraction(1))))
     with pytest.raises(VerificationError, match="does not reach every rank"):
-        path_lengths._distances(path_lengths._Widths(machine), np.ones(3, np.int64), np.arange(3), 3, 3)
+        path_lengths.distance_sums(MachineColumns(machine), np.ones(3, np.int64), np.arange(3))
     with pytest.raises(VerificationError, match="does not reach every rank"):
-        path_lengths._distances(path_lengths._Widths(Topology("none", 2, ())), np.ones(0, np.int64), np.arange(2), 2, 2)
+        path_lengths.distance_sums(MachineColumns(Topology("none", 2, ())), np.ones(0, np.int64), np.arange(2))
 
 
 @pytest.mark.parametrize(("links", "pair"), [(((0, 1), (1, 2), (2, 1)), [1, 0]), (((1, 0), (0, 1), (2, 1)), [0, 2])])

@@ -9,7 +9,7 @@ import pytest
 from sweeps import begun
 
 import synth
-from synth.checker.schedule import column_replay
+from synth.checker.schedule import replay
 from synth.errors import VerificationError
 from synth.model.frontier import LowerBound, Point
 from synth.model.outcome import Cost, Sat
@@ -115,15 +115,15 @@ def test_a_wrong_point_that_is_written_out_is_left_out():
 
 
 def test_a_wrong_schedule_through_switches_is_left_out(monkeypatch):
-    refusals, replay = [], column_replay.schedule
+    refusals, right = [], replay.schedule
 
     def refuse_first(schedule):
         if schedule.uses_multicast and not refusals:
             refusals.append(schedule)
             raise VerificationError("made up")
-        return replay(schedule)
+        return right(schedule)
 
-    monkeypatch.setattr(column_replay, "schedule", refuse_first)
+    monkeypatch.setattr(replay, "schedule", refuse_first)
     found = synth.frontier("switch:4:multicast=through", "broadcast", max_steps=3)
     assert refusals and found.points
     (note,) = [note for note in found.notes if LEFT_OUT in note]

@@ -119,7 +119,7 @@ def test_the_file_of_a_choice_by_size_runs_and_is_exported_as_it_was_chosen(tmp_
     for point in chosen["points"]:
         point["protocol"] = "LL128"
     save(tmp_path, "ll128.json", chosen)
-    assert "in LL128, which MSCCL++ does not have: written in Simple" in synth("export ll128.json --to mscclpp").stderr
+    assert "in LL128, written in Simple" in synth("export ll128.json --to mscclpp").stderr
     chosen["size"] = "1KB"
     save(tmp_path, "bad.json", chosen)
     assert "bad.json: malformed synth.choice/1: size '1KB'" in synth("run bad.json", code=1).stderr

@@ -10,7 +10,7 @@ import published_rates
 import pytest
 from spanning_forest_check import verify
 
-from synth.checker.certificates import throughput_cuts
+from synth.checker.certificates import machine_columns, throughput_cuts
 from synth.encodings import bounds
 from synth.errors import SynthError, UndecidedError, UsageError, VerificationError
 from synth.model.collective import collective as task
@@ -144,7 +144,7 @@ def test_no_certificate_proves_too_much(seed: int) -> None:
             continue
         named = {
             "kind": "throughput-cuts",
-            "topology": throughput_cuts.digest(machine),
+            "topology": machine_columns.digest(machine),
             "collective": collective,
             "root": None,
             "cuts": cuts,

@@ -154,9 +154,9 @@ def retype(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 
 FIELDS: tuple[tuple[str, Any], ...] = (
-    ("reversed", True), ("reversed", False), ("count", 1), ("covers", {"0": [[1, "in", 1, 0, 1]]}), ("entering", True),
-    ("scope", "any-chunks"), ("wires", []), ("open", []), ("root", 0), ("steps", None), ("generators", []),
-    ("fingerprint", ""), ("limits", []), ("file", "0.npz"), ("bounds", []),
+    ("reversed", True), ("averaged", {"0": []}), ("count", 1), ("covers", {"0": [[1, "in", 1, 0, 1]]}),
+    ("entering", True), ("scope", "any-chunks"), ("wires", []), ("open", []), ("root", 0), ("steps", None),
+    ("generators", []), ("fingerprint", ""), ("limits", []), ("file", "0.npz"), ("bounds", []),
 )  # fmt: skip
 
 

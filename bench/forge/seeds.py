@@ -124,16 +124,6 @@ def _bounds(name: str, kind: str, network: Network, task: Collective, found: dic
     return Case(f"bounds {name}", kind, _json(doc))
 
 
-def reversed_cuts(network: Network, task: Collective, steps: int | None) -> LowerBound:
-    """The bound of the reversed problem, said of this one: links keep their names."""
-    turned = network.reversed()
-    data = Collective(task.name, task.ranks, task.post, task.pre, any(len(held) > 1 for held in task.post))
-    found = bounds.flow(turned, data, steps, ())
-    prices = [[row[0], row[2], row[1], *row[3:]] if row[0] == "link" else row for row in found.certificate["prices"]]
-    own = {"problem": problem_fingerprint(network, task), "prices": prices, "reversed": True}
-    return LowerBound(found.value, found.certificate | own, found.scope)
-
-
 def _averaged() -> LowerBound:
     """The cut around rank 1 stands for the mean of those around ranks 1 and 2."""
     exchange = [[0, 2, 1], [0]]
@@ -173,10 +163,6 @@ def limits() -> Iterator[Case]:
     yield _bounds("means of cuts", "deadline-cuts, averaged", full, one, {1: _averaged()})
     yield whole("count", "static-cuts, count", line, sums, [None])
     yield whole("count, deadlines", "deadline-cuts, count", three, sums, [2])
-    for name, network, task in (("two sums", topology("line:2").network(), SUMS), ("shards", three, SHARDS)):
-        for steps, words, kind in ((None, "reversed", "static-cuts"), (2, "reversed deadlines", "deadline-cuts")):
-            found = {steps: reversed_cuts(network, task, steps)}
-            yield _bounds(f"{words}, {name}", f"{kind}, reversed", network, task, found)
     five = topology("ring:5").network(), collective("allreduce", 5)
     few = too_few_steps.too_few_steps(*five, 2)
     assert few is not None

@@ -1,9 +1,9 @@
 from synth.language import algorithm
-from synth.language.library import direct, two_shot
+from synth.language.library import direct
 
 
 @algorithm("allreduce")
-def hierarchical(a, inside=direct, across=two_shot):
+def hierarchical(a, inside=direct, across=direct):
     held = a.inputs()
     for box in a.boxes:
         held |= inside.reduce_scatter(box, held)

@@ -11,7 +11,7 @@ from synth.catalog.tuner.plan_bounds import plan_bounds
 from synth.checker.documents import exact_frontier, scale_frontier
 from synth.checker.schedule import replay
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.language.library import double_tree
+from synth.language.library import rooted_trees
 from synth.model.frontier import Frontier, ParetoFrontier
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
@@ -109,6 +109,7 @@ def _of_frontier(frontier: ParetoFrontier, name: str, rows: Rows, context: Sheet
 
 
 def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
+    # NCCL's ring, and its trees of an allreduce, where they fit the machine
     network, task = replace(frontier.network, multicast=()), frontier.collective
     if network.ranks < 2 or not frontier.points:
         return ()
@@ -118,7 +119,7 @@ def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
         replay.schedule(schedules["nccl-ring"])
     if task.name == "allreduce":
         with suppress(SynthError):
-            schedules["nccl-tree"] = double_tree.allreduce.schedule(network)
+            schedules["nccl-tree"] = rooted_trees.double_tree.schedule(network)
     return tuple(time_chart.library_mark(name, schedule) for name, schedule in schedules.items())
 
 

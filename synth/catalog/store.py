@@ -64,7 +64,8 @@ class Store:
         path = Path(path)
         if not path.exists() and not create:
             raise SynthError(
-                f"there is no catalog {path}; `synth catalog build` makes one, --db FILE or SYNTH_CATALOG names another"
+                f"there is no catalog {path}; `synth catalog build` makes one, --db FILE or SYNTH_CATALOG names "
+                f"another, `synth catalog ls --shipped` lists that of the package"
             )
         with _errors(path):
             # a reader undoes the half transaction of a writer that was killed, where it may write
@@ -155,6 +156,7 @@ class Store:
         Its frontier is relabelled, with the numbering, name, GB/s and latencies of `network`, and its schedules and
         certificates are checked again.
         """
+        # entries of the same invariant may be of the same problem; the map from one to the other decides
         problem = network, collective
         with _errors(self.path):
             query = "SELECT fingerprint, row, frontier FROM entries WHERE invariant = ? ORDER BY fingerprint"
@@ -184,6 +186,7 @@ class Store:
         """
         for key in self.fingerprints():
             try:
+                # what the row says is what its frontier says
                 entry = self.get(key)
                 frontier = entry.frontier
                 expected = Entry.of(frontier, entry.options, entry.seconds, entry.provenance, entry.topology)

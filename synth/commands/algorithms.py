@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from synth.commands.framework.declaration import command, option
-from synth.commands.framework.output import check_writable, emit
+from synth.commands.framework.output import emit
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     Changes,
@@ -48,6 +48,7 @@ def library(collective: str | None = None) -> tuple[ChunkAlgorithm, ...]:
     from synth.model.collective import canonical_name
     from synth.model.registry import load, table
 
+    # The library first, then what installed packages add under names of their own.
     known = [*LIBRARY]
     for name, target in table("algorithms", [one.name for one in LIBRARY]).items():
         one = load(target)
@@ -74,6 +75,7 @@ class LibraryRow:
         """Return the time of synchronous steps at `size` bytes: latencies of the steps and rounds per chunk."""
         if self.schedule is None:
             return None
+        # GB that the busiest link carries, at so many GB/s for a unit; 10^6 µs are a second.
         network, task = self.schedule.network, self.schedule.collective
         gigabytes = self.schedule.rounds_per_chunk * size * task.unit_share / 10**9
         return float(self.schedule.latency + gigabytes / network.unit * 10**6)
@@ -112,6 +114,7 @@ def library_on(
             rows.append(LibraryRow(one, one.schedule(machine)))
         except UsageError as error:
             rows.append(LibraryRow(one, None, str(error)))
+    # The bound for any number of steps is the same for all of them: it is found once, with the slowest schedule.
     schedules = [row.schedule for row in rows if row.schedule is not None]
     if bounds and schedules:
         slowest = max(schedules, key=lambda schedule: schedule.step_count)
@@ -147,43 +150,35 @@ def algorithms_command(options: Algorithms) -> None:
       synth algorithms --coll allgather
       synth algorithms --coll allreduce --topo dgx-h100
     """
+    from synth.view.frontier_text import Report
     from synth.view.tables import print_report
 
-    check_writable(options.output)
     name = options.collective
     if name is not None and not library(name):
         does = sorted({one.collective for one in library()})
         raise UsageError(f"the library has no algorithm for {name}; it has some for {', '.join(does)}")
+    # Without a machine the table says formula and source; with one it ranks.
     if not options.topology:
         if options.size is not None:
             raise UsageError("--size ranks the algorithms on a machine: add --topo NAME and --coll NAME")
-        chosen = library(name)
-        emit(lambda: list(map(_listed, chosen)), lambda: print_report(_list_report(chosen)), options)
+        keys = ("name", "collective", "formula", "home", "paper")
+        known = []
+        for one in library(name):
+            known.append({key: getattr(one, key) for key in keys})
+        columns = ("algorithm", "collective", "steps and rounds per chunk", "made for", "source")
+        note = "n ranks, logarithms to base 2; `synth compile NAME --coll NAME --topo T` compiles one"
+        table = Report.of("", columns, [tuple(row.values()) for row in known], (note,))
+        emit(lambda: known, lambda: print_report(table), options)
         return
     if name is None:
         raise UsageError("no collective given; add --coll NAME to rank the library's algorithms on a machine")
     machine, size = chosen_machine(options), options.size or DEFAULT_SIZE
     with waiting(f"algorithms on {machine.name}", options.time_limit):
         rows = library_on(machine, name, size=size, bounds=options.bounds, time_limit=options.time_limit)
+    # The size that ranks is a column, too.
     sizes = sorted(SIZES | {size})
     title = f"{name} on {machine.name}: {machine.ranks} ranks"
     emit(lambda: [_document(row, sizes) for row in rows], lambda: print_report(_report(title, rows, sizes)), options)
-
-
-def _listed(one: ChunkAlgorithm) -> dict[str, str]:
-    return {
-        "name": one.name, "collective": one.collective, "formula": one.formula, "paper": one.paper, "home": one.home,
-    }  # fmt: skip
-
-
-def _list_report(chosen: Sequence[ChunkAlgorithm]) -> Report:
-    from synth.view.frontier_text import Report
-
-    columns = ("algorithm", "collective", "steps and rounds per chunk", "made for", "source")
-    rows = tuple((one.name, one.collective, one.formula, one.home, one.paper) for one in chosen)
-    return Report.of(
-        "", columns, rows, ("n ranks, logarithms to base 2; `synth compile NAME --coll NAME --topo T` compiles one",)
-    )
 
 
 def _document(row: LibraryRow, sizes: Sequence[int]) -> dict[str, Any]:
@@ -205,6 +200,7 @@ def _report(title: str, rows: Sequence[LibraryRow], sizes: Sequence[int]) -> Rep
     columns = ("algorithm", *(f">{head}" for head in heads))
     table, lines = [], []
     for row in rows:
+        # Refused algorithms are sentences below the table.
         if row.schedule is None:
             lines.append(f"{row.algorithm.name}: {row.refusal}")
             continue

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from synth.commands.framework.declaration import command, option
-from synth.commands.framework.output import check_writable, emit
+from synth.commands.framework.output import emit
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     Changes,
@@ -57,6 +57,7 @@ def allocations(
     from synth.scale.search import bound
     from synth.solvers.deadline import Deadline, TimeUp, check_deadline, time_limited
 
+    # Each class of allocations is rated once, by its first member.
     names = tuple(named_collective(name, 2).name for name in names)
     network = named_topology(topology).network()
     found: list[tuple[Allocation, Rates]] = []
@@ -96,7 +97,6 @@ def allocations_command(options: Allocations) -> int:
     """
     from synth.view import rate_tables, tables
 
-    check_writable(options.output)
     topology, limit = chosen_machine(options), options.time_limit
     names = tuple(name.lower() for name in options.names)
     if not names:
@@ -107,6 +107,7 @@ def allocations_command(options: Allocations) -> int:
             rows = allocations(topology, names, options.sizes, time_limit=limit, progress=tell)
     except FewerAllocations as fewer:
         rows, missing = fewer.found, (fewer.open,)
+    # Of as many GPUs the best first.
     names = tuple(rows[0][1].best) if rows else names
     rows = sorted(rows, key=lambda row: (len(row[0].ranks), [-row[1].best[name] for name in names], row[0].ranks))
     unit = topology.network().unit
@@ -114,6 +115,7 @@ def allocations_command(options: Allocations) -> int:
         f"allocations of {topology.name}: 1 unit = {show(unit)} GB/s", unit, names, rows, missing
     )
 
+    # The same as JSON, with fractions as text.
     def document() -> dict:
         classes = []
         for a, r in rows:

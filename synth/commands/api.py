@@ -81,6 +81,7 @@ SAME = (
 __all__ = sorted((*HOME, *SAME, "catalog", "plan_bounds"))
 
 
+# A file is loaded when one of its names is asked for.
 def __getattr__(name: str) -> object:
     if name == "catalog":
         return import_module("synth.commands.catalog")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from synth.commands.explain import Distance, distances
 from synth.commands.framework.declaration import command, option
-from synth.commands.framework.output import check_writable, emit, note, printable
+from synth.commands.framework.output import emit, note, printable
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
@@ -94,6 +94,7 @@ def audit(
     >>> row.verdict, row.distance.factor
     ('right', Fraction(2, 1))
     """
+    # Paths as the rows show them: below the one folder, or as they were given.
     machine = None if topology is None else named_topology(topology)
     given = [Path(path) for path in paths]
     folder = given[0] if len(given) == 1 and given[0].is_dir() else None
@@ -104,6 +105,7 @@ def audit(
         if path.is_absolute() and folder is None:  # a document names no folder of its writer
             name = path.name
         row = _row(path, name, machine, collective)
+        # Schedules with the same bounds, by their rows.
         if row.schedule is not None:
             network, task = row.schedule.network, row.schedule.collective
             own = () if machine is not None and network == machine.network() else (len(rows),)
@@ -124,6 +126,7 @@ def audit(
 def _row(path: Path, name: str, machine: TopologyLike | None, collective: CollectiveLike | None) -> AuditRow:
     from synth.export.foreign.read import NoStepsError
 
+    # Every way to fail is a verdict, so that one file ends no audit.
     try:
         found = import_schedule(path, machine, collective=collective)
         reason = "; ".join(note for note in found.notes if not note.startswith("no machine"))
@@ -172,7 +175,7 @@ def audit_command(options: Audit) -> int:
     """
     from synth.view.tables import print_report
 
-    check_writable(options.output)
+    # A path that is not there is a mistake, where a file that cannot be read is a row.
     for path in options.paths:
         if not path.exists():
             raise FormatError("does not exist", str(path))
@@ -191,6 +194,7 @@ def audit_command(options: Audit) -> int:
 def _report(rows: Sequence[AuditRow]) -> Report:
     from synth.view.frontier_text import Report
 
+    # A row for each file, and below the table the reasons.
     columns = (
         "file", "", "collective", ">steps", ">rounds/chunk",
         ">factor at its steps", ">at any steps",

@@ -32,6 +32,7 @@ def baseline_summaries() -> dict[str, str]:
     """
     from synth.scale.baselines.algorithms import SUMMARIES
 
+    # Names of the library stand once, with all collectives that they do.
     does: dict[str, list[str]] = {}
     for one in library():
         does.setdefault(one.name, []).append(one.collective)
@@ -76,8 +77,10 @@ def baseline(
     """
     from synth.scale.baselines.algorithms import SUMMARIES
 
+    # The name comes last: a wrong machine or collective is the graver mistake.
     machine = topology if isinstance(topology, Network) else named_topology(topology)
     task = task_of(collective, machine.ranks, roots)
+    # A near name, or all of them.
     known, lowered = baseline_summaries(), name.lower()
     if lowered not in known:
         message, _, hint = unknown("baseline", name, list(known), "").partition("; ")
@@ -112,6 +115,7 @@ def _of_library(name: str, machine: Topology | Network, task: Collective, pieces
     """Return the schedule of an algorithm of the library, in as few chunks as it needs."""
     from synth.language import CompileOptions
 
+    # As few chunks as the program needs: the tuner makes others itself.
     title = _ALIASES.get((name, task.name), name)
     fitting = [one for one in library(task.name) if one.name == title]
     if not fitting:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from synth.commands.baselines import baseline
 from synth.commands.framework.declaration import command, function, option
-from synth.commands.framework.frontier_source import SearchLimit, file_or_frontier
-from synth.commands.framework.output import check_writable, emit, note
+from synth.commands.framework.output import emit, note
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
@@ -18,19 +17,15 @@ from synth.commands.framework.shared import (
     ExecutorOptions,
     Output,
     StepOption,
-    collective_option,
-    dtype_option,
     executor_option,
     instances_option,
     machine_if_named,
-    overheads_option,
     point_option,
     protocol_option,
     sizes_option,
-    topology_option,
 )
-from synth.commands.framework.types import Positive, Ranks
-from synth.commands.inputs import named_topology, sizes_in_bytes
+from synth.commands.framework.types import Positive
+from synth.commands.inputs import integers, named_topology, sizes_in_bytes
 from synth.commands.programs import chosen_point
 from synth.commands.run import opened
 from synth.errors import TooManySendsError, UsageError
@@ -40,7 +35,6 @@ from synth.model.schedule import Schedule
 from synth.program.lowering_options import LoweringOptions
 
 if TYPE_CHECKING:
-    from synth.commands.inputs import CollectiveLike, TopologyLike
     from synth.program.program import Program
     from synth.runtime.benchmark.document import Measured
 
@@ -69,20 +63,8 @@ class Timing(ExecutorOptions):
         "--baseline", default=(), multiple=True, metavar="NAME",
         help="Time this too: ring, tree, .. on the same links; copy on GPUs.",
     )  # fmt: skip
-    topology: TopologyLike | None = topology_option(
-        "the machine whose links give modelled times. None: the network that a schedule brings.", default=None
-    )
-    collective: CollectiveLike | None = collective_option(
-        "The collective, if there is no FILE or it does not name it.", "of a file that does not say it.", default=None
-    )
-    roots: Sequence[int] = option(
-        "--root", default=(), type=Ranks(), metavar="0",
-        help="The root of --coll, or of a file's broadcast or reduce.", doc="of that collective.",
-    )  # fmt: skip
     protocol: str = protocol_option("Simple, LL or LL128, for frontiers and schedules.", "Simple", show_default=True)
     instances: int = instances_option("Copies side by side, for frontiers and schedules.")
-    dtype: str = dtype_option()
-    op: str = option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
     repeats: int = option(
         "--repeats", default=5, type=Positive(), show_default=True, metavar="N",
         help="Timed launches, for executors that measure.",
@@ -93,7 +75,6 @@ class Timing(ExecutorOptions):
     check: bool | None = option(
         "--check/--no-check", default=None, help="Compare every element; by default for executors that measure."
     )
-    overheads: bool = overheads_option()
     graphs: bool | None = option(
         "--graphs/--no-graphs",
         default=None,
@@ -130,7 +111,7 @@ def bench(asked: Timing) -> Measured:
     from synth.runtime.slicing import rounding_text
 
     sizes, point = sizes_in_bytes(asked.sizes), asked.point
-    found = opened(asked.source, None, asked.collective, asked.roots)
+    found = opened(asked.source, None, asked.collective, integers(asked.roots, "roots"))
     machine = None if asked.topology is None else named_topology(asked.topology)
     baselines = [name.lower() for name in asked.baselines if name.lower() != "copy"]
 
@@ -166,8 +147,10 @@ def bench(asked: Timing) -> Measured:
             rate = show(schedule.rounds_per_chunk)
             programs.append(BenchmarkProgram(label, program, number, len(schedule.steps), rate))
         machine = machine or found.network
+    # What is too large to lower is said beside the times.
     sentence = f"left out, of more than {checked_lowering.MAX_SENDS} sends each: {', '.join(left_out)}"
 
+    # Options that only some executors take are handed on where they are given.
     how = measure.Settings(asked.executor, asked.dtype, asked.op, 0, asked.warmup, asked.repeats, asked.check,
                            asked.overheads)  # fmt: skip
     names = ("per_send", "ranks_on", "threads", "timeout", "graphs")
@@ -181,17 +164,17 @@ def bench(asked: Timing) -> Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench(Output, Changes, SearchLimit, StepOption, Timing):
+class Bench(Output, Changes, StepOption, Timing):
     """The options of `synth bench`."""
 
-    file: Path | None = option("file", default=None, type=FILE, required=False)
+    source: Path = option("file", type=FILE)
 
 
 @command(Bench)
 def bench_command(options: Bench) -> None:
     """Time every point of a frontier, or one schedule or program, over sizes: algorithmic bandwidth is size/time, bus
     bandwidth nccl-tests'. The reference executor's times are modelled, the host's those of CPU threads; the table says
-    so. Without FILE the frontier of --coll on --topo is searched for first.
+    so.
 
     \b
     Example:
@@ -201,13 +184,8 @@ def bench_command(options: Bench) -> None:
     from synth.view.run_table import measured
     from synth.view.tables import print_report
 
-    check_writable(options.output)
-    machine, file = machine_if_named(options), options.file
-    asked = replace(options, source=file_or_frontier(file, options, machine), topology=machine)
-    if not file:
-        asked = replace(asked, collective=None, roots=())
-    with waiting(f"timing {file or options.collective}, {options.executor} executor"):
-        result = bench.of(asked)
+    with waiting(f"timing {options.source}, {options.executor} executor"):
+        result = bench.of(replace(options, topology=machine_if_named(options)))
     done = result.to_json()
     for line in result.left_out:
         note(line)

@@ -10,7 +10,7 @@ import click
 
 from synth.commands.framework.declaration import command, function, option
 from synth.commands.framework.infeasible_document import write_infeasible_document
-from synth.commands.framework.output import check_writable, emit, note
+from synth.commands.framework.output import emit, note
 from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
     LISTED,
@@ -122,6 +122,7 @@ def bound(question: BoundQuestion) -> list[tuple[int | None, LowerBound]]:
     from synth.solvers.deadline import Deadline, TimeUp, time_limited
     from synth.solvers.pool import MAX_RANKS_IN_PROCESS, run_in_process
 
+    # A search of unknown length is limited by itself where nobody limits it.
     machine = named_topology(question.topology)
     network = machine.network()
     task = task_of(question.collective, network.ranks, question.roots, question.sizes)
@@ -129,10 +130,12 @@ def bound(question: BoundQuestion) -> list[tuple[int | None, LowerBound]]:
     long = network.ranks > EFFORT_RANKS or has_no_end(network, task)
     seconds = BOUND_EFFORT if long and not limited else question.time_limit
     at_once = seconds is None and network.ranks <= MAX_RANKS_IN_PROCESS
+    # Infeasible problems end here, by the names of the machine.
     try:
         bounds.steps(network, task)
     except InfeasibleError as error:
         raise with_machine_names(error, machine) from None
+    # Where linear programs take long, a quick bound for any number of steps comes first; direct sends may attain it.
     floor: list[tuple[int | None, LowerBound]] = []
     attained: int | None = None  # steps of a schedule that attains the quick bound: from there on none is higher
     if not at_once:
@@ -144,10 +147,12 @@ def bound(question: BoundQuestion) -> list[tuple[int | None, LowerBound]]:
             attained = len(direct.steps)
         if question.on_event is not None:
             question.on_event(Event("bound", "bounds at each number of steps", None, quick.value))
+    # The bound on the number of steps itself.
     least = too_few_steps.steps(network, task)
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
     if least.value == 0:
         return found
+    # The bound at a number of steps (None: at any) is the best of the quick ones and of the linear program.
     kind = bounds.flow
 
     def at(count: int | None) -> LowerBound:
@@ -161,6 +166,7 @@ def bound(question: BoundQuestion) -> list[tuple[int | None, LowerBound]]:
             made = []
         return max([*made, *(bound for _, bound in floor)], key=lambda b: b.value)
 
+    # Upwards until a bound is no better than that for any number of steps, from where on none is.
     with time_limited(Deadline.after(seconds)):
         try:
             parts = allreduce_parts_bound(machine, network, task)
@@ -198,6 +204,7 @@ def scale_bound(
     from synth.scale.bounds.switches import holds_with_multicast
     from synth.scale.search import bound as flow_bound
 
+    # Small machines have exact bounds instead.
     machine = named_topology(topology)
     roots, collective = integers(roots, "roots"), collective_or_value(collective, machine.ranks)
     if engine_of(engine, machine, collective) == "exact":
@@ -228,13 +235,7 @@ class MulticastBounds(NamedTuple):
     bounds: list[tuple[int | None, LowerBound]]
 
 
-def multicast_bounds(
-    topology: TopologyLike,
-    collective: CollectiveLike,
-    *,
-    roots: Sequence[int] = (),
-    sizes: Sequence | None = None,
-) -> MulticastBounds | None:
+def multicast_bounds(topology: TopologyLike, collective: CollectiveLike) -> MulticastBounds | None:
     """Return bounds on steps and on R/C at any number of steps where the switches of a machine multicast and reduce.
 
     None where no schedule of the collective passes them, and on more than `synth.pareto.multicast.MOST_RANKS` ranks.
@@ -246,9 +247,10 @@ def multicast_bounds(
     from synth.pareto.multicast import applies
 
     machine = named_topology(topology)
-    task = task_of(collective, machine.ranks, roots, sizes)
+    task = task_of(collective, machine.ranks)
     if not applies(FrontierProblem(machine, task)):
         return None
+    # On steps, and on rounds per chunk for any number of them.
     network = machine.multicast_network()
     least = steps(network, task)
     bounds: list[tuple[int | None, LowerBound]] = [(0, least)]
@@ -309,6 +311,7 @@ def time_bound(question: TimeQuestion) -> TimeBound:
     machine = named_topology(question.topology)
     roots, collective = integers(question.roots, "roots"), collective_or_value(question.collective, machine.ranks)
     sizes = sizes_in_bytes(question.size, "size")
+    # Large machines take the collective by its name: its units are not written out.
     task: str | Collective
     by_name = isinstance(collective, str) and question.sizes is None and machine.ranks > LISTED
     if by_name and canonical_name(str(collective)) in COLLECTIVES:
@@ -346,7 +349,6 @@ def bound_command(options: Bound) -> int:
     from synth.commands.framework.frontier_files import frontier_document
     from synth.view import scale_table, tables, time_bounds
 
-    check_writable(options.output)
     in_time = options.size is not None
     if options.protocol and not in_time:
         raise UsageError("--protocol changes bounds in time; add --sizes, such as --sizes 1MB")
@@ -386,6 +388,7 @@ def bound_command(options: Bound) -> int:
             progress(f"bounds on {options.collective} on {machine.name}", options.time_limit) as listen,
         ):
             bounds = bound.of(replace(asked, collective=collective, on_event=listen))
+    # The bounds so far are printed whatever ended the search.
     except FewerBounds as less:
         limited, bounds = options.time_limit is not None, less.found
         code = UNDECIDED if limited else 0

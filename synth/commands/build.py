@@ -15,13 +15,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.commands.framework.completion import names_of
-from synth.commands.framework.declaration import command, function, given, option
+from synth.commands.framework.declaration import command, flags_not_default, function, option
 from synth.commands.framework.output import note, wrote
 from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
@@ -48,7 +48,7 @@ from synth.model.documents.whole_file import write
 from synth.model.plan_registration import PlanRegistration
 from synth.model.rational import counted
 from synth.model.topology import Topology
-from synth.model.tuning_plan import OURS, Plan, Table, joined
+from synth.model.tuning_plan import OURS, Plan, joined
 from synth.program import plan_limits
 from synth.program.checked_lowering import too_many_ranks_for_plan
 from synth.program.overheads import NCCL, describe
@@ -74,8 +74,8 @@ RUNTIMES: dict[str, tuple[str, str, tuple[str, ...]]] = {
 TUNER = "nccl-tuner"  # the runtime that takes a file of rules instead of algorithms
 SUMMARY = "build.json"
 # Wall seconds of all searches of a build by default; the part of them for frontiers, the rest being for schedules of
-# one size and for predicted times; and the seconds of the report at least.
-TIME_LIMIT, FOR_FRONTIERS, FOR_REPORT = 30.0, 0.4, 0.3
+# one size and for predicted times; the seconds of the report at least; and the CPU seconds of runs where none is left.
+TIME_LIMIT, FOR_FRONTIERS, FOR_REPORT, FOR_RUNS = 30.0, 0.4, 0.3, 1.0
 
 
 @dataclass(frozen=True)
@@ -148,37 +148,42 @@ def build(asked: Building) -> BuildResult:
     ['allgather']
     """
     from synth.export.job_files import JobShape
+    from synth.pareto.events import Event
     from synth.topologies.importers import this_machine
 
     # The machine, the collectives and the runtime.
-    root, fresh, on_event = asked.root, asked.fresh, asked.on_event
+    root, listener = asked.root, asked.on_event or (lambda event: None)
     machine, match = _recognised(named_topology(this_machine() if asked.topology is None else asked.topology))
     names = [asked.collective] if isinstance(asked.collective, str) else asked.collective
     for name in map(canonical_name, names):
-        if name in COLLECTIVES and name.removesuffix("v") != name:
+        if name in COLLECTIVES and name.endswith("v"):
             raise UsageError(
                 f"{name} has chunk counts, and a build is for calls with the same count on all ranks; `synth pareto "
                 f"--coll {name} --counts 2,1,...` finds its schedules, `synth export` writes one"
             )
     roots = () if root is None else (root,)
-    tasks = [collective_of(name, machine.ranks, roots) for name in names]
-    tasks = list({task.name: task for task in tasks}.values())
+    every = [collective_of(name, machine.ranks, roots) for name in names]
+    tasks = list({task.name: task for task in every}.values())
     if not tasks:
         raise UsageError("no collective given; name one, such as allreduce")
     xgmi = any(link.kind == "xgmi" for link in machine.links)
     runtime = (asked.runtime or ("rccl" if xgmi else "msccl-executor")).lower()
     if runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
-    for task in tasks if runtime == "mscclpp" else ():
-        _check_ranks(task)
     form, loader, protocols = RUNTIMES[runtime]
-    rooted = [task.roots[0] for task in tasks if len(task.roots) == 1]
+    plans_alone = runtime == "mscclpp"
+    for task in tasks if plans_alone else ():
+        _check_ranks(task)
+
+    # The folder: new, empty, or of an earlier build, whose frontiers of other collectives stay.
     folder = Path(asked.output)
+    frontiers = {task.name: folder / "frontiers" / f"{task.name}.json" for task in tasks}
     try:
         if folder.is_dir() and not (folder / "frontiers").is_dir() and any(folder.iterdir()):
             raise SynthError(f"{folder} holds other files; give a new folder, an empty one or that of an earlier build")
         (folder / "frontiers").mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
+        earlier = sorted(set((folder / "frontiers").glob("*.json")) - set(frontiers.values()))
     except OSError as error:
         reason = "it is a file; name a folder" if folder.is_file() else error.strerror or error
         raise SynthError(f"cannot write {folder}: {reason}") from None
@@ -186,44 +191,50 @@ def build(asked: Building) -> BuildResult:
     # One plan for each collective, from the cache or by a search within its part of the time that is left.
     request = TuningRequest(
         machine, (), sizes_in_bytes(asked.sizes), root=root, protocols=protocols, dtype=asked.dtype, jobs=asked.jobs,
-        multicast=runtime == "mscclpp", plans=runtime == "mscclpp",
+        multicast=plans_alone, plans=plans_alone,
     )  # fmt: skip
     end = Deadline.after(asked.time_limit).end
-    plans, frontiers, rounded = [], [], []
+    plans, rounded = [], []
     for place, task in enumerate(tasks):
         seconds = max(0.5, (end - time.monotonic()) / (len(tasks) - place))
-        whole, said = _whole_elements(task, request, runtime)
+        sizes, said = _whole_elements(task, request)
         rounded += [f"{task.name}: {text}" for text in said]
         kept = KeptSearch.of(
-            machine_digest(machine), task.to_json(1), whole.sizes, protocols, asked.dtype, whole.multicast,
+            machine_digest(machine), task.to_json(1), sizes, protocols, asked.dtype, plans_alone,
             asked.time_limit / len(tasks), describe(NCCL),
         )  # fmt: skip
-        plan = None if fresh else kept.load(folder / "frontiers")
+        plan = None if asked.fresh else kept.load(folder / "frontiers")
         if plan is None:
-            plan = _planned(machine, task, replace(whole, time_limit=seconds), folder, fresh, on_event)
+            searched = replace(request, sizes=sizes, time_limit=seconds)
+            plan = _planned(task, searched, frontiers[task.name], asked.fresh, listener)
             kept.save(plan, sorted((folder / "frontiers").glob(f"{task.name}.*")))
         plans.append(plan)
-        frontiers.append(folder / "frontiers" / f"{task.name}.json")
     in_all = set.intersection(*(set(plan.notes) for plan in plans))
-    assumed = tuple(note for note in machine.notes if note in in_all)
-    plan = joined(plans)
-    write(folder / PLAN, json.dumps(plan.to_json()) + "\n")
+    assumed = [note for note in machine.notes if note in in_all]
+    write(folder / PLAN, json.dumps(joined(plans).to_json()) + "\n")
     plan = load_plan(folder / PLAN)  # replays every schedule; the report reads the same, so bounds are found once
 
     # The files of the runtime, and the pages.
-    tell(on_event, "files of the runtime: lowered and proved")
-    request = {"to": form, "runtime": loader, "assume_root": rooted[0] if rooted else None,
+    listener(Event("query", "files of the runtime: lowered and proved"))
+    rooted = [task.roots[0] for task in tasks if len(task.roots) == 1]
+    options = {"to": form, "runtime": loader, "assume_root": rooted[0] if rooted else None,
                "plan_version": asked.plan_version}  # fmt: skip
-    tables, files, notes, registrations = _exported(plan, machine, runtime, folder, request, on_event)
-    for table in tables:
+    written = _written_for_runtime(plan, machine, runtime, folder, options, listener)
+    notes = [*assumed, *rounded, *_notes_on_time(plans)]
+    for table in written.tables:
         if root is None and table.root is not None and any(row.files for row in table.rows):
-            notes.insert(0, f"{table.collective}: root {table.root} is assumed, since no --root was given")
-    notes = (*assumed, *rounded, *_cut_short(plans), *notes)
+            notes.append(f"{table.collective}: root {table.root} is assumed, since no --root was given")
+    notes += written.notes
+    if earlier:
+        names = ", ".join(path.name for path in earlier)
+        notes.append(f"of an earlier build, and in none of these files: {names} in {folder / 'frontiers'}")
     result = BuildResult(
-        machine.name, match, runtime, str(folder), tuple(tables), tuple(files), plan, notes, registrations
-    )
+        machine.name, match, runtime, str(folder), written.tables, written.files, plan, tuple(notes),
+        written.registrations,
+    )  # fmt: skip
     with time_limited(Deadline(end).at_least(FOR_REPORT)):  # a page is drawn with the rings so far
-        _write_pages(result, JobShape.of(Machine.of(machine)) if files else None, frontiers, folder)
+        job = JobShape.of(Machine.of(machine)) if written.files else None
+        _write_pages(result, job, list(frontiers.values()), folder)
     return result
 
 
@@ -298,45 +309,36 @@ def _boxes(asked: Building, boxes: Iterable[int]) -> tuple[BuildResult, ...]:
     return tuple(built)
 
 
-def _whole_elements(task: Collective, request: TuningRequest, runtime: str) -> tuple[TuningRequest, tuple[str, ...]]:
-    """Return the request with sizes of whole elements for each part of the data, as calls have them, and a sentence.
+def _whole_elements(task: Collective, request: TuningRequest) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return the sizes of the request in whole elements for each part of the data, as calls have them, and a sentence.
 
-    MSCCL++ takes chunks of whole 16 bytes alone, so there parts are whole multiples of them.
+    MSCCL++ takes chunks of whole 16 bytes alone. For its plans parts are whole multiples of these, of whose number only
+    the first 6 binary digits are kept: so large parts are multiples of a power of two, which several chunks divide.
     """
     from synth.runtime.dtypes import dtype
     from synth.runtime.slicing import rounding_text, whole_elements
 
     parts, kind = task.buffer_units, dtype(request.dtype)
-    if runtime != "mscclpp":
-        sizes = tuple(sorted({whole_elements(parts, size, kind) for size in request.sizes}))
-        return replace(request, sizes=sizes), rounding_text(parts, request.sizes, kind)
-    parts = task.ranks if task.name == "allreduce" else parts
-    rounded = {size: _plan_size(parts, size) or whole_elements(task.buffer_units, size, kind) for size in request.sizes}
-    changes = [f"{size} to {run}" for size, run in rounded.items() if run != size]
-    said = ()
-    if changes:
+    rounded = {size: whole_elements(parts, size, kind) for size in request.sizes}
+    said = rounding_text(parts, request.sizes, kind)
+    if request.plans:
+        parts = task.ranks if task.name == "allreduce" else parts
+        for size in request.sizes:
+            units = size // (ALIGNMENT * parts)
+            dropped = max(0, units.bit_length() - 6)
+            rounded[size] = (units >> dropped << dropped) * ALIGNMENT * parts or rounded[size]
+        changes = [f"{size} to {run}" for size, run in rounded.items() if run != size]
         more = f" and {len(changes) - 4} more" if len(changes) > 4 else ""
-        said = (
-            f"sizes are rounded to parts of whole 16 bytes, {parts} of them, as MSCCL++ takes no others: "
-            f"{', '.join(changes[:4])}{more} bytes",
-        )
-    return replace(request, sizes=tuple(sorted(set(rounded.values())))), said
+        why = f"sizes are rounded to parts of whole 16 bytes, {parts} of them, as MSCCL++ takes no others"
+        said = (f"{why}: {', '.join(changes[:4])}{more} bytes",) if changes else ()
+    return tuple(sorted(set(rounded.values()))), said
 
 
-def _plan_size(parts: int, size: int) -> int:
-    """Return `size` rounded down to `parts` equal parts of whole 16 bytes; 0 where they would be empty.
+def _notes_on_time(plans: Sequence[Plan]) -> list[str]:
+    """Return what plans note on candidates that were not run, and a sentence on the searches that the time limit ended.
 
-    Of the number of 16-byte blocks in a part only the first 6 binary digits are kept, the others become 0. Large parts
-    thus are multiples of a power of two, which schedules of several chunks a part can divide.
+    Both follow from the notes of a plan, which are all that the cache keeps of its search.
     """
-    units = size // (ALIGNMENT * parts)
-    dropped = max(0, units.bit_length() - 6)
-    return (units >> dropped << dropped) * ALIGNMENT * parts
-
-
-def _cut_short(plans: Sequence[Plan]) -> list[str]:
-    """Return a sentence on the collectives whose search the time limit of the build ended, and those on what was not
-    run, if there are any."""
     from synth.commands.tune import LEAST, NOT_COMPLETE, NOT_TIMED
 
     cut, said = [], []
@@ -354,24 +356,17 @@ def _cut_short(plans: Sequence[Plan]) -> list[str]:
 def _check_ranks(task: Collective) -> None:
     reason = too_many_ranks_for_plan(task)
     if reason is None and task.name == "allreduce" and not plan_limits.holds_all_pairs(task.ranks):
-        sends = 2 * task.ranks * (task.ranks - 1)
         reason = (
-            f"allreduce on {task.ranks} ranks is left to the library: NCCL's ring has at least {sends} sends, "
-            f"too many to compare plans with, which are made of at most {plan_limits.PLAN_SENDS}"
+            f"allreduce on {task.ranks} ranks is left to the library: NCCL's ring has at least "
+            f"{2 * task.ranks * (task.ranks - 1)} sends, too many to compare plans with, which are made of at most "
+            f"{plan_limits.PLAN_SENDS}"
         )
     if reason is not None:
         raise SynthError(reason)
 
 
-def tell(on_event: Listener | None, text: str) -> None:
-    """Tell the listener, if there is one, what is being done."""
-    from synth.pareto.events import Event
-
-    if on_event is not None:
-        on_event(Event("query", text))
-
-
 def _recognised(machine: Topology) -> tuple[Topology, str]:
+    """Return the machine by the name of the known one that it is, and the match in words; "" for a known name."""
     from synth.topologies import rank_placement
     from synth.topologies.match import match
 
@@ -379,36 +374,31 @@ def _recognised(machine: Topology) -> tuple[Topology, str]:
         return machine, ""
     found = match(machine)
     name = f"machine-{machine_digest(replace(machine, name='', notes=()))[:8]}"
-    if found is not None and not found.missing and not found.fast_only and found.scale == 1:
+    if found is not None and not found.fast_only and found.scale == 1:
         same_order = found.ranks == tuple(range(machine.ranks))
         name = found.machine if same_order else f"renumbered-{found.machine}"
     return replace(machine, name=name), "" if found is None else found.describe()
 
 
-def _planned(
-    machine: Topology,
-    task: Collective,
-    request: TuningRequest,
-    folder: Path,
-    fresh: bool,
-    on_event: Listener | None,
-) -> Plan:
-    """Return the plan of one collective within the time limit of the request, and write its frontier into `folder`.
+def _planned(task: Collective, request: TuningRequest, document: Path, fresh: bool, listener: Listener) -> Plan:
+    """Return the plan of one collective within the time limit of the request, and write its frontier to `document`.
 
     `fresh`: the log of an interrupted search is ignored.
     """
     from synth.commands import pareto, tune
     from synth.commands.framework.frontier_files import frontier_document, write_schedules
+    from synth.pareto.events import Event
 
-    seconds = request.time_limit or TIME_LIMIT
+    # The frontier: of the package, or by a search in its share of the time. Schedules at scale have files beside it.
+    seconds, machine = request.time_limit or TIME_LIMIT, request.topology
+    assert isinstance(machine, Topology)
     began = time.monotonic()
     found = None if fresh else pareto.known_frontier(machine, task)
     found = found or pareto.frontier(
-        machine, task, time_limit=seconds * FOR_FRONTIERS, jobs=request.jobs, fresh=fresh, on_event=on_event,
+        machine, task, time_limit=seconds * FOR_FRONTIERS, jobs=request.jobs, fresh=fresh, on_event=listener,
         multicast=False,
     )  # fmt: skip
-    files: dict[int, str] = {}
-    document = folder / "frontiers" / f"{task.name}.json"
+    files = {}
     beside = document.with_suffix(".schedules")
     shutil.rmtree(beside, ignore_errors=True)
     if found.in_files:
@@ -416,78 +406,81 @@ def _planned(
         for place, name in write_schedules(found, beside):
             files[place] = f"{beside.name}/{name}"
     write(document, json.dumps(frontier_document(found, files)) + "\n")
+
+    # The choice by size in what is left. Where a busy machine left no time for a single run, the frontier that was
+    # found is not lost for it: runs get CPU time instead, which no other process can take away.
+    listener(Event("query", f"{task.name}: predicted times"))
     left = max(0.3, seconds - (time.monotonic() - began))
-    tell(on_event, f"{task.name}: predicted times")
+    request = replace(request, collective=task.name, frontiers=(found,), time_limit=left)
     try:
-        return tune.tune_request(replace(request, collective=task.name, frontiers=(found,), time_limit=left), on_event)
+        return tune.tune_request(request, listener)
     except SynthError as error:
-        if found.points:
-            raise
-        raise SynthError(
-            f"no schedule of {task.name} was found within the time limit of {seconds:.3g} s, and the library has no "
-            f"time for it; the same command with a longer --time-limit goes on from here"
-        ) from error
+        if not found.points:
+            raise SynthError(
+                f"no schedule of {task.name} was found within the time limit of {seconds:.3g} s, and the library has "
+                f"no time for it; the same command with a longer --time-limit goes on from here"
+            ) from error
+        with time_limited(Deadline.after(FOR_RUNS, cpu=True)):
+            return tune.tune_request(replace(request, time_limit=None), listener)
 
 
-def _exported(
-    plan: Plan,
-    machine: Topology,
-    runtime: str,
-    folder: Path,
-    request: dict[str, Any],
-    on_event: Listener | None,
-) -> tuple[list[BuiltTable], list[str], list[str], tuple[PlanRegistration, ...]]:
-    """Write the files of the runtime and check them.
+class RuntimeFiles(NamedTuple):
+    """The files that a runtime loads: what runs at each size, their paths in the folder, and what users must know.
 
-    Return the tables, the names of the files, notes, and the calls that MSCCL++ plans serve.
+    `registrations`: the calls that MSCCL++ plans serve.
     """
+
+    tables: tuple[BuiltTable, ...]
+    files: tuple[str, ...]
+    notes: tuple[str, ...]
+    registrations: tuple[PlanRegistration, ...]
+
+
+def _written_for_runtime(
+    plan: Plan, machine: Topology, runtime: str, folder: Path, options: dict[str, Any], listener: Listener
+) -> RuntimeFiles:
+    """Write the files of the runtime below `folder`, and check each of them. `options`: those of `export_plan`."""
     from synth.catalog.tuner.plan_bounds import plan_bounds
     from synth.commands.export import export_plan
     from synth.export import export_folder, folder_notes
     from synth.export.plans.folder import NoFilesError, PlanExport
-
-    notes: list[str] = []
-    files, target = [], folder / runtime
-    registrations: tuple[PlanRegistration, ...] = ()
-    names: dict[int, tuple[str, ...]] = {}
-    if runtime == TUNER:
-        made = export_plan(plan, **request)
-        target.mkdir(exist_ok=True)
-        write(target / "tuner.csv", made.text)
-        shares, files = [_library_alone(plan, table) for table in plan.tables], [f"{runtime}/tuner.csv"]
-    else:
-        try:
-            done = export_plan(plan, **request)
-            assert isinstance(done, PlanExport)
-            export_folder.write_folder(target, done, folder_notes.env(runtime, str(target.absolute()), done.env))
-            shares, registrations = list(done.tables), done.registrations
-            for row in done.served:
-                names |= {id(row.share): tuple(f"{runtime}/{name}" for name in row.files)}
-            files = [f"{runtime}/{name}" for name, _ in done.files]
-            if registrations:
-                notes.append(f"the plans have the format of MSCCL++ {request['plan_version']}")
-            notes += folder_notes.call_warnings(
-                runtime, [(row.table.collective, row.table.root) for row in done.served]
-            )
-            _check_files(folder, done, runtime, machine, on_event)
-        except NoFilesError as error:
-            shares = list(error.tables)
-            reasons = [reason for table in shares for reason in table.refused.values()]
-            notes = [f"no file is written: {reason}" for reason in dict.fromkeys(reasons)]
-    tables = []
-    for table, found, bound in zip(plan.tables, shares, plan_bounds(plan), strict=True):
-        rows = _rows(plan, found, names, {} if bound is None else bound.seconds)
-        tables.append(BuiltTable(table.collective, table.ranks, table.root, tuple(rows)))
-    return tables, files, notes, registrations
-
-
-def _library_alone(plan: Plan, table: Table) -> SizeShares:
-    from synth.export.plans.programs import NCCL
+    from synth.export.plans.programs import NCCL as LIBRARY
     from synth.export.plans.size_ranges import Offer, shares
 
-    known = {k for row in table.ranges for k in row.order}
-    offers = {k: Offer(0, None, table.element) for k in known if plan.algorithms[k].backend == NCCL}
-    return shares(table, offers, {k: "a tuner names no schedule" for k in known if k not in offers})
+    target, notes, registrations, chosen = folder / runtime, [], (), []
+    names: dict[int, tuple[str, ...]] = {}  # of the files that serve a share, by its id
+    if runtime == TUNER:
+        # A tuner names no schedules: of each table the library's own algorithms are left.
+        made = export_plan(plan, **options)
+        target.mkdir(exist_ok=True)
+        write(target / "tuner.csv", made.text)
+        files = ["tuner.csv"]
+        for table in plan.tables:
+            known = {k for row in table.ranges for k in row.order}
+            offers = {k: Offer(0, None, table.element) for k in known if plan.algorithms[k].backend == LIBRARY}
+            chosen.append(shares(table, offers, dict.fromkeys(known - offers.keys(), "a tuner names no schedule")))
+    else:
+        try:
+            made = export_plan(plan, **options)
+            assert isinstance(made, PlanExport)
+            export_folder.write_folder(target, made, folder_notes.env(runtime, str(target.absolute()), made.env))
+            chosen, registrations, files = made.tables, made.registrations, [name for name, _ in made.files]
+            for row in made.served:
+                names[id(row.share)] = tuple(f"{runtime}/{name}" for name in row.files)
+            if registrations:
+                notes.append(f"the plans have the format of MSCCL++ {options['plan_version']}")
+            calls = [(row.table.collective, row.table.root) for row in made.served]
+            notes += folder_notes.call_warnings(runtime, calls)
+            _check_files(target, made, runtime, machine, listener)
+        except NoFilesError as error:
+            chosen, files = error.tables, []
+            reasons = [reason for table in chosen for reason in table.refused.values()]
+            notes = [f"no file is written: {reason}" for reason in dict.fromkeys(reasons)]
+    tables = []
+    for table, found, bound in zip(plan.tables, chosen, plan_bounds(plan), strict=True):
+        rows = _rows(plan, found, names, {} if bound is None else bound.seconds)
+        tables.append(BuiltTable(table.collective, table.ranks, table.root, tuple(rows)))
+    return RuntimeFiles(tuple(tables), tuple(f"{runtime}/{name}" for name in files), tuple(notes), registrations)
 
 
 def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], bounds: dict[int, float]) -> list[BuildRow]:
@@ -506,9 +499,10 @@ def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], boun
         row = BuildRow(
             size, "", "", (), None, min(schedules, default=None), libraries, bounds.get(size), table.estimates(place)
         )
+        # A schedule of the plan, or the fastest of the library's own algorithms.
         number = found.runs(size)
-        algorithm = None if number is None else plan.algorithms[number]
-        if number is not None and algorithm is not None and algorithm.backend == OURS:
+        if number is not None and plan.algorithms[number].backend == OURS:
+            algorithm = plan.algorithms[number]
             label = algorithm.label.removeprefix(f"{table.collective}-").removesuffix(f"-{algorithm.protocol}")
             files = names.get(id(found.at(size)), ())
             row = row._replace(algorithm=label, protocol=algorithm.protocol, files=files, seconds=seconds[number])
@@ -518,28 +512,23 @@ def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], boun
     return rows
 
 
-def _check_files(
-    folder: Path, done: PlanExport, runtime: str, machine: Topology, on_event: Listener | None
-) -> None:  # fmt: skip
+def _check_files(target: Path, made: PlanExport, runtime: str, machine: Topology, listener: Listener) -> None:
     """Lint each program file, and run it on the reference executor with 16 bytes a chunk. Raises VerificationError."""
     from synth.commands.lint import lint
     from synth.commands.run import run
     from synth.commands.show import load_program
+    from synth.pareto.events import Event
 
-    for row in done.served:
+    for row in made.served:
         task = row.program.collective
-        roots = () if task is None else task.roots
+        call = {"collective": task, "runtime": runtime, "roots": () if task is None else task.roots}
         size = row.program.loop_chunks * 16  # a program is the same at all sizes that it is for
         for name in row.files:
-            path = folder / runtime / name
-            tell(on_event, f"{name}: linted and run")
-            place = "in" if path.stem.endswith("-in-place") else None
-            program = load_program(path, collective=task, runtime=runtime)
-            lint(program, runtime=runtime, collective=task, roots=roots, in_place=place).require_right(str(path))
-            run(
-                program, size=size, topology=machine, collective=task, roots=roots, runtime=runtime,
-                in_place=place == "in", bound=False,
-            )  # fmt: skip
+            listener(Event("query", f"{name}: linted and run"))
+            place = "in" if Path(name).stem.endswith("-in-place") else None
+            program = load_program(target / name, collective=task, runtime=runtime)
+            lint(program, in_place=place, **call).require_right(str(target / name))
+            run(program, size=size, topology=machine, in_place=place == "in", bound=False, **call)
 
 
 def _write_pages(result: BuildResult, job: JobShape | None, frontiers: Sequence[Path], folder: Path) -> None:
@@ -551,21 +540,19 @@ def _write_pages(result: BuildResult, job: JobShape | None, frontiers: Sequence[
 
     names = [table.collective for table in result.tables]
     title = f"{', '.join(names)} on {result.topology}"
-    page = report([folder / PLAN, *frontiers], title=title, verify=False)
-    write(folder / "report.html", page.html)
-    programs = [Path(name).name for name in result.files if name.endswith((".xml", ".json", ".csv"))]
-    if job is None:
-        (folder / "run.sh").unlink(missing_ok=True)  # of an earlier build
-    else:
-        write(folder / "run.sh", job_files.run_script(result.runtime, programs, job))
-        (folder / "run.sh").chmod(0o755)
-    lines: list[str] = []
+    write(folder / "report.html", report([folder / PLAN, *frontiers], title=title, verify=False).html)
+    script = folder / "run.sh"
+    script.unlink(missing_ok=True)  # of an earlier build
+    if job is not None:
+        programs = [Path(name).name for name in result.files if name.endswith((".xml", ".json", ".csv"))]
+        write(script, job_files.run_script(result.runtime, programs, job))
+        script.chmod(0o755)
+    lines = []
     for one in reports(result):
         lines += [*report_lines(one), ""]
     sizes = [row.size for table in result.tables for row in table.rows]
-    screen = "\n".join(lines)
-    page_text = job_files.readme(title, result.runtime, job, names, screen, (min(sizes), max(sizes)))
-    write(folder / "README.txt", page_text)
+    page = job_files.readme(title, result.runtime, job, names, "\n".join(lines), (min(sizes), max(sizes)))
+    write(folder / "README.txt", page)
     write(folder / SUMMARY, json.dumps(result.to_json(), indent=1) + "\n")
 
 
@@ -598,7 +585,7 @@ def build_command(options: Build) -> int:
     from synth.view.tables import print_reports
 
     machine = options.topology
-    if given(options, "ranks", "without", "degrade", "links"):
+    if flags_not_default(options, "ranks", "without", "degrade", "links"):
         if options.boxes:
             raise UsageError("--boxes takes the NAME of one box, such as dgx-a100, and no changes of it")
         machine = changed(this_machine() if machine is None else machine, options)

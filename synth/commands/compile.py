@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,9 @@ from synth.commands.algorithms import library
 from synth.commands.explain import blame, distance
 from synth.commands.export import ExportOptions, export_program
 from synth.commands.framework.completion import names_of
-from synth.commands.framework.declaration import command, given, option, part
+from synth.commands.framework.declaration import command, flags_not_default, option, part
 from synth.commands.framework.distance_report import distance_document, print_distance
-from synth.commands.framework.output import check_writable, emit, note, save
+from synth.commands.framework.output import emit, note, save
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     Blocks,
@@ -32,9 +31,11 @@ from synth.commands.framework.shared import (
     time_limit_option,
     topology_option,
 )
+from synth.commands.framework.suggestions import suggest
 from synth.commands.framework.types import Positive, Ranks
+from synth.commands.inputs import FILES
 from synth.commands.inputs import collective as task_of
-from synth.errors import SynthError, UsageError
+from synth.errors import FormatError, SynthError, UsageError
 
 if TYPE_CHECKING:
     from synth.commands.inputs import TopologyLike
@@ -50,6 +51,7 @@ def load_algorithm(source: str, collective: str | None = None) -> ChunkAlgorithm
     """
     from synth.language.source_file import algorithms_in
 
+    # A file of the user, which is run.
     file, _, name = source.partition(".py:")
     if source.endswith(".py") or name:
         path = Path(f"{file}.py" if name else source)
@@ -59,15 +61,16 @@ def load_algorithm(source: str, collective: str | None = None) -> ChunkAlgorithm
         if len(found) > 1 and not name:
             raise UsageError(f"{path} defines several algorithms; name one: {path}:{next(iter(found))}")
         return found[name] if name else next(iter(found.values()))
+    # A name of the library.
     named = [one for one in library() if one.name == source]
     if not named and Path(source).is_file():
         raise UsageError(f"{source} is no program of the chunk language, FILE.py; `synth explain` takes a schedule")
+    if not named and Path(source).suffix.lower() in FILES:
+        raise FormatError("does not exist", source)
     if not named:
-        words = [source, source.partition(".")[0], source.replace("_", "-")]
-        names = [one.name for one in library()]
-        near = next((name for word in words for name in get_close_matches(word.lower(), names, 1, 0.8)), None)
-        hint = "name a file FILE.py, or one of `synth algorithms`" if near is None else f"did you mean {near}?"
-        raise UsageError(f"unknown algorithm {source!r}; {hint}")
+        names, hint = [one.name for one in library()], "name a file FILE.py, or one of `synth algorithms`"
+        raise UsageError(suggest("algorithm", source.partition(".")[0], names, hint))  # torus.allreduce means torus
+    # The library has some names for several collectives.
     fitting = [one for one in named if collective is None or one.collective == collective]
     if len(fitting) != 1:
         does = ", ".join(one.collective for one in named)
@@ -79,6 +82,7 @@ def parameter(text: str) -> tuple[str, Any]:
     """Return the name and the value of ``key=value``: a number, a family of the library, or text."""
     from synth.language.library import FAMILIES
 
+    # Families are functions of the library that programs take as arguments; numbers stay exact.
     key, equals, value = text.partition("=")
     if not equals or not key.isidentifier():
         raise UsageError(f"-p {text}: write key=value")
@@ -152,12 +156,13 @@ def compile_command(options: Compile) -> None:
     from synth.language.algorithm import CompileOptions
 
     to, output, source, roots = options.to, options.output, options.source, options.roots
-    check_writable(output)
-    for flag in given(options, *OF_FILES) if to is None else ():
+    # Options of --to without it would change nothing.
+    for flag in flags_not_default(options, *OF_FILES) if to is None else ():
         formats = "--to mscclpp" if flag in ("--blocks", "--reads") else "--to msccl-xml or --to mscclpp"
         raise UsageError(f"{flag} is of a file for a runtime; write {formats}")
     if to is not None and output is None:
         raise UsageError("--to needs the name of its file: -o FILE, or -o - for stdout")
+    # Running a file of the user is said, since it is code.
     machine = chosen_machine(options)
     if (source.endswith(".py") or ".py:" in source) and Path(source.partition(".py:")[0]).with_suffix(".py").is_file():
         note(f"running {source} as Python code")
@@ -180,6 +185,7 @@ def compile_command(options: Compile) -> None:
             why = blame(schedule, far.bound, places=compiled.places)
     for place, count in compiled.unused:
         note(f"{place} used by nobody ({count} chunk send{'' if count == 1 else 's'}): left out")
+    # With -o - stdout is for the file alone.
     if output != "-":
         unused = [{"place": str(place), "sends": count} for place, count in compiled.unused]
         document = distance_document(program.name, schedule, far, why) | {"unused": unused}

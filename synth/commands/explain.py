@@ -12,7 +12,7 @@ from synth.commands.bound import FewerBounds, bound, multicast_bounds, scale_bou
 from synth.commands.framework.declaration import command, option
 from synth.commands.framework.distance_report import distance_document, print_distance
 from synth.commands.framework.infeasible_document import write_infeasible_document
-from synth.commands.framework.output import check_writable, emit, note, printable
+from synth.commands.framework.output import emit, note, printable
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
@@ -69,6 +69,7 @@ def explain(
             f"{machine.name} has {machine.ranks} ranks: rings are looked for on up to {EXPLAINED}; `synth bound` "
             f"says its optimum"
         )
+    # The rates of rings and of other methods beside the optimum.
     machine = machine.live()
     task = task_of(collective, machine.ranks)
     root = task.roots[0] if task.roots else 0
@@ -80,6 +81,7 @@ def explain(
 
     with time_limited(Deadline.after(time_limit)):
         found = explained(machine, task.name, by_flows, progress)
+    # A rate of nothing means that links do not connect the ranks: the certificate says which.
     if found.rates[0].units == 0:
         try:
             bounds.steps(machine.network(), task)
@@ -159,6 +161,7 @@ def distances(
     schedules: Sequence[Schedule | CompressedSchedule], topology: TopologyLike, *, time_limit: float | None = None
 ) -> tuple[Distance, ...]:
     """Return how far schedules of one collective are from its lower bounds, which are computed once; as `distance`."""
+    # Large machines have one bound for any number of steps.
     machine = named_topology(topology)
     task = schedules[0].collective
     seconds = DISTANCE_SECONDS if time_limit is None else time_limit
@@ -172,6 +175,7 @@ def distances(
         found = bound(machine, task, steps={steps for steps, _ in rates}, time_limit=seconds)
     except FewerBounds as fewer:
         found, unfinished = fewer.found, True
+    # By steps: 0 has the least number of them, None the bound for any number.
     known = dict(found)
     at_any, fewest = known.get(None), known.get(0)
     least = 0 if fewest is None else int(fewest.value)
@@ -216,6 +220,7 @@ def blame(
     from synth.checker.schedule import replay
     from synth.encodings.bounds.blame import blame
 
+    # A bound of the whole machine blames links that a sketch left out, too.
     network = schedule.network
     if topology is not None and not schedule.uses_multicast:
         network = named_topology(topology).network()
@@ -250,11 +255,11 @@ def explain_command(options: Explain) -> int:
     """
     from synth.view import rate_tables, tables
 
-    check_writable(options.output)
     if options.file is not None:
         return _explain_file(options.file, options)
     if options.point is not None:
         raise UsageError("--point and --step choose from a frontier: name its FILE")
+    # Without a file the machine itself is explained.
     machine, limit = chosen_machine(options), options.time_limit
     task = chosen_collective(options, machine)
     with (
@@ -268,6 +273,7 @@ def explain_command(options: Explain) -> int:
         lambda: rate_tables.explained(machine.name, task.name, unit, found),
         lambda: tables.print_report(report), options,
     )  # fmt: skip
+    # Ctrl-C and the time limit keep what was found.
     if found.interrupted:
         return INTERRUPTED
     return UNDECIDED if found.open else 0
@@ -285,6 +291,7 @@ def _explain_file(file: Path, options: Explain) -> int:
         found = import_schedule(file, machine, collective=options.collective, roots=roots, point=options.point)
         schedule = found.schedule
         far = distance(schedule, machine or schedule.network.as_topology(), time_limit=limit)
+        # Places of a program in this file are lines alone.
         places = {}
         for send, place in () if found.compiled is None else found.compiled.places.items():
             places[send] = str(place).removeprefix(f"{file}: ").removeprefix(f"{file}:")

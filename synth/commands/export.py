@@ -21,7 +21,7 @@ from synth.commands.framework.shared import (
     Quiet,
     StepOption,
     collective_option,
-    given_options,
+    flags_typed,
     in_place_option,
     instances_option,
     point_option,
@@ -171,6 +171,7 @@ def export_program(options: ExportOptions) -> ExportResult:
     from synth.model.registry import find
     from synth.runtime import call as calls
 
+    # The source: a value, or what its file holds, with a collective that the file does not name.
     source, request = options.source, _request(options)
     find("exporters", request.to, exported_files.EXPORTERS, exported_files.OF_SCHEDULES)  # a wrong name comes first
     found: Any = source
@@ -192,18 +193,18 @@ def export_program(options: ExportOptions) -> ExportResult:
         ranks, facts, said = placed(found.network, labels, machine, request.rank_map)
     else:
         links = calls.timed_links(machine, found)
+    # A schedule that was chosen for a size is written in the protocol of the choice, unless another is asked for.
     if chosen is not None:
         exporter = find("exporters", request.to, exported_files.EXPORTERS, exported_files.OF_SCHEDULES)()
         runtime = request.runtime.lower() or exporter.runtimes[0]
         protocol = request.protocol or chosen.protocol or LoweringOptions.protocol
         if request.protocol is None and runtime == "mscclpp" and protocol == "LL128":
-            protocol, chosen_in = "Simple", "LL128, which MSCCL++ does not have: written in Simple"
-        elif protocol == chosen.protocol:
-            chosen_in = protocol
-        else:
-            chosen_in = f"{chosen.protocol or 'no protocol'}, written in {protocol}"
-        form = request.to if request.to == runtime else f"{request.to} for {runtime}"
-        said += [f"the schedule chosen at {size_text(chosen.size)} in {chosen_in}, as {form}"]
+            protocol = "Simple"  # MSCCL++ has no LL128
+        how = f"{chosen.protocol or 'no protocol'}, written in {protocol}, as {request.to}"
+        if protocol == chosen.protocol:
+            how = f"{protocol}, as {request.to}"
+        form = "" if request.to == runtime else f" for {runtime}"
+        said += [f"the schedule chosen at {size_text(chosen.size)} in {how}{form}"]
         request = replace(request, protocol=protocol, size=request.size or chosen.size)
     placing = None if ranks is None else tuple(ranks)
     target = Target(request, ranks=placing, links=links, machine=facts, timeline=_timeline)
@@ -244,6 +245,7 @@ def export_plan(
     from synth.export.request import Machine, Target
     from synth.topologies import rank_placement
 
+    # The plan, replayed, and the format.
     machine = None if topology is None else named_topology(topology)
     request = ExportRequest(to.lower(), topology=machine, **options)
     plan = load_plan(source) if isinstance(source, str | Path) else source
@@ -274,6 +276,7 @@ def export_plan(
             facts = Machine.of_plan(plan, ranks) or facts
         return Target(request, tuple(ranks), None if machine is None else machine.network(), facts)
 
+    # Rules for a tuner name algorithms of the library; the other formats hold programs.
     if kind == "nccl-tuner-csv":
         from synth.export.plans.nccl_tuner_csv import csv
 
@@ -281,6 +284,7 @@ def export_plan(
         return csv(plan, len(set(facts.nodes)) if facts is not None and facts.nodes else -1)
     from synth.export.plans.folder import folder
 
+    # A plan of part of a machine is for these devices alone.
     made, labels = folder(plan, target, runtime, request.plan_version), sorted(plan.labels)
     if machine is not None or labels == list(range(len(labels))):
         return made
@@ -319,6 +323,7 @@ def chakra(
     from synth.export.foreign.read import FrontierGivenError
     from synth.program.checked_lowering import MAX_SENDS
 
+    # A frontier has a point chosen, and whatever comes from a file is replayed.
     try:
         schedule = source if isinstance(source, Schedule) else import_schedule(source, topology).schedule
     except FrontierGivenError:
@@ -353,6 +358,7 @@ def export_command(options: Export) -> None:
       synth export frontier.json --point 2 --runtime msccl-executor -o allgather.xml
       synth export --plan plan.json --to msccl-dir -o algorithms
     """
+    # A plan, one program, or the folder of traces.
     file, to = options.source, options.to
     if options.plan is not None:
         _plan(options)
@@ -366,7 +372,7 @@ def export_command(options: Export) -> None:
         return
 
     # The folder of traces.
-    for flag in given_options(*NOT_OF_TRACES):
+    for flag in flags_typed(*NOT_OF_TRACES):
         raise UsageError(f"{flag} means nothing for traces; leave it out with --to chakra")
     if options.output in (None, "-"):
         raise UsageError("chakra writes a folder: name it with -o DIR")
@@ -398,7 +404,8 @@ def _plan(options: Export) -> None:
     """Export a tuner's plan."""
     from synth.export import export_folder, folder_notes
 
-    wrong = given_options(*NOT_OF_PLANS)
+    # What the plan itself says is refused.
+    wrong = flags_typed(*NOT_OF_PLANS)
     if options.source is not None or wrong:
         raise UsageError(f"{wrong[0] if wrong else options.source}: a plan says that itself; leave it out with --plan")
     default = click.get_current_context().get_parameter_source("to") is ParameterSource.DEFAULT
@@ -411,6 +418,7 @@ def _plan(options: Export) -> None:
         export_folder.check(folder)
     else:
         check_writable(output, folder=to == "mcrdl-csv" and not folder.is_file())
+    # Folders are written whole or not at all; other formats are one file, or one a table.
     plan: Any = options.plan
     keys = ("runtime", "topology", "rank_map", "in_place", "assume_root", "assume_nvlink", "assume_one_node",
             "min_size", "max_size", "plan_version")  # fmt: skip
@@ -428,6 +436,7 @@ def _plan(options: Export) -> None:
 
 def _write(output: str | None, result: ExportResult) -> None:
     """Write the files and the remarks: one file, two of both kinds of call, or a file for each table into a folder."""
+    # Files of one program differ by suffixes such as -in-place; those of a table have names.
     tables = any(not name.startswith("-") for name, _ in result.files[1:])
     if output in (None, "-"):
         if len(result.files) > 1:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from synth.commands.framework.declaration import command, function, option
-from synth.commands.framework.output import check_writable, note, save
+from synth.commands.framework.output import note, save
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
@@ -83,6 +83,7 @@ def import_schedule(asked: Foreign) -> Imported:
     """
     from synth.export.foreign.read import Request, schedule
 
+    # A collective needs the number of ranks, which the machine says.
     machine = None if asked.topology is None else named_topology(asked.topology)
     task = None
     if asked.collective is not None:
@@ -118,10 +119,10 @@ def import_command(options: Import) -> None:
     from synth.model.rational import show
 
     output, given = options.output, str(options.collective or "")
-    check_writable(output)
     machine = machine_if_named(options)
     with waiting(f"reading {options.path}"):
         found = import_schedule.of(replace(options, topology=machine))
+    # A file that says another collective than --coll is not read as that.
     schedule = found.schedule
     if canonical_name(given) in COLLECTIVES and schedule.collective.name != canonical_name(given):
         raise UsageError(f"{options.path} says that it is {schedule.collective.name}; leave --coll {given} out")

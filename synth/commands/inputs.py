@@ -91,6 +91,7 @@ def topology(
 
     if spec is None and file is None:
         raise UsageError("give one machine: a name, a file, a graph or a value")
+    # Each change in the form that the command line has: texts of pairs and factors.
     base = named_topology(spec) if file is None else _load(Path(file))  # type: ignore[arg-type]
     without = [without] if isinstance(without, str) else without
     broken = [_pair(ends) for ends in without]
@@ -128,6 +129,7 @@ def named_topology(spec: TopologyLike) -> Topology:
         from synth.topologies.topology_files import from_mapping
 
         return from_mapping(spec, "topology")
+    # A text is a path where it looks like one or is one; else a name, which no folder hides.
     if isinstance(spec, str | Path):
         text = str(spec)
         if isinstance(spec, Path) or os.sep in text or Path(text).is_file() or Path(text).suffix.lower() in FILES:
@@ -138,6 +140,7 @@ def named_topology(spec: TopologyLike) -> Topology:
             if Path(text).is_dir():
                 return _load(Path(text))  # which says that it is no file
             raise
+    # Graphs of networkx are known by what they offer, so that networkx is not loaded.
     if all(hasattr(spec, name) for name in ("nodes", "edges", "is_directed")):
         from synth.topologies.topology_files import from_document, from_graph
 
@@ -168,11 +171,6 @@ def integers(values: object, what: str) -> list[int]:
     except (TypeError, AttributeError):
         raise ArgumentError(f"{what}: expected whole numbers, found {values!r:.60}") from None
     return sorted(found) if isinstance(values, AbstractSet) else found
-
-
-def path_or_none(path: str | Path | None) -> Path | None:
-    """Return the path of a text; None for None."""
-    return None if path is None else Path(path)
 
 
 def size_in_bytes(value: object, what: str = "size", least: int = 1) -> int:
@@ -248,6 +246,7 @@ def collective(
         raise ArgumentError(
             f"a collective is a name, a path, a Collective or a mapping, not {_kind(name)}: {name!r:.60}"
         )
+    # A file, a name of ours, or a name that an installed package adds.
     if isinstance(name, Path) or Path(str(name)).suffix in (".yaml", ".yml", ".json"):
         from synth.model.collective_files import load
 
@@ -271,6 +270,7 @@ def _checked_collective(task: Collective) -> Collective:
         raise ArgumentError(
             f"{task.name}: pre has {len(task.pre)} units and post {len(task.post)}; both list all units"
         )
+    # Every unit is somewhere before, and never outside the ranks.
     everyone = frozenset(range(task.ranks))
     for unit, (before, after) in enumerate(zip(task.pre, task.post, strict=True)):
         outside = sorted((before | after) - everyone)
@@ -300,6 +300,7 @@ def _plugin(name: str, ranks: int, roots: Sequence[int], sizes: Sequence | None)
         raise UsageError(unknown("collective", name, [*built_in, *added], "collectives"))
     if sizes is not None or len(roots) > 1:
         raise UsageError(f"{key} of the plug-in {added[key]} takes one root at most and no sizes")
+    # What the plug-in returns is checked as a stranger's.
     with faults_of(added[key]):
         result = load(added[key])(ranks, *roots)
     if not isinstance(result, Collective) or result.ranks != ranks or result.name in COLLECTIVES:

@@ -90,6 +90,7 @@ class KeptSearch:
         Without effect where the cache directory cannot be written: the next build searches again.
         """
         with suppress(OSError, SynthError):
+            # Written beside its place and then moved there: a reader sees all of it or nothing.
             self.folder.parent.mkdir(0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=self.folder.parent) as temporary:
                 made = Path(temporary) / self.key

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from synth.commands.framework.declaration import command, function, option
-from synth.commands.framework.output import check_writable, emit, printable
+from synth.commands.framework.output import emit, note, printable
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
     FILE,
@@ -84,6 +84,7 @@ def lint(asked: Analysis) -> LintReport:
     from synth.program.analysis import check
     from synth.program.analysis.finding import skipped_elements
 
+    # A file is read again where the collective that is given is not the one that its data flow shows.
     program, collective, runtime, skipped = asked.program, asked.collective, asked.runtime, 0
     if isinstance(program, str | Path):
         path, rooted = Path(program), collective is None and len(asked.roots) == 1
@@ -95,6 +96,7 @@ def lint(asked: Analysis) -> LintReport:
             program = replace(program, collective=task)
     elif collective is not None:
         program = replace(program, collective=task_of(collective, program.ranks, asked.roots))
+    # One-sided programs are plans of MSCCL++, and are judged by its rules.
     if runtime is None and program.one_sided:
         runtime = "mscclpp"
     report = check(program, runtime, asked.in_place)
@@ -125,9 +127,9 @@ def lint_command(options: Lint) -> int:
     """
     from synth.program.runtimes import RUNTIMES
 
-    check_writable(options.output)
     if options.runtime is not None and options.runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {options.runtime!r}; {', '.join(RUNTIMES)} exist")
+    # One file has a report; several have a line for each finding, and none ends the others.
     files = options.files
     if len(files) == 1 and not files[0].is_dir():
         with waiting(f"linting {files[0]}"):
@@ -138,6 +140,9 @@ def lint_command(options: Lint) -> int:
                 click.echo(printable(line))
 
         emit(report.to_json, show, options)
+        # Of MSCCL-IR the file does not say which loader it is for.
+        if options.runtime is None and files[0].suffix.lower() == ".xml":
+            note("the limits of no loader were checked; --runtime msccl-executor, msccl or rccl checks its own, too")
         return EXIT_CODES[report.verdict]
     if options.output or options.form:
         raise UsageError("-o and --format are for one file")

@@ -44,6 +44,7 @@ def print_names(kind: str, options: Output) -> None:
     from synth.view.frontier_text import Report
     from synth.view.tables import print_report
 
+    # "no: COMMAND" installs what is missing.
     rows = listed(kind)
     columns = ("name", "description", "available")
     document = []
@@ -95,5 +96,6 @@ def listed(kind: str) -> list[Row]:
             from synth.language.library import LIBRARY
 
             rows = [(one.name, f"{one.collective}: {one.formula}", "yes") for one in LIBRARY]
+    # Installed packages add names at the end.
     added = table(kind, [row[0] for row in rows])
     return rows + [(name, f"plug-in {target}", "yes") for name, target in sorted(added.items())]

@@ -56,6 +56,7 @@ def _frame(value: ParetoFrontier | Schedule, title: str, times: bool = True) -> 
     from synth.view.page import html
     from synth.view.page.frontier_section import Times
 
+    # In a notebook the page is a frame of limited size: large schedules are left out.
     sheets = collect([value], verify=False).sheets
     if not times:
         sheets = [replace(sheet, times=Times()) for sheet in sheets]

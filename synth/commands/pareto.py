@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from synth.commands.framework.declaration import command, function, given, option, part
+from synth.commands.framework.declaration import command, flags_not_default, function, option, part
 from synth.commands.framework.frontier_files import save_schedules
 from synth.commands.framework.infeasible_document import write_infeasible_document
-from synth.commands.framework.output import QUIET, check_writable, emit, note
+from synth.commands.framework.output import QUIET, emit, note
 from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
     FILE,
@@ -28,10 +28,10 @@ from synth.commands.framework.shared import (
 )
 from synth.commands.framework.types import Positive, Size
 from synth.commands.inputs import collective as task_of
-from synth.commands.inputs import collective_or_value, integers, named_topology, path_or_none, workers
+from synth.commands.inputs import collective_or_value, integers, named_topology, workers
 from synth.commands.root import INTERRUPTED, UNDECIDED
 from synth.encodings.engine import FrontierProblem, Options
-from synth.errors import InfeasibleError, MissingDependencyError, UsageError
+from synth.errors import MissingDependencyError, UsageError
 from synth.model.frontier import Frontier
 from synth.model.rational import counted
 from synth.pareto.events import Listener, SweepInterrupted
@@ -119,15 +119,19 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
     <Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>
     """
     from synth.pareto import engine_choice
+    from synth.pareto.multicast import seconds_before
     from synth.pareto.portfolio.members import check_names
     from synth.pareto.synthesize import synthesize, through_switches
 
+    # Options that choose an engine or its queries; flow methods have none of them.
     machine = named_topology(search.topology)
     roots, collective = integers(search.roots, "roots"), collective_or_value(search.collective, machine.ranks)
-    log, sizes, engine, multicast = path_or_none(search.log), search.sizes, search.engine, search.multicast
-    wrong = given(search, "encoding", "solver", "sweep", "max_extra_rounds", "cross_check", "log", "seed")
+    sizes, engine, multicast = search.sizes, search.engine, search.multicast
+    log = None if search.log is None else Path(search.log)
+    wrong = flags_not_default(search, "encoding", "solver", "sweep", "max_extra_rounds", "cross_check", "log", "seed")
     options = part(Options, search, jobs=workers(search.jobs))
-    first = replace(options, time_limit=_before_multicast(machine, multicast, search.time_limit))
+    limit = search.time_limit
+    first = replace(options, time_limit=seconds_before(machine, limit) if limit and multicast else limit)
 
     # Flow methods, where they are asked for or the machine is large.
     chosen = by_ranks = engine_choice.engine_of(engine, machine, collective)
@@ -140,7 +144,9 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
             raise UsageError(
                 f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out"
             )
-        large = _flow(machine, (name, root), search.on_event, first)
+        from synth.pareto.flow_frontier import within_limits
+
+        large = within_limits(machine, name, root, first, search.on_event)
         if chosen != by_ranks:
             large = replace(large, notes=(*large.notes, engine_choice.FINE_GRAINED))
         if not multicast or not machine.multicast:
@@ -158,13 +164,14 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
             unknown.append("solver")
         if not (multicast and machine.multicast):  # whose multicasts it limits
             unknown.append("max_chunks")
-        refused = given(search, *unknown)
+        refused = flags_not_default(search, *unknown)
         if refused:
             named = " and no ".join(refused)
             instead = "; SCCL's sweep, --encoding sccl --sweep blind, knows it" if task.name == "allreduce" else ""
             raise UsageError(
                 f"{task.name} has engines of its own, with cadical, which know no {named}; leave that out{instead}"
             )
+    # Where the search leaves intervals open, better points of the package join it.
     problem = FrontierProblem(machine, task, first, engine)
     found = synthesize(problem, search.on_event, log=log, fresh=search.fresh, cross_check=search.cross_check)
     if not found.complete and engine == "auto" and not wrong and not search.fresh:
@@ -219,31 +226,6 @@ def known_frontier(machine: Topology, task: Collective) -> Frontier | None:
     return None if entry is None or not entry.frontier.complete else shipped.marked(entry)
 
 
-def _before_multicast(machine: Topology, multicast: bool, time_limit: float | None) -> float | None:
-    if time_limit is None or not multicast or not machine.multicast:
-        return time_limit
-    from synth.pareto.multicast import MOST_RANKS, SHARE
-
-    if machine.ranks > MOST_RANKS:
-        return time_limit
-    return time_limit * (1 - SHARE)
-
-
-def _flow(machine: Topology, task: tuple[str, int], on_event: Listener | None, limits: Options) -> ScaleFrontier:
-    """Return the frontier of flow methods; its sums end with the same bits on all ranks in any case."""
-    from synth.pareto import flow_frontier
-
-    most, chunks = limits.max_steps, limits.max_chunks
-    try:
-        found = flow_frontier.synthesize_flow(machine, *task, on_event, time_limit=limits.time_limit)
-    except SweepInterrupted as stop:
-        raise SweepInterrupted(stop.frontier.within(most, chunks), stop.log) from None
-    if most is not None and most < found.least_steps:
-        was = f"at most {most} {'was' if most == 1 else 'were'} allowed"
-        raise InfeasibleError(f"{task[0]} on {machine.name} needs at least {counted(found.least_steps, 'step')}, {was}")
-    return found.within(most, chunks)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Pareto(Output, Changes, Search):
     """The options of `synth pareto`."""
@@ -270,7 +252,6 @@ def pareto_command(options: Pareto) -> int:
       synth pareto --topo 'dgx-a100*2' --coll allgather --sketch rails.yaml
       synth pareto --topo dgx1 --coll allgather --encoding sccl --sweep blind   # SCCL as published
     """
-    check_writable(options.output)
     machine = chosen_machine(options)
     task = collective_or_name(options, machine)
     if options.sketch:
@@ -301,6 +282,7 @@ def pareto_command(options: Pareto) -> int:
     stopped = any(interval.reason in BUDGET for interval in found.open)
     if code == 0 and (found.unfinished or stopped):
         code = UNDECIDED
+    # Nothing is printed where Ctrl-C came before anything was found.
     if found.points or found.unfinished or interrupted is None:
         if size:
             _print_choice(saved, options, machine, task, deadline)
@@ -349,6 +331,7 @@ def _print_choice(saved: Any, options: Pareto, machine: Topology, task: Any, dea
 
     found, size = saved.frontier, options.size
     assert size is not None
+    # Times of programs by the clock, and the bound that no program beats.
     exact = isinstance(found, Frontier)
     times: Sequence[AlgorithmTime] = ()
     least: TimeBound | None = None

@@ -46,6 +46,7 @@ def times_at(
     from synth.runtime.dtypes import dtype
     from synth.view.algorithm_times import AlgorithmTime
 
+    # The points that can be run at all.
     schedules = []
     for point in frontier.points:
         if frontier.engine == "exact" or frontier.least_sends(point) <= MAXIMUM_SENDS >= point.schedule.sends:
@@ -54,6 +55,7 @@ def times_at(
             schedules.append(NamedSchedule(_name(point), schedule, protocols))
     if not schedules:
         return []
+    # The clock knows links; which of them are NVLink the machine says.
     network, kind = schedules[0].schedule.network, dtype("float32")
     clock = Clock(network, NO_COST, NCCL, (size,))
     facts = placed(replace(network, multicast=()), (), machine, range(network.ranks))[1]
@@ -65,6 +67,7 @@ def times_at(
             with time_limited(current_deadline().share(1 / 2)):
                 schedules = candidate_schedules(inputs, request) + library_schedules(inputs, machine)
                 schedules += list_schedules(inputs, request, clock, schedules, facts)[0]
+        # By rising lower bound, until the rest is far behind the fastest.
         rows: list[AlgorithmTime] = []
         candidates = timed_candidates(schedules, (), clock, None, facts).candidates
         for least, place in sorted((one.least(size, kind.size), k) for k, one in enumerate(candidates)):

@@ -81,6 +81,7 @@ def read(
 
     Raises FormatError, TooManySendsError.
     """
+    # Archives hold compressed schedules, which are written out if they are not too large.
     if path.suffix == ".npz":
         from synth.checker.documents import schedule_archive
         from synth.program.checked_lowering import check_sends
@@ -88,6 +89,7 @@ def read(
         schedule = schedule_archive.load(path)
         check_sends(schedule.sends)
         return schedule.written_out()
+    # A file that only `synth import` reads is named as such.
     from synth.export.program_reader import load
 
     try:
@@ -166,6 +168,7 @@ def placed(
     from synth.export.request import Machine
     from synth.topologies import rank_placement
 
+    # By the labels of an allocation, or by a match of the links.
     links, said = None if machine is None else machine.network(), []
     if links is not None and links.ranks != network.ranks:
         raise UsageError(f"{links.name} has {links.ranks} ranks, the schedule is for {network.ranks}")
@@ -178,6 +181,7 @@ def placed(
             if matched
             else []
         )
+    # The kinds of links: of the machine, or of the built-in one that has these links.
     facts = None if machine is None else Machine.of(machine)
     if (
         machine is None

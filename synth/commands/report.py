@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from synth.commands.framework.declaration import command, function, option
-from synth.commands.framework.output import check_writable, note, save
+from synth.commands.framework.output import note, save
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import FILE, Quiet
 from synth.model.rational import counted
@@ -72,6 +72,7 @@ def report(shown: Shown) -> Page:
     from synth.catalog.report import collect
     from synth.view.page import html
 
+    # One value, or several.
     given: Any = shown.given
     many = [given] if isinstance(given, str | Path) or not isinstance(given, Sequence) else list(given)
     found = collect(many, shown.verify)
@@ -99,9 +100,9 @@ def report_command(options: ReportCommand) -> int:
       synth pareto --topo dgx1 --coll allgather -o frontier.json && synth report frontier.json -o report.html
     """
     files: Any = options.given
-    check_writable(options.output)
     with waiting(f"report of {counted(len(files), 'file')}"):
         page = report.of(options)
+    # What failed its check is named and not drawn.
     if options.output == "-":
         click.echo(page.html, nl=False)
     else:

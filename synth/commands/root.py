@@ -81,6 +81,7 @@ class Root(Commands):
                 setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
         from synth.commands.framework.plain_stream import PlainStream
 
+        # Whatever is printed in a command is escaped.
         given = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = map(PlainStream, given)
         try:
@@ -139,6 +140,7 @@ MAX_WORD = 120
 def _say(text: str, code: int) -> int:
     from synth.commands.framework.output import printable
 
+    # One line, of words that are not too long for it.
     words = []
     for word in text.split():
         words.append(word if len(word) <= MAX_WORD else f"{word[:MAX_WORD]}...")

@@ -12,7 +12,6 @@ import click
 
 from synth.commands.baselines import baseline
 from synth.commands.framework.declaration import command, function, option, part
-from synth.commands.framework.frontier_source import SearchLimit, file_or_frontier
 from synth.commands.framework.output import check_writable, emit, note, save
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
@@ -21,19 +20,15 @@ from synth.commands.framework.shared import (
     ExecutorOptions,
     Output,
     StepOption,
-    collective_option,
-    dtype_option,
     executor_option,
     instances_option,
     machine_if_named,
-    overheads_option,
     point_option,
     protocol_option,
     refuse_given,
     runtime_option,
-    topology_option,
 )
-from synth.commands.framework.types import AnySize, Positive, Ranks
+from synth.commands.framework.types import AnySize, Positive
 from synth.commands.inputs import collective as task_of
 from synth.commands.inputs import integers, named_topology, size_in_bytes
 from synth.commands.programs import chosen_point, lowered, read, size_choice
@@ -44,7 +39,7 @@ from synth.model.schedule import Schedule
 from synth.runtime.run_request import RunRequest
 
 if TYPE_CHECKING:
-    from synth.commands.inputs import CollectiveLike, TopologyLike
+    from synth.commands.inputs import CollectiveLike
     from synth.program.program import Program
     from synth.runtime.call import Call
     from synth.runtime.prepared_launch import Prepared
@@ -73,19 +68,7 @@ class RunOptions(ExecutorOptions):
         help="Bytes of the larger of one rank's buffers; by default 1 MB, or the next size that chunks divide.",
         doc="bytes as nccl-tests counts them. None: 1 MiB, or the next size that divides.",
     )  # fmt: skip
-    dtype: str = dtype_option()
-    op: str = option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
     in_place: bool = option("--in-place", default=False, help="Input and output are one buffer, as in NCCL.")
-    topology: TopologyLike | None = topology_option(
-        "the machine whose links give the times. None: the network that a schedule brings.", default=None
-    )
-    collective: CollectiveLike | None = collective_option(
-        "The collective, if there is no FILE or it does not name it.", "of a file that does not say it.", default=None
-    )
-    roots: int | Iterable[int] = option(
-        "--root", default=(), type=Ranks(), metavar="0",
-        help="The root of --coll, or of a file's broadcast or reduce.", doc="of that collective.",
-    )  # fmt: skip
     point: int | StepCount | None = point_option(
         "The N-th point of a frontier; by default the fastest at that size.",
         "the number of a frontier's point, from 1, or its `StepCount`. None: the one predicted to be the fastest at "
@@ -113,7 +96,6 @@ class RunOptions(ExecutorOptions):
         "--bound/--no-bound", default=True, doc="compute the certified lower bound on the time.",
         help="Compare with the certified bound on the time (the default) / leave it out.",
     )  # fmt: skip
-    overheads: bool = overheads_option()
     depth: int | None = option(
         "--depth", default=None, type=Positive(), metavar="1..8",
         help="Operations that a connection holds; by default the protocol's.",
@@ -156,6 +138,7 @@ def run(options: RunOptions) -> RunResult:
     """
     from synth.runtime import call as calls
 
+    # The call, with texts of sizes and names of machines as values.
     request = part(
         RunRequest, options,
         size=None if options.size is None else size_in_bytes(options.size, "size", 0),
@@ -297,6 +280,7 @@ def opened(
     """
     from synth.program.program import Program
 
+    # The program as it is read, and again with the collective where the file does not say it.
     path = Path(given) if isinstance(given, str | Path) else None
     root = roots[0] if collective is None and len(roots) == 1 else None
     found = given if path is None else read(path, None, root, runtime)
@@ -313,10 +297,10 @@ def opened(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Output, Changes, SearchLimit, StepOption, RunOptions):
+class Run(Output, Changes, StepOption, RunOptions):
     """The options of `synth run`."""
 
-    file: Path | None = option("file", default=None, type=FILE, required=False)
+    program: Any = option("file", default=None, type=FILE, required=False)
     baseline: str | None = option(
         "--baseline", default=None, metavar="NAME",
         help="Run a baseline in place of FILE: ring, tree, direct, hierarchical, two-step, "
@@ -331,7 +315,7 @@ class Run(Output, Changes, SearchLimit, StepOption, RunOptions):
 @command(Run)
 def run_command(options: Run) -> None:
     """Run FILE (MSCCL-IR, a program, a schedule, a frontier) once, on random data, and compare every element of every
-    output with the definition of the collective. Without FILE the frontier of --coll on --topo is searched for first.
+    output with the definition of the collective.
     Times are the cost model's, of the schedule's network or of --topo.
 
     \b
@@ -347,22 +331,21 @@ def run_command(options: Run) -> None:
     from synth.view.run_table import execution
     from synth.view.tables import print_report
 
-    check_writable(options.output, options.timeline)
-    machine, file = machine_if_named(options), options.file
-    source: Any
-    if options.baseline is None:
-        source = file_or_frontier(file, options, machine)
-    elif file is not None:
-        raise UsageError(f"{file} and --baseline {options.baseline} are two things to run; give one")
-    elif machine is None or options.collective is None:
-        raise UsageError("--baseline needs the machine (--topo NAME) and the collective (--coll NAME)")
-    else:
-        source = baseline(options.baseline, machine, options.collective, roots=integers(options.roots, "roots"))
+    check_writable(options.timeline)
+    machine, file = machine_if_named(options), options.program
+    asked = replace(options, topology=machine, trace=True if options.timeline else None)
+    if options.baseline is None and file is None:
+        raise UsageError("name a FILE, or a baseline on a machine: --baseline NAME --topo NAME --coll NAME")
+    if options.baseline is not None:
+        if file is not None:
+            raise UsageError(f"{file} and --baseline {options.baseline} are two things to run; give one")
+        if machine is None or options.collective is None:
+            raise UsageError("--baseline needs the machine (--topo NAME) and the collective (--coll NAME)")
+        schedule = baseline(options.baseline, machine, options.collective, roots=integers(options.roots, "roots"))
+        asked = replace(asked, program=schedule, collective=None, roots=())
     if not options.data:
         refuse_given("without data nothing is drawn", "seed")
-    asked = replace(options, program=source, topology=machine, trace=True if options.timeline else None)
-    if not file:
-        asked = replace(asked, collective=None, roots=())
+    # A size that chunks do not divide is rounded, and that is said. Of the processes of an MPI job one reports.
     shown = waiting(f"running {file or options.collective}, {options.executor} executor")
     try:
         with shown if reports_to_user() else nullcontext():

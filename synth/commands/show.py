@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from synth.commands.framework.declaration import command, function, given, option
+from synth.commands.framework.declaration import command, flags_not_default, function, option
 from synth.commands.framework.output import check_writable, save
 from synth.commands.framework.shared import (
     FILE,
@@ -90,17 +90,19 @@ def load_program(loaded: Loaded) -> Program:
     """
     from synth.program.checked_lowering import MAX_SENDS
 
+    # Options of lowering are refused for what is a program already.
     path, point = loaded.path, loaded.point
     found = read(Path(path), loaded.collective, loaded.root, loaded.runtime)
     if point is not None and not isinstance(found, ParetoFrontier):
         raise UsageError(f"{path} is no frontier, which --point and --step choose from")
     if not isinstance(found, ParetoFrontier | Schedule):
-        if given(loaded, "protocol", "instances", "in_place"):
+        if flags_not_default(loaded, "protocol", "instances", "in_place"):
             raise UsageError(
                 f"{path} is a program already; leave --protocol, --instances and --in-place out, which schedules are "
                 f"lowered with"
             )
         return found
+    # A schedule, or a point of a frontier, is lowered.
     if loaded.root is not None:
         raise UsageError(f"{path} says its root itself; leave --root out")
     if isinstance(found, ParetoFrontier):
@@ -145,7 +147,7 @@ def show_command(options: Show) -> None:
     to_stdout = str(svg) == "-"
     if to_stdout and output == "-":
         raise UsageError("--svg - and -o - both write to stdout; give one a file")
-    check_writable(output, svg)
+    check_writable(svg)
     program = load_program.of(options)
     if svg is not None:
         from synth.view.space_time_diagram import program_svg
@@ -157,6 +159,7 @@ def show_command(options: Show) -> None:
             save(svg, drawing, counted(program.ops, "instruction"))
         if output is None:
             return
+    # The text, or with -o FILE the file alone.
     content = dump(program) if options.form == "text" else json.dumps(program.to_json(), indent=1) + "\n"
     if output in (None, "-"):
         click.echo(content, nl=False)

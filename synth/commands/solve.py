@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, replace
 
 from synth.commands.framework.declaration import command, function, option
-from synth.commands.framework.output import check_writable, emit
+from synth.commands.framework.output import emit
 from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
     Changes,
@@ -73,6 +73,7 @@ def solve(question: SolveQuestion) -> Verdict:
     from synth.pareto.portfolio import portfolio
     from synth.solvers.pool import stop
 
+    # Questions that make no sense are refused before anything is built.
     chunks, steps, rounds = question.chunks, question.steps, question.rounds
     asked = f"C={chunks} S={steps} R={rounds}"
     if rounds < steps:
@@ -129,7 +130,6 @@ def solve_command(options: Solve) -> None:
     """
     from synth.view import tables
 
-    check_writable(options.output)
     machine = chosen_machine(options)
     task = chosen_collective(options, machine)
     problem = f"{task.name} on {machine.name} with C={options.chunks}, S={options.steps}, R={options.rounds}"

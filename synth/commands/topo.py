@@ -106,6 +106,7 @@ def _print(topology: Topology, options: Output) -> None:
     from synth.view.machine import topology_report
     from synth.view.tables import print_reports
 
+    # The symmetries take a moment, so JSON goes without them.
     def table() -> None:
         generators = symmetry.generators(topology.network())
         group = symmetry.closure([g.ranks for g in generators], COUNTED)
@@ -135,7 +136,7 @@ def match_command(options: TopoShow) -> None:
     document = {
         "schema": "synth.match/1", "topology": topology.name, "machine": machine.machine, "ranks": list(machine.ranks),
         "labels": list(machine.labels), "scale": show(machine.scale), "same": list(machine.same),
-        "missing": [list(pair) for pair in machine.missing], "fast_only": machine.fast_only,
+        "fast_only": machine.fast_only,
     }  # fmt: skip
     report = match_report(machine.describe(), topology.name, machine.machine, machine.labels)
     emit(lambda: document, lambda: print_report(report), options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from synth.catalog.tuner.request import SIZES, TuningRequest
 from synth.commands.framework.declaration import command, function, option, part
-from synth.commands.framework.output import check_writable, emit
+from synth.commands.framework.output import emit
 from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
     FILE,
@@ -149,10 +149,8 @@ def tune(asked: Tuning) -> Plan:
     >>> [table.collective for table in plan.tables]
     ['allgather']
     """
-    machine = None if asked.topology is None else named_topology(asked.topology)
     sizes, per_send = sizes_in_bytes(asked.sizes), MessageCost.of(asked.per_send)
-    request = part(TuningRequest, asked, topology=machine, sizes=sizes, per_send=per_send)
-    return tune_request(request, asked.on_event)
+    return tune_request(part(TuningRequest, asked, sizes=sizes, per_send=per_send), asked.on_event)
 
 
 def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Plan:
@@ -161,6 +159,7 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
 
     machine = None if request.topology is None else named_topology(request.topology)
     request = replace(request, topology=machine)
+    # The names of collectives: those asked for, or those of the frontiers and the measurements.
     for _, file in request.logs:
         nccl_tests.log_text(Path(file))  # before anything is searched for
     opened = [frontier(given) for given in request.frontiers]
@@ -187,10 +186,12 @@ def tune_request(request: TuningRequest, on_event: Listener | None = None) -> Pl
                 inputs = inputs._replace(measured=(*inputs.measured, *logged(request.logs, inputs, request.in_place)))
                 check_times(inputs, machine)
                 plans.append(_planned(inputs, request, machine))
+    # A measurement that served nothing was of something else.
     for one in held:
         if one.file not in used:
             asked = ", ".join(f"{table.collective} on {table.ranks} ranks" for plan in plans for table in plan.tables)
             raise UsageError(f"{one.file} has times of {one.collective} on {one.ranks} ranks; asked for: {asked}")
+    # A plan with multicasts needs no note that they were left out.
     notes = () if machine is None else machine.notes
     if any(algorithm.through_switches for plan in plans for algorithm in plan.algorithms):
         notes = tuple(note for note in notes if note != MULTICAST_NOTE)
@@ -205,6 +206,7 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
     from synth.catalog.tuner.cost_model import MeasuredTime, fit
     from synth.catalog.tuner.measurements import merge_measurements
 
+    # Measured times are all that counts where there are any; else programs are run.
     measured = merge_measurements(inputs.measured)
     if not measured and not inputs.frontiers:
         raise UsageError(f"nothing to choose from for {inputs.name}: give a topology, frontiers, measurements or logs")
@@ -232,6 +234,7 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
         says += describe(overheads)
         model = {"kind": "nominal", "overheads": request.overheads}
 
+    # The choice by size, and what a user must know of it.
     ranks = inputs.ranks or measured[0].ranks
     question = Question(inputs.name, ranks, request.sizes, request.element, root=inputs.root)
     answer = choose_algorithms(question, found.candidates)
@@ -277,6 +280,7 @@ def _predicted_candidates(
     if request.plans:
         nodes = facts.nodes if facts is not None else (0,) * network.ranks
     clock = Clock(network, request.per_send, selected(request.overheads), request.sizes, nodes)
+    # Rings and other known algorithms, then list schedules for the sizes, each in its share of the time.
     with time_limited(current_deadline().share(FOR_SCHEDULES)):
         library = library_schedules(inputs, machine)
         schedules = candidate_schedules(inputs, request)
@@ -287,6 +291,7 @@ def _predicted_candidates(
     with time_limited(current_deadline().share(FOR_SCHEDULES)):
         listed, late = list_schedules(inputs, request, clock, schedules, facts)
     schedules += listed
+    # For MSCCL++ only what its plans can hold, and the switch where all ranks share one.
     if request.plans:
         schedules, refused = without_plans(schedules, facts)
         notes += refused
@@ -387,14 +392,11 @@ def tune_command(options: Tune) -> None:
     from synth.view import plans
     from synth.view.tables import print_reports
 
-    check_writable(options.output)
     names = options.collective
     if options.table:
-        given = (options.topology, options.frontiers, options.measured, options.logs)
-        extra = [f"--{name}" for name, value in zip(NOT_OF_TABLES, given, strict=True) if value]
-        if extra or len(names) > 1:
-            unwanted = extra[0] if extra else "all --coll but one"
-            raise UsageError(f"--import takes one table over as it is; remove {unwanted}")
+        refuse_given("--import takes one table over as it is", *NOT_OF_TABLES)
+        if len(names) > 1:
+            raise UsageError("--import takes one table over as it is; remove all --coll but one")
         plan = import_plan(options.table, next(iter(names), None))
     else:
         if not options.logs and not options.measured:

@@ -86,6 +86,7 @@ def check_times(inputs: CollectiveInputs, machine: Topology | None) -> None:
     """
     from synth.scale.time_bound import time_bound
 
+    # Times below the bound are of another machine or collective.
     if machine is None and inputs.network is not None:
         machine = inputs.network.as_topology()
     timed = [measurement for measurement in inputs.measured if not measurement.modelled]
@@ -140,9 +141,12 @@ def collective_inputs(
             machine, task, time_limit=limit, jobs=request.jobs, on_event=on_event, multicast=False
         )
         own = [_written_out(made, notes, replayed=False)]
+    # One plan is for one machine, whatever its files call it.
     there = own[0].network if own else network
     for other in (*(found.network for found in own), network):
-        if there is not None and other is not None and not _same(other, there):
+        if there is None or other is None or other is there:
+            continue
+        if other.to_json() | {"name": ""} != there.to_json() | {"name": ""}:
             raise UsageError(f"{name}: a frontier of {other.name} and one of {there.name}; a plan is for one machine")
     if task is not None:
         name, root = task.name, task.roots[0] if len(task.roots) == 1 else None
@@ -164,10 +168,6 @@ def _task(name: str, ranks: int | None, root: int | None, timed: bool) -> Collec
         raise
 
 
-def _same(one: Network, other: Network) -> bool:
-    return one is other or (one.to_json() | {"name": ""}) == (other.to_json() | {"name": ""})
-
-
 def _written_out(found: ParetoFrontier, notes: list[str], replayed: bool) -> Frontier:
     """The frontier with every send of its schedules listed, those of the fewest steps first, while there is time.
 
@@ -175,6 +175,7 @@ def _written_out(found: ParetoFrontier, notes: list[str], replayed: bool) -> Fro
     """
     from synth.checker.schedule import replay
 
+    # Half of the time is for the schedules; the rest is for their runs.
     deadline = current_deadline()
     enough = deadline.share(1 / 2)
     written, lacking = found.written_out(lambda point: not enough.over)

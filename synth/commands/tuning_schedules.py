@@ -72,6 +72,7 @@ def _dividing(schedule: Schedule, request: TuningRequest) -> list[Schedule]:
     from synth.catalog.tuner.fewer_chunks import of_chunks
     from synth.program.connections import on_connections
 
+    # Measured programs are as they are, and large machines have too many schedules already.
     schedule = on_connections(schedule)
     whole, rest = divmod(max(request.sizes), request.element * schedule.collective.buffer_units)
     fits = rest or whole % schedule.chunks == 0
@@ -113,6 +114,7 @@ def list_schedules(
     from synth.program.runtimes import FIFO_DEPTH
     from synth.scale.greedy.list_scheduling import design_sizes, schedule_for_size
 
+    # LL128 is for NVLink alone.
     protocols = list(dict.fromkeys(protocol for protocol, _ in request.variants or ()))
     if not protocols:
         all_nvlink = all(nvlink(one.schedule, facts) for one in known)

@@ -56,6 +56,7 @@ def verify(given: str | Path | dict | ParetoFrontier | SynchronousSchedule) -> C
     """
     from synth.checker.documents.dispatch import check_document
 
+    # Values are written as documents first: the checker trusts no object of this process.
     if isinstance(given, str | Path | dict):
         return check_document(given, _named_machine)
     if isinstance(given, Schedule):
@@ -95,6 +96,7 @@ def verify_command(options: Verify) -> int:
       synth pareto --topo dgx1 --coll allgather -o frontier.json && synth verify frontier.json
       synth verify algorithms/frontiers
     """
+    # Each document of a folder has one line; the claims of a file have theirs.
     codes, wrong = [0], []
     for path in options.files:
         if path.is_dir():
@@ -108,6 +110,7 @@ def verify_command(options: Verify) -> int:
         for line in lines:
             click.echo(printable(line))
         codes.append(_closed(path, lines))
+    # The gravest fault ends the command, after a line for each other one.
     if wrong:
         *others, gravest = sorted(wrong, key=lambda error: GRAVITY.index(error.exit_code))
         for error in others:

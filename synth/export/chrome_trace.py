@@ -47,6 +47,7 @@ def chrome(program: Program, events: Sequence[OpEvent]) -> str:
 
 
 def _trace_events(program: Program, events: Sequence[OpEvent]) -> Iterator[dict]:
+    # Rows are named first: a process a rank, with its thread blocks, and one for all links.
     used_links = {event.link for event in events if event.link is not None}
     links = {link: i for i, link in enumerate(sorted(used_links))}
     for gpu in program.gpus:
@@ -60,6 +61,7 @@ def _trace_events(program: Program, events: Sequence[OpEvent]) -> Iterator[dict]
     for (src, dst, via), i in links.items():
         switches = ["via", *via] if via else []
         yield from _named("thread", program.ranks, i, " ".join([f"{src} to {dst}", *switches]))
+    # Then the ops with their waits, and the transfers on the rows of their links.
     drawn = set()
     for event in events:
         args = {name: getattr(event, name) for name in ("rank", "block", "op", "slice", "part")}

@@ -31,6 +31,7 @@ def write_folder(folder: Path, result: ExportResult, env: str) -> None:
     check(folder)
     folder = folder.absolute()
     try:
+        # All is written beside the folder and moved in place at once; the old one goes last.
         fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
             fresh.chmod(0o755)

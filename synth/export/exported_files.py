@@ -61,6 +61,7 @@ class ExportResult:
 
         `path` is the file, beside which the second of two kinds of call goes; or the folder of files with full names.
         """
+        # Names that are more than a suffix make a folder.
         path, full_names = Path(path), any(name and not name.startswith("-") for name, _ in self.files)
         if full_names:
             path.mkdir(parents=True, exist_ok=True)
@@ -91,6 +92,7 @@ def export_point(source: ParetoFrontier | Schedule | Program, target: Target) ->
         remarks.append(f"this is point {number} (S={point.steps}, R={point.rounds}, C={point.chunks}) of the frontier")
     else:
         program = program_for_runtime(source, target)
+    # The network of what is exported: the machine's, or the schedule's own on the ranks there.
     network = target.links
     if not isinstance(source, Program):
         network = rank_map.network(source.network, target.ranks or range(source.network.ranks))
@@ -131,6 +133,7 @@ def named_point(frontier: ParetoFrontier, request: ExportRequest) -> int:
     points = frontier.points
     if not points:
         raise SynthError("the frontier has no point")
+    # A frontier of one point needs no choice.
     point = 1 if request.point is None and len(points) == 1 else request.point
     if point is None:
         raise UsageError(
@@ -162,6 +165,7 @@ def program_for_runtime(source: Schedule | Program, target: Target) -> Program:
         program = _lowered(source, target)
     if runtime not in RUNTIMES or runtime == "synth":
         return program
+    # Up to this size no rank waits for ever, as the FIFOs are deep enough.
     safe = largest_safe_size(program, runtime)
     if safe == 0:
         check(program, runtime).require_right(program.name)
@@ -184,31 +188,27 @@ def _lowered(schedule: Schedule, target: Target) -> Program:
             f"files for {target.request.runtime} hold no sends of switches that multicast; take a schedule without "
             "(`synth pareto --no-multicast`), --to mscclpp, or `synth run`, which emulates them"
         )
-    if target.request.hints and target.ranks and list(target.ranks) != sorted(target.ranks):
+    request = target.request
+    if request.hints and target.ranks and list(target.ranks) != sorted(target.ranks):
         raise UsageError("hints name the schedule's own ranks; they take no rank map")
     schedule = rank_map.relabelled(schedule, target.ranks) if target.ranks else schedule
     if target.links is not None:
-        rank_map.check_links(schedule, target.links, target.links.name)
-    request = target.request
+        rank_map.check_links(schedule, target.links)
     options = LoweringOptions(
         request.runtime,
         request.protocol or LoweringOptions.protocol,
         request.instances or LoweringOptions.instances,
         request.in_place,
-        lanes=request.lanes,
-        hints=request.hints,
     )
     if options.runtime == "mscclpp":
-        if request.lanes is not None:
-            raise UsageError("lanes are of two-sided programs; a MSCCL++ plan has none")
-        if request.hints:
-            raise UsageError("hints are of two-sided programs; a MSCCL++ plan has none")
+        if request.lanes is not None or request.hints:
+            raise UsageError("lanes and hints are of two-sided programs; a MSCCL++ plan has none")
         nodes = target.machine.nodes if target.machine else None
         onesided = replace(options, nodes=nodes, blocks=request.blocks, reads=request.reads)
         return checked_lowering.onesided(schedule, onesided)
     if request.blocks is not None or request.reads is not None:
         raise UsageError("--blocks and --reads are of MSCCL++ plans; leave them out for other formats")
-    return checked_lowering.lower(schedule, options)
+    return checked_lowering.lower(schedule, replace(options, lanes=request.lanes, hints=request.hints))
 
 
 def program_variants(program: Program, target: Target) -> Sequence[tuple[str, Program]]:

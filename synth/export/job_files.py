@@ -94,6 +94,7 @@ class JobShape:
         """The command that starts the processes of one host with PyTorch."""
         if self.per_host == self.ranks:
             return f"torchrun --nproc-per-node {self.ranks} train.py"
+        # What is not known of the hosts stays a word for the reader to fill in.
         hosts, per_host = ("HOSTS", "RANKS_PER_HOST")
         if self.per_host:
             hosts, per_host = (str(self.ranks // self.per_host), str(self.per_host))
@@ -128,6 +129,7 @@ def readme(
     `job`: None where all sizes are left to the library, so that nothing is to be run. `sizes`: the least and the
     greatest in bytes.
     """
+    # Without files there is nothing to run but the library.
     script, run = "", f"No size has a file for {runtime}: run the library as it is.\n"
     if job is not None:
         script = "run.sh            the variables of the runtime, then the command given to it\n"

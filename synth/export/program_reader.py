@@ -42,6 +42,7 @@ def load(
         raise FormatError(
             "is an HTML page; expected a schedule, a frontier, a program, MSCCL-IR or a MSCCL++ plan", str(path)
         )
+    # XML is MSCCL-IR; text that is no JSON is the program's own notation.
     if head.startswith("<"):
         if runtime == "mscclpp":
             raise FormatError(
@@ -112,6 +113,7 @@ def size_choice(path: Path) -> SizeChoice | None:
     if doc.get("schema") != "synth.choice/1":
         return None
     try:
+        # The chosen point is the one of the chosen number of steps.
         size = doc["size"]
         protocol = next(point["protocol"] for point in doc["points"] if point["steps"] == doc["steps"])
     except (KeyError, TypeError, StopIteration):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from synth.errors import SynthError, UsageError
-from synth.model.collective import COLLECTIVES, Collective, collective
+from synth.model.collective import COLLECTIVES, collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network, Route
 
@@ -19,6 +19,7 @@ def ranks_from_labels(labels: Sequence[int], ranks: int) -> tuple[int, ...]:
     """
     if len(labels) != ranks:
         return tuple(range(ranks))
+    # Devices become ranks in growing order of their labels.
     number = {label: n for n, label in enumerate(sorted(labels))}
     return tuple(number[label] for label in labels)
 
@@ -37,7 +38,17 @@ def relabelled(schedule: Schedule, ranks: Sequence[int]) -> Schedule:
         )
     if list(ranks) == list(range(n)):
         return schedule
-    task, units = _moved(schedule.collective, ranks)
+
+    # The collective of that name on the renamed ranks, and its unit for each one of the schedule's.
+    old = task = schedule.collective
+    if old.name in COLLECTIVES and COLLECTIVES[old.name][1] != ("sizes",):
+        task = collective(old.name, old.ranks, tuple(ranks[r] for r in old.roots))
+    units = old.unit_permutation(ranks, task)
+    if units is None:
+        raise SynthError(
+            f"{old.name} depends on the numbers of the ranks; synthesize it on the machine as it is numbered"
+        )
+    # The chunks of a unit stay together, in their order.
     c = schedule.chunks
     chunk = [units[i // c] * c + i % c for i in range(len(units) * c)]
     steps = []
@@ -58,44 +69,18 @@ def network(old: Network, ranks: Sequence[int]) -> Network:
     wires = tuple((number.get(a, a), number.get(b, b), units) for a, b, units in old.wires)
     multicast = []
     for switch in old.multicast:
-        ports = tuple(sorted((replace(port, rank=ranks[port.rank]) for port in switch.ports), key=lambda p: p.rank))
-        multicast.append(replace(switch, ports=ports))
+        ports = [replace(port, rank=ranks[port.rank]) for port in switch.ports]
+        multicast.append(replace(switch, ports=tuple(sorted(ports, key=lambda port: port.rank))))
     return replace(old, routes=routes, wires=wires, generators=(), multicast=tuple(multicast))
 
 
-def links(schedule: Schedule) -> set[tuple[int, int]]:
-    """Return the pairs (src, dst) of different ranks between which `schedule` sends."""
-    return {(send.src, send.dst) for step in schedule.steps for send in step.unicast_sends if not send.local}
-
-
-def check_links(schedule: Schedule, machine: Network, name: str) -> None:
-    """Raise SynthError if the schedule uses links that the machine lacks; the message lists them."""
-    missing = sorted(links(schedule) - {(route.src, route.dst) for route in machine.routes})
+def check_links(schedule: Schedule, machine: Network) -> None:
+    """Raise SynthError if the schedule uses links that the machine lacks; the message names the first."""
+    used = {(send.src, send.dst) for step in schedule.steps for send in step.unicast_sends if not send.local}
+    missing = used - {(route.src, route.dst) for route in machine.routes}
     if missing:
-        listed = ", ".join(f"{a} to {b}" for a, b in missing[:4])
-        if len(missing) > 4:
-            listed += f" and {len(missing) - 4} more"
-        raise SynthError(f"the schedule uses links that {name} does not have: {listed}; give the ranks with --rank-map")
-
-
-def _moved(task: Collective, ranks: Sequence[int]) -> tuple[Collective, list[int]]:
-    """Return the collective with renumbered ranks, and the new unit of each old one.
-
-    Units that lie before and after on the same ranks are matched in their order.
-    """
-    new = task
-    if task.name in COLLECTIVES and COLLECTIVES[task.name][1] != ("sizes",):
-        new = collective(task.name, task.ranks, tuple(ranks[r] for r in task.roots))
-    units_of = {}
-    for u, ends in enumerate(zip(new.pre, new.post, strict=True)):
-        units_of.setdefault(ends, []).append(u)
-    units = []
-    for pre, post in zip(task.pre, task.post, strict=True):
-        before = frozenset(ranks[r] for r in pre)
-        same = units_of.get((before, frozenset(ranks[r] for r in post)))
-        if not same or task.wants is not None:
-            raise SynthError(
-                f"{task.name} depends on the numbers of the ranks; synthesize it on the machine as it is numbered"
-            )
-        units.append(same.pop(0))
-    return new, units
+        src, dst = min(missing)
+        raise SynthError(
+            f"the schedule uses {len(missing)} links that {machine.name} does not have: {src} to {dst}, ...; give the "
+            "ranks with --rank-map"
+        )

@@ -44,6 +44,7 @@ class Machine:
     @property
     def ranks_per_host(self) -> int:
         """The number of ranks of each host; 0 where boxes differ in it, or are larger than a host."""
+        # Launchers start equally many processes on each host, so unlike boxes have no number.
         boxes = set(Counter(self.nodes).values())
         per_host = boxes.pop() if len(boxes) == 1 else 0
         return per_host if per_host <= HOST_RANKS else 0
@@ -51,6 +52,7 @@ class Machine:
     @staticmethod
     def of(topology: Topology) -> Machine:
         """Return the machine of `topology`; a route through switches has the kinds of all its links."""
+        # Links name switches by numbers behind the ranks.
         number = {name: topology.ranks + i for i, name in enumerate(topology.switches)}
         links = {}
         for link in topology.links:

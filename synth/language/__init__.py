@@ -10,7 +10,7 @@
 Data are immutable values: a copy or a sum is a new one, and names no buffer. A trace of the function records them; the
 compiler projects them on a `Schedule`, whose lowering chooses places, thread blocks and channels.
 
-    ChunkAlgorithm  a function with its collective: `.trace(...)`, `.compile(...)`, `.schedule(topology)`
+    ChunkAlgorithm  a function with its collective: `.compile(...)`, `.schedule(topology)`
     RankGroup       the function's handle `a`, or ranks in an order: input, held, sum, step, boxes, rails, cube, torus
     Data            pieces of units on a rank: to, add, part, split, unit, join
 """

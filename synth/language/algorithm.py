@@ -8,25 +8,22 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import lcm
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from synth.checker.schedule import replay
 from synth.errors import ArgumentError, SynthError, UsageError
 from synth.language.chunk_operations import operations
 from synth.language.data import Data
 from synth.language.groups import RankGroup
-from synth.language.hints import check_hints
 from synth.language.place import SourceLine, error_at, short_path
 from synth.language.step_assignment import MODES
 from synth.language.step_plan import StepPlan, best_multiple, levelled, planned, routed
-from synth.language.trace import MAX_CHUNKS, AlgorithmTrace, LazyCollective
+from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
 from synth.model.collective import Collective, canonical_name
+from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.program.send_hints import SendHints
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -109,11 +106,11 @@ class ChunkAlgorithm:
         """Do the algorithm's part on a group; `held[rank]` is what its rank begins with, by default its input."""
         if held is None and not self._takes_held:
             return self.function(group, **parameters)
+        # As a part of another program it takes what that one holds, rank by rank.
         given = group.inputs() if held is None else dict(held)
-        missing = [rank for rank in group.ranks if rank not in given]
-        if missing:
-            raise error_at(group.trace.place(), f"{self.name} is called without data of rank {missing[0]}")
         for rank in group.ranks:
+            if rank not in given:
+                raise error_at(group.trace.place(), f"{self.name} is called without data of rank {rank}")
             if given[rank].rank != rank:
                 group.trace.refuse_other_rank(given[rank].segments, given[rank].rank, rank)
         return self.function(group, given, **parameters) if self._takes_held else self.function(group, **parameters)
@@ -128,29 +125,19 @@ class ChunkAlgorithm:
     def _takes_held(self) -> bool:
         return list(inspect.signature(self.function).parameters)[1:2] == ["held"]
 
-    def trace(
-        self, topology: Topology | Network | str, collective: Collective | None = None, **parameters: Any
-    ) -> AlgorithmTrace:
-        """Call the function on all ranks of a machine and return the record of its values.
-
-        `collective`: by default the one of the algorithm's name, its root rank 0. Raises UsageError with the line for a
-        program that makes no sense.
-        """
-        return self._traced(_machine(topology), collective, CompileOptions(parameters=parameters))
-
     def _traced(
-        self, machine: Topology | Network, collective: Collective | None, options: CompileOptions
+        self, machine: Topology | Network, collective: Collective | None, parameters: Mapping[str, Any]
     ) -> AlgorithmTrace:
-        parameters = options.parameters or {}
+        """Call the function on all ranks of a machine and return the record of its values."""
         try:
-            task = collective or LazyCollective(self.collective, machine.ranks)
+            task = collective or collective_named(self.collective, machine.ranks)
         except UsageError as error:
             raise error_at(self.place, str(error)) from None
-        known = inspect.signature(self.function).parameters
-        for key in parameters:
-            if key not in known:
-                names = ", ".join(list(known)[2 if self._takes_held else 1 :]) or "none"
-                raise UsageError(f"{self.name} has no parameter {key!r}; it has {names}")
+        # The first parameters are the handle, and the held data where the function takes them.
+        known = list(inspect.signature(self.function).parameters)[1 + self._takes_held :]
+        unknown = [key for key in parameters if key not in known]
+        if unknown:
+            raise UsageError(f"{self.name} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}")
         trace = AlgorithmTrace(task, machine, _call.__code__)
         _call(self, RankGroup(tuple(range(task.ranks)), trace), parameters)
         trace.begin()
@@ -168,7 +155,7 @@ class ChunkAlgorithm:
         """
         chosen = options or CompileOptions()
         machine = _machine(topology)
-        trace = self._traced(machine, collective, chosen)
+        trace = self._traced(machine, collective, chosen.parameters or {})
         mode = chosen.steps or self.steps
         _mode(mode)  # first: a wrong mode is the user's mistake, whatever the program does
         chunks = _fewest_chunks(trace) * (chosen.multiple or 1)
@@ -234,8 +221,8 @@ def compiled(trace: AlgorithmTrace, steps: str, chunks: int, file: str, multiple
     """
     mode, rounds = _mode(steps)
     ops = operations(trace, chunks, file)
-    check_hints(ops)
     plan = planned(trace, ops, mode, rounds)
+    # Unless the user chose one, take the multiple at which no step wastes a part of a round.
     further = 1
     if multiple is None and mode != "paced":
         plan = levelled(trace, plan, mode, file)
@@ -253,6 +240,7 @@ def _call(algorithm: ChunkAlgorithm, handle: RankGroup, parameters: Mapping[str,
     except SynthError:
         raise
     except (Exception, SystemExit) as error:
+        # The innermost frame in the program's own file, if there is one.
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
         frames = [frame for frame in frames if frame.filename == algorithm.place.file] or frames
         where = SourceLine(frames[-1].filename, frames[-1].lineno or 0) if frames else algorithm.place
@@ -276,6 +264,7 @@ def _mode(text: str) -> tuple[str, int]:
 
 
 def _fewest_chunks(trace: AlgorithmTrace) -> int:
+    # Each part, and each piece of a hint, must be whole chunks.
     denominators: set[int] = set()
     for value in trace.values:
         denominators |= {value.lo.denominator, value.hi.denominator}

@@ -8,7 +8,6 @@ state before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -79,58 +78,57 @@ def operations(trace: AlgorithmTrace, chunks: int, file: str) -> Operations:
     """
     ops = Operations(trace.collective, chunks, [])
     _add_rows(ops, trace)
-    candidates = _candidates(ops, lambda unit: range(unit * chunks, (unit + 1) * chunks))
-    _check_outputs(ops, candidates, trace, file)
-    ops.outputs = {key: made[0] for key, made in candidates.items()}
+    made = _outputs(ops)
+    if missing := [key for key, candidates in made.items() if not candidates]:
+        raise VerificationError(f"{file}: {_missing_outputs(ops, trace, missing, len(made))}")
+
+    # The first operation that makes an output counts, or the last one where the program adds to the first further on.
+    ops.outputs = {key: candidates[0] for key, candidates in made.items()}
     needed = _needed(ops)
     if trace.collective.combining and _overwritten(ops, needed):
-        ops.outputs = {key: made[-1] for key, made in candidates.items()}
+        ops.outputs = {key: candidates[-1] for key, candidates in made.items()}
         needed = _needed(ops)
     ops.needed = sorted(needed)
-    ops.before = {i: _sources(ops.rows, i) for i in ops.needed}
+
+    # What an operation copies or adds is made a step before; what it adds to may be made in its own step.
+    for i in ops.needed:
+        read = [(ops.rows[i].source, 1), (ops.rows[i].base, 0)]
+        ops.before[i] = [(j, lag) for j, lag in read if j >= 0 and ops.rows[j].kind != "input"]
     if trace.collective.combining:
-        _add_places(ops)
+        _Places(ops).assign()
     return ops
 
 
 def _add_rows(ops: Operations, trace: AlgorithmTrace) -> None:
     """Append the operations of each value of a trace."""
-    chunks = ops.chunks
-    first: list[tuple[int, int]] = []  # of each value its first operation and chunk
+    # Operations of a value are consecutive, so that those on a chunk are found by counting.
+    shift: list[int] = []  # of each value the number of its operation on a chunk, less the chunk
     for number, value in enumerate(trace.values):
-        start, end = int(value.lo * chunks), int(value.hi * chunks)
-        offset = value.unit * chunks
-        first.append((len(ops.rows), offset + start))
+        offset = value.unit * ops.chunks
+        written = range(offset + int(value.lo * ops.chunks), offset + int(value.hi * ops.chunks))
+        shift.append(len(ops.rows) - written.start)
         if number in trace.merged:
-            ops.merged.update(range(len(ops.rows), len(ops.rows) + end - start))
-        source = base = 0
-        if value.source >= 0:
-            source = first[value.source][0] - first[value.source][1]
-        if value.base >= 0:
-            base = first[value.base][0] - first[value.base][1]
-        for chunk in range(offset + start, offset + end):
-            read = source + chunk if value.source >= 0 else -1
-            held = base + chunk if value.base >= 0 else -1
+            ops.merged.update(range(len(ops.rows), len(ops.rows) + len(written)))
+        for chunk in written:
+            source = chunk + shift[value.source] if value.source >= 0 else -1
+            base = chunk + shift[value.base] if value.base >= 0 else -1
             row = Operation(
-                value.kind, value.rank, chunk, read, held, value.contents, value.place, value.step, value.hint
+                value.kind, value.rank, chunk, source, base, value.contents, value.place, value.step, value.hint
             )  # fmt: skip
             ops.rows.append(row)
 
 
-def _candidates(ops: Operations, written: Callable[[int], Iterable[int]]) -> dict[tuple[int, int], list[int]]:
-    """Return the operations that make each chunk of the postcondition, by (chunk, rank), in the program's order.
-
-    `written`: the chunks of a unit that the program writes.
-    """
-    task = ops.collective
+def _outputs(ops: Operations) -> dict[tuple[int, int], list[int]]:
+    """Return the operations that make each chunk of the postcondition, by (chunk, rank), in the program's order."""
+    # Of a sum exactly the wanted contributions are an output, of a copy any value of the chunk.
     made: dict[tuple[int, int], list[int]] = {}
     wanted: dict[tuple[int, int], int] = {}
-    for unit, ranks in enumerate(task.post):
+    for unit, ranks in enumerate(ops.collective.post):
         for rank in sorted(ranks):
             bits = 0
-            if task.combining:
-                bits = sum(1 << contributor for contributor in task.wanted(unit, rank))
-            for chunk in written(unit):
+            if ops.collective.combining:
+                bits = sum(1 << contributor for contributor in ops.collective.wanted(unit, rank))
+            for chunk in range(unit * ops.chunks, (unit + 1) * ops.chunks):
                 wanted[chunk, rank] = bits
                 made[chunk, rank] = []
     for i, row in enumerate(ops.rows):
@@ -143,6 +141,7 @@ def _candidates(ops: Operations, written: Callable[[int], Iterable[int]]) -> dic
 def _needed(ops: Operations) -> set[int]:
     """Return the operations that the outputs need."""
     needed: set[int] = set()
+    # Walk back from the outputs; what is not reached is left out.
     stack = list(ops.outputs.values())
     while stack:
         i = stack.pop()
@@ -164,41 +163,53 @@ def _overwritten(ops: Operations, needed: set[int]) -> bool:
     return False
 
 
-def _sources(rows: list[Operation], i: int) -> list[tuple[int, int]]:
-    """Return the operations that make what operation `i` reads, with the lag: what it adds to may be of its step."""
-    row = rows[i]
-    read = [(row.source, 1), (row.base, 0)]
-    return [(j, lag) for j, lag in read if j >= 0 and rows[j].kind != "input"]
+class _Places:
+    """The place of each chunk on a rank, which holds one value at a time."""
 
+    def __init__(self, ops: Operations) -> None:
+        self.ops = ops
+        self.current: dict[tuple[int, int], int] = {}  # the operation whose value has the place
+        self.readers: dict[int, list[int]] = {}
+        for i in ops.needed:
+            if ops.rows[i].source >= 0:
+                self.readers.setdefault(ops.rows[i].source, []).append(i)
 
-def _add_places(ops: Operations) -> None:
-    """Let each needed operation follow those that read what it replaces.
+    def assign(self) -> None:
+        """Let each needed operation follow those that read what it replaces.
 
-    Inserts a restore where a rank's input is needed after another value took its place. Raises UsageError where a value
-    that is replaced must be there later.
-    """
-    rows = ops.rows
-    readers: dict[int, list[int]] = {}
-    for i in ops.needed:
-        if rows[i].source >= 0:
-            readers.setdefault(rows[i].source, []).append(i)
-    current: dict[tuple[int, int], int] = {}  # the operation whose value has the place
-    for i in list(ops.needed):
-        row = rows[i]
-        key = (row.chunk, row.rank)
-        if row.kind == "sum" and current.get(key, row.base) != row.base:
-            if rows[row.base].kind != "input":
-                made, replaced = rows[row.base].place, rows[current[key]].place
-                raise replaced_too_early(row.place, row.rank, made, replaced)
-            restored = _restore(ops, key, current, readers, row)
-            ops.before[i].append((restored, 0))
-        _replace(ops, key, i, current, readers)
-    for key, output in ops.outputs.items():
-        if current.get(key, output) == output:
-            continue
-        if rows[output].kind != "input":
-            raise replaced_too_early(rows[current[key]].place, key[1], rows[output].place, rows[current[key]].place)
-        _restore(ops, key, current, readers, rows[current[key]]._replace(step=-1))
+        Inserts a restore where a rank's input is needed after another value took its place. Raises UsageError where a
+        value that is replaced must be there later.
+        """
+        ops, rows = self.ops, self.ops.rows
+        for i in list(ops.needed):
+            key = (rows[i].chunk, rows[i].rank)
+            if rows[i].kind == "sum" and self.current.get(key, rows[i].base) != rows[i].base:
+                restored = self.restore(key, rows[i].base, rows[i])
+                ops.before[i].append((restored, 0))
+            self.replace(key, i)
+        for key, output in ops.outputs.items():
+            if self.current.get(key, output) != output:
+                self.restore(key, output, rows[self.current[key]]._replace(step=-1))
+
+    def restore(self, key: tuple[int, int], needed: int, at: Operation) -> int:
+        """Put the input of a rank, the value of operation `needed`, in its place again; return the operation."""
+        ops = self.ops
+        if ops.rows[needed].kind != "input":
+            raise replaced_too_early(at.place, at.rank, ops.rows[needed].place, ops.rows[self.current[key]].place)
+        number = len(ops.rows)
+        ops.rows.append(Operation("restore", at.rank, at.chunk, -1, -1, 1 << at.rank, at.place, at.step))
+        ops.needed.append(number)
+        ops.before[number] = []
+        self.replace(key, number)
+        return number
+
+    def replace(self, key: tuple[int, int], i: int) -> None:
+        """Let operation `i` take a place, no earlier than the last read of the value there."""
+        for reader in self.readers.get(self.current.get(key, -1), ()):
+            if reader != i:
+                self.ops.before[i].append((reader, 0))
+        self.current[key] = i
+        self.ops.writes.setdefault(key, []).append(i)
 
 
 def replaced_too_early(
@@ -212,82 +223,32 @@ def replaced_too_early(
     )
 
 
-def _restore(
-    ops: Operations, key: tuple[int, int], current: dict[tuple[int, int], int], readers: dict, row: Operation
-) -> int:
-    """Append the operation that puts the input of a rank in the place of its value, and return its number."""
-    chunk, rank = key
-    number = len(ops.rows)
-    ops.rows.append(Operation("restore", rank, chunk, -1, -1, 1 << rank, row.place, row.step))
-    ops.needed.append(number)
-    ops.before[number] = []
-    _replace(ops, key, number, current, readers)
-    return number
-
-
-def _replace(ops: Operations, key: tuple[int, int], i: int, current: dict[tuple[int, int], int], readers: dict) -> None:
-    """Let operation `i` take the place `key`, no earlier than the last read of the value there."""
-    old = current.get(key, -1)
-    if old >= 0:
-        ops.before[i] += [(reader, 0) for reader in readers.get(old, ()) if reader != i]
-    current[key] = i
-    ops.writes.setdefault(key, []).append(i)
-
-
-def _check_outputs(
-    ops: Operations, candidates: dict[tuple[int, int], list[int]], trace: AlgorithmTrace, file: str
-) -> None:
-    """Raise VerificationError where a rank ends without a chunk, with the rank that is nearest to having it."""
-    chunks = ops.chunks
-    missing = {}
-    for (chunk, rank), made in candidates.items():
-        if not made:
-            missing.setdefault((chunk // chunks, rank), chunk)
-    if not missing:
-        return
-    total = len({(chunk // chunks, rank) for chunk, rank in candidates})
-    (unit, rank), chunk = next(iter(missing.items()))
-    if trace.collective.combining:
-        wanted = trace.collective.wanted(unit, rank)
-        bits = sum(1 << contributor for contributor in wanted)
+def _missing_outputs(ops: Operations, trace: AlgorithmTrace, missing: list[tuple[int, int]], outputs: int) -> str:
+    """Return the sentence on missing outputs (chunk, rank): the first, and the value that is nearest to it."""
+    (chunk, rank), unit = missing[0], missing[0][0] // ops.chunks
+    task = trace.collective
+    bits = 0
+    what = f"unit {unit}"
+    if task.combining:
+        bits = sum(1 << contributor for contributor in task.wanted(unit, rank))
         what = f"the sum {rank_names(bits)} of unit {unit}"
-    else:
-        sources = trace.collective.pre[unit]
-        # whoever writes an alltoall counts by source and destination
-        of = f" of rank {min(sources)}" if len(sources) == 1 == len(trace.collective.post[unit]) else ""
-        what, bits = f"unit {unit}{of}", 0
-    row = _nearest(ops, trace, chunk, rank, bits)
-    nearest = "no rank that has it reaches this one"
-    if row is not None:
-        has = f" has {rank_names(row.contents)}" if row.contents not in (0, bits) else ""
-        nearest = f"nearest: rank {row.rank}{has}, {row.place or 'its input'}"
-    others = sorted({other for _, other in missing} - {rank})
-    text = f"{len(missing)} of {total} outputs are missing: rank {rank} ends without {what} ({nearest})"
-    if trace.topology is not None and row is not None:  # a program, whose writer can change it
-        whole = row.contents in (0, bits)
-        text += f": copy it there with .to({rank})" if whole else f": add what it lacks with a.sum({rank}, [...])"
-    if len(missing) > 1:
-        on = f" on ranks {', '.join(map(str, others))}" if others else f" on rank {rank}"
-        text += f"; and {len(missing) - 1} alike{on}"
-    if trace.empty:
-        text += f"; {trace.empty}"
-    raise VerificationError(f"{file}: {text}")
+    elif len(task.pre[unit]) == 1 == len(task.post[unit]):
+        # Whoever writes an alltoall counts by source and destination.
+        what += f" of rank {min(task.pre[unit])}"
 
-
-def _nearest(ops: Operations, trace: AlgorithmTrace, chunk: int, rank: int, bits: int) -> Operation | None:
-    """Return the operation whose result is the chunk, or the sum with most of the contributions `bits`.
-
-    Of several it is the one on the rank nearest to `rank`.
-    """
-    distance: list[int | None] = [1] * trace.collective.ranks
+    # Of the values with most of the contributions the one on the nearest rank, inputs first.
+    distance: list[int | None] = [1] * task.ranks
     if trace.network is not None:
         distance = trace.network.reversed().distances_from([rank])
-    best: tuple[tuple, Operation] | None = None
-    for row in ops.rows:
-        away = distance[row.rank]
-        if row.chunk != chunk or away is None or row.contents & ~bits:
-            continue
-        rate = (-row.contents.bit_count(), away, bool(row.place), row.rank)  # inputs first
-        if best is None or rate < best[0]:
-            best = (rate, row)
-    return None if best is None else best[1]
+    near = [row for row in ops.rows if row.chunk == chunk and distance[row.rank] is not None]
+    near = [row for row in near if not row.contents & ~bits]
+    nearest = "no rank that has it reaches this one"
+    advice = ""
+    if near:
+        row = min(near, key=lambda row: (-row.contents.bit_count(), distance[row.rank], bool(row.place), row.rank))
+        has = f" has {rank_names(row.contents)}" if row.contents != bits else ""
+        nearest = f"nearest: rank {row.rank}{has}, {row.place or 'its input'}"
+        advice = ": copy it there with .to(...)" if row.contents == bits else ": add what it lacks with a.sum(...)"
+    units = {(chunk // ops.chunks, rank) for chunk, rank in missing}
+    count = f"{len(units)} of {outputs // ops.chunks}"
+    return f"{count} outputs are missing: rank {rank} ends without {what} ({nearest}){advice}"

@@ -73,6 +73,7 @@ class Data:
             raise error_at(place, "data are cut by fractions, such as data[0 : 1 / 2], or by part(i, n) and unit(u)")
         low = fraction(0 if part.start is None else part.start, place)
         high = fraction(1 if part.stop is None else part.stop, place)
+        # Fractions count along all pieces, laid one after another.
         length = self._ends[-1] if self._ends else Fraction(0)
         return self._between(low * length, high * length)
 
@@ -82,6 +83,7 @@ class Data:
         return list(accumulate(piece.hi - piece.lo for piece in self.segments))
 
     def _between(self, low: Fraction, high: Fraction) -> Data:
+        # Skip the pieces that end before the part, then cut those that it covers.
         ends, found = self._ends, []
         for i in range(bisect_right(ends, low), len(ends)):
             piece = self.segments[i]
@@ -110,10 +112,7 @@ class Data:
 
     def unit(self, *units: int) -> Data:
         """Return the pieces of these units, in their order here."""
-        found = tuple(part for part in self.segments if part.unit in units)
-        if not found:
-            self.trace.note_empty(f"unit({', '.join(map(str, units))})", self.rank, self.units)
-        return Data(self.rank, found, self.trace)
+        return Data(self.rank, tuple(part for part in self.segments if part.unit in units), self.trace)
 
     def join(self, *others: Data) -> Data:
         """Return this and other data of the same rank as one value. The order counts for `part`."""
@@ -134,6 +133,7 @@ class Data:
         data = self
         for given in ranks:
             rank = self.trace.rank(given)
+            # A path that is looked for has a copy on each rank between.
             hops = [rank] if via is None or rank == data.rank else self.trace.shortest_path(data.rank, rank)
             for hop in hops:
                 if hop != data.rank:

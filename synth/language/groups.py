@@ -11,13 +11,15 @@ from typing import NoReturn
 
 from synth.checker.schedule import replay
 from synth.language.data import Data
-from synth.language.hints import hint_at
 from synth.language.place import error_at
 from synth.language.trace import AlgorithmTrace
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
-from synth.program.send_hints import SendHint
+from synth.program.send_hints import NO_HINT, SendHint
+
+# The least and the greatest number of a hint; no runtime has so many channels, and no unit so many chunks.
+HINT_NUMBERS = {"channel": (0, 255), "lanes": (1, 4096), "pieces": (1, 4096)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +107,7 @@ class RankGroup:
         given = list(parts)
         if not given:
             raise error_at(self.trace.place(), f"the sum on rank {rank} has no parts")
+        # What is here already comes first, so that all others are added to it.
         ordered = sorted(given, key=lambda data: data.rank != rank)
         total = ordered[0].to(rank)
         for data in ordered[1:]:
@@ -124,7 +127,22 @@ class RankGroup:
         a route. `pieces`: the messages into which each is cut. Of contexts inside others the inner one counts first.
         Raises UsageError for values that make no sense.
         """
-        return self.trace.hints(hint_at(self.trace.place(), SendHint(block, channel, lanes, pieces)))
+        # The last fault counts: any of them is the user's mistake.
+        hint = SendHint(block, channel, lanes, pieces)
+        fault = ""
+        if hint == NO_HINT:
+            fault = " says nothing: give block=, channel=, lanes= or pieces="
+        if block is not None and not (isinstance(block, str) and block.isprintable() and block):
+            fault = f": block={block!r} is no name of a thread block, such as 'up'"
+        for name, (least, most) in HINT_NUMBERS.items():
+            number = getattr(hint, name)
+            if number is not None and (type(number) is not int or not least <= number <= most):
+                fault = f": {name}={number!r}: a number from {least} to {most}"
+        if lanes is not None and hint.connects:
+            fault = ": a block or a channel is one connection; leave lanes out"
+        if fault:
+            raise error_at(self.trace.place(), f"a.hints{fault}")
+        return self.trace.hints(hint)
 
     def apply(self, schedule: Schedule, held: Mapping[int, Data] | None = None) -> dict[int, Data]:
         """Do what a schedule does, its rank i on the i-th rank of the group; return what each rank ends with.
@@ -137,38 +155,28 @@ class RankGroup:
             raise error_at(
                 self.trace.place(), f"the schedule is for {schedule.collective.ranks} ranks, not {self.size}"
             )
-        inputs = self._chunks(schedule, self.inputs() if held is None else held)
+        given = self.inputs() if held is None else held
+        inputs = {}
+        for i, chunks in _chunks_of(schedule, schedule.collective.pre).items():
+            if self.ranks[i] not in given:
+                raise error_at(self.trace.place(), f"no data are held on rank {self.ranks[i]}, which has an input here")
+            for chunk, part in zip(chunks, given[self.ranks[i]].split(len(chunks)), strict=True):
+                inputs[chunk, i] = part
         now = dict(inputs)
         for step in schedule.steps:
             with self.step():
+                # Sends of a step read the state before it; copies land before sums.
                 before = dict(now)
                 for send in sorted(step.unicast_sends, key=lambda send: send.kind.startswith("reduce")):
                     values = inputs if send.kind.endswith("-input") else before
                     source, end = values[send.chunk, send.src], (send.chunk, send.dst)
                     adds = send.kind.startswith("reduce") and end in now
                     now[end] = now[end].add(source) if adds else source.to(self.ranks[send.dst])
-        results: dict[int, list[Data]] = {}
-        for unit, ends in enumerate(schedule.collective.post):
-            for i in sorted(ends):
-                chunks = range(unit * schedule.chunks, (unit + 1) * schedule.chunks)
-                results.setdefault(self.ranks[i], []).extend(now[chunk, i] for chunk in chunks)
-        return {rank: parts[0].join(*parts[1:]) for rank, parts in results.items()}
-
-    def _chunks(self, schedule: Schedule, held: Mapping[int, Data]) -> dict[tuple[int, int], Data]:
-        """Return the data of each rank by chunk of the schedule and position in the group."""
-        units: dict[int, list[int]] = {}
-        for unit, ranks in enumerate(schedule.collective.pre):
-            for i in ranks:
-                units.setdefault(i, []).append(unit)
-        found = {}
-        for i, row in units.items():
-            if self.ranks[i] not in held:
-                raise error_at(self.trace.place(), f"no data are held on rank {self.ranks[i]}, which has an input here")
-            parts = held[self.ranks[i]].split(len(row) * schedule.chunks)
-            for k, part in enumerate(parts):
-                unit, piece = divmod(k, schedule.chunks)
-                found[row[unit] * schedule.chunks + piece, i] = part
-        return found
+        results: dict[int, Data] = {}
+        for i, chunks in _chunks_of(schedule, schedule.collective.post).items():
+            parts = [now[chunk, i] for chunk in chunks]
+            results[self.ranks[i]] = parts[0].join(*parts[1:])
+        return results
 
     def group(self, ranks: Iterable[int]) -> RankGroup:
         """Return a group of these ranks, in this order."""
@@ -180,6 +188,7 @@ class RankGroup:
     @property
     def boxes(self) -> list[RankGroup]:
         """The ranks of each box of the machine. Without boxes all are in one."""
+        # A machine without named boxes is one box.
         nodes = () if self.trace.topology is None else self.trace.topology.nodes
         members: dict[int, list[int]] = {}
         for rank in self.ranks:
@@ -205,20 +214,26 @@ class RankGroup:
     @property
     def sides(self) -> tuple[int, ...]:
         """The sides of a grid or torus, as in the machine's name; the number of ranks for another machine."""
+        # The name of a torus or grid says its sides.
         name = "" if self.trace.topology is None else self.trace.topology.name
         match = re.fullmatch(r"(?:torus|mesh|grid):(\d+(?:x\d+)*)(?:[:,].*)?", name)
         sides = tuple(map(int, match[1].split("x"))) if match else (self.size,)
         return sides if prod(sides) == self.size else (self.size,)
 
-    def torus(self, dimension: int, sides: Sequence[int] | None = None) -> list[RankGroup]:
-        """Return the rings along a dimension of a torus with these sides; None: those of the machine.
-
-        The last side counts fastest in the numbers of the ranks.
-        """
-        lengths = self.sides if sides is None else tuple(sides)
-        if prod(lengths) != self.size or not 0 <= dimension < len(lengths):
-            raise error_at(self.trace.place(), f"{self.size} ranks are no torus {lengths} with a dimension {dimension}")
-        stride = prod(lengths[dimension + 1 :])
-        side = lengths[dimension]
+    def torus(self, dimension: int) -> list[RankGroup]:
+        """Return the rings along a dimension of a torus. The last side counts fastest in the numbers of the ranks."""
+        if not 0 <= dimension < len(self.sides):
+            raise error_at(self.trace.place(), f"a torus {self.sides} has no dimension {dimension}")
+        # Neighbours along the dimension are as far apart as all later sides make them.
+        stride, side = prod(self.sides[dimension + 1 :]), self.sides[dimension]
         first = [i for i in range(self.size) if i // stride % side == 0]
         return [RankGroup(self.ranks[i : i + side * stride : stride], self.trace) for i in first]
+
+
+def _chunks_of(schedule: Schedule, ends: Sequence[frozenset[int]]) -> dict[int, list[int]]:
+    """Return the chunks of each rank, in the order of the units. `ends`: of each unit its ranks before, or after."""
+    chunks: dict[int, list[int]] = {}
+    for unit, ranks in enumerate(ends):
+        for rank in sorted(ranks):
+            chunks.setdefault(rank, []).extend(range(unit * schedule.chunks, (unit + 1) * schedule.chunks))
+    return chunks

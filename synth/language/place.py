@@ -43,6 +43,7 @@ class SourceLines:
 
         Frames below the function of code `root`, which began the trace, are not looked at.
         """
+        # Walk out of this package: the library's line first, then the user's that called it.
         lines: list[tuple[str, int]] = []
         frame = sys._getframe(1)
         while frame is not None and frame.f_code is not self._root:
@@ -72,5 +73,6 @@ def short_path(file: str) -> str:
     """Return the path of a file below the working directory as from there, of another one its name."""
     if file.startswith(_LIBRARY):
         return os.path.basename(file)
+    # A path that leads out of the working directory says less than the name.
     near = os.path.relpath(file)
     return os.path.basename(file) if near.startswith(os.pardir) else near

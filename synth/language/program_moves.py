@@ -11,7 +11,7 @@ from synth.errors import VerificationError
 from synth.language.recorded_moves import ChunkValue, NamedPlace, RecordedMoves
 from synth.model.topology import Topology
 from synth.program.buffer_layout import layout_of
-from synth.program.program import RECEIVING, REDUCING, SENDING, Op, Program, Span
+from synth.program.program import RECEIVING, REDUCING, SENDING, Program, Span
 
 
 def recorded(program: Program, machine: Topology | None, file: str) -> RecordedMoves:
@@ -21,94 +21,73 @@ def recorded(program: Program, machine: Topology | None, file: str) -> RecordedM
     """
     layout = layout_of(program)
     moves = RecordedMoves(layout.collective, program.chunks, machine, file)
-    return _Run(program, moves).finished()
+    memory = _Memory(program)
+    for rank, chunks in enumerate(layout.inputs):
+        for offset, chunk in enumerate(chunks):
+            memory.store(rank, Span("i", offset), [moves.input(chunk, rank)])
+
+    # Every block runs on as far as messages and dependencies allow, until all are at their ends.
+    messages: dict[tuple[int, int, int], deque[list[ChunkValue]]] = {}
+    done: dict[tuple[int, int], int] = {place: 0 for place, _ in program.blocks()}
+    advanced = True
+    while advanced:
+        advanced = False
+        for (rank, b), block in program.blocks():
+            for number in range(done[rank, b], len(block.ops)):
+                op = block.ops[number]
+                incoming = messages.get((block.recv or 0, rank, block.channel), deque[list[ChunkValue]]())
+                late = any(done[rank, dep.block] <= dep.op for dep in op.deps)
+                if late or (op.code in RECEIVING and not incoming):
+                    break
+
+                # What arrives, or is read, is added to what is here, or comes here.
+                values: list[ChunkValue] = []
+                if op.code != "nop":
+                    values = incoming.popleft() if op.code in RECEIVING else memory.load(rank, op.src[0], op.count)
+                place = NamedPlace(file, 0, None, _place(rank, b, number))
+                if op.code in REDUCING:
+                    local = memory.load(rank, op.dst[0] if op.code == "re" else op.src[0], len(values))
+                    values = [moves.add(held, value, place) for held, value in zip(local, values, strict=True)]
+                elif op.code in RECEIVING:
+                    values = [moves.copy(value, rank, place) for value in values]
+                for span in op.dst if op.code != "s" else ():
+                    memory.store(rank, span, values)
+                if op.code in SENDING:
+                    messages.setdefault((rank, block.send or 0, block.channel), deque()).append(values)
+                done[rank, b] = number + 1
+                advanced = True
+    for (rank, b), block in program.blocks():
+        if done[rank, b] < len(block.ops):
+            raise VerificationError("waits for ever", f"{file}: {_place(rank, b, done[rank, b])}")
+    return moves
 
 
-class _Run:
-    """The state of a run: cells of memory by (rank, buffer, offset), messages on their way, and the next ops."""
+class _Memory:
+    """The values in the buffers of all ranks. In a program for calls in place the output is a part of the input."""
 
-    def __init__(self, program: Program, moves: RecordedMoves) -> None:
-        self.program, self.moves = program, moves
-        layout = layout_of(program)
-        self.within = program.in_place == "in"
-        self.shift = [shift or 0 for shift in layout.overlaps]
-        self.memory: dict[tuple[int, str, int], ChunkValue] = {}
-        for rank, chunks in enumerate(layout.inputs):
-            for offset, chunk in enumerate(chunks):
-                self.memory[rank, "i", offset] = moves.input(chunk, rank)
-        self.messages: dict[tuple[int, int, int], deque[list[ChunkValue]]] = {}
-        self.done: set[tuple[int, int, int]] = set()
+    def __init__(self, program: Program) -> None:
+        self.in_place = program.in_place == "in"
+        self.overlaps = layout_of(program).overlaps
+        self.values: dict[tuple[int, str, int], ChunkValue] = {}
 
-    def finished(self) -> RecordedMoves:
-        """Run every block to its end, in any order that dependencies and messages allow."""
-        waiting = []
-        for gpu in self.program.gpus:
-            waiting += [(gpu.rank, b, 0) for b, block in enumerate(gpu.blocks) if block.ops]
-        while waiting:
-            still = []
-            for rank, b, first in waiting:
-                reached = self.run_block(rank, b, first)
-                if reached < len(self.program.gpus[rank].blocks[b].ops):
-                    still.append((rank, b, reached))
-            if still == waiting:
-                raise VerificationError("waits for ever", f"{self.moves.file}: {_place(*still[0])}")
-            waiting = still
-        return self.moves
+    def addresses(self, rank: int, span: Span, count: int) -> list[tuple[int, str, int]]:
+        buffer, first = span.buffer, span.offset
+        if buffer == "o" and self.in_place:
+            buffer, first = "i", first + (self.overlaps[rank] or 0)
+        return [(rank, buffer, offset) for offset in range(first, first + count)]
 
-    def run_block(self, rank: int, b: int, first: int) -> int:
-        """Run the ops of a block from `first` on as far as they can; return the next one."""
-        block = self.program.gpus[rank].blocks[b]
-        for number in range(first, len(block.ops)):
-            op = block.ops[number]
-            if any((rank, dep.block, dep.op) not in self.done for dep in op.deps):
-                return number
-            incoming = deque[list[ChunkValue]]()
-            if op.code in RECEIVING:
-                incoming = self.messages.get((block.recv or 0, rank, block.channel), incoming)
-                if not incoming:
-                    return number
-            result = self.result(rank, op, incoming, NamedPlace(self.moves.file, 0, None, _place(rank, b, number)))
-            if op.code in SENDING:
-                self.messages.setdefault((rank, block.send or 0, block.channel), deque()).append(result)
-            self.done.add((rank, b, number))
-        return len(block.ops)
-
-    def result(self, rank: int, op: Op, incoming: deque[list[ChunkValue]], place: NamedPlace) -> list[ChunkValue]:
-        """Return the chunks that an op sends or writes; write them."""
-        if op.code == "nop":
-            return []
-        arrived = incoming.popleft() if op.code in RECEIVING else self.load(rank, op.src[0], op.count)
-        local = None
-        if op.code in REDUCING:
-            local = op.dst[0] if op.code == "re" else op.src[0]
-        made = []
-        for i, cell in enumerate(arrived):
-            if local is not None:
-                held = self.load(rank, Span(local.buffer, local.offset + i), 1)[0]
-                made.append(self.moves.add(held, cell, place))
-            elif op.code in RECEIVING:
-                made.append(self.moves.copy(cell, rank, place))
-            else:
-                made.append(cell)
-        for span in op.dst if op.code != "s" else ():
-            for i, cell in enumerate(made):
-                self.memory[self.address(rank, span.buffer, span.offset + i)] = cell
-        return made
+    def store(self, rank: int, span: Span, values: list[ChunkValue]) -> None:
+        """Write values from the offset of a span on."""
+        self.values.update(zip(self.addresses(rank, span, len(values)), values, strict=True))
 
     def load(self, rank: int, span: Span, count: int) -> list[ChunkValue]:
-        """Return the chunks of a span. Raises VerificationError where nothing was written."""
+        """Return the values from the offset of a span on. Raises VerificationError where nothing was written."""
         found = []
-        for i in range(count):
-            address = self.address(rank, span.buffer, span.offset + i)
-            if address not in self.memory:
-                raise VerificationError(f"{span.buffer}[{span.offset + i}] is read before it is written", f"gpu {rank}")
-            found.append(self.memory[address])
+        for address in self.addresses(rank, span, count):
+            if address not in self.values:
+                raise VerificationError(f"{span} is read before it is written", f"gpu {rank}")
+            found.append(self.values[address])
         return found
-
-    def address(self, rank: int, buffer: str, offset: int) -> tuple[int, str, int]:
-        if buffer == "o" and self.within:
-            return rank, "i", offset + self.shift[rank]
-        return rank, buffer, offset
 
 
 def _place(rank: int, block: int, op: int) -> str:

@@ -56,9 +56,8 @@ class RecordedMoves:
         self.task, self.chunks, self.machine, self.file = task, chunks, machine, file
         self._trace = AlgorithmTrace(task, None, RecordedMoves.__init__.__code__)
         self._trace.begin()
-        self._inputs: dict[tuple[int, int], int] = {}
-        for number, value in enumerate(self._trace.values):
-            self._inputs[value.unit, value.rank] = number
+        inputs = enumerate(self._trace.values)
+        self._inputs = {(value.unit, value.rank): number for number, value in inputs}
         self._moves = 0
         self._links: dict[tuple[int, int], None] = {}
         self._linked = set()
@@ -79,8 +78,7 @@ class RecordedMoves:
 
     def copy(self, cell: ChunkValue, dst: int, place: SourceLine) -> ChunkValue:
         """Record a copy to `dst`. Raises UsageError where the machine has no link."""
-        bits = self._linked_contents(cell, dst, place)
-        return self._append("copy", dst, cell, -1, bits, place)
+        return self._append("copy", dst, cell, -1, self.contents(cell), place)
 
     def add(self, held: ChunkValue, added: ChunkValue, place: SourceLine) -> ChunkValue:
         """Record the sum of two values of one chunk on the rank of `held`.
@@ -95,14 +93,22 @@ class RecordedMoves:
         twice = self.contents(held) & self.contents(added)
         if twice:
             raise VerificationError(f"rank {rank} counts {rank_names(twice)} twice in chunk {held.chunk}", str(place))
-        if self.rank_of(added) == rank:
-            if self._is_sum(added) and not self._is_sum(held):
-                held, added = added, held
-            total = held
-            for part in self._parts(added):
-                total = self._sum(total, part, place)
-            return total
-        return self._sum(held, added, place)
+        if self.rank_of(added) != rank:
+            return self._sum(held, added, place)
+
+        # Both are here. The one that is a sum stays; the other's parts are added, those of other ranks as they come.
+        values = self._trace.values
+        if values[added.value].kind == "sum" and values[held.value].kind != "sum":
+            held, added = added, held
+        parts = []
+        value = added.value
+        while values[value].kind == "sum":
+            parts.append(values[value].source)
+            value = values[value].base
+        parts.append(values[value].source if values[value].kind == "copy" else value)
+        for part in reversed(parts):
+            held = self._sum(held, ChunkValue(part, added.chunk), place)
+        return held
 
     def compiled(self) -> Compiled:
         """Return the schedule of the recorded moves, which was replayed, with their places.
@@ -111,43 +117,27 @@ class RecordedMoves:
         """
         machine = self.machine
         if machine is None:
+            # The links that the moves used are the machine, all alike.
             links = [Link(src, dst, 1) for src, dst in sorted(self._links)]
             machine = Topology("links of the file", self.task.ranks, links)
         self._trace.topology, self._trace.network = machine, machine.network()
         return compiled(self._trace, "asap", self.chunks, self.file)
 
-    def _is_sum(self, cell: ChunkValue) -> bool:
-        return self._trace.values[cell.value].kind == "sum"
-
-    def _parts(self, cell: ChunkValue) -> list[ChunkValue]:
-        """Return what a value of a rank was added from: inputs of the rank, and values of other ranks."""
-        parts: list[ChunkValue] = []
-        value = self._trace.values[cell.value]
-        while value.kind == "sum":
-            parts.append(ChunkValue(value.source, cell.chunk))
-            cell = ChunkValue(value.base, cell.chunk)
-            value = self._trace.values[cell.value]
-        parts.append(ChunkValue(value.source, cell.chunk) if value.kind == "copy" else cell)
-        return parts[::-1]
-
     def _sum(self, held: ChunkValue, added: ChunkValue, place: SourceLine) -> ChunkValue:
-        rank = self.rank_of(held)
-        bits = self.contents(held) | self._linked_contents(added, rank, place)
-        return self._append("sum", rank, added, held.value, bits, place)
-
-    def _linked_contents(self, cell: ChunkValue, dst: int, place: SourceLine) -> int:
-        """Return the contents of a value that is sent to `dst`, once its link is known to be there."""
-        pair = self.rank_of(cell), dst
-        if pair[0] != dst:
-            if self.machine is not None and pair not in self._linked:
-                raise UsageError(f"{place}: {self.machine.name} has no link {pair[0]} -> {dst}")
-            self._links[pair] = None
-        return self.contents(cell)
+        bits = self.contents(held) | self.contents(added)
+        return self._append("sum", self.rank_of(held), added, held.value, bits, place)
 
     def _append(self, kind: str, rank: int, source: ChunkValue, base: int, bits: int, place: SourceLine) -> ChunkValue:
+        """Record a move to `rank`, whose link must be there where the machine is known."""
+        pair = self.rank_of(source), rank
+        if pair[0] != rank:
+            if self.machine is not None and pair not in self._linked:
+                raise UsageError(f"{place}: {self.machine.name} has no link {pair[0]} -> {rank}")
+            self._links[pair] = None
         self._moves += 1
         if self._moves > MAX_MOVES:
             raise FormatError(f"moves more than {MAX_MOVES} chunks", self.file)
+        # A chunk is a part of a unit in the trace.
         unit, part = divmod(source.chunk, self.chunks)
         low, high = Fraction(part, self.chunks), Fraction(part + 1, self.chunks)
         values = self._trace.values

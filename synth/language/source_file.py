@@ -7,7 +7,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from synth.errors import SynthError, UsageError
+from synth.errors import FormatError, SynthError, UsageError
 from synth.language.algorithm import ChunkAlgorithm
 
 
@@ -17,10 +17,11 @@ def algorithms_in(path: Path) -> dict[str, ChunkAlgorithm]:
     Raises UsageError, with the line, for a file that cannot be run or defines none.
     """
     if not path.is_file():
-        raise UsageError(f"{path}: there is no such file")
+        raise FormatError("does not exist", str(path))
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:
+        # Imports of files beside the program work while it runs.
         values = runpy.run_path(str(path), run_name="synth_program")
     except SyntaxError as error:
         line = "" if error.lineno is None else f":{error.lineno}"
@@ -32,6 +33,7 @@ def algorithms_in(path: Path) -> dict[str, ChunkAlgorithm]:
         raise UsageError(f"{path}{line}: {kind}{error}") from error
     finally:
         sys.path.remove(folder)
+    # Algorithms that the file only imports are not its own.
     found = {name: value for name, value in values.items() if isinstance(value, ChunkAlgorithm)}
     own = {name: value for name, value in found.items() if value.function.__globals__.get("__file__") == str(path)}
     if not own:

@@ -7,48 +7,81 @@ a lag of 1 has no schedule.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from synth.errors import UsageError
 from synth.language.chunk_operations import Operations, replaced_too_early
 from synth.language.place import error_at
-from synth.language.settings import SETTINGS
 from synth.model.schedule import Send
 from synth.model.step_routes import routes_by_pair
 from synth.model.topology import Network
 
 MODES = ("asap", "written", "paced")
+# Sweeps over all operations after which a cycle of constraints is looked for, and again after each further such number.
+# Most programs need two or three sweeps.
+SWEEPS_BEFORE_CYCLE_SEARCH = 16
+# Of each operation, the ones that come at least `lag` steps before it: (operation, lag).
+Constraints = dict[int, list[tuple[int, int]]]
 
 
-def earliest_steps(ops: Operations, blocks: Sequence[tuple[int, ...]] = ()) -> dict[int, int]:
-    """Return the least step of each needed operation, from 1.
+class StepRanges(NamedTuple):
+    """The first and the last step, from 1, that each needed operation may have in a schedule with the fewest steps."""
+
+    earliest: dict[int, int]
+    latest: dict[int, int]
+
+
+def step_ranges(ops: Operations, blocks: Sequence[tuple[int, ...]] = ()) -> StepRanges:
+    """Return the steps that operations may have.
 
     `blocks`: the ranks of the handle of each `with a.step()` block; operations of one block share a step, and blocks of
     one handle follow each other. Raises UsageError where no steps fit.
     """
     before, order = _constraints(ops, blocks)
-    steps = _longest_paths(ops, order, before)
-    return {i: steps[i] for i in ops.needed}
-
-
-def latest_steps(ops: Operations, blocks: Sequence[tuple[int, ...]] = ()) -> dict[int, int]:
-    """Return the last step that each needed operation may have in a schedule with the fewest steps.
-
-    `blocks` as in `earliest_steps`. Raises UsageError where no steps fit.
-    """
-    before, order = _constraints(ops, blocks)
-    after: dict[int, list[tuple[int, int]]] = {i: [] for i in order}
+    after: Constraints = {i: [] for i in order}
     for i in order:
         for j, lag in before[i]:
             after[j].append((i, lag))
+    earliest = _longest_paths(ops, order, before)
     remaining = _longest_paths(ops, order[::-1], after)
     last = max(remaining.values(), default=0)
-    return {i: last + 1 - remaining[i] for i in ops.needed}
+    latest = {i: last + 1 - remaining[i] for i in ops.needed}
+    return StepRanges({i: earliest[i] for i in ops.needed}, latest)
 
 
-def _longest_paths(ops: Operations, order: Sequence[int], before: dict[int, list[tuple[int, int]]]) -> dict[int, int]:
+def _constraints(ops: Operations, blocks: Sequence[tuple[int, ...]]) -> tuple[Constraints, list[int]]:
+    """Return the constraints on operations and on a node for each block, and the order in which to visit these."""
+    before = dict(ops.before)
+    members: dict[int, list[int]] = {}
+    for i in ops.needed if blocks else ():
+        if ops.rows[i].step >= 0:
+            members.setdefault(ops.rows[i].step, []).append(i)
+
+    # A block's node and its operations hold each other in one step; the next block of the handle is a step behind.
+    node_behind = {}
+    last_of: dict[tuple[int, ...], int] = {}
+    for block, inside in sorted(members.items()):
+        node = node_behind[inside[-1]] = len(ops.rows) + block
+        before[node] = [(i, 0) for i in inside]
+        for i in inside:
+            before[i] = [*before[i], (node, 0)]
+        if blocks[block] in last_of:
+            before[node].append((last_of[blocks[block]], 1))
+        last_of[blocks[block]] = node
+
+    # Each node is visited behind its operations.
+    order = []
+    for i in ops.needed:
+        order.append(i)
+        if i in node_behind:
+            order.append(node_behind[i])
+    return before, order
+
+
+def _longest_paths(ops: Operations, order: Sequence[int], before: Constraints) -> dict[int, int]:
     """Return one more than the length of the longest path to each node: repeated sweeps (Bellman and Ford)."""
+    # Most constraints point forward in the order, so few sweeps settle them.
     steps = dict.fromkeys(order, 1)
     cause: dict[int, int] = {}
     sweeps = 0
@@ -65,73 +98,32 @@ def _longest_paths(ops: Operations, order: Sequence[int], before: dict[int, list
                 steps[i] = least
                 changed = True
         sweeps += 1
-        if changed and sweeps % SETTINGS.sweeps_before_cycle_search == 0:
-            _refuse_cycle(ops, cause, len(ops.rows))
+        if changed and sweeps % SWEEPS_BEFORE_CYCLE_SEARCH == 0:
+            _refuse_cycle(ops, cause)
     return steps
 
 
-def _constraints(
-    ops: Operations, blocks: Sequence[tuple[int, ...]]
-) -> tuple[dict[int, list[tuple[int, int]]], list[int]]:
-    """Return the constraints on operations and blocks, and the order in which to visit these.
-
-    A pair (j, lag) of the constraints on i says that i takes place at least `lag` steps behind j.
-    """
-    before = dict(ops.before)
-    order = list(ops.needed)
-    return before, _with_blocks(ops, blocks, before) if blocks else order
-
-
-def _with_blocks(
-    ops: Operations, blocks: Sequence[tuple[int, ...]], before: dict[int, list[tuple[int, int]]]
-) -> list[int]:
-    """Add a node for each block to the constraints; return the operations and nodes, each block behind its own."""
-    members: dict[int, list[int]] = {}
-    for i in ops.needed:
-        block = ops.rows[i].step
-        if block >= 0:
-            members.setdefault(block, []).append(i)
-    last: dict[tuple[int, ...], int] = {}
-    node_of = {}
-    for block in sorted(members):
-        node = node_of[block] = len(ops.rows) + block
-        before[node] = [(i, 0) for i in members[block]]
-        for i in members[block]:
-            before[i] = [*before[i], (node, 0)]
-        if blocks[block] in last:
-            before[node].append((last[blocks[block]], 1))
-        last[blocks[block]] = node
-    order: list[int] = []
-    remaining = {block: len(row) for block, row in members.items()}
-    for i in ops.needed:
-        order.append(i)
-        block = ops.rows[i].step
-        if block >= 0:
-            remaining[block] -= 1
-            if not remaining[block]:
-                order.append(node_of[block])
-    return order
-
-
-def _refuse_cycle(ops: Operations, cause: dict[int, int], size: int) -> None:
-    """Raise UsageError where the causes of steps form a cycle, naming a read of a value that was replaced before."""
+def _refuse_cycle(ops: Operations, cause: dict[int, int]) -> None:
+    """Raise UsageError where the causes of steps form a cycle, which has no schedule."""
     done: set[int] = set()
     for start in cause:
-        path: dict[int, int] = {}
+        path: list[int] = []
         at: int | None = start
-        while at is not None and at not in done and at not in path:
-            path[at] = len(path)
+        while at is not None and at not in done:
+            done.add(at)
+            path.append(at)
             at = cause.get(at)
-        if at is not None and at in path:
-            nodes = list(path)[path[at] :]
-            raise _cycle_error(ops, [i for i in nodes if i < size])
-        done |= path.keys()
+        if at in path:
+            cycle = path[path.index(at) :]
+            raise _cycle_error(ops, [i for i in cycle if i < len(ops.rows)])
 
 
 def _cycle_error(ops: Operations, cycle: list[int]) -> UsageError:
+    """Return the error of a read of a value that an operation of the cycle replaces, or makes in the same step."""
     rows = ops.rows
     inside = set(cycle)
-    reads: list[tuple[int, int]] = []  # reads of values that an operation of the cycle replaces
+    # Look for a read of a value that an operation of the cycle replaces.
+    late_reads: list[tuple[int, int, int]] = []
     for i in cycle:
         source = rows[i].source
         if source < 0 or rows[source].kind == "input":
@@ -139,68 +131,70 @@ def _cycle_error(ops: Operations, cycle: list[int]) -> UsageError:
         writes = ops.writes.get((rows[source].chunk, rows[source].rank), [])
         later = writes[writes.index(source) + 1 :] if source in writes else []
         if later and later[0] in inside:
-            reads.append((i, later[0]))
-    if reads:
-        i, replacing = max(reads, key=lambda read: read[0] - read[1])  # the one that the program writes too late
+            late_reads.append((i - later[0], i, later[0]))
+    if late_reads:
+        _, i, replacing = max(late_reads)  # the one that the program writes latest
         source = rows[rows[i].source]
         return replaced_too_early(rows[i].place, source.rank, source.place, rows[replacing].place)
     reader = next((i for i in cycle if rows[i].source in inside), cycle[0])
-    made = rows[rows[reader].source].place
     return error_at(
         rows[reader].place,
-        f"reads what {made} makes in the same or a later step; sends of a step read the state before it: "
-        "a way of several hops takes as many steps; write each hop in a step() of its own, or no step()",
+        f"reads what {rows[rows[reader].source].place} makes in the same or a later step; sends of a step read the "
+        "state before it: write each hop in a step() of its own, or no step()",
     )
 
 
 class ListScheduling:
     """List scheduling of operations: steps of limited rounds, the longest remaining path first.
 
-    Operations that must share a step (a cycle of constraints without lag) are placed together.
+    Operations that must share a step (a cycle of constraints without lag) are placed together, as a group.
     """
 
     def __init__(self, ops: Operations, network: Network) -> None:
-        earliest_steps(ops)  # refuses what has no schedule
-        self._ops, self._network = ops, network
+        latest = step_ranges(ops).latest  # refuses what has no schedule
+        self._network, self._routes = network, routes_by_pair(network)
         self._groups, group_of = _simultaneous(ops)
-        before: list[dict[int, int]] = [{} for _ in self._groups]
-        self._after: list[dict[int, int]] = [{} for _ in self._groups]
+        self._latest = [latest[group[0]] for group in self._groups]
+        self._after: list[dict[int, int]] = [{} for _ in self._groups]  # of each group the later ones, with the lag
         for i in ops.needed:
             for j, lag in ops.before[i]:
                 a, b = group_of[j], group_of[i]
                 if a != b:
-                    before[b][a] = max(lag, before[b].get(a, 0))
-                    self._after[a][b] = before[b][a]
-        self._tails = _tails(before, self._after)
-        self._counts = [len(row) for row in before]
+                    self._after[a][b] = max(lag, self._after[a].get(b, 0))
+        # The pairs of ranks between which the operations of each group send.
+        self._pairs: list[list[tuple[int, int]]] = [[] for _ in self._groups]
+        for g, group in enumerate(self._groups):
+            for row in map(ops.rows.__getitem__, group):
+                if row.source >= 0 and ops.rows[row.source].rank != row.rank:
+                    self._pairs[g].append((ops.rows[row.source].rank, row.rank))
 
     def steps(self, rounds: int) -> dict[int, int]:
         """Return the step of each needed operation, where a step has at most `rounds` rounds."""
-        capacity = _Capacity(self._network, rounds)
-        remaining = list(self._counts)
-        earliest = [1] * len(remaining)
+        # Of each group the number of groups that must be placed before it.
+        remaining = [0] * len(self._groups)
+        for later in self._after:
+            for b in later:
+                remaining[b] += 1
+        earliest = [1] * len(self._groups)
         step_of: dict[int, int] = {}
-        ready = [(-self._tails[g], g) for g, count in enumerate(remaining) if not count]
-        heapq.heapify(ready)
+        ready = [(self._latest[g], g) for g, count in enumerate(remaining) if not count]
         step = 1
         while ready:
-            capacity.clear()
+            capacity = _StepCapacity(self._network, self._routes, rounds)
+            heapq.heapify(ready)
             deferred = []
             while ready:
                 priority, g = heapq.heappop(ready)
-                pairs = [_send(self._ops, i) for i in self._groups[g]]
-                if earliest[g] > step or not capacity.takes(pairs):
+                if earliest[g] > step or not capacity.takes(self._pairs[g]):
                     deferred.append((priority, g))
                     continue
-                for i in self._groups[g]:
-                    step_of[i] = step
+                step_of.update(dict.fromkeys(self._groups[g], step))
                 for b, lag in self._after[g].items():
                     earliest[b] = max(earliest[b], step + lag)
                     remaining[b] -= 1
                     if not remaining[b]:
-                        heapq.heappush(ready, (-self._tails[b], b))
+                        heapq.heappush(ready, (self._latest[b], b))
             ready = deferred
-            heapq.heapify(ready)
             step += 1
         return step_of
 
@@ -219,13 +213,6 @@ class ListScheduling:
             else:
                 low = middle + 1
         return best
-
-
-def _send(ops: Operations, i: int) -> tuple[int, int]:
-    """Return the source and destination rank of an operation."""
-    row = ops.rows[i]
-    src = row.rank if row.source < 0 else ops.rows[row.source].rank
-    return src, row.rank
 
 
 def _simultaneous(ops: Operations) -> tuple[list[list[int]], dict[int, int]]:
@@ -247,69 +234,39 @@ def _simultaneous(ops: Operations) -> tuple[list[list[int]], dict[int, int]]:
     return groups, {i: int(labels[k]) for i, k in index.items()}
 
 
-def _tails(before: Sequence[dict[int, int]], after: Sequence[dict[int, int]]) -> list[int]:
-    """Return the length of the longest path that begins at each group."""
-    tails = [0] * len(before)
-    remaining = [len(row) for row in after]
-    stack = [g for g, count in enumerate(remaining) if not count]
-    while stack:
-        g = stack.pop()
-        for a, lag in before[g].items():
-            tails[a] = max(tails[a], tails[g] + lag)
-            remaining[a] -= 1
-            if not remaining[a]:
-                stack.append(a)
-    return tails
-
-
-class _Capacity:
+class _StepCapacity:
     """The loads of routes and limits in a step of some rounds."""
 
-    def __init__(self, network: Network, rounds: int) -> None:
-        self._network, self._rounds = network, rounds
-        self._routes = routes_by_pair(network)
-        self._load: Counter[int] = Counter()
-        self._cap_load: Counter[int] = Counter()
-
-    def clear(self) -> None:
-        """Begin a step."""
-        self._load.clear()
-        self._cap_load.clear()
+    def __init__(self, network: Network, routes: Mapping[tuple[int, int], list[int]], rounds: int) -> None:
+        self._network, self._routes, self._rounds = network, routes, rounds
+        self._load = [0] * len(network.routes)
+        self._cap_load = [0] * len(network.caps)
+        self._empty = True
 
     def takes(self, pairs: Sequence[tuple[int, int]]) -> bool:
-        """Add chunks between pairs of ranks if all fit, or if the step is empty, and return True then."""
-        taken: list[int] = []
-        empty = not self._load
+        """Add a chunk between each pair of ranks and return True, if all fit or the step is empty."""
+        load, cap_load = list(self._load), list(self._cap_load)
         for src, dst in pairs:
-            if src == dst:
-                continue
-            route = self._free_route(src, dst, must=empty)
-            if route is None:
-                for i in taken:
-                    self._change(i, -1)
+            routes = self._routes[src, dst]
+            # Even an empty step cannot carry it: it is sent anyway, and the step has more rounds.
+            fitting = [i for i in routes if self._fits(i, load, cap_load)]
+            if not fitting and not self._empty:
                 return False
-            self._change(route, 1)
-            taken.append(route)
+            route = min(fitting or routes, key=lambda i: (load[i] + 1) / self._network.routes[i].units)
+            load[route] += 1
+            for k in self._network.caps_of[route]:
+                cap_load[k] += 1
+        self._load, self._cap_load = load, cap_load
+        self._empty = self._empty and not pairs
         return True
 
-    def _change(self, route: int, by: int) -> None:
-        self._load[route] += by
-        for k in self._network.caps_of[route]:
-            self._cap_load[k] += by
-
-    def _free_route(self, src: int, dst: int, *, must: bool) -> int | None:
-        """Return the least loaded route of a pair that has capacity left; with `must` one in any case."""
-        routes = sorted(self._routes[src, dst], key=lambda i: (self._load[i] + 1) / self._network.routes[i].units)
-        for i in routes:
-            if self._load[i] >= self._network.routes[i].units * self._rounds:
-                continue
-            crossings = Counter(self._network.caps_of[i])
-            if all(
-                self._cap_load[k] + count <= self._network.caps[k].units * self._rounds
-                for k, count in crossings.items()
-            ):
-                return i
-        return routes[0] if must else None
+    def _fits(self, route: int, load: list[int], cap_load: list[int]) -> bool:
+        """Return True if a route and the limits that it crosses, once or more, have capacity for another chunk."""
+        if load[route] >= self._network.routes[route].units * self._rounds:
+            return False
+        crossed = self._network.caps_of[route]
+        limits = {k: self._network.caps[k].units * self._rounds - crossed.count(k) for k in crossed}
+        return all(cap_load[k] <= limit for k, limit in limits.items())
 
 
 def sends_by_step(ops: Operations, step_of: dict[int, int]) -> list[list[Send]]:
@@ -317,9 +274,10 @@ def sends_by_step(ops: Operations, step_of: dict[int, int]) -> list[list[Send]]:
 
     A send is of the rank's input where another value has its place by then.
     """
-    taken: dict[tuple[int, int], int] = {}  # the first step in which the input of a rank is replaced
+    # A rank's input stays readable beside the value that takes its place, as input.
+    replaced: dict[tuple[int, int], int] = {}  # the first step in which the input of a rank is replaced
     for key, row in ops.writes.items():
-        taken[key] = min(step_of[i] for i in row)
+        replaced[key] = min(step_of[i] for i in row)
     steps: list[list[Send]] = [[] for _ in range(max(step_of.values(), default=0))]
     for i in ops.needed:
         row, step = ops.rows[i], step_of[i]
@@ -328,8 +286,7 @@ def sends_by_step(ops: Operations, step_of: dict[int, int]) -> list[list[Send]]:
             continue
         source = ops.rows[row.source]
         kind = "copy" if row.kind == "copy" else "reduce"
-        own = source.rank == row.rank
-        gone = own or taken.get((source.chunk, source.rank), step) < step
+        gone = source.rank == row.rank or replaced.get((source.chunk, source.rank), step) < step
         if source.kind == "input" and ops.collective.combining and gone:
             kind += "-input"
         steps[step - 1].append(Send(row.chunk, source.rank, row.rank, kind))

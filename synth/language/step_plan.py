@@ -11,13 +11,19 @@ from math import ceil, lcm
 
 from synth.language.chunk_operations import Operation, Operations, operations
 from synth.language.place import SourceLine
-from synth.language.settings import SETTINGS
-from synth.language.step_assignment import ListScheduling, earliest_steps, latest_steps, sends_by_step
+from synth.language.step_assignment import ListScheduling, sends_by_step, step_ranges
 from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
 from synth.model.schedule import Send, Step
 from synth.model.step_routes import routes_by_pair, step_of_sends
 from synth.model.topology import Network
 from synth.program.send_hints import SendHints
+
+# The most sends of a schedule whose number of chunks is chosen here.
+MAX_SENDS = 200_000
+# Chunks of a plan by list scheduling, as multiples of the fewest. More let steps share the data more evenly.
+LEVEL_MULTIPLES = (1, 2, 3)
+# The most operations that are list scheduled to find a plan with fewer rounds; 4000 take about a second.
+MAX_LEVELLED = 4000
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ class StepPlan:
 
     def _rows_by_send(self, multiple: int) -> Iterator[tuple[tuple[int, int, int, int], Operation]]:
         """Yield each send by (step from 1, chunk, source, destination), with its operation."""
+        # Steps in which nothing is sent are no steps of the schedule.
         used = {self.step_of[i] for i in self.ops.needed}
         number = {step: n for n, step in enumerate(sorted(used), 1)}
         for i in self.ops.needed:
@@ -65,12 +72,7 @@ class StepPlan:
     @cached_property
     def loads(self) -> list[Fraction]:
         """The rounds of each step, as exact fractions, not rounded up."""
-        return [exact_rounds(self.network, row) for row in self.sends]
-
-    @property
-    def rounds_per_chunk(self) -> Fraction:
-        """Rounds of all steps for one chunk of each unit."""
-        return sum(self.loads, Fraction(0)) / self.ops.chunks
+        return [_exact_rounds(self.network, row) for row in self.sends]
 
 
 def planned(trace: AlgorithmTrace, ops: Operations, mode: str, rounds: int) -> StepPlan:
@@ -78,14 +80,13 @@ def planned(trace: AlgorithmTrace, ops: Operations, mode: str, rounds: int) -> S
     assert trace.network is not None  # a program is compiled for a machine
     if mode == "paced":
         return StepPlan(trace.network, ops, ListScheduling(ops, trace.network).steps(rounds))
-    blocks = trace.steps if mode == "written" else ()
-    earliest, latest = earliest_steps(ops, blocks), latest_steps(ops, blocks)
-    slack = earliest != latest
-    early = StepPlan(trace.network, ops, earliest, slack)
+    # Late sends leave early steps to others, and the other way round: either may fill the rounds better.
+    ranges = step_ranges(ops, trace.steps if mode == "written" else ())
+    slack = ranges.earliest != ranges.latest
+    early = StepPlan(trace.network, ops, ranges.earliest, slack)
     if not slack:
         return early
-    late = StepPlan(trace.network, ops, latest, slack)
-    return min(early, late, key=lambda plan: plan.rounds_per_chunk)
+    return min(early, StepPlan(trace.network, ops, ranges.latest, slack), key=_rounds_per_chunk)
 
 
 def levelled(trace: AlgorithmTrace, plan: StepPlan, mode: str, file: str) -> StepPlan:
@@ -96,39 +97,37 @@ def levelled(trace: AlgorithmTrace, plan: StepPlan, mode: str, file: str) -> Ste
     if not plan.has_slack or (mode == "written" and trace.steps):
         return plan
     best = plan
-    steps = len(plan.sends)
-    for multiple in SETTINGS.level_multiples:
-        if len(plan.ops.needed) * multiple > SETTINGS.maximum_levelled:
+    for multiple in LEVEL_MULTIPLES:
+        # More operations would take longer than the plan is worth.
+        if len(plan.ops.needed) * multiple > MAX_LEVELLED:
             break
         ops = plan.ops if multiple == 1 else operations(trace, plan.ops.chunks * multiple, file)
         greatest = ceil(max(plan.loads) * multiple)
-        step_of = ListScheduling(ops, plan.network).fewest_rounds(steps, greatest)
+        step_of = ListScheduling(ops, plan.network).fewest_rounds(len(plan.sends), greatest)
         if step_of is not None:
-            best = min(best, StepPlan(plan.network, ops, step_of), key=lambda one: one.rounds_per_chunk)
+            best = min(best, StepPlan(plan.network, ops, step_of), key=_rounds_per_chunk)
     return best
 
 
-def exact_rounds(network: Network, sends: Sequence[Send]) -> Fraction:
+def _rounds_per_chunk(plan: StepPlan) -> Fraction:
+    return sum(plan.loads, Fraction(0)) / plan.ops.chunks
+
+
+def _exact_rounds(network: Network, sends: Sequence[Send]) -> Fraction:
     """Return the rounds of a step, as a fraction: parallel routes share the chunks of a pair by their units."""
-    units: dict[tuple[int, int], int] = {}
+    units = Counter[tuple[int, int]]()
     for route in network.routes:
-        units[route.src, route.dst] = units.get((route.src, route.dst), 0) + route.units
-    pairs: dict[tuple[int, int], int] = {}
-    for send in sends:
-        if not send.local:
-            pairs[send.src, send.dst] = pairs.get((send.src, send.dst), 0) + 1
+        units[route.src, route.dst] += route.units
+    chunks = Counter((send.src, send.dst) for send in sends if not send.local)
+    rounds = {pair: Fraction(count, units[pair]) for pair, count in chunks.items()}
+
+    # A limit has the chunks of all routes that cross it.
     cap_load = [Fraction(0)] * len(network.caps)
-    greatest = Fraction(0)
     for i, route in enumerate(network.routes):
-        pair = (route.src, route.dst)
-        if pair not in pairs:
-            continue
-        rounds = Fraction(pairs[pair], units[pair])
-        greatest = max(greatest, rounds)
         for k in network.caps_of[i]:
-            cap_load[k] += rounds * route.units
+            cap_load[k] += rounds.get((route.src, route.dst), 0) * route.units
     shared = [load / cap.units for load, cap in zip(cap_load, network.caps, strict=True)]
-    return max([greatest, *shared], default=Fraction(1))
+    return max([*rounds.values(), *shared], default=Fraction(1))
 
 
 def best_multiple(loads: Sequence[Fraction], chunks: int, sends: int) -> int:
@@ -137,10 +136,11 @@ def best_multiple(loads: Sequence[Fraction], chunks: int, sends: int) -> int:
     With loads of l rounds in each step, exact fractions, a multiple m costs the sum of ceil(m l) rounds. `sends`: of
     the schedule, which limits the multiple.
     """
-    greatest = max(1, min(MAX_CHUNKS // chunks, SETTINGS.maximum_sends // max(1, sends)))
+    greatest = max(1, min(MAX_CHUNKS // chunks, MAX_SENDS // max(1, sends)))
     exact = lcm(*[load.denominator for load in loads])
     if exact <= greatest:
         return exact
+    # Steps of equal loads cost equally: each different load is rounded once.
     counts = Counter(loads)
 
     def rounds_per_chunk(multiple: int) -> Fraction:
@@ -153,17 +153,16 @@ def best_multiple(loads: Sequence[Fraction], chunks: int, sends: int) -> int:
 
 
 def routed(network: Network, rows: Sequence[Sequence[Send]], multiple: int) -> tuple[Step, ...]:
-    """Return steps of the sends of each row, each of whose chunks is cut into `multiple` ones, over the least loaded
-    routes of their pairs."""
+    """Return steps of the sends of each row, over the least loaded routes of their pairs.
+
+    Each chunk is cut into `multiple` ones.
+    """
     routes = routes_by_pair(network)
-    return tuple(step_of_sends(network, routes, _cut(row, multiple)) for row in rows)
-
-
-def _cut(sends: Sequence[Send], multiple: int) -> Sequence[Send]:
-    if multiple == 1:
-        return sends
-    cut = []
-    for send in sends:
-        for chunk in range(send.chunk * multiple, (send.chunk + 1) * multiple):
-            cut.append(send._replace(chunk=chunk))
-    return cut
+    steps = []
+    for row in rows:
+        cut = []
+        for send in row:
+            chunks = range(send.chunk * multiple, (send.chunk + 1) * multiple)
+            cut += [send._replace(chunk=chunk) for chunk in chunks]
+        steps.append(step_of_sends(network, routes, cut))
+    return tuple(steps)

@@ -10,7 +10,7 @@ Bounds are exact fractions of a unit. Values are numbered in the order in which 
 from __future__ import annotations
 
 import operator
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -18,10 +18,8 @@ from functools import cached_property
 from types import CodeType
 from typing import TYPE_CHECKING, NamedTuple
 
-from synth.errors import UsageError
 from synth.language.place import SourceLine, SourceLines, error_at
 from synth.model.collective import Collective
-from synth.model.collective import collective as collective_named
 from synth.model.topology import Network, Topology
 from synth.program.send_hints import NO_HINT, SendHint
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
 # Numerators and denominators of a part of a unit are at most this. A schedule has at least as many chunks.
 MAX_CHUNKS = 4096
-NAMED_UNITS = 4  # units that an error names
 
 
 class Segment(NamedTuple):
@@ -74,17 +71,6 @@ def rank_names(bits: int) -> str:
     return "{" + ", ".join(str(rank) for rank in range(bits.bit_length()) if bits >> rank & 1) + "}"
 
 
-class LazyCollective(NamedTuple):
-    """A collective by its name, made when it is looked at: of a thousand ranks alltoall has a million units."""
-
-    name: str
-    ranks: int
-
-    def made(self) -> Collective:
-        """Return the collective."""
-        return collective_named(self.name, self.ranks)
-
-
 class AlgorithmTrace:
     """The values of one call of an algorithm.
 
@@ -98,12 +84,10 @@ class AlgorithmTrace:
     steps : for each `with a.step()` block the ranks of its handle; blocks of one handle follow each other.
     """
 
-    def __init__(
-        self, collective: Collective | LazyCollective, machine: Topology | Network | None, root: CodeType
-    ) -> None:
+    def __init__(self, collective: Collective, machine: Topology | Network | None, root: CodeType) -> None:
         self._machine = machine
-        self.ranks, self.topology = collective.ranks, machine.as_topology() if isinstance(machine, Network) else machine
-        self._collective = collective
+        self.topology = machine.as_topology() if isinstance(machine, Network) else machine
+        self.collective, self.ranks = collective, collective.ranks
         self.values: list[TracedValue] = []
         self.merged: set[int] = set()
         self.steps: list[tuple[int, ...]] = []
@@ -111,18 +95,11 @@ class AlgorithmTrace:
         self._step = -1
         self._hint: SendHint | None = None
         self._arrived: dict[int, list[Segment]] = {}
-        self._sent: dict[tuple[int, int], float] = {}
+        self._sent: defaultdict[tuple[int, int], float] = defaultdict(float)
         self._counted = 0
         self._inputs: dict[int, list[Segment]] = {}
         self._begun = False
         self.input_data: dict[int, Data] = {}
-        self.empty = ""  # the first piece of data that was empty, with its line
-
-    @cached_property
-    def collective(self) -> Collective:
-        """The collective of the call."""
-        given = self._collective
-        return given if isinstance(given, Collective) else given.made()
 
     @cached_property
     def network(self) -> Network | None:
@@ -132,16 +109,19 @@ class AlgorithmTrace:
         return self._machine if isinstance(self._machine, Network) else self._machine.network()
 
     @cached_property
-    def _linked(self) -> set[tuple[int, int]]:
-        if self.network is None:
-            return set()
-        return {(route.src, route.dst) for route in self.network.routes}
+    def _linked(self) -> Counter[tuple[int, int]]:
+        """The units of bandwidth between the pairs of ranks that have links."""
+        units = Counter[tuple[int, int]]()
+        for route in () if self.network is None else self.network.routes:
+            units[route.src, route.dst] += route.units
+        return units
 
     def begin(self) -> None:
         """Record the inputs, once: before the first other value."""
         if self._begun:
             return
         self._begun = True
+        # Of a sum each rank has contributed its own input so far.
         for unit, ranks in enumerate(self.collective.pre):
             for rank in sorted(ranks):
                 bits = 1 << rank if self.collective.combining else 0
@@ -162,22 +142,13 @@ class AlgorithmTrace:
         """Return the newest data on a rank, unit by unit."""
         self.begin()
         rank = self.rank(rank)
+        # What arrived later covers what was there.
         newest: list[Segment] = []
         for segment in self._arrived.get(rank, ()):
             older, newest = newest, [segment]
             for old in older:
                 newest += _outside(old, segment)
         return tuple(sorted(newest))
-
-    def note_empty(self, piece: str, rank: int, units: tuple[int, ...]) -> None:
-        """Record that `piece` of data on `rank`, which has these `units`, is empty.
-
-        That is no mistake as such. An error on missing outputs names the first of them.
-        """
-        if not self.empty:
-            more = ", ..." if len(units) > NAMED_UNITS else ""
-            known = f"units {', '.join(map(str, units[:NAMED_UNITS]))}{more}" if units else "no unit"
-            self.empty = f"{self.place()}: {piece} is empty: the data on rank {rank} have {known}"
 
     def rank(self, rank: object) -> int:
         """Return a rank as Python's integer. Raises UsageError unless it is a rank of the collective."""
@@ -201,9 +172,14 @@ class AlgorithmTrace:
         return tuple(copies)
 
     def _check_link(self, src: int, dst: int, place: SourceLine) -> None:
-        """Raise UsageError with ways over two hops where there is no link."""
-        if self.topology is not None and (src, dst) not in self._linked:
-            raise self._no_link(src, dst, place)
+        """Raise UsageError with a way over two hops where there is no link."""
+        if self.topology is None or (src, dst) in self._linked:
+            return
+        message = f"{self.topology.name} has no link {src} -> {dst}"
+        between = [rank for rank in range(self.ranks) if {(src, rank), (rank, dst)} <= self._linked.keys()]
+        if between and place.users:
+            message += f'; two hops: {src}-{between[0]}-{dst}: write .to({between[0]}, {dst}) or via="shortest"'
+        raise error_at(place, message)
 
     def add(self, rank: int, held: Segments, src: int, added: Segments) -> Segments:
         """Record sums on `rank` of the segments that it holds and those of rank `src`, which cover the same pieces."""
@@ -220,6 +196,7 @@ class AlgorithmTrace:
     def _sum(self, rank: int, base: Segment, source: Segment, src: int, place: SourceLine) -> Segment:
         one, other = self.values[base.value], self.values[source.value]
         hint: SendHint | None = None
+        # A contribution that both have would be counted twice, and cannot be taken out again.
         twice = one.contents & other.contents
         if twice:
             first = (twice & -twice).bit_length() - 1
@@ -230,6 +207,7 @@ class AlgorithmTrace:
                 f"rank {rank} would count rank {first} twice in {base}: it holds {rank_names(one.contents)}{made}, "
                 f"what comes from rank {src} is {rank_names(other.contents)}{theirs}",
             )
+        # A schedule adds only what arrives: of two values here one is the input, or a copy that is added on arrival.
         if src == rank and other.kind != "input":
             if one.kind == "input":
                 base, source = source, base  # its input is added to the other one, which stays where it is
@@ -263,44 +241,21 @@ class AlgorithmTrace:
         if self.network is None or (src, dst) in self._linked:
             return [dst]
         distance = self.network.reversed().distances_from([dst])
-        length = distance[src]
-        if length is None:
+        if distance[src] is None:
             raise error_at(self.place(), f"{self.network.name} has no path from rank {src} to rank {dst}")
+
+        # What each link has sent so far, by its bandwidth.
+        for value in self.values[self._counted :]:
+            if value.source >= 0:
+                self._sent[self.values[value.source].rank, value.rank] += float(value.hi - value.lo)
+        self._counted = len(self.values)
         path, at = [], src
-        loads = self._loads()
-        for remaining in range(length - 1, -1, -1):
-            nearer = sorted(rank for rank in self._neighbors(at) if distance[rank] == remaining)
-            at = min(nearer, key=lambda rank, last=at: loads.get((last, rank), 0.0))
+        while at != dst:
+            remaining = (distance[at] or 0) - 1
+            nearer = [rank for last, rank in self._linked if last == at and distance[rank] == remaining]
+            at = min(nearer, key=lambda rank, last=at: (self._sent[last, rank] / self._linked[last, rank], rank))
             path.append(at)
         return path
-
-    def _loads(self) -> dict[tuple[int, int], float]:
-        """Return the units of data that each pair of ranks has sent so far, by a unit of its bandwidth."""
-        for value in self.values[self._counted :]:
-            if value.source >= 0 and (src := self.values[value.source].rank) != value.rank:
-                pair = src, value.rank
-                self._sent[pair] = self._sent.get(pair, 0.0) + float(value.hi - value.lo) / self._units.get(pair, 1)
-        self._counted = len(self.values)
-        return self._sent
-
-    @cached_property
-    def _units(self) -> Counter[tuple[int, int]]:
-        units = Counter[tuple[int, int]]()
-        for route in () if self.network is None else self.network.routes:
-            units[route.src, route.dst] += route.units
-        return units
-
-    def _neighbors(self, rank: int) -> set[int]:
-        return {dst for src, dst in self._linked if src == rank}
-
-    def _no_link(self, src: int, dst: int, place: SourceLine) -> UsageError:
-        assert self.topology is not None
-        between = sorted(rank for rank in self._neighbors(src) if (rank, dst) in self._linked)
-        message = f"{self.topology.name} has no link {src} -> {dst}"
-        if between and place.users:
-            paths = ", ".join(f"{src}-{rank}-{dst}" for rank in between[:2])
-            message += f'; two hops: {paths}: write .to({between[0]}, {dst}) or via="shortest"'
-        return error_at(place, message)
 
     def refuse_other_rank(self, segments: Segments, rank: int, used_as: int) -> None:
         """Raise UsageError: data of `rank` are used as those of another rank. Names the line of a copy to that one."""
@@ -317,6 +272,7 @@ class AlgorithmTrace:
     def hints(self, hint: SendHint) -> Iterator[None]:
         """Let operations inside carry a hint, whose fields count before those of a hint around it."""
         outer = self._hint
+        # The inner hint counts first, field by field.
         fields = {name: value for name, value in hint._asdict().items() if value is not None}
         self._hint = (outer or NO_HINT)._replace(**fields)
         try:
@@ -347,6 +303,7 @@ def _outside(old: Segment, new: Segment) -> list[Segment]:
 
 def _refined(held: Segments, added: Segments, place: SourceLine) -> Iterator[tuple[Segment, Segment]]:
     """Yield the segments of both sides by common pieces. Raises UsageError where they cover different ones."""
+    # Walk along both sides at once, and cut at every end of either.
     mine, theirs = sorted(held), sorted(added)
     i = j = 0
     while i < len(mine) and j < len(theirs):
@@ -369,6 +326,7 @@ def _refined(held: Segments, added: Segments, place: SourceLine) -> Iterator[tup
 
 def pieces_text(segments: Segments) -> str:
     """Return the pieces of data as text, neighbours joined: ``[0:1/3] of unit 0``."""
+    # Neighbours in one unit read as one piece.
     joined: list[tuple[int, Fraction, Fraction]] = []
     for unit, lo, hi, _ in sorted(segments):
         if joined and joined[-1][0] == unit and joined[-1][2] == lo:

@@ -6,9 +6,10 @@ from fractions import Fraction
 
 from synth.checker.documents.scale_frontier import bound as checked_bound
 from synth.checker.schedule.compressed_replay import replay
+from synth.encodings.engine import Options
 from synth.errors import InfeasibleError, UsageError, VerificationError, refused
 from synth.model.frontier import LowerBound, Point
-from synth.model.rational import show
+from synth.model.rational import counted, show
 from synth.model.scale_collectives import sends_per_chunk
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.topology import Topology
@@ -47,6 +48,24 @@ def synthesize_flow(
     if scale_frontier.interrupted:
         raise SweepInterrupted(scale_frontier, None)
     return scale_frontier
+
+
+def within_limits(
+    machine: Topology, name: str, root: int, options: Options, on_event: Listener | None = None
+) -> ScaleFrontier:
+    """Return the frontier of `synthesize_flow` with the points that the limits of `options` on steps and chunks allow.
+
+    Raises InfeasibleError where fewer steps are allowed than any schedule takes.
+    """
+    most, chunks = options.max_steps, options.max_chunks
+    try:
+        found = synthesize_flow(machine, name, root, on_event, time_limit=options.time_limit)
+    except SweepInterrupted as stop:
+        raise SweepInterrupted(stop.frontier.within(most, chunks), stop.log) from None
+    if most is not None and most < found.least_steps:
+        was = f"at most {most} {'was' if most == 1 else 'were'} allowed"
+        raise InfeasibleError(f"{name} on {machine.name} needs at least {counted(found.least_steps, 'step')}, {was}")
+    return found.within(most, chunks)
 
 
 class ScaleRows:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from synth.checker.certificates import cuts
-from synth.checker.schedule import column_replay
+from synth.checker.schedule import replay
 from synth.encodings.bounds import distance
 from synth.encodings.engine import Options
 from synth.errors import SynthError, VerificationError, refused
@@ -105,7 +105,7 @@ class Found:
             if (schedule.network, schedule.collective) != (self.network, self.collective):
                 raise VerificationError("it is of another problem")
             if not self.is_row(item):
-                column_replay.schedule(schedule)
+                replay.schedule(schedule)
         except VerificationError as error:
             self.note(refused(item.construction, error))
             return False

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from synth.checker.certificates import cuts
-from synth.checker.schedule import column_replay
+from synth.checker.schedule import replay
 from synth.errors import SynthError, VerificationError
 from synth.model.collective import Collective
 from synth.model.documents.own_file import open_own
@@ -189,7 +189,7 @@ def points_from_records(
                 if late or (steps is not None and document["steps"] != steps):
                     continue
                 point = Point.from_json(document, (network, collective))
-                column_replay.schedule(point.schedule)
+                replay.schedule(point.schedule)
                 bound = point.bound
                 if cuts.check(bound.certificate, network, collective.document, steps=point.steps) != bound.value:
                     raise VerificationError("its certificate proves another bound")

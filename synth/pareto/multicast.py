@@ -15,7 +15,7 @@ from synth.errors import SynthError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
-from synth.model.topology import MULTICAST_NOTE
+from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.pareto.found import Found
 from synth.pareto.written_points import FEW_SENDS, least_sends, written_out
 from synth.solvers.deadline import Deadline
@@ -129,6 +129,11 @@ def applies(problem: FrontierProblem) -> bool:
     """Return True if schedules of the collective pass the switches of the machine."""
     machine = problem.machine
     return bool(machine.multicast) and machine.ranks <= MOST_RANKS and problem.collective.name in COLLECTIVES
+
+
+def seconds_before(machine: Topology, time_limit: float) -> float:
+    """Return the part of a time limit for the frontier over links alone, which comes before these points."""
+    return time_limit * (1 - SHARE) if machine.multicast and machine.ranks <= MOST_RANKS else time_limit
 
 
 def _on_links(point: Point, found: Found) -> Schedule | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from synth.errors import UsageError
@@ -88,9 +89,8 @@ def port_limits(
     for g in range(len(groups)):
         for way, members in (("out", out[g]), ("in", into[g])):
             # Stops at the first partial sum that is more than `bandwidth`.
-            widths = (links[i].bandwidth for i in members)
-            total = Fraction(0)
-            if any((total := total + width) > bandwidth for width in widths):
+            sums = accumulate(links[i].bandwidth for i in members)
+            if any(total > bandwidth for total in sums):
                 limits.append(Limit(f"{what} {g} {way}", tuple(members), bandwidth))
     return limits
 
@@ -148,20 +148,18 @@ def preserves(topology: Topology, pi: Sequence[int]) -> bool:
     if not is_permutation(pi, topology.ranks):
         return False
     image = [*pi, *_switch_images(topology, pi)] if topology.switches else pi
-    links = {(k.src, k.dst): (i, k.bandwidth) for i, k in enumerate(topology.links)}
-    moved = []
-    for link in topology.links:
-        target = links.get((image[link.src], image[link.dst]))
-        if target is None or target[1] != link.bandwidth:
-            return False
-        moved.append(target[0])
-    if not topology.limits:
-        return True
-    limits, images = [], []
+    here = [(link.src, link.dst) for link in topology.links]
+    there = [(image[src], image[dst]) for src, dst in here]
+    width = {ends: link.bandwidth for ends, link in zip(here, topology.links, strict=True)}
+    if any(width.get(ends) != link.bandwidth for ends, link in zip(there, topology.links, strict=True)):
+        return False
+
+    # Each limit as its bandwidth and the ends of its links, before and after.
+    before, after = [], []
     for limit in topology.limits:
-        limits.append((limit.bandwidth, sorted(limit.links)))
-        images.append((limit.bandwidth, sorted(moved[i] for i in limit.links)))
-    return sorted(limits) == sorted(images)
+        before.append((limit.bandwidth, sorted(here[i] for i in limit.links)))
+        after.append((limit.bandwidth, sorted(there[i] for i in limit.links)))
+    return sorted(before) == sorted(after)
 
 
 def with_generators(topology: Topology, candidates: Iterable[Sequence[int]]) -> Topology:

@@ -61,9 +61,8 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
     switches = [f"box{b}.{s}" for b in range(boxes) for s in box.switches]
     pods = [] if "cross" in options else _pods(options, boxes, name)
     if "cross" in options:
-        clash = [key for key in options if key != "cross"]
-        if clash:
-            raise UsageError(f"{name}: cross= means wires instead of a network; remove {clash[0]}=")
+        for key in [key for key in options if key != "cross"]:
+            raise UsageError(f"{name}: cross= means wires instead of a network; remove {key}=")
         text = options["cross"]
         parts = text.split("+")
         members = [int(part) for part in parts if part.isdecimal() and len(part) < 6]
@@ -71,17 +70,11 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
             raise UsageError(
                 f"{name}: cross={text} must be distinct ranks of 0..{size - 1} joined by +, such as cross=0+2"
             )
-        unit = box.unit_bandwidth()
         latency = max((k.latency for k in box.links), default=Fraction(0))
         kind = box.links[0].kind if box.links else "unknown"
-        count = boxes if boxes > 2 else 1  # two boxes have one pair
-        wires = []
-        for b in range(count):
-            c = (b + 1) % boxes
-            for m in members:
-                one, other = b * box.ranks + m, c * box.ranks + m
-                wires += [Link(one, other, unit, latency, kind), Link(other, one, unit, latency, kind)]
-        links += wires
+        for b in range(boxes if boxes > 2 else 1):  # two boxes have one pair
+            wired = [(b * size + m, (b + 1) % boxes * size + m) for m in members]
+            links += duplex(wired, box.unit_bandwidth(), latency, kind)
     elif pods:
         if "net" in options:
             raise UsageError(f"{name}: pod= joins all ranks through its switches; remove net=")
@@ -216,53 +209,48 @@ def _network(
     """Appends the links across boxes to `links`, or makes a table of them all where they are many; and the limits of
     the NICs."""
     size, start = box.ranks, len(links)
-    peers = {
-        "all": lambda i: range(size),
-        "rail": lambda i: range(i, i + 1),
-        "odd-even": lambda i: range(i % 2, size, 2),
-    }.get(net)
-    if peers is None:
+    numbers = range(size)
+    joined: dict[str, list[range]] = {
+        "all": [numbers] * size,
+        "rail": [range(i, i + 1) for i in numbers],
+        "odd-even": [range(i % 2, size, 2) for i in numbers],
+    }
+    if net not in joined:
         raise UsageError(f"{name}: net={net} is none of all, rail and odd-even")
-    count = start + boxes * (boxes - 1) * sum(len(peers(i)) for i in range(size))
+    peers = joined[net]
+    count = start + boxes * (boxes - 1) * sum(map(len, peers))
     if count > MAX_LINKS:
         raise UsageError(f"{name} has more than {MAX_LINKS} links; ask for fewer boxes, or net=rail")
     share = size // nic.count
     if count > LARGE:
-        table = _table(links, [list(peers(i)) for i in range(size)], boxes, nic)
+        table = _table(links, peers, boxes, nic)
         return table, table_limits(table, boxes * size, share, nic.bandwidth, "NIC", start)
-    ends: list[list[int]] = []  # of rank i: its peers in all boxes
-    for i in range(size):
-        ends.append([c * size + j for c in range(boxes) for j in peers(i)])
-    own = [len(peers(i)) for i in range(size)]
     for b in range(boxes):
-        for i in range(size):
-            far = ends[i][: b * own[i]] + ends[i][(b + 1) * own[i] :]
+        others = [c * size for c in range(boxes) if c != b]
+        for i in numbers:
+            far = [first + j for first in others for j in peers[i]]
             links += map(Link, repeat(b * size + i), far, repeat(nic.bandwidth), repeat(nic.latency), repeat("net"))
-    return None, port_limits(
-        links, [range(r, r + share) for r in range(0, boxes * size, share)], nic.bandwidth, "NIC", start
-    )
+    groups = [range(r, r + share) for r in range(0, boxes * size, share)]
+    return None, port_limits(links, groups, nic.bandwidth, "NIC", start)
 
 
-def _table(inside: list[Link], peers: list[list[int]], boxes: int, nic: Nic) -> LinkTable:
+def _table(inside: list[Link], peers: list[range], boxes: int, nic: Nic) -> LinkTable:
     """The links of the boxes, then those across: from every rank, box by box, to the peers of its number in each other
     box."""
     import numpy as np
 
     from synth.model.link_table import LinkTable, Sort
 
-    size = len(peers)
-    rows = []
-    for i in range(size):
-        far = np.array(peers[i], np.int64)
-        start, end = np.meshgrid(np.arange(boxes), np.arange(boxes), indexing="ij")
-        start, end = (box[start != end].reshape(boxes, boxes - 1, 1) for box in (start, end))
-        src, dst = np.broadcast_arrays(start * size + i, end * size + far)
-        rows.append((src.reshape(boxes, -1), dst.reshape(boxes, -1)))
-    src, dst = (np.concatenate(column, axis=1).reshape(-1) for column in zip(*rows, strict=True))
     own = LinkTable.of(inside)
-    sort = np.concatenate([own.sort, np.full(len(src), len(own.sorts))])
-    sorts = [*own.sorts, Sort(nic.bandwidth, nic.latency, "net")]
-    return LinkTable(np.concatenate([own.src, src]), np.concatenate([own.dst, dst]), sort, sorts)
+    sources, targets = [own.src], [own.dst]
+    for b in range(boxes):
+        others = np.delete(np.arange(boxes), b)[:, None] * len(peers)
+        for i, near in enumerate(peers):
+            targets.append((others + np.array(near)).reshape(-1))
+            sources.append(np.full(len(targets[-1]), b * len(peers) + i))
+    src, dst = np.concatenate(sources), np.concatenate(targets)
+    sort = np.concatenate([own.sort, np.full(len(src) - len(own.sort), len(own.sorts))])
+    return LinkTable(src, dst, sort, [*own.sorts, Sort(nic.bandwidth, nic.latency, "net")])
 
 
 def _candidates(box: Topology, boxes: int, options: dict[str, str], pods: list[int]) -> Iterator[Permutation]:

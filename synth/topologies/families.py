@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 from synth.errors import UsageError
+from synth.model.components import components
 from synth.model.rational import rational
 from synth.model.topology import Multicast, Topology, check_multicast
 from synth.topologies.builders import (  # fmt: skip
@@ -31,32 +32,28 @@ from synth.topologies.clusters import cluster
 
 def grid(sizes: tuple[int, ...], wrap: bool) -> tuple[list[tuple[int, int]], list[Permutation]]:
     """Edges, rank by rank, and permutations: shifts (where it wraps), mirrors, exchanges of equal dimensions."""
-    n = math.prod(sizes)
-    stride = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
+    places = list(itertools.product(*map(range, sizes)))
+    rank = {place: i for i, place in enumerate(places)}
 
-    def at(rank: int, d: int) -> int:
-        return rank // stride[d] % sizes[d]
+    def at(place: tuple[int, ...], d: int, x: int) -> int:
+        return rank[(*place[:d], x, *place[d + 1 :])]
 
-    def moved(d: int, to: Callable[[int], int]) -> Permutation:
-        return tuple(i + (to(at(i, d)) - at(i, d)) * stride[d] for i in range(n))
-
-    edges = [
-        (i, i + ((at(i, d) + 1) % size - at(i, d)) * stride[d])
-        for i in range(n)
-        for d, size in enumerate(sizes)
-        if size > 1 and (wrap or at(i, d) + 1 < size)
-    ]
+    edges = []
+    for place in places:
+        for d, size in enumerate(sizes):
+            if size > 1 and (wrap or place[d] + 1 < size):
+                edges.append((rank[place], at(place, d, (place[d] + 1) % size)))
     symmetries: list[Permutation] = []
     for d, size in enumerate(sizes):
         if wrap:
-            symmetries.append(moved(d, lambda x, size=size: (x + 1) % size))
-        symmetries.append(moved(d, lambda x, size=size: -x % size if wrap else size - 1 - x))
-        later = [e for e in range(d + 1, len(sizes)) if sizes[e] == size]
-        if later:
-            e = later[0]
-            symmetries.append(
-                tuple(i + (at(i, e) - at(i, d)) * stride[d] + (at(i, d) - at(i, e)) * stride[e] for i in range(n))
-            )
+            symmetries.append(tuple(at(place, d, (place[d] + 1) % size) for place in places))
+        last = size if wrap else size - 1
+        symmetries.append(tuple(at(place, d, (last - place[d]) % size) for place in places))
+        # The exchange with the next dimension of this size.
+        e = next((e for e in range(d + 1, len(sizes)) if sizes[e] == size), d)
+        if e > d:
+            exchanged = [*range(d), e, *range(d + 1, e), d, *range(e + 1, len(sizes))]
+            symmetries.append(tuple(rank[tuple(map(place.__getitem__, exchanged))] for place in places))
     return edges, symmetries
 
 
@@ -205,7 +202,7 @@ def random_regular(n: int, options: Options) -> Topology:
     draw = random.Random(seed).random
     while True:
         edges = _pairing(n, degree, draw)
-        if edges and _connected(n, edges):
+        if edges and not any(components(range(n), edges).values()):
             return _direct(f"random-regular:{n}", n, sorted(edges), options)
 
 
@@ -228,20 +225,6 @@ def _pairing(n: int, degree: int, draw: Callable[[], float]) -> set[tuple[int, i
             return set()
         stubs = left
     return edges
-
-
-def _connected(n: int, edges: Iterable[tuple[int, int]]) -> bool:
-    near: list[list[int]] = [[] for _ in range(n)]
-    for a, b in edges:
-        near[a].append(b)
-        near[b].append(a)
-    seen, stack = {0}, [0]
-    while stack:
-        for v in near[stack.pop()]:
-            if v not in seen:
-                seen.add(v)
-                stack.append(v)
-    return len(seen) == n
 
 
 def dragonfly(sizes: tuple[int, ...], options: Options) -> Topology:

@@ -97,7 +97,7 @@ def mi50_z52() -> Topology:
     links = []
     for a, b in zip(ring, (*ring[1:], ring[0]), strict=True):
         latency, kind = (PCIE_US, "pcie") if {a, b} in near else (NVLINK_US, "xgmi")
-        links += [Link(a, b, VEGA_GBPS, latency, kind), Link(b, a, VEGA_GBPS, latency, kind)]
+        links += duplex([(a, b)], VEGA_GBPS, latency, kind)
     turn, flip = [0] * 8, [0] * 8
     for i, rank in enumerate(ring):
         turn[rank], flip[rank] = ring[(i + 1) % 8], ring[-i % 8]

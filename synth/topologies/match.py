@@ -14,18 +14,16 @@ from synth.model import symmetry
 from synth.model.rational import show
 from synth.model.topology import Network, Topology
 from synth.topologies.machines import MACHINES
+from synth.topologies.modify import relinked
 from synth.topologies.name_grammar import topology as named
-
-# Larger topologies are compared with machines only; the search for a broken link would take too long.
-NEAR_MISS_ROUTES = 256
 
 
 @dataclass(frozen=True)
 class Match:
     """`ranks[r]` is the topology's rank that plays rank r of `machine`; `labels` are the topology's own names of these.
 
-    `scale`: how many times as fast the topology's links are. `same`: other machines that are equal. `missing`: the
-    links (pairs of ranks of `machine`) that the topology lacks. `fast_only`: agrees in NVLink and xGMI, not in PCIe.
+    `scale`: how many times as fast the topology's links are. `same`: other machines that are equal.
+    `fast_only`: agrees in NVLink and xGMI, not in PCIe.
     """
 
     machine: str
@@ -33,7 +31,6 @@ class Match:
     labels: tuple[int, ...]
     scale: Fraction = Fraction(1)
     same: tuple[str, ...] = ()
-    missing: tuple[tuple[int, int], ...] = ()
     fast_only: bool = False
 
     def describe(self) -> str:
@@ -41,8 +38,6 @@ class Match:
         parts = [self.machine]
         if self.same:
             parts.append(f"(or {', '.join(self.same)})")
-        if self.missing:
-            parts.append("without " + ", ".join(f"{u}-{v}" for u, v in self.missing))
         if self.scale != 1 and _is_machine(self.machine):
             parts.append(f"with links {show(self.scale)} times as fast")
         if self.fast_only:
@@ -55,18 +50,17 @@ def match(topology: Topology, candidates: Sequence[str] | None = None) -> Match 
     families).
 
     Preferred in this order: equal, equal but for the speed of all links, equal in NVLink and xGMI (PCIe is assumed, not
-    measured, in most dumps), a machine with one pair of links missing. The map is the lexicographically least one.
+    measured, in most dumps). The map is the lexicographically least one.
     """
-    names = list(_names(topology.ranks)) if candidates is None else candidates
+    names = _names(topology.ranks) if candidates is None else candidates
     known = [machine for machine in map(named, names) if machine.ranks == topology.ranks]
-    whole = topology.network()
-    found = _best(topology, whole, [(machine, machine.network()) for machine in known])
+    found = _best(topology, topology.network(), [(machine, machine.network()) for machine in known])
     if found is None and any(link.kind == "pcie" for link in topology.links):
         fast = _fast(topology)
         if fast.routes:
             found = _best(topology, fast, [(machine, _fast(machine)) for machine in known])
             found = replace(found, fast_only=True) if found else None
-    return found or _near(topology, whole, known)
+    return found
 
 
 def _names(ranks: int) -> Iterator[str]:
@@ -109,41 +103,9 @@ def _best(topology: Topology, net: Network, known: Sequence[tuple[Topology, Netw
     return replace(equal[0], same=machines)
 
 
-def _near(topology: Topology, net: Network, known: Sequence[Topology]) -> Match | None:
-    """A machine of point-to-point links that is `topology` once one pair of links is gone."""
-    if net.caps or len(net.routes) > NEAR_MISS_ROUTES:
-        return None
-    for machine in known:
-        other = machine.network()
-        if machine.name not in MACHINES or other.caps or len(other.routes) != len(net.routes) + 2:
-            continue
-        group = symmetry.generators(other)
-        rep = symmetry.orbits(len(other.routes), [g.routes for g in group])
-        for i, r in enumerate(other.routes):
-            if rep[i] != i:
-                continue
-            gone = r
-            ends = {gone.src, gone.dst}
-            cut = replace(other, routes=tuple(r for r in other.routes if {r.src, r.dst} != ends))
-            ranks = symmetry.isomorphism(cut, net) if len(cut.routes) == len(net.routes) else None
-            if ranks is not None:
-                return Match(
-                    machine.name, ranks, _labels(topology, ranks), _total(net) / _total(cut), missing=((r.src, r.dst),)
-                )
-    return None
-
-
 def _fast(topology: Topology) -> Network:
     """The network without PCIe."""
-    kept = [i for i, k in enumerate(topology.links) if k.kind != "pcie"]
-    place = {old: new for new, old in enumerate(kept)}
-    limits = []
-    for limit in topology.limits:
-        members = tuple(place[i] for i in limit.links if i in place)
-        if members:
-            limits.append(replace(limit, links=members))
-    links = tuple(topology.links[i] for i in kept)
-    return replace(topology, links=links, limits=tuple(limits)).network()
+    return relinked(topology, lambda link: None if link.kind == "pcie" else link).network()
 
 
 def _total(net: Network) -> Fraction:

@@ -83,7 +83,7 @@ def with_ranks(topology: Topology, ranks: Sequence[int]) -> Topology:
             return None
         return replace(link, src=place[link.src], dst=place[link.dst])
 
-    kept = _relinked(topology, moved)
+    kept = relinked(topology, moved)
     restricted = []  # the symmetries that keep the allocation
     for pi in topology.generators:
         image = [pi[rank] for rank in ranks]
@@ -113,7 +113,7 @@ def broken(topology: Topology, one: int, other: int) -> Topology:
     Raises UsageError where there is no such link.
     """
     ends = _existing(topology, "without", one, other)
-    fewer = _relinked(topology, lambda k: None if (k.src, k.dst) in ends else k)
+    fewer = relinked(topology, lambda k: None if (k.src, k.dst) in ends else k)
     name = f"{topology.name} --without {_name(topology, one)}-{_name(topology, other)}"
     return with_generators(replace(fewer, name=name), topology.generators)
 
@@ -135,7 +135,7 @@ def degraded(topology: Topology, ends: str, factor: Fraction) -> Topology:
         share = factor if (link.src, link.dst) in pairs else 1
         return replace(link, bandwidth=link.bandwidth * share)
 
-    slower = _relinked(topology, slowed)
+    slower = relinked(topology, slowed)
 
     # a limit is the rank's own if all of its links leave the rank, or all enter it
     limits = []
@@ -156,23 +156,21 @@ def with_measured(topology: Topology, path: Path) -> Topology:
     row; ends are ranks or names of switches; lines that begin with # are skipped. Raises FormatError with the line.
     """
     read, file = Fields(str(path)), str(path)
-    rows: list[tuple[int, list[str]]] = []
-    for number, line in enumerate(text_of(path).splitlines(), 1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            rows.append((number, [cell.strip().strip('"') for cell in line.split(",")]))
-    if not rows:
-        raise FormatError(f"is empty; expected the columns {', '.join(COLUMNS)}", file)
-    header = [column.lower() for column in rows[0][1]]
-    if sorted(header) not in (sorted(COLUMNS), sorted(COLUMNS[:3])):
-        shown = ", ".join(header)[:80]
-        raise FormatError(
-            f"the columns must be {', '.join(COLUMNS)} (the last one optional), found {shown}", file, rows[0][0]
-        )
-    ends = _ends(topology)
-    links = {(k.src, k.dst): k for k in topology.links}
+    ends, links = _ends(topology), {(k.src, k.dst): k for k in topology.links}
+    header: list[str] = []
     measured: dict[tuple[int, int], Link] = {}
-    for number, cells in rows[1:]:
-        place = str(number)
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        place, cells = str(number), [cell.strip().strip('"') for cell in line.split(",")]
+
+        # The first line names the columns, each other one a link that the machine has.
+        if not header:
+            header = [column.lower() for column in cells]
+            if sorted(header) not in (sorted(COLUMNS), sorted(COLUMNS[:3])):
+                columns, shown = ", ".join(COLUMNS), ", ".join(header)[:80]
+                raise FormatError(f"the columns must be {columns} (the last one optional), found {shown}", file, number)
+            continue
         if len(cells) != len(header):
             read.fail(f"expected {len(header)} values, found {len(cells)}", place)
         row = dict(zip(header, cells, strict=True))
@@ -185,18 +183,19 @@ def with_measured(topology: Topology, path: Path) -> Topology:
         if row.get("latency_us"):
             latency = read.number(row["latency_us"], place, zero=True)
         measured[pair] = replace(links[pair], bandwidth=bandwidth, latency=latency)
+    if not header:
+        raise FormatError(f"is empty; expected the columns {', '.join(COLUMNS)}", file)
     if not measured:
         raise FormatError("lists no link", file)
-    updated = _relinked(topology, lambda k: measured.get((k.src, k.dst), k))
+    updated = relinked(topology, lambda k: measured.get((k.src, k.dst), k))
     note = f"measured values of {len(measured)} of {len(topology.links)} links from {path.name}; the others are nominal"
     return with_generators(replace(updated, notes=(*topology.notes, note)), topology.generators)
 
 
-def _relinked(topology: Topology, change: Callable[[Link], Link | None]) -> Topology:
+def relinked(topology: Topology, change: Callable[[Link], Link | None]) -> Topology:
     """Each link changed or (None) removed, limits following; a limit that its links can no longer reach is dropped."""
     links, index = [], {}
-    for i, old in enumerate(topology.links):
-        link = change(old)
+    for i, link in enumerate(map(change, topology.links)):
         if link is not None:
             index[i] = len(links)
             links.append(link)
@@ -223,14 +222,11 @@ def _existing(topology: Topology, option: str, one: int, other: int) -> set[tupl
     if not any((k.src, k.dst) in ends for k in topology.links):
         near = {k.dst for k in topology.links if k.src == one}
         near |= {k.src for k in topology.links if k.dst == one}
-        known = ", ".join(_name(topology, e) for e in sorted(near)[:12])
-        if len(near) > 12:
-            known += ", ..."
+        known = ", ".join(_name(topology, end) for end in sorted(near)[:12]) or "nothing"
+        known += ", ..." * (len(near) > 12)
         a, b = _name(topology, one), _name(topology, other)
-        raise UsageError(
-            f"--{option} {a}-{b}: {topology.name} has no link between {a} and {b}; {a} is joined to "
-            f"{known or 'nothing'}"
-        )
+        said = f"{topology.name} has no link between {a} and {b}; {a} is joined to {known}"
+        raise UsageError(f"--{option} {a}-{b}: {said}")
     return ends
 
 

@@ -84,47 +84,45 @@ def topology(name: str) -> Topology:
         key, count = by_x["name"], by_x["boxes"]
     key = ALIASES.get(key, key)
     entry = MACHINES.get(key) or FAMILIES.get(key) or _plugin(key)
+    full, sizes, boxes = key, (), 0
+
+    # The sizes, the number of boxes and the options, each of which the full name has in one form.
     text = shape["sizes"]
-    if text is None:
-        sizes = ()
-    else:
+    if text is not None:
         if not _SIZES.fullmatch(text):
             raise UsageError(
                 f"topology {name!r}: sizes are numbers of ranks joined by x, such as 8 or 4x4, not {text!r}"
             )
         sizes = tuple(map(int, text.split("x")))
-    text = shape["options"]
+        full += ":" + "x".join(map(str, sizes))
+    if count is not None:
+        boxes = int(count) if count.isdecimal() and len(count) < 7 else 0
+        if not boxes:
+            raise UsageError(f"topology {name!r}: *{count} is not a number of boxes, such as *2")
+        full += f"*{boxes}"
     options: dict[str, str] = {}
-    for item in (text or "").split(",") if text else []:
+    for item in (shape["options"] or "").split(",") if shape["options"] else []:
         option, equals, value = item.partition("=")
         if not equals or not option or not value:
             raise UsageError(f"topology {name!r}: {item!r} is not of the form key=value")
         if option in options:
             raise UsageError(f"topology {name!r}: {option}= is given twice")
         options[option] = value
+    if options:
+        full += f":{shape['options']}"
+
+    # The box with its own options, and the cluster with those of the network.
     own = {k: v for k, v in options.items() if k not in OPTIONS}
     across = {k: v for k, v in options.items() if k in OPTIONS}
-    tail = [shape["options"]] if options else []
-    full = ":".join(
-        [
-            "*".join([":".join([key, *(["x".join(map(str, sizes))] if sizes else [])]), *_boxes(name, count)]),
-            *tail,
-        ]
-    )
-    if count is not None and own and key in MACHINES:
+    if boxes and own and key in MACHINES:
         extra = next(iter(own))
         raise UsageError(f"topology {name!r}: a cluster has no option {extra!r}; it has {', '.join(OPTIONS)}")
     box = entry.build(sizes, own)
-    if count is None:
-        if across:
-            raise UsageError(
-                f"topology {name!r}: {next(iter(across))}= is for clusters; say how many boxes, as in {key}*2"
-            )
-        return replace(box, name=full)
-    boxes = int(count)
-    if boxes == 1 and not across:
-        return replace(box, name=full)
-    return cluster(box, boxes, entry.nic, across, full)
+    if across and not boxes:
+        raise UsageError(f"topology {name!r}: {next(iter(across))}= is for clusters; say how many boxes, as in {key}*2")
+    if boxes > 1 or across:
+        return cluster(box, boxes, entry.nic, across, full)
+    return replace(box, name=full)
 
 
 def topology_or_none(name: str) -> Topology | None:
@@ -184,11 +182,3 @@ def _plugin(key: str) -> TopologyBuilder:
         return made
 
     return TopologyBuilder(f"plug-in {added[key]}", make, PLUGIN_NIC)
-
-
-def _boxes(name: str, text: str | None) -> list[str]:
-    if text is None:
-        return []
-    if not text.isdecimal() or len(text) > 6 or int(text) < 1:
-        raise UsageError(f"topology {name!r}: *{text} is not a number of boxes, such as *2")
-    return [str(int(text))]

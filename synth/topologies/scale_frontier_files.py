@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from synth.checker.documents import scale_frontier
@@ -32,19 +32,14 @@ def read(doc: dict, folder: Path, file: str) -> ScaleFrontier:
         raise FormatError(f"is malformed: {error}", file) from None
     except FormatError as error:
         raise FormatError(str(error), file) from None
+    # A schedule is read when it is asked for; that of a file that is not there says so then.
     sources = []
     for i, row in enumerate(doc["points"]):
-        sources.append(_source(doc, i, folder, machine) if i in files else _missing(i, row))
+        source = partial(scale_frontier.point_schedule, doc, i, folder, machine)
+        sources.append(source if i in files else partial(_missing, i, row))
     return ScaleFrontier.from_json(doc, machine, sources)
 
 
-def _source(doc: dict, i: int, folder: Path, machine: Topology) -> Callable[[], CompressedSchedule]:
-    return lambda: scale_frontier.point_schedule(doc, i, folder, machine)
-
-
-def _missing(i: int, row: dict) -> Callable[[], CompressedSchedule]:
-    def schedule() -> CompressedSchedule:
-        where = f"its file {row['file']} is not there" if "file" in row else "its schedule is in no file"
-        raise SynthError(f"point {i + 1} of {row['steps']} steps: {where}; `synth pareto -o` writes both")
-
-    return schedule
+def _missing(i: int, row: dict) -> CompressedSchedule:
+    where = f"its file {row['file']} is not there" if "file" in row else "its schedule is in no file"
+    raise SynthError(f"point {i + 1} of {row['steps']} steps: {where}; `synth pareto -o` writes both")

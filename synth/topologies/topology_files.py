@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import lcm
 from pathlib import Path
 from typing import Any
@@ -48,72 +50,94 @@ def load(path: Path) -> Topology:
     return from_document(doc, file, path.stem)
 
 
+class _Keys(Fields):
+    """Values of keys that a mapping may lack; `place` is that of the mapping, "" for the document itself."""
+
+    def optional(self, row: dict, place: str, key: str, read: Callable[[Any, str], Any], default: Any) -> Any:
+        """Return what `read` makes of the value of a key; `default` where there is none."""
+        if row.get(key) is None:
+            return default
+        return read(row[key], f"{place}.{key}".lstrip("."))
+
+    def rows(self, row: dict, place: str, key: str, most: int) -> Iterator[tuple[str, Any]]:
+        """Yield place and value of each item of a list; nothing where there is none."""
+        where = f"{place}.{key}".lstrip(".")
+        items = [] if row.get(key) is None else self.sequence(row[key], where, most)
+        for i, item in enumerate(items):
+            yield f"{where}[{i}]", item
+
+
 def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
     """Return the topology in a parsed document (see `reading`); `file` is named in errors. Raises FormatError."""
-    read = Fields(file)
+    read = _Keys(file)
     if isinstance(doc, dict) and "ranks" not in doc and isinstance(doc.get("nodes"), list):
         raise FormatError("is node-link JSON: in Python, synth.topology(networkx.node_link_graph(...)) reads it", file)
     if isinstance(doc, dict) and "schema" in doc:
         raise FormatError(f"is a document of schema {str(doc['schema'])[:40]!r}, not a topology file", file)
     doc = read.mapping(doc, None, KEYS, ("ranks", "links"))
     ranks = read.integer(doc["ranks"], "ranks", 1, MAX_FILE_RANKS)
-    value = doc.get("switches")
-    names = [
-        read.string(x, f"switches[{i}]", 64)
-        for i, x in enumerate(read.sequence(value or [], "switches", MAX_FILE_RANKS))
-    ]
-    for i, switch in enumerate(names):
+
+    # Ends of links are ranks, or switches by a name that no rank could have.
+    ends: dict[str, int] = {}
+    for place, value in read.rows(doc, "", "switches", MAX_FILE_RANKS):
+        switch = read.string(value, place, 64)
         if switch.lstrip("-").isdecimal():
-            read.fail(f"{switch!r} would be taken for a rank; give the switch a name with a letter", f"switches[{i}]")
-        if names.index(switch) < i:
-            read.fail(f"the switch {switch!r} is listed twice", f"switches[{i}]")
-    switches = tuple(names)
-    ends = {name: ranks + i for i, name in enumerate(switches)}
-    found: dict[tuple[int, int], Link] = {}
-    repeated: dict[tuple[int, int], int] = {}
-    for i, item in enumerate(read.sequence(doc["links"], "links", MAX_LINKS)):
-        place = f"links[{i}]"
+            read.fail(f"{switch!r} would be taken for a rank; give the switch a name with a letter", place)
+        if switch in ends:
+            read.fail(f"the switch {switch!r} is listed twice", place)
+        ends[switch] = ranks + len(ends)
+    switches = tuple(ends)
+    names = [*range(ranks), *switches]
+
+    def end(value: Any, place: str) -> int:
+        if isinstance(value, str) and value in ends:
+            return ends[value]
+        if isinstance(value, str) and not (isinstance(value, Plain) and value.lstrip("-").isdecimal()):
+            read.fail(f"{str(value)[:40]!r} is neither a rank nor one of the switches", place)
+        return read.integer(value, place, 0, ranks - 1)
+
+    def shown(way: tuple[int, int]) -> str:
+        return f"{names[way[0]]}→{names[way[1]]}"
+
+    # The links by their ends; parallel ones are one link with all their bandwidth and the greatest latency.
+    links: dict[tuple[int, int], Link] = {}
+    entries: Counter[tuple[int, int]] = Counter()
+    for place, item in read.rows(doc, "", "links", MAX_LINKS):
         row = read.mapping(item, place, LINK_KEYS, ("src", "dst", "bandwidth"))
-        src, dst = (_end(read, row[key], f"{place}.{key}", ranks, ends) for key in ("src", "dst"))
+        src, dst = end(row["src"], f"{place}.src"), end(row["dst"], f"{place}.dst")
         if src == dst:
             read.fail(f"a link from {row['src']} to itself", place)
-        kind = read.string(row["kind"], f"{place}.kind").lower() if row.get("kind") is not None else "unknown"
+        kind = read.optional(row, place, "kind", read.string, "unknown").lower()
         if kind not in KINDS:
-            read.fail(
-                unknown("kind of link", kind, KINDS, "").partition("; `")[0] + f"; the kinds are {', '.join(KINDS)}",
-                f"{place}.kind",
-            )
+            near = unknown("kind of link", kind, KINDS, "").partition("; `")[0]
+            read.fail(f"{near}; the kinds are {', '.join(KINDS)}", f"{place}.kind")
         bandwidth = read.number(row["bandwidth"], f"{place}.bandwidth")
-        latency = (
-            read.number(row["latency"], f"{place}.latency", zero=True)
-            if row.get("latency") is not None
-            else LATENCY[kind]
-        )
-        both = row.get("both") is not None and read.boolean(row["both"], f"{place}.both")
-        for a, b in ((src, dst), (dst, src)) if both else ((src, dst),):
-            link = Link(a, b, bandwidth, latency, kind)
-            if (a, b) in found:
-                repeated[a, b] = repeated.get((a, b), 1) + 1
-                one = found[a, b]
-                kind = one.kind if one.kind == link.kind else "unknown"
-                link = Link(one.src, one.dst, one.bandwidth + link.bandwidth, max(one.latency, link.latency), kind)
-            found[a, b] = link
-    if len(found) > MAX_LINKS:
-        read.fail(f"has {len(found)} links, at most {MAX_LINKS} are supported", "links")
-    names = {end: name for name, end in ends.items()}
-    shown = [f"{names.get(a, a)}→{names.get(b, b)} ({n} entries)" for (a, b), n in list(repeated.items())[:4]]
-    more = f" and {len(repeated) - 4} more" if len(repeated) > 4 else ""
-    links, notes = tuple(found.values()), [f"parallel links added up: {', '.join(shown)}{more}"] if shown else []
-    places = {(k.src, k.dst): i for i, k in enumerate(links)}
-    limits = []
-    for i, item in enumerate(read.sequence(doc.get("limits") or [], "limits", MAX_LIMITS)):
-        place = f"limits[{i}]"
+        latency = read.optional(row, place, "latency", partial(read.number, zero=True), LATENCY[kind])
+        both = read.optional(row, place, "both", read.boolean, False)
+        for way in ((src, dst), (dst, src)) if both else ((src, dst),):
+            one = links.get(way, Link(*way, bandwidth, latency, kind))
+            if way in links:
+                same = kind if kind == one.kind else "unknown"
+                one = Link(*way, one.bandwidth + bandwidth, max(one.latency, latency), same)
+            links[way] = one
+            entries[way] += 1
+    if len(links) > MAX_LINKS:
+        read.fail(f"has {len(links)} links, at most {MAX_LINKS} are supported", "links")
+    notes = []
+    repeated = [f"{shown(way)} ({count} entries)" for way, count in entries.items() if count > 1]
+    if repeated:
+        more = f" and {len(repeated) - 4} more" if len(repeated) > 4 else ""
+        notes.append(f"parallel links added up: {', '.join(repeated[:4])}{more}")
+
+    # The limits, each on links that there are.
+    places = {way: i for i, way in enumerate(links)}
+    limits: list[Limit] = []
+    for place, item in read.rows(doc, "", "limits", MAX_LIMITS):
         row = read.mapping(item, place, LIMIT_KEYS, ("links", "bandwidth"))
-        title = read.string(row["name"], f"{place}.name") if row.get("name") is not None else f"limit {i}"
+        title = read.optional(row, place, "name", read.string, f"limit {len(limits)}")
         limited: dict[int, None] = {}
-        for j, pair in enumerate(read.sequence(row["links"], f"{place}.links", MAX_LINKS)):
-            spot = f"{place}.links[{j}]"
-            src, dst = (_end(read, end, spot, ranks, ends) for end in read.sequence(pair, spot, 2, 2))
+        for spot, pair in read.rows(row, place, "links", MAX_LINKS):
+            src, dst = (end(value, spot) for value in read.sequence(pair, spot, 2, 2))
             index = places.get((src, dst))
             if index is None:
                 read.fail(f"there is no link {pair[0]}→{pair[1]}", spot)
@@ -123,27 +147,38 @@ def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
         if not limited:
             read.fail("the limit has no links", f"{place}.links")
         limits.append(Limit(title, tuple(limited), read.number(row["bandwidth"], f"{place}.bandwidth")))
-    limits = tuple(limits)
-    connection = None if doc.get("connection") is None else read.number(doc["connection"], "connection")
-    _check_units(read, [(f"links {_ends(k, switches, ranks)}", k.bandwidth) for k in links], limits)
-    nodes = _integers(read, doc.get("nodes"), "nodes", ranks) or (0,) * ranks
-    labels = _integers(read, doc.get("labels"), "labels", ranks)
+
+    # Counts of the common unit of all bandwidths must fit the engines' integers.
+    connection = read.optional(doc, "", "connection", read.number, None)
+    widths = [(f"links {shown(way)}", link.bandwidth) for way, link in links.items()]
+    widths += [(f"limit {limit.name!r}", limit.bandwidth) for limit in limits]
+    common, top = 1, Fraction(1)
+    for place, value in widths:
+        common, top = lcm(common, value.denominator), max(top, value)
+        if common * top > MAX_UNITS:
+            said = "the bandwidths up to here have no common unit of reasonable size; round them to fewer digits"
+            read.fail(said, place)
+
+    def numbers(value: Any, place: str) -> tuple[int, ...]:
+        listed = enumerate(read.sequence(value, place, ranks, ranks))
+        return tuple(read.integer(x, f"{place}[{i}]", 0, 1 << 20) for i, x in listed)
+
+    nodes = read.optional(doc, "", "nodes", numbers, (0,) * ranks)
+    labels = read.optional(doc, "", "labels", numbers, ())
     if len(set(labels)) < len(labels):
         read.fail("two ranks have the same label", "labels")
-    notes += [
-        read.string(x, f"notes[{i}]", 1000) for i, x in enumerate(read.sequence(doc.get("notes") or [], "notes", 100))
-    ]
-    title = read.string(doc["name"], "name") if doc.get("name") is not None else name
+    notes += [read.string(text, place, 1000) for place, text in read.rows(doc, "", "notes", 100)]
+    title = read.optional(doc, "", "name", read.string, name)
+
     # The switches that multicast: each is listed once, and names no rank twice.
     multicast: list[Multicast] = []
-    for i, item in enumerate(read.sequence(doc.get("multicast") or [], "multicast", MAX_FILE_RANKS)):
-        place = f"multicast[{i}]"
+    for place, item in read.rows(doc, "", "multicast", MAX_FILE_RANKS):
         row = read.mapping(item, place, MULTICAST_KEYS, ("switch",))
-        rows = read.sequence(row.get("ranks") or [], f"{place}.ranks", MAX_FILE_RANKS)
         if row.get("ranks") == []:
             read.fail("is empty; leave it out for all ranks that have links from and to the switch", f"{place}.ranks")
-        members = tuple(read.integer(x, f"{place}.ranks[{j}]", 0, ranks - 1) for j, x in enumerate(rows))
-        own = "through" if row.get("own") is None else read.string(row["own"], f"{place}.own").lower()
+        listed = read.rows(row, place, "ranks", MAX_FILE_RANKS)
+        members = tuple(read.integer(value, spot, 0, ranks - 1) for spot, value in listed)
+        own = read.optional(row, place, "own", read.string, "through").lower()
         multicast.append(Multicast(read.string(row["switch"], f"{place}.switch", 64), members, own))
         try:
             check_multicast(multicast[-1], ranks, switches)
@@ -152,15 +187,16 @@ def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
         if multicast[-1].switch in [earlier.switch for earlier in multicast[:-1]]:
             read.fail(f"the switch {multicast[-1].switch!r} that multicasts is listed twice", place)
     topology = Topology(
-        title, ranks, links, limits, switches, nodes, connection, (), labels, tuple(dict.fromkeys(notes)), multicast
-    )
+        title, ranks, tuple(links.values()), tuple(limits), switches, nodes, connection, (), labels,
+        tuple(dict.fromkeys(notes)), tuple(multicast),
+    )  # fmt: skip
+
     # A declared symmetry is a claim, which is checked.
     generators = []
-    for i, item in enumerate(read.sequence(doc.get("symmetries") or [], "symmetries", 64)):
-        place = f"symmetries[{i}]"
-        pi = _integers(read, item, place, topology.ranks)
-        if not is_permutation(pi, topology.ranks):
-            read.fail(f"is not a permutation of the ranks 0..{topology.ranks - 1}", place)
+    for place, item in read.rows(doc, "", "symmetries", 64):
+        pi = numbers(item, place)
+        if not is_permutation(pi, ranks):
+            read.fail(f"is not a permutation of the ranks 0..{ranks - 1}", place)
         if not preserves(topology, pi):
             read.fail("does not map links to links of equal bandwidth and limits to limits", place)
         generators.append(pi)
@@ -198,84 +234,30 @@ def _of_pairs(given: Mapping, name: str) -> dict:
 
 def dump(topology: Topology) -> dict:
     """The same form, ready for JSON; `from_document` and `load` read it back to an equal topology."""
-    names = {topology.ranks + i: name for i, name in enumerate(topology.switches)}
 
-    def ends(link: Link) -> list:
-        return [names.get(link.src, link.src), names.get(link.dst, link.dst)]
+    def number(value: Fraction) -> int | str:
+        return value.numerator if value.denominator == 1 else str(value)
 
-    doc: dict = {"name": topology.name, "ranks": topology.ranks}
-    if topology.connection is not None:
-        doc["connection"] = _plain(topology.connection)
-    if topology.switches:
-        doc["switches"] = list(topology.switches)
-    doc["links"] = [
-        {
-            **dict(zip(("src", "dst"), ends(k), strict=True)),
-            "bandwidth": _plain(k.bandwidth),
-            "latency": _plain(k.latency),
-            "kind": k.kind,
-        }
-        for k in topology.links
-    ]
-    if topology.limits:
-        doc["limits"] = []
-        for limit in topology.limits:
-            members = [ends(topology.links[i]) for i in limit.links]
-            doc["limits"].append({"name": limit.name, "links": members, "bandwidth": _plain(limit.bandwidth)})
-    if topology.multicast:
-        doc["multicast"] = []
-        for switch in topology.multicast:
-            doc["multicast"].append({"switch": switch.switch, "ranks": list(switch.ranks), "own": switch.own})
-    lists = {
-        "nodes": topology.nodes,
-        "symmetries": topology.generators,
-        "labels": topology.labels,
-        "notes": topology.notes,
-    }
-    for key, values in lists.items():
-        if values:
-            doc[key] = []
-        for value in values:
-            doc[key].append(list(value) if isinstance(value, tuple) else value)
-    return doc
-
-
-def _plain(value: Fraction) -> int | str:
-    return value.numerator if value.denominator == 1 else str(value)
-
-
-def _end(read: Fields, value: Any, place: str, ranks: int, ends: dict[str, int]) -> int:
-    if isinstance(value, str) and value in ends:
-        return ends[value]
-    if isinstance(value, str) and not (isinstance(value, Plain) and value.lstrip("-").isdecimal()):
-        read.fail(f"{str(value)[:40]!r} is neither a rank nor one of the switches", place)
-    return read.integer(value, place, 0, ranks - 1)
-
-
-def _check_units(read: Fields, links: Iterable[tuple[str, Fraction]], limits: tuple[Limit, ...]) -> None:
-    """Refuses bandwidths whose common unit is so small that counts of it would no longer fit the engines' integers."""
-    common, top = 1, Fraction(0)
-    for place, value in [*links, *((f"limit {m.name!r}", m.bandwidth) for m in limits)]:
-        common, top = lcm(common, value.denominator), max(top, value)
-        if common * max(top, 1) > MAX_UNITS:
-            read.fail(
-                "the bandwidths up to here have no common unit of reasonable size; round them to fewer digits", place
-            )
-
-
-def _ends(link: Link, switches: tuple[str, ...], ranks: int) -> str:
-    def name(end: int) -> str:
-        return str(end) if end < ranks else switches[end - ranks]
-
-    return f"{name(link.src)}→{name(link.dst)}"
-
-
-def _integers(read: Fields, value: Any, place: str, ranks: int) -> tuple[int, ...]:
-    if value is None:
-        return ()
-    return tuple(
-        read.integer(x, f"{place}[{i}]", 0, 1 << 20) for i, x in enumerate(read.sequence(value, place, ranks, ranks))
-    )
+    names = [*range(topology.ranks), *topology.switches]
+    links, ways, limits = [], [], []
+    for link in topology.links:
+        ways.append([names[link.src], names[link.dst]])
+        links.append({
+            "src": names[link.src], "dst": names[link.dst], "bandwidth": number(link.bandwidth),
+            "latency": number(link.latency), "kind": link.kind,
+        })  # fmt: skip
+    for limit in topology.limits:
+        members = [[*ways[i]] for i in limit.links]
+        limits.append({"name": limit.name, "links": members, "bandwidth": number(limit.bandwidth)})
+    doc = {
+        "name": topology.name, "ranks": topology.ranks,
+        "connection": None if topology.connection is None else number(topology.connection),
+        "switches": list(topology.switches), "links": links, "limits": limits,
+        "multicast": [{"switch": m.switch, "ranks": list(m.ranks), "own": m.own} for m in topology.multicast],
+        "nodes": list(topology.nodes), "symmetries": [*map(list, topology.generators)],
+        "labels": list(topology.labels), "notes": list(topology.notes),
+    }  # fmt: skip
+    return {key: value for key, value in doc.items() if value or key in ("name", "links")}
 
 
 # Graphs of networkx as topology documents.
@@ -296,10 +278,12 @@ def from_graph(graph: Any, file: str) -> dict:
     try:
         switch = {n for n, d in graph.nodes(data=True) if str(d.get("switch", "")).lower() in ("true", "1", "yes")}
         ids = [n for n in graph.nodes if n not in switch]
-        notes = []
-        numbers = set(map(str, range(len(ids))))
-        labels: list[int] = []
-        if set(map(str, ids)) == numbers:
+        if not ids:
+            raise FormatError("the graph has no node that is a rank", file)
+
+        # Nodes 0, 1, ... are ranks as they are, other numbers the machine's own; names have the order of the graph.
+        notes, labels = [], []
+        if set(map(str, ids)) == set(map(str, range(len(ids)))):
             rank = {n: int(n) for n in ids}
         elif all(isinstance(n, int) and n >= 0 for n in ids):
             labels = sorted(ids)
@@ -307,46 +291,36 @@ def from_graph(graph: Any, file: str) -> dict:
         else:
             rank = {n: i for i, n in enumerate(ids)}
             shown = [f"{i} is {str(n)[:30]}" for i, n in enumerate(ids[:8])]
-            if len(ids) > 8:
-                shown.append("...")
-            notes.append(f"ranks in the order of the graph: {', '.join(shown)}")
+            notes.append(f"ranks in the order of the graph: {', '.join(shown)}{', ...' * (len(ids) > 8)}")
         names = {}
-        for n in switch:
-            names[n] = f"switch {n}" if str(n).lstrip("-").isdecimal() else str(n)
+        for n in graph.nodes:
+            if n in switch:
+                names[n] = f"switch {n}" if str(n).lstrip("-").isdecimal() else str(n)
 
         def end(node: Any) -> Plain | str:
             return Plain(rank[node]) if node in rank else names[node]
 
-        links, unweighted, unit = [], False, graph.graph.get("unit", 1)
+        links, plain_edges = [], 0
         for a, b, data in graph.edges(data=True):
             key = next((key for key in WIDTHS if data.get(key) is not None), None)
             width: Any = "1" if key is None else data[key]
-            if key is None:
-                # An attribute that is nearly called so is a mistake.
-                edge = f"{a}-{b}"
-                for attribute in data:
-                    near = difflib.get_close_matches(str(attribute).lower(), WIDTHS, 1, 0.7)
-                    if near:
-                        raise FormatError(f"the edge {edge} has {str(attribute)[:40]!r}; did you mean {near[0]}?", file)
-                unweighted = True
-            elif key == "units":
-                width = str(rational(width) * rational(unit))
-            link = {"src": end(a), "dst": end(b), "bandwidth": _scalar(width)}
-            link |= {key: _scalar(data[key]) for key in ("latency", "kind") if data.get(key) is not None}
-            links.append(link if graph.is_directed() else {**link, "both": True})
-        if unweighted:
+            plain_edges += key is None
+            # An attribute that is nearly called so is a mistake.
+            for attribute in data if key is None else ():
+                near = difflib.get_close_matches(str(attribute).lower(), WIDTHS, 1, 0.7)
+                if near:
+                    raise FormatError(f"the edge {a}-{b} has {str(attribute)[:40]!r}; did you mean {near[0]}?", file)
+            if key == "units":
+                width = str(rational(width) * rational(graph.graph.get("unit", 1)))
+            link = {"src": end(a), "dst": end(b), "bandwidth": _scalar(width), "both": not graph.is_directed()}
+            links.append(link | {key: _scalar(data[key]) for key in ("latency", "kind") if data.get(key) is not None})
+        if plain_edges:
             notes.append("edges without a bandwidth count 1 GB/s")
-        if not ids:
-            raise FormatError("the graph has no node that is a rank", file)
-        doc: dict = {"ranks": Plain(len(ids)), "links": links, "notes": notes}
-        if labels:
-            doc["labels"] = [Plain(label) for label in labels]
-        order = [n for n in graph.nodes if n in switch]
-        if order:
-            doc["switches"] = [names[n] for n in order]
-        if isinstance(graph.graph.get("name"), str) and graph.graph["name"]:
-            doc["name"] = graph.graph["name"]
-        return doc
+        name = graph.graph.get("name")
+        return {
+            "name": name or None if isinstance(name, str) else None, "ranks": Plain(len(ids)), "links": links,
+            "notes": notes, "switches": list(names.values()), "labels": [*map(Plain, labels)] or None,
+        }  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"is no graph of networkx's form: {error}", file) from None
 

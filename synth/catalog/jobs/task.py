@@ -73,6 +73,7 @@ class Task:
 
     def answer(self) -> TaskAnswer:
         """Solve the task. A SynthError becomes an answer; any other exception is a crash."""
+        # a log that cannot be had here only means that a run that was cut short does not continue
         began, task = time.monotonic(), self.collective
         problem = FrontierProblem(self.topology, task, self.options)
         try:

@@ -75,6 +75,7 @@ def timed_candidates(
     `pairs` None: Simple, LL and LL128 in one instance, LL128 only for schedules all of whose links are NVLink
     according to `machine`. NCCL's are for any number of elements, and take the time of the equal schedule.
     """
+    # each schedule in each protocol that it is for
     notes = []
     result: list[TunerCandidate] = []
     no_ll128: list[str] = []
@@ -87,7 +88,10 @@ def timed_candidates(
             if not named.protocols or protocol in named.protocols:
                 variant = Variant(named.schedule, protocol, instances, clock.nodes is not None)
                 result.append(TunerCandidate(_algorithm(named, protocol, instances), (), clock, variant))
-    if no_ll128 and (machine is None or all(kinds == {"unknown"} for kinds in machine.kinds.values())):
+
+    # LL128 is left out where a link may be no NVLink, and said so
+    unknown = machine is None or all(kinds == {"unknown"} for kinds in machine.kinds.values())
+    if no_ll128 and unknown:
         notes.append(
             "LL128 is not offered, for the kinds of links are not known; name the machine (--topo), or ask for "
             "it (--protocol LL128)"
@@ -97,6 +101,8 @@ def timed_candidates(
         notes.append(
             f"LL128 is not offered for {', '.join(no_ll128[:4])}{more}: it corrupts data on links other than NVLink"
         )
+
+    # NCCL's own algorithms, which take the time of the equal schedule
     for named in _cut(library):
         for protocol in ("Simple", "LL", "LL128") if nvlink(named.schedule, machine) else ("Simple", "LL"):
             label = f"nccl-{named.name}" + ("" if protocol == "Simple" else f"-{protocol}")
@@ -112,6 +118,7 @@ def measured_candidates(
     pairs: Sequence[tuple[str, int]] | None = None,
 ) -> CandidateSet:
     """Return every measured algorithm, with its schedule where it is one of `schedules` in one of `pairs`."""
+    # each measurement with its schedule, where there is one and it has no times yet
     notes: list[str] = []
     schedules = _cut(schedules)
     result: list[TunerCandidate] = []
@@ -130,6 +137,8 @@ def measured_candidates(
         else:
             used.add(place)
             result.append(TunerCandidate(_algorithm(schedules[place[0]], *place[1:]), one.samples))
+
+    # schedules that nothing was measured of are no candidates
     timed = {place[0] for place in used}
     untimed = [named.name for k, named in enumerate(schedules) if k not in timed]
     if untimed:
@@ -165,6 +174,7 @@ def _place(one: Measurement, schedules: Sequence[NamedSchedule]) -> tuple[int, s
         numbers = (len(schedule.steps), show(schedule.rounds_per_chunk))
         if not one.chunks or one.chunks % schedule.chunks or (one.steps, one.rounds_per_chunk) != numbers:
             continue
+        # sizes agree: the program that the schedule lowers to decides
         instances = one.chunks // schedule.chunks
         try:
             program = lower(schedule, LoweringOptions(protocol=one.protocol, instances=instances))

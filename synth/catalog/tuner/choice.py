@@ -49,6 +49,8 @@ def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate]) 
     """Return the table of ranges for `question`. Raises SynthError if no candidate has a time at any of its sizes."""
     element, tolerance = question.element, question.tolerance
     numbers = range(len(candidates))
+
+    # our schedules, by what a runtime must be able to do for them; other libraries, by their own algorithm
     ours = [k for k in numbers if candidates[k].algorithm.backend == OURS]
     libraries: dict[str, list[int]] = {}
     for k in numbers:
@@ -60,11 +62,13 @@ def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate]) 
     messages = [k for k in ours if not candidates[k].algorithm.through_switches]
     without_ll128 = [k for k in messages if candidates[k].algorithm.protocol != "LL128"]
 
+    # at each size the choice of each kind of runtime; a size at which nothing has a time is left out
     known: list[int] = []
     orders: list[tuple[int, ...]] = []
     rows: list[dict[int, Time]] = []  # times by candidate at each known size
     kept: dict[str, int] = {}  # the choice of the size before, by the group that it was made in
     for size in question.sizes:
+        # with other libraries beside our schedules, and our schedules alone
         groups = {"all": [*numbers], "library": others}
         alone: dict[str, list[int]] = {}
         for name, able in (("ours", ours), ("messages", messages), ("without LL128", without_ll128)):
@@ -76,7 +80,7 @@ def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate]) 
             _time_fastest(candidates, group, size, element, tolerance, times)
         if not times:
             continue
-        chosen = {}
+        chosen: dict[str, int] = {}
         for name, group in (groups | alone).items():
             timed = [k for k in group if k in times]
             if timed:
@@ -85,7 +89,8 @@ def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate]) 
         # Where a library's algorithm is taken, the fastest schedules stand after it, to compare.
         order = [chosen["all"]]
         for kind in (groups, alone):
-            order += sorted({chosen[name] for name in kind if name in chosen}, key=lambda k: (times[k].seconds, k))
+            first = {chosen[name] for name in kind if name in chosen}
+            order += sorted(first, key=lambda k: (times[k].seconds, k))
         known.append(size)
         rows.append(times)
         orders.append(tuple(dict.fromkeys(order)))
@@ -107,6 +112,7 @@ def choose_algorithms(question: Question, candidates: Sequence[TunerCandidate]) 
         ranges.append(Range(low, None, order))
     ranges[-1] = ranges[-1]._replace(high=known[-1])
 
+    # the table numbers the algorithms that it uses, and has the times that it was judged by
     used = sorted({k for order in orders for k in order})
     place = {k: i for i, k in enumerate(used)}
     table_ranges, estimated, ordered, found = [], [], [], []
@@ -144,6 +150,7 @@ def _time_fastest(
     candidates: Sequence[TunerCandidate], group: Sequence[int], size: int, element: int, tolerance: float,
     times: dict[int, Time],
 ) -> None:  # fmt: skip
+    # by rising lower bound, until the next one is above the least time and what a switch may lose
     fastest = min((times[k].seconds for k in group if k in times), default=inf)
     for least, k in sorted((candidates[k].least(size, element), k) for k in group):
         if least > fastest * (1 + tolerance):
@@ -175,6 +182,7 @@ def _least(
 
 
 def _crossing(candidates: Sequence[TunerCandidate], old: int, new: int, low: int, high: int, element: int) -> int:
+    # how much longer the new choice takes at both sizes; the line between them is 0 where the times cross
     gaps = []
     for size in (low, high):
         before, after = candidates[old].time(size, element), candidates[new].time(size, element)

@@ -63,6 +63,7 @@ def fit(rows: Sequence[MeasuredTime]) -> dict:
 
     from synth.solvers.linear_program import nonnegative
 
+    # a row for each time, divided by it, so that the sum of squares is of relative errors; columns of one length
     table = [terms(row.schedule, row.protocol, row.size) for row in rows]
     names = sorted(set().union(*table))
     matrix = np.zeros((len(rows), len(names)))
@@ -72,6 +73,7 @@ def fit(rows: Sequence[MeasuredTime]) -> dict:
     values = nonnegative(matrix / scale, np.ones(len(rows)), 100 * len(names)) / scale
     errors = np.abs(matrix @ values - 1).tolist()
 
+    # the same in words, but for terms that take no time
     said = []
     for name, value in zip(names, values, strict=True):
         kind, *classes = name.split()

@@ -9,7 +9,7 @@ Sizes are nccl-tests' (the larger of one rank's send and receive buffers), times
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import gcd
 from pathlib import Path
 from statistics import median_low
@@ -77,67 +77,49 @@ def from_document(doc: Any, file: str, in_place: bool = False) -> list[Measureme
         said = json_reader.schema_text(doc.get("schema")) if isinstance(doc, dict) else f"is a {type(doc).__name__}"
         raise FormatError(f"{said}, expected {SCHEMA!r}; `synth bench -o` writes such files", file)
     try:
-        return _measurements(doc, file, in_place)
+        if not isinstance(doc["collective"], str):
+            raise ValueError("it does not say which collective was measured; `synth bench --coll NAME` does")
+
+        # the times of each program, out of place and in place
+        samples_of: list[dict[bool, list[Sample]]] = [{} for _ in doc["programs"]]
+        for i, row in enumerate(doc["rows"]):
+            k, size, time = row["program"], row["size"], row["seconds"]
+            if not isinstance(k, int) or not 0 <= k < len(samples_of):
+                raise ValueError(f"rows[{i}]: there is no program {k!r}")
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"rows[{i}]: size {size!r} is no whole number of bytes")
+            if not isinstance(time, int | float) or not 0 < time < float("inf"):
+                raise ValueError(f"rows[{i}]: the median {time!r} is no time in seconds")
+            samples_of[k].setdefault(bool(row["in_place"]), []).append(Sample(size, float(time)))
+
+        # chunks of the whole buffer; of an unknown collective what divides all element counts
+        ranks = int(doc["ranks"])
+        try:
+            units = named(doc["collective"], ranks).buffer_units
+        except UsageError:
+            units = None
+        found = []
+        for program, rows in zip(doc["programs"], samples_of, strict=True):
+            protocol, samples = program["protocol"], rows.get(in_place) or rows.get(not in_place) or []
+            if protocol not in PROTOCOLS:
+                raise ValueError(f"{program['label']}: protocol {protocol!r}; there are {', '.join(PROTOCOLS)}")
+            if not samples:
+                continue
+            if units is None:
+                divisor = gcd(*(row["element_count"] for row in doc["rows"])) or 1
+            else:
+                divisor = program["chunks"] * units
+            one = Measurement(
+                str(program["label"]), OURS, doc["collective"], ranks, median_samples(samples), str(doc["says"]), file,
+                doc["root"], protocol, program["chunks"], program["steps"], program["bandwidth"],
+                program["fingerprint"], divisor, doc["topology"], bool(doc["modelled"]),
+            )  # fmt: skip
+            found.append(one)
+        return found
     except KeyError as error:
         raise FormatError(f"has no {error.args[0]!r}", file) from None
     except (TypeError, ValueError, AttributeError) as error:
         raise FormatError(str(error), file) from None
-
-
-def _measurements(doc: dict, file: str, in_place: bool) -> list[Measurement]:
-    if not isinstance(doc["collective"], str):
-        raise ValueError("it does not say which collective was measured; `synth bench --coll NAME` does")
-    samples_of: list[dict[bool, list[Sample]]] = [{} for _ in doc["programs"]]
-    for i, row in enumerate(doc["rows"]):
-        k = row["program"]
-        if not isinstance(k, int) or not 0 <= k < len(samples_of):
-            raise ValueError(f"rows[{i}]: there is no program {k!r}")
-        samples_of[k].setdefault(bool(row["in_place"]), []).append(_sample(row, f"rows[{i}]"))
-    found = []
-    for program, rows in zip(doc["programs"], samples_of, strict=True):
-        samples = rows.get(in_place) or rows.get(not in_place) or []
-        if program["protocol"] not in PROTOCOLS:
-            raise ValueError(f"{program['label']}: protocol {program['protocol']!r}; there are {', '.join(PROTOCOLS)}")
-        if samples:
-            found.append(
-                Measurement(
-                    str(program["label"]),
-                    OURS,
-                    doc["collective"],
-                    int(doc["ranks"]),
-                    median_samples(samples),
-                    str(doc["says"]),
-                    file,
-                    doc["root"],
-                    program["protocol"],
-                    program["chunks"],
-                    program["steps"],
-                    program["bandwidth"],
-                    program["fingerprint"],
-                    _divisor(doc, program["chunks"]),
-                    doc["topology"],
-                    bool(doc["modelled"]),
-                )
-            )
-    return found
-
-
-def _divisor(doc: dict, chunks: int) -> int:
-    """Return the chunks of the whole buffer; for an unknown collective the greatest common divisor of the measured
-    element counts."""
-    try:
-        return chunks * named(doc["collective"], int(doc["ranks"])).buffer_units
-    except UsageError:
-        return gcd(*(row["element_count"] for row in doc["rows"])) or 1
-
-
-def _sample(row: Mapping[str, Any], place: str) -> Sample:
-    size, time = row["size"], row["seconds"]
-    if not isinstance(size, int) or size < 1:
-        raise ValueError(f"{place}: size {size!r} is no whole number of bytes")
-    if not isinstance(time, int | float) or not 0 < time < float("inf"):
-        raise ValueError(f"{place}: the median {time!r} is no time in seconds")
-    return Sample(size, float(time))
 
 
 def median_samples(samples: Sequence[Sample]) -> tuple[Sample, ...]:
@@ -156,15 +138,8 @@ def merge_measurements(measurements: Sequence[Measurement]) -> list[Measurement]
     """
     groups: dict[tuple, list[Measurement]] = {}
     for one in measurements:
-        key = (
-            one.backend,
-            one.label if one.fingerprint is None else "",
-            one.fingerprint,
-            one.collective,
-            one.ranks,
-            one.root,
-            one.options,
-        )
+        name = (one.fingerprint or one.label, one.fingerprint is None)
+        key = (one.backend, name, one.collective, one.ranks, one.root, one.options)
         groups.setdefault(key, []).append(one)
     result = []
     for rows in groups.values():
@@ -179,11 +154,14 @@ def interpolated(samples: Sequence[Sample], size: int) -> Time | None:
     Held-back times of a DGX-1's programs were met to 2% so, to 10% by a straight line between logarithms. The first and
     the last line go on to half and twice the sizes measured, no steeper than in proportion to the size.
     """
+    # the measured times on both sides of the size, or the first or last two
     first, last = samples[0], samples[-1]
     if size * BEYOND < first.size or size > last.size * BEYOND:
         return None
     place = min(max(1, bisect_right(samples, size, key=lambda s: s.size)), max(1, len(samples) - 1))
     low, high = samples[place - 1], samples[min(place, len(samples) - 1)]
+
+    # beyond the measured sizes the line goes through the nearer of them
     slope = 0.0 if low is high else (high.seconds - low.seconds) / (high.size - low.size)
     if not low.size <= size <= high.size:
         low = min(low, high, key=lambda s: abs(s.size - size))

@@ -92,6 +92,7 @@ def load(
     `ranks`: the number of ranks, None to take it from the log. `root`: of a rooted collective. Raises FormatError with
     the line, also where no table or more than one is of them, or results are wrong.
     """
+    # the tables of the text or the document
     text, file = log_text(path), str(path)
     kind, options = backend(name)
     if text.lstrip()[:1] == "{" and '"results"' in text:
@@ -101,6 +102,8 @@ def load(
     if not tables:
         expected = "is no output of nccl-tests: no line begins with `# size count type .. algbw busbw`"
         raise FormatError(form_of(text) or expected, file)
+
+    # the one table that is of this collective, of so many ranks
     fitting, misfits = [], []
     for table in tables:
         misfit = _misfit(table, collective, ranks, root)
@@ -118,6 +121,8 @@ def load(
         reason, place = misfits[0]
         more = f" (and none of {len(misfits) - 1} other tables is of {asked})" if len(misfits) > 1 else ""
         raise FormatError(reason + more, file, place)
+
+    # its times: none where results were wrong
     table = fitting[0]
     count = ranks or len(table.ranks)
     if not count:
@@ -155,6 +160,8 @@ def _misfit(
     for before, after in pairwise(table.rows):
         if after.size <= before.size and after.size:
             return "its sizes do not grow: lines of several runs are mixed, or out of order", after.place
+
+    # each row is one of this collective: its operation, its root, and the bandwidth that follows from its time
     factor = bus_factor(collective, ranks or listed) if ranks or listed else None
     for row in table.rows:
         # sendrecv_perf prints the operation of -o, which it does not use.
@@ -203,6 +210,7 @@ def _tables(text: str, file: str, in_place: bool) -> list[TestTable]:
 def _row(words: list[str], columns: list[str], file: str, number: int, in_place: bool) -> TestRow:
     if len(words) != len(columns):
         raise FormatError(f"has {len(words)} columns, its header {len(columns)}: {' '.join(columns)}", file, number)
+    # the columns before the first time, and those from the wanted time to the next one
     times = [i for i, name in enumerate(columns) if name == "time"]
     if not times:
         raise FormatError(f"there is no column 'time' in {' '.join(columns)}", file, number)

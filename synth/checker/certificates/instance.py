@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from itertools import combinations
 
 from synth.checker.fields import need
-from synth.checker.schedule.machine import ReplayMachine, machine_of
+from synth.checker.schedule.machine import machine_of
 from synth.errors import UncheckedError
 from synth.model.documents.json_reader import number
 from synth.model.gc_pause import collector_off
@@ -17,77 +16,40 @@ from synth.model.topology import Network
 MOST_WORK = 4_000_000
 
 
-@dataclass(frozen=True)
-class InstanceSwitch:
-    """A switch that multicasts: for each rank with a port the limits that its data count against, in and out.
-
-    With `through` the issuer's own data count as those of any member.
-    """
-
-    through: bool
-    up: dict[int, tuple[int, ...]]
-    down: dict[int, tuple[int, ...]]
-
-    @property
-    def listed_limits(self) -> int:
-        """Sum, over all ports in both directions, of the number of limits that apply to the port."""
-        return sum(map(len, (*self.up.values(), *self.down.values())))
-
-
 class Instance:
     """A problem: links, limits, and for each unit the ranks that have it and that want it.
 
-    With `turned` it is the problem reversed in time. Raises VerificationError for documents that make no sense.
+    Raises VerificationError for documents that make no sense.
 
     Attributes:
-        digest: fingerprint of the problem, not reversed.
+        digest: fingerprint of the problem.
         links: (source, destination, units) of each link. `names`: its number by ends and switches.
         links_into, links_out: numbers of the links into, and out of, each rank.
+        peers: the ranks that links, or switches that multicast, lead to from each rank.
         limits: (numbers of links, units) of each limit; a link counts as often as it is listed.
         pre: the ranks that hold, or contribute to, each unit.
         post: `post[unit][rank]` is the set of contributions wanted there, None for all of them, or where units do not
             combine.
         special: some rank wants only a part of the contributions.
         switches: the switches that multicast.
-        turned: the problem is reversed in time.
         work: what is left of `MOST_WORK`.
     """
 
     @collector_off()
-    def __init__(self, topology: Network | dict, collective: dict, turned: object) -> None:
+    def __init__(self, topology: Network | dict, collective: dict) -> None:
         machine = machine_of(topology, "topology")
         self.digest = machine.problem_fingerprint(collective)
         self.work = MOST_WORK
-        self.turned = bool(turned)
         self.ranks = n = number(machine.ranks, "topology.ranks", 1, 1 << 16)
         number(collective["ranks"], "collective.ranks", n, n + 1)
-        need(type(turned) is bool and type(collective["combining"]) is bool, "expected true or false", "reversed")
-        directed = machine.turned if turned else machine.directed
-        self.names, self.limits, self.links = machine.links, machine.limits, directed.links
-        self.links_into, self.links_out, self.peers = directed.into, directed.out, directed.peers
-        self._read_switches(machine, self.turned)
+        need(type(collective["combining"]) is bool, "expected true or false", "collective.combining")
+
+        self.names, self.limits, self.switches = machine.links, machine.limits, list(machine.switches.values())
+        self.links, self.links_into, self.links_out, self.peers = machine.ends
         self.combining = collective["combining"]
         self._read_collective(collective, n)
         self.special = any(want is not None for rows in self.post for want in rows.values())
-        if turned:
-            need(self.combining and not self.special, "only sums of all contributions can be turned round", "reversed")
-            # A unit that no rank wants would be wanted by all its contributors and held by nobody: it asks for nothing.
-            wanted: list[dict[int, frozenset[int] | None]] = []
-            for held, rows in zip(self.pre, self.post, strict=True):
-                wanted.append(dict.fromkeys(held) if rows else {})
-            self.pre, self.post = [frozenset(rows) for rows in self.post], wanted
-            self.combining = any(len(held) > 1 for held in self.pre)
         self._hops: dict[frozenset[int], list[float]] = {}
-
-    def _read_switches(self, machine: ReplayMachine, turned: bool) -> None:
-        self.switches: list[InstanceSwitch] = []
-        peers = list(self.peers)
-        for switch in machine.switches.values():
-            up, down = (switch.down, switch.up) if turned else (switch.up, switch.down)
-            for rank in up:
-                peers[rank] = peers[rank].union(up.keys() - {rank})
-            self.switches.append(InstanceSwitch(switch.through, up, down))
-        self.peers = peers
 
     def _read_collective(self, collective: dict, n: int) -> None:
         units = number(collective["chunks"], "collective.chunks", 0, 1 << 21)
@@ -171,9 +133,8 @@ class Instance:
                 brings.append({s for s in missing if self.hops(s)[b] <= steps - 1})
         else:
             own = self.hops(frozenset((rank,)))
-            missing = [
-                d for d in self.post[unit] if frozenset((rank,)) in self.sources(unit, d) and own[d] > steps - time
-            ]
+            far = [d for d in self.post[unit] if own[d] > steps - time]
+            missing = [d for d in far if frozenset((rank,)) in self.sources(unit, d)]
             brings = []
             for b in self.peers[rank]:
                 distances = self.hops(frozenset((b,)))

@@ -84,7 +84,10 @@ def _send_clauses(names: Variables, problem: Instance, unit: int, t: int) -> Ite
 def _content_clauses(names: Variables, problem: Instance, unit: int, t: int, n: int) -> Iterator[list[int]]:
     """Yield clauses by which rank `n` holds after step `t` what it kept, its own input and what it received."""
     has, keep, own = names.has[t], names.keep[t][n], names.own[t][n]
-    into = [(u, *names.sent[t][link]) for link, (u, v, _) in enumerate(problem.links) if v == n]
+    into = []  # the tail of each link that leads here, and its two sends
+    for i in problem.links_into[n]:
+        total, raw = names.sent[t][i]
+        into.append((problem.links[i][0], total, raw))
     if n not in problem.pre[unit]:
         yield [-own]
     # Only what comes replaces what is there.
@@ -92,11 +95,13 @@ def _content_clauses(names: Variables, problem: Instance, unit: int, t: int, n: 
     yield [keep, own, *replacing]
     for i in sorted(problem.pre[unit]):
         # Each term brings contribution i: a move of a holder of i, the own input, or a send of an input.
-        pairs = [(keep, has[n][i]), *((total, has[u][i]) for u, total, _ in into)]
+        pairs = [(keep, has[n][i])]
+        pairs += [(total, has[u][i]) for u, total, _ in into]
         terms = [next(names.fresh) for _ in pairs]
         for term, (move, there) in zip(terms, pairs, strict=True):
             yield from ([-term, move], [-term, there], [term, -move, -there])
-        terms += [own] * (n == i) + [raw for u, _, raw in into if u == i]
+        terms += [own] * (n == i)
+        terms += [raw for u, _, raw in into if u == i]
         after = names.has[t + 1][n][i]
         yield [-after, *terms]
         yield from ([-term, after] for term in terms)

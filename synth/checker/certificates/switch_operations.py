@@ -93,7 +93,8 @@ def total_and_scale(problem: Instance, ports: object, steps: int | None) -> tupl
     need(len({*up, *down}) == 2 * n, "names a limit twice", "ports")
     members = [frozenset(links) for links, _ in problem.limits]
     for i, (u, v, _) in enumerate(problem.links):
-        need(i in members[up[u]] and i in members[down[v]], f"link {u} to {v} does not use the ports", "ports")
+        uses = i in members[up[u]] and i in members[down[v]]
+        need(uses, f"link {u} to {v} does not use the ports", "ports")
     upwards = sum(problem.limits[k][1] for k in up)
     downwards = sum(problem.limits[k][1] for k in down)
     if steps is None:

@@ -1,4 +1,4 @@
-"""Throughput certificates of any size: cuts of the topology itself, added up in fractions; no solver, no numpy.
+"""Throughput certificates of any size: cuts of the topology itself, added up in fractions; no solver.
 
 ``throughput-cut``: every shard that starts inside must leave the cut (for reductions: must enter it), as some rank is
 outside. What crosses uses links of the cut, and a link's use also counts against each limit that holds it: so in one
@@ -14,124 +14,88 @@ link itself.
 
 from __future__ import annotations
 
-import hashlib
-import sys
-from array import array
+from collections import defaultdict
 from fractions import Fraction
-from typing import Any
 
-from synth.checker.fields import need
-from synth.errors import VerificationError, malformed
-from synth.model.documents.json_diff import size
+import numpy as np
+
+from synth.checker.certificates.machine_columns import ANYWHERE, ROOTED, TURNED, check_collective, check_topology
+from synth.checker.fields import need, of_kind, stretches, strict
 from synth.model.documents.json_reader import items
 from synth.model.rational import rational
-from synth.model.topology import Topology, bandwidths, columns
+from synth.model.topology import Topology
 
 KEYS = {
     "throughput-cut": {"kind", "topology", "collective", "root", "inside", "limits"},
     "throughput-cuts": {"kind", "topology", "collective", "root", "cuts", "limits", "potentials"},
 }
 MOST_WORK = 40_000_000  # maximum of cuts times links of one certificate, which are added up in fractions
-TURNED, ROOTED = ("reduce-scatter", "reduce"), ("broadcast", "reduce")
-ANYWHERE = "allreduce"  # every cut between ranks is left by the whole buffer
-COLLECTIVES = ("allgather", "alltoall", ANYWHERE, *TURNED, *ROOTED)
 
 
-def digest(topology: Topology) -> str:
-    """Return the SHA-256 of ranks, links and limits with exact bandwidths, by which a certificate names `topology`."""
-    sha256 = hashlib.sha256(
-        f"{topology.ranks} {len(topology.switches)} {len(topology.links)} {len(topology.limits)}\n".encode()
-    )
-    numbers: dict[Fraction, int] = {}
-    number: dict[int, int] = {}  # of each object: very many links share few
-    for value in (*bandwidths(topology.links), *bandwidths(topology.limits)):
-        number[id(value)] = numbers.setdefault(value, len(numbers))
-    order = sorted(numbers)
-    place = {n: order.index(value) for value, n in numbers.items()}
-    number = {key: place[n] for key, n in number.items()}
-    sha256.update(" ".join(map(str, order)).encode())
-    table: Any = topology.links
-    if hasattr(table, "sorts"):  # of very many links the arrays themselves, which hold the same numbers
-        ranked = {value: i for i, value in enumerate(order)}
-        wide = [ranked.get(sort.bandwidth, -1) for sort in table.sorts]  # one that no link has may be in none
-        sha256.update(_words(table.src) + _words(table.dst) + _words(map(wide.__getitem__, table.sort.tolist())))
-    else:
-        src, dst, width = columns(table)
-        for column in (src, dst, map(number.__getitem__, map(id, width))):
-            sha256.update(_words(column))
-    for limit in topology.limits:
-        sha256.update(
-            _words((number[id(limit.bandwidth)], len(limit.links))) + _words(getattr(limit.links, "array", limit.links))
-        )
-    return sha256.hexdigest()
-
-
-def _words(numbers: Any) -> bytes:
-    """Return whole numbers, of an array or one after another, in eight bytes each, the least significant first."""
-    if hasattr(numbers, "astype"):
-        return numbers.astype("<i8").tobytes()
-    words = array("q", numbers)
-    if sys.byteorder == "big":
-        words.byteswap()
-    return words.tobytes()
-
-
+@strict
 def check(certificate: dict, topology: Topology) -> Fraction:
     """Return the bound that the certificate proves: seconds per GB of one shard, for every schedule on the topology.
 
     Algorithmic bandwidth is at most shards / bound (one shard for broadcast, reduce and allreduce, else one for each
     rank). Raises VerificationError, with the place, for anything that proves no bound.
     """
-    try:
-        return _check(certificate, topology)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise VerificationError(malformed(error, "certificate")) from None
-
-
-def check_topology(certificate: dict, topology: Topology) -> None:
-    """Raise VerificationError unless the certificate is about `topology`."""
-    need(
-        certificate["topology"] == digest(topology), f"speaks about another topology than {size(topology)}", "topology"
-    )
-
-
-def _check(certificate: dict, topology: Topology) -> Fraction:
-    kind = certificate["kind"]
-    need(kind in ("throughput-cut", "throughput-cuts"), "is no throughput-cut", "kind")
-    need(certificate.keys() == KEYS[kind], f"expected the keys {', '.join(sorted(KEYS[kind]))}", "$")
-    check_topology(certificate, topology)
-    collective, root = certificate["collective"], certificate["root"]
-    need(collective in COLLECTIVES and collective != "alltoall", "has no such bound", "collective")
-    if collective in ROOTED:
-        need(type(root) is int and 0 <= root < topology.ranks, "must be a rank", "root")
+    kind = of_kind(certificate, KEYS)
+    table = check_topology(certificate, topology)
+    collective, root = check_collective(certificate, topology.ranks)
+    need(collective != "alltoall", "has no such bound", "collective")
+    if kind == "throughput-cut":  # of weight 1, with limits of price 1
+        rows = [("1", certificate["inside"], "inside")]
+        limits = [(k, "1") for k in items(certificate["limits"], "limits")]
+        potentials = []
     else:
-        need(root is None, "is for rooted collectives", "root")
-    one = collective in (ANYWHERE, *ROOTED)
-    if kind == "throughput-cut":
-        inside, shards = _cut(certificate["inside"], root, one, topology, "inside")
-        limits = dict.fromkeys(
-            (_limit(k, topology, f"limits[{i}]") for i, k in enumerate(items(certificate["limits"], "limits"))), 1
-        )
-        return _ratio(shards, [(1, inside)], limits, {}, collective in TURNED, topology)
-    total, cuts = Fraction(0), []
-    for i, (weight, rows) in enumerate(items(certificate["cuts"], "cuts")):
-        inside, shards = _cut(rows, root, one, topology, f"cuts[{i}]")
-        cuts.append((_fraction(weight, f"cuts[{i}]"), inside))
-        total += cuts[-1][0] * shards
-    need(all(weight >= 0 for weight, _ in cuts), "have negative weights", "cuts")
-    need(total > 0, "have no weight: nothing is proved", "cuts")
-    need(len(cuts) * len(topology.links) <= MOST_WORK, "are too many to check", "cuts")
-    prices: dict[int, Fraction] = {}
-    for i, (k, price) in enumerate(items(certificate["limits"], "limits")):
-        need(_limit(k, topology, f"limits[{i}]") not in prices, "is given a price again", f"limits[{i}]")
-        prices[k] = _fraction(price, f"limits[{i}]")
-    need(all(price >= 0 for price in prices.values()), "have negative prices", "limits")
+        rows = []
+        for i, (weight, inside) in enumerate(items(certificate["cuts"], "cuts")):
+            rows.append((weight, inside, f"cuts[{i}]"))
+        limits, potentials = items(certificate["limits"], "limits"), items(certificate["potentials"], "potentials")
+    need(len(rows) * len(topology.links) <= MOST_WORK, "are too many to check", "cuts")
+    counts: defaultdict[int, Fraction] = defaultdict(Fraction)  # by link, of a byte over it
+    tails, heads = (table.dst, table.src) if collective in TURNED else (table.src, table.dst)
+
+    # shards that must leave each cut: one, or that of each rank inside
+    shards = Fraction(0)
+    for text, spans, place in rows:
+        weight = _weight(text, place)
+        inside = np.array(stretches(spans, table.nodes, place), bool)
+        held = inside[: topology.ranks]
+        need(not held.all(), "leaves no rank out", place)
+        need(held.any(), "holds no rank", place)
+        need(root is None or held[root], "does not hold the root", place)
+        shards += weight * (1 if collective in (ANYWHERE, *ROOTED) else int(held.sum()))
+        for i in np.flatnonzero(inside[tails] & ~inside[heads]).tolist():
+            counts[i] += weight
+    need(shards > 0, "have no weight: nothing is proved", "cuts")
+
+    # potentials of switches, of any sign
     heights: dict[int, Fraction] = {}
-    for i, (n, height) in enumerate(items(certificate["potentials"], "potentials")):
-        switch = type(n) is int and topology.ranks <= n < topology.ranks + len(topology.switches)
+    for i, (n, text) in enumerate(potentials):
+        switch = type(n) is int and topology.ranks <= n < table.nodes
         need(switch and n not in heights, "is no switch, or one again", f"potentials[{i}]")
-        heights[n] = _fraction(height, f"potentials[{i}]")
-    return _ratio(total, cuts, prices, heights, collective in TURNED, topology)
+        heights[n] = _fraction(text, f"potentials[{i}]")
+    for i, (tail, head) in enumerate(zip(tails.tolist(), heads.tolist(), strict=True) if heights else ()):
+        if tail in heights or head in heights:
+            counts[i] += heights.get(tail, 0) - heights.get(head, 0)
+
+    # what all bandwidth costs: each limit its price, each link what a byte counts beyond the prices of its limits
+    bandwidth = Fraction(0)
+    prices: dict[int, Fraction] = {}
+    for i, (k, text) in enumerate(limits):
+        place = f"limits[{i}]"
+        need(type(k) is int and 0 <= k < len(topology.limits), "is no limit", place)
+        need(k not in prices, "is given a price again", place)
+        prices[k] = _weight(text, place)
+        bandwidth += prices[k] * topology.limits[k].bandwidth
+        for link in set(topology.limits[k].links):
+            counts[link] -= prices[k]
+    for i, rest in counts.items():
+        if rest > 0:
+            bandwidth += rest * table.names[table.link[i]]
+    need(bandwidth > 0, "is never left: the collective is impossible, not slow", "$")
+    return shards / bandwidth
 
 
 def _fraction(text: str, place: str) -> Fraction:
@@ -139,58 +103,7 @@ def _fraction(text: str, place: str) -> Fraction:
     return rational(text)
 
 
-def _limit(k: int, topology: Topology, place: str) -> int:
-    need(type(k) is int and 0 <= k < len(topology.limits), "is no limit", place)
-    return k
-
-
-def _cut(rows: list, root: int | None, one: bool, topology: Topology, place: str) -> tuple[list[bool], int]:
-    """Return which nodes are inside, and how many shards must leave: 1 where `one`, else that of each rank inside."""
-    nodes = topology.ranks + len(topology.switches)
-    inside = [False] * nodes
-    for first, last in items(rows, place):
-        need(type(first) is int and type(last) is int and 0 <= first <= last < nodes, "is no stretch of nodes", place)
-        inside[first : last + 1] = [True] * (last + 1 - first)
-    held = inside[: topology.ranks]
-    need(not all(held), "leaves no rank out", place)
-    need(any(held), "holds no rank", place)
-    need(root is None or held[root], "does not hold the root", place)
-    return inside, 1 if one else sum(held)
-
-
-def _ratio(
-    shards: Fraction | int,
-    cuts: list[tuple],
-    limits: dict,
-    heights: dict[int, Fraction],
-    turned: bool,
-    topology: Topology,
-) -> Fraction:
-    """Return shards by the price of all bandwidth.
-
-    A limit has its own price, a link what a byte on it counts beyond the prices of its limits.
-    """
-    paid: dict[int, Fraction | int] = {}
-    for k, price in limits.items():
-        for i in set(topology.limits[k].links):
-            paid[i] = paid.get(i, 0) + price
-    bandwidth = sum((price * topology.limits[k].bandwidth for k, price in limits.items()), Fraction(0))
-    need(
-        all(width >= 0 for width in (*bandwidths(topology.links), *bandwidths(topology.limits))),
-        "has a negative bandwidth",
-        "topology",
-    )
-    single = cuts[0][1] if len(cuts) == 1 and not heights else None
-    src, dst, widths = columns(topology.links)
-    tails, heads = (dst, src) if turned else (src, dst)
-    for i, (a, b, width) in enumerate(zip(tails, heads, widths, strict=True)):
-        if single is not None and (not single[a] or single[b]):
-            continue
-        counts = sum(weight for weight, inside in cuts if inside[a] and not inside[b])
-        if heights:
-            counts += heights.get(a, 0) - heights.get(b, 0)
-        rest = counts - paid.get(i, 0)
-        if rest > 0:
-            bandwidth += rest * width
-    need(bandwidth > 0, "is never left: the collective is impossible, not slow", "$")
-    return Fraction(shards) / bandwidth
+def _weight(text: str, place: str) -> Fraction:
+    value = _fraction(text, place)
+    need(value >= 0, "is negative", place)
+    return value

@@ -51,7 +51,8 @@ def check_document(
         doc = source if isinstance(source, dict) else exact_frontier.read(Path(source))
         try:
             lines = _check(doc, folder, named_machine)
-            differs = built_in_machines.difference(doc, named_machine)
+            found = built_in_machines.differences(doc, named_machine)
+            differs = next((built_in_machines.line(*row) for row in found), "")
             return Claims(lines, _subject_of(doc, differs), differs)
         except SynthError:
             raise

@@ -385,7 +385,7 @@ def _completeness(
     if doc["open"]:
         raise VerificationError("claims to be complete with open intervals", place)
     if not points:
-        if not cuts.nothing_to_do(Instance(doc["topology"], doc["collective"], False)):
+        if not cuts.nothing_to_do(Instance(doc["topology"], doc["collective"])):
             raise VerificationError("has no points, but a rank wants what it does not have", place)
         return "complete: nothing is to be done, every rank has what it must have"
     if not all(optimal for _, _, optimal in points):

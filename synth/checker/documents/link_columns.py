@@ -12,7 +12,7 @@ lists short.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -35,61 +35,47 @@ def read(doc: dict) -> Topology:
     place = "topology"
     json_reader.fields(doc, place, LINKS | {"name", "ranks"}, {"unit_gbps"})
     json_reader.text(doc["name"], f"{place}.name")
-    ranks, switches = doc["ranks"], doc["switches"]
-    need(
-        type(ranks) is int and 0 < ranks <= MOST_RANKS, f"expected a number of ranks, found {ranks!r}", f"{place}.ranks"
-    )
-    for i, name in enumerate(json_reader.items(switches, f"{place}.switches")):
-        json_reader.text(name, f"{place}.switches[{i}]")
-    sorts = _each(doc["sorts"], f"{place}.sorts", _sort)
-    links, room = doc["links"], [MAX_NUMBERS]
-    need(
-        isinstance(links, dict) and links.keys() == {"src", "dst", "sort"},
-        "expected src, dst and sort",
-        f"{place}.links",
-    )
-    ends = ranks + len(switches)
-    src, dst, sort = (
-        _numbers(links[key], most, f"{place}.links.{key}", room)
-        for key, most in (("src", ends), ("dst", ends), ("sort", len(sorts)))
-    )
+    ranks = json_reader.number(doc["ranks"], f"{place}.ranks", 1, MOST_RANKS + 1)
+    switches = []
+    for i, name in enumerate(json_reader.items(doc["switches"], f"{place}.switches")):
+        switches.append(printable(json_reader.text(name, f"{place}.switches[{i}]")))
+
+    # what links have in common, then the links
+    sorts = []
+    for row, here in _rows_of_three(doc["sorts"], f"{place}.sorts"):
+        need(row[2] in KINDS, f"{row[2]!r} is no kind of link", here)
+        width, latency = json_reader.fraction(row[0], here), json_reader.fraction(row[1], here)
+        sorts.append(Sort(width, latency, row[2]))
+    links, room = json_reader.fields(doc["links"], f"{place}.links", {"src", "dst", "sort"}), [MAX_NUMBERS]
+    columns = []
+    nodes = ranks + len(switches)
+    for key, most in (("src", nodes), ("dst", nodes), ("sort", len(sorts))):
+        columns.append(_numbers(links[key], most, f"{place}.links.{key}", room))
+    src, dst, sort = columns
     need(len(src) == len(dst) == len(sort), "src, dst and sort are of unlike length", f"{place}.links")
     need(not (src == dst).any(), "a link joins an end to itself", f"{place}.links")
 
-    def limit(row: list, at: str) -> Limit:
-        name, width, held = row
-        json_reader.text(name, at)
-        numbers = _numbers(held, len(src), at, room)
-        need(len(np.unique(numbers)) == len(numbers), "lists a link twice", at)
-        return Limit(printable(name), numbers.tolist(), json_reader.fraction(width, at))
-
-    limits = tuple(_each(doc["limits"], f"{place}.limits", limit))
+    # a limit counts a link once
+    limits = []
+    for (name, width, held), here in _rows_of_three(doc["limits"], f"{place}.limits"):
+        json_reader.text(name, here)
+        numbers = _numbers(held, len(src), here, room)
+        need(len(np.unique(numbers)) == len(numbers), "lists a link twice", here)
+        limits.append(Limit(printable(name), numbers.tolist(), json_reader.fraction(width, here)))
     connection = doc["connection"]
     if connection is not None:
         connection = json_reader.fraction(connection, f"{place}.connection")
     need(connection != 0, "is no bandwidth", f"{place}.connection")
-    return Topology(
-        printable(doc["name"]),
-        ranks,
-        LinkTable(src, dst, sort, sorts),
-        limits,
-        tuple(map(printable, switches)),
-        connection=connection,
-    )
+    table = LinkTable(src, dst, sort, sorts)
+    return Topology(printable(doc["name"]), ranks, table, tuple(limits), tuple(switches), connection=connection)
 
 
-def _each(rows: Any, place: str, make: Callable[[list, str], Any]) -> list:
-    need(isinstance(rows, list), "expected a list", place)
-    found = []
-    for i, row in enumerate(rows):
-        need(isinstance(row, list) and len(row) == 3, "expected three values", f"{place}[{i}]")
-        found.append(make(row, f"{place}[{i}]"))
-    return found
-
-
-def _sort(row: list, place: str) -> Sort:
-    need(row[2] in KINDS, f"{row[2]!r} is no kind of link", place)
-    return Sort(json_reader.fraction(row[0], place), json_reader.fraction(row[1], place), row[2])
+def _rows_of_three(rows: Any, place: str) -> Iterator[tuple[list, str]]:
+    """Yield the rows of a list, each of three values, with their places."""
+    for i, row in enumerate(json_reader.items(rows, place)):
+        here = f"{place}[{i}]"
+        need(len(json_reader.items(row, here)) == 3, "expected three values", here)
+        yield row, here
 
 
 def _numbers(rows: Any, most: int, place: str, room: list[int]) -> np.ndarray:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 
-from synth.checker.certificates import partition, path_lengths, throughput_cuts, unreachable
+from synth.checker.certificates import machine_columns, partition, path_lengths, throughput_cuts, unreachable
 from synth.checker.documents import link_columns, scale_schema, schedule_archive
 from synth.checker.schedule import compressed_replay
 from synth.errors import FormatError, VerificationError
@@ -53,7 +53,7 @@ def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Top
                 digest = (
                     path_lengths.alltoall_digest
                     if certificate["kind"] == "alltoall-lengths"
-                    else throughput_cuts.digest
+                    else machine_columns.digest
                 )
                 if other is not None and certificate["topology"] == digest(other):
                     differs = json_diff.describe(json_diff.plain(machine), json_diff.plain(other), f"in {what}")

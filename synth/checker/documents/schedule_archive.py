@@ -20,6 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from synth.checker.documents.scale_schema import MOST_RANKS
+from synth.checker.fields import need
 from synth.errors import FormatError, VerificationError, unreadable
 from synth.model.compressed_schedule import SCHEMA, CompressedSchedule
 from synth.model.documents import json_reader
@@ -39,6 +40,9 @@ MOST_LINKS = 1 << 25
 MOST_HEADER = 1 << 28  # bytes
 MOST_HEADER_UNPACKED, ALWAYS_HEADER = 100, 1 << 20  # the same for the bytes of the header: names of switches and limits
 MOST_CHUNKS = 1 << 62
+UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, EOFError, RuntimeError, SyntaxError,
+)  # fmt: skip
 
 
 def load(path: Path) -> CompressedSchedule:
@@ -54,18 +58,25 @@ def load(path: Path) -> CompressedSchedule:
         raise FormatError(unreadable(error), str(path)) from None
     except RecursionError:
         raise FormatError(f"is no schedule of {SCHEMA}: nested too deeply", str(path)) from None
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        KeyError,
-        ValueError,
-        TypeError,
-        EOFError,
-        RuntimeError,
-        SyntaxError,
-    ) as error:
+    except UNREADABLE as error:
         raise FormatError(f"is no schedule of {SCHEMA}: {error}"[:200], str(path)) from None
-    return _read(header, columns)
+
+    fields = json_reader.fields(header, "header", {"schema", "collective", "root", "chunks", "topology"})
+    json_reader.one_of(fields["schema"], (SCHEMA,), "header.schema")
+    collective = json_reader.one_of(fields["collective"], COLLECTIVES, "header.collective")
+    topology = _machine(fields["topology"], columns)
+    root = fields["root"]
+    if root is not None:
+        json_reader.number(root, "header.root", 0, topology.ranks)
+    chunks = json_reader.number(fields["chunks"], "header.chunks", 1, MOST_CHUNKS)
+    paths = tuple(tuple(path.tolist()) for path in _split("path_links", "path_ends", columns, len(topology.links)))
+    generators, nodes = columns["generators"], topology.ranks + len(topology.switches)
+    fits = not len(generators) or generators.shape[1] == nodes
+    need(fits, f"has rows of {generators.shape[1]} numbers, ranks and switches are {nodes}", "generators")
+    return CompressedSchedule(
+        topology, collective, root, chunks, columns["rounds"], columns["step"], columns["chunk"], columns["path"],
+        columns["kind"], paths, tuple(map(tuple, generators.tolist())),
+    )  # fmt: skip
 
 
 def _unpacked(archive: zipfile.ZipFile, packed: int) -> tuple[Any, dict[str, np.ndarray]]:
@@ -79,28 +90,29 @@ def _unpacked(archive: zipfile.ZipFile, packed: int) -> tuple[Any, dict[str, np.
         raise ValueError("two of its files have one name")
     for name in sorted(wanted ^ items.keys()):
         raise ValueError(f"{name[:40]!r} is {'missing' if name in wanted else 'not known'}")
-    shapes = {}
-    for name in wanted:
+
+    # each array is unpacked after its size was seen, and there is room for it beside those before
+    found: dict[str, np.ndarray] = {}
+    total = 0
+    for name in sorted(wanted):
         with archive.open(items[name]) as file:
             shape, kind = _shape(file)
-        if len(shape) != (2 if name == "generators.npy" else 1):
-            raise ValueError(f"{name} is an array of {len(shape)} dimensions")
-        shapes[name] = shape, kind
-    counts = {name: prod(shape) for name, (shape, _) in shapes.items()}
-    if (header_bytes := counts.pop("header.npy")) > min(MOST_HEADER, ALWAYS_HEADER + MOST_HEADER_UNPACKED * packed):
-        raise ValueError(f"{packed} bytes would unpack to a header of {header_bytes}, more than a schedule has")
-    if sum(counts.values()) > MOST_NUMBERS:
-        raise ValueError(f"holds {sum(counts.values())} numbers; at most {MOST_NUMBERS} are read")
-    if 8 * sum(counts.values()) > ALWAYS_UNPACKED + MOST_UNPACKED * packed:
-        raise ValueError(f"{packed} bytes would unpack to {sum(counts.values())} numbers, more than a schedule has")
-    found = {}
-    for name in wanted:
-        with archive.open(items[name]) as file:
-            shape, kind = _shape(file)
-            size = counts.get(name, shape[0]) * kind.itemsize
+            if len(shape) != (2 if name == "generators.npy" else 1):
+                raise ValueError(f"{name} is an array of {len(shape)} dimensions")
+            count = prod(shape)
+            if name == "header.npy":
+                if count > min(MOST_HEADER, ALWAYS_HEADER + MOST_HEADER_UNPACKED * packed):
+                    raise ValueError(f"{packed} bytes would unpack to a header of {count}, more than a schedule has")
+            else:
+                total += count
+                if total > MOST_NUMBERS:
+                    raise ValueError(f"holds {total} numbers or more; at most {MOST_NUMBERS} are read")
+                if 8 * total > ALWAYS_UNPACKED + MOST_UNPACKED * packed:
+                    raise ValueError(f"{packed} bytes would unpack to {total} numbers, more than a schedule has")
+            size = count * kind.itemsize
             data = file.read(size + 1)
-        if len(data) != size:
-            raise ValueError(f"{name} does not hold as many numbers as it says")
+            if len(data) != size:
+                raise ValueError(f"{name} does not hold as many numbers as it says")
         found[name.removesuffix(".npy")] = np.frombuffer(data, kind).reshape(shape)
     header = found.pop("header")
     if header.dtype != np.uint8:
@@ -120,59 +132,24 @@ def _shape(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     return shape, kind
 
 
-def _read(header: object, columns: dict[str, np.ndarray]) -> CompressedSchedule:
-    fields = json_reader.fields(header, "header", {"schema", "collective", "root", "chunks", "topology"})
-    json_reader.one_of(fields["schema"], (SCHEMA,), "header.schema")
-    collective = json_reader.one_of(fields["collective"], COLLECTIVES, "header.collective")
-    topology = _machine(fields["topology"], columns)
-    root = fields["root"]
-    if root is not None:
-        json_reader.number(root, "header.root", 0, topology.ranks)
-    chunks = json_reader.number(fields["chunks"], "header.chunks", 1, MOST_CHUNKS)
-    paths = tuple(tuple(path.tolist()) for path in _split("path_links", "path_ends", columns, len(topology.links)))
-    generators, nodes = columns["generators"], topology.ranks + len(topology.switches)
-    if len(generators) and generators.shape[1] != nodes:
-        raise VerificationError(f"has {generators.shape[1]} columns, ranks and switches are {nodes}", "generators")
-    return CompressedSchedule(
-        topology,
-        collective,
-        root,
-        chunks,
-        columns["rounds"],
-        columns["step"],
-        columns["chunk"],
-        columns["path"],
-        columns["kind"],
-        paths,
-        tuple(map(tuple, generators.tolist())),
-    )
-
-
 def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
     place = "header.topology"
-    machine = json_reader.fields(
-        doc, place, {"name", "ranks", "switches", "connection", "widths", "latencies", "limits"}
-    )
-    name, ranks = (
-        json_reader.text(machine["name"], f"{place}.name"),
-        json_reader.number(machine["ranks"], f"{place}.ranks", 1, MOST_RANKS + 1),
-    )
-    switches = tuple(_texts(machine["switches"], f"{place}.switches"))
-    widths, lates = [_fractions(machine[key], f"{place}.{key}") for key in ("widths", "latencies")]
-    count, nodes = len(columns["src"]), ranks + len(switches)
-    if count > MOST_LINKS:
-        raise VerificationError(f"{count} links; at most {MOST_LINKS} are read", "src")
-    for key, most in (
-        ("src", nodes),
-        ("dst", nodes),
-        ("width", len(widths)),
-        ("late", len(lates)),
-        ("sort", len(KINDS)),
-    ):
-        if len(columns[key]) != count:
-            raise VerificationError(f"has {len(columns[key])} entries, src has {count}", key)
+    names = {"name", "ranks", "switches", "connection", "widths", "latencies", "limits"}
+    machine = json_reader.fields(doc, place, names)
+    name = json_reader.text(machine["name"], f"{place}.name")
+    ranks = json_reader.number(machine["ranks"], f"{place}.ranks", 1, MOST_RANKS + 1)
+    switches = _texts(machine["switches"], f"{place}.switches")
+    widths = _fractions(machine["widths"], f"{place}.widths")
+    lates = _fractions(machine["latencies"], f"{place}.latencies")
+
+    # links: their ends, and the numbers of what they have in common
+    src, dst, nodes = columns["src"], columns["dst"], ranks + len(switches)
+    need(len(src) <= MOST_LINKS, f"{len(src)} links; at most {MOST_LINKS} are read", "src")
+    below = {"src": nodes, "dst": nodes, "width": len(widths), "late": len(lates), "sort": len(KINDS)}
+    for key, most in below.items():
+        need(len(columns[key]) == len(src), f"has {len(columns[key])} entries, src has {len(src)}", key)
         check_range(columns[key], most, key)
-    loops = np.flatnonzero(columns["src"] == columns["dst"])
+    loops = np.flatnonzero(src == dst)
     if len(loops):
         raise VerificationError(f"link {loops[0]} joins an end to itself", "dst")
     keys = (columns["width"] * max(1, len(lates)) + columns["late"]) * len(KINDS) + columns["sort"]
@@ -182,24 +159,26 @@ def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
         rest, kind = divmod(key, len(KINDS))
         wide, late = divmod(rest, max(1, len(lates)))
         sorts.append(Sort(widths[wide], lates[late], KINDS[kind]))
+
+    # limits: a name, a bandwidth and links of each
     titles, narrow = _texts(machine["limits"], f"{place}.limits"), columns["limit_width"]
-    members = _split("limit_links", "limit_ends", columns, count)
-    if not len(titles) == len(members) == len(narrow):
-        raise VerificationError(
-            f"{len(titles)} names for {len(members)} limits of {len(narrow)} bandwidths", "limit_ends"
-        )
+    members = _split("limit_links", "limit_ends", columns, len(src))
+    alike = len(titles) == len(members) == len(narrow)
+    need(alike, f"{len(titles)} names for {len(members)} limits of {len(narrow)} bandwidths", "limit_ends")
     check_range(narrow, len(widths), "limit_width")
-    limits = tuple(Limit(n, m.tolist(), widths[w]) for n, m, w in zip(titles, members, narrow.tolist(), strict=True))
-    if len(columns["nodes"]) not in (0, ranks):
-        raise VerificationError(f"names boxes of {len(columns['nodes'])} ranks, there are {ranks}", "nodes")
-    check_range(columns["nodes"], 1 << 31, "nodes")
+    limits = []
+    for title, links, width in zip(titles, members, narrow.tolist(), strict=True):
+        limits.append(Limit(title, links.tolist(), widths[width]))
+
+    boxes = columns["nodes"]
+    need(len(boxes) in (0, ranks), f"names boxes of {len(boxes)} ranks, there are {ranks}", "nodes")
+    check_range(boxes, 1 << 31, "nodes")
     connection = machine["connection"]
     if connection is not None:
         connection = json_reader.fraction(connection, f"{place}.connection")
-    if connection == 0:
-        raise VerificationError("0 is no bandwidth", f"{place}.connection")
-    table = LinkTable(columns["src"], columns["dst"], sort.astype(np.int64), sorts)
-    return Topology(name, ranks, table, limits, switches, tuple(columns["nodes"].tolist()), connection)
+    need(connection != 0, "0 is no bandwidth", f"{place}.connection")
+    table = LinkTable(src, dst, sort.astype(np.int64), sorts)
+    return Topology(name, ranks, table, tuple(limits), tuple(switches), tuple(boxes.tolist()), connection)
 
 
 def _fractions(rows: object, place: str) -> list[Fraction]:

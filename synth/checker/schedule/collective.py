@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
+from synth.checker.fields import need
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
+from synth.model.documents.json_reader import items, number
 
 # Ranks of a collective, at most: as many as a certificate may be about.
 MOST_RANKS = 1 << 16
 
-ROOTED = (
-    "broadcast",
-    "reduce",
-    "scatter",
-    "gather",
-    "multi-broadcast",
-    "multi-reduce",
-    "multi-scatter",
-    "multi-gather",
-)
+ROOTED = ("broadcast", "reduce", "scatter", "gather")  # each also with multi- before it
 UNROOTED = (
-    "allgather",
-    "reduce-scatter",
-    "allreduce",
-    "alltoall",
-    "scan",
-    "alltonext",
-    "sendrecv",
-    "allgatherv",
-    "reduce-scatterv",
-    "alltoallv",
-)
-COMBINING = ("reduce", "multi-reduce", "reduce-scatter", "reduce-scatterv", "allreduce", "scan")
-# Collectives that are read with before and after exchanged.
-REVERSED = ("reduce", "multi-reduce", "gather", "multi-gather", "reduce-scatter", "reduce-scatterv")
+    "allgather", "reduce-scatter", "allreduce", "alltoall", "scan", "alltonext", "sendrecv", "allgatherv",
+    "reduce-scatterv", "alltoallv",
+)  # fmt: skip
+COMBINING = ("reduce", "reduce-scatter", "reduce-scatterv", "allreduce", "scan")
+# Collectives that are another one with before and after exchanged.
+REVERSED = {
+    "reduce": "broadcast", "gather": "scatter", "reduce-scatter": "allgather", "reduce-scatterv": "allgatherv",
+}  # fmt: skip
 
+# Who holds a chunk before, or wants it after: by address, ``chunk * ranks + rank``, the contributions that are wanted
+# there, None for all of them.
+Wants = dict[int, frozenset[int] | None]
 # A unit's ranks before, and after.
 Row = tuple[Sequence[int], Sequence[int]]
 
@@ -53,7 +44,7 @@ class ReplayCollective:
     chunks: int
     combining: bool
     pre: frozenset[int]
-    post: dict[int, frozenset[int] | None]
+    post: Wants
 
     @staticmethod
     def read(doc: object, per_unit: int, ranks: int, place: str) -> ReplayCollective:
@@ -63,56 +54,53 @@ class ReplayCollective:
         with a name of synth's own is, chunk by chunk, what its name and its sizes say.
         """
         fields = json_reader.fields(doc, place, {"name", "ranks", "root", "combining", "chunks", "pre", "post"})
-        if json_reader.number(fields["ranks"], f"{place}.ranks", 1, MOST_RANKS) != ranks:
-            raise VerificationError(f"has {fields['ranks']} ranks, the topology has {ranks}", f"{place}.ranks")
-        chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 0)
-        if chunks % per_unit:
-            raise VerificationError(f"{chunks} chunks are not a multiple of C = {per_unit}", f"{place}.chunks")
-        if not isinstance(fields["combining"], bool):
-            raise VerificationError("'combining' is true or false", f"{place}.combining")
-        rows = len(json_reader.items(fields["pre"], f"{place}.pre")) + len(
-            json_reader.items(fields["post"], f"{place}.post")
-        )
-        if chunks > rows:
-            raise VerificationError(f"{chunks} chunks, and rows of pre and post for {rows} at most", f"{place}.chunks")
-        pre = _pairs(fields["pre"], chunks, ranks, f"{place}.pre", 2)
-        post = _pairs(fields["post"], chunks, ranks, f"{place}.post", 3 if fields["combining"] else 2)
         name = json_reader.text(fields["name"], f"{place}.name")
-        task = ReplayCollective(name, ranks, chunks, fields["combining"], frozenset(pre), post)
-        if task.combining:
+        stated = number(fields["ranks"], f"{place}.ranks", 1, MOST_RANKS)
+        need(stated == ranks, f"has {stated} ranks, the topology has {ranks}", f"{place}.ranks")
+        combining = fields["combining"]
+        need(type(combining) is bool, "'combining' is true or false", f"{place}.combining")
+
+        # no more chunks than rows of pre and post
+        chunks = number(fields["chunks"], f"{place}.chunks", 0)
+        need(chunks % per_unit == 0, f"{chunks} chunks are not a multiple of C = {per_unit}", f"{place}.chunks")
+        rows = len(items(fields["pre"], f"{place}.pre"))
+        rows += len(items(fields["post"], f"{place}.post"))
+        most = f"{chunks} chunks, and rows of pre and post for {rows} at most"
+        need(chunks <= rows, most, f"{place}.chunks")
+        pre = _addresses(fields["pre"], chunks, ranks, f"{place}.pre", 2)
+        post = _addresses(fields["post"], chunks, ranks, f"{place}.post", 3 if combining else 2)
+        task = ReplayCollective(name, ranks, chunks, combining, frozenset(pre), post)
+        if combining:
             _check_sums(task, f"{place}.post")
-        if not _as_defined(task, _roots(task, fields["root"], f"{place}.root"), per_unit, place):
-            raise VerificationError(
-                f"pre and post are not those of {name} over {ranks} ranks with C = {per_unit}", place
-            )
+        _check_name(task, per_unit, fields["root"], place)
         return task
 
-    def unit(self, per_unit: int) -> ReplayCollective:
-        """Return the collective in which each unit is one chunk, where it has `per_unit` here."""
-        size = per_unit * self.ranks
 
-        def kept(at: int) -> bool:
-            return at % size < self.ranks
-
-        def moved(at: int) -> int:
-            return at // size * self.ranks + at % size
-
-        pre = frozenset(map(moved, filter(kept, self.pre)))
-        post = {moved(at): want for at, want in self.post.items() if kept(at)}
-        return replace(self, chunks=self.chunks // per_unit, pre=pre, post=post)
-
-    def split(self, per_unit: int) -> ReplayCollective:
-        """Return the collective with `per_unit` chunks in the place of each one."""
-        size = per_unit * self.ranks
-        pre: set[int] = set()
-        for at in self.pre:
-            first = at // self.ranks * size + at % self.ranks
-            pre.update(range(first, first + size, self.ranks))
-        post: dict[int, frozenset[int] | None] = {}
-        for at, want in self.post.items():
-            first = at // self.ranks * size + at % self.ranks
-            post.update(dict.fromkeys(range(first, first + size, self.ranks), want))
-        return replace(self, chunks=self.chunks * per_unit, pre=frozenset(pre), post=post)
+def _addresses(doc: object, chunks: int, ranks: int, place: str, most: int) -> Wants:
+    """Read rows [chunk, rank], of up to `most` items: the third has the contributions that are wanted."""
+    found: Wants = {}
+    read: dict[int, frozenset[int]] = {}  # by the id of a list of contributors, which many rows may share
+    for i, row in enumerate(items(doc, place)):
+        here = f"{place}[{i}]"
+        if not 2 <= len(items(row, here)) <= most:
+            raise VerificationError("expected [chunk, rank]", here)
+        chunk, rank = row[:2]
+        whole = type(chunk) is int and type(rank) is int
+        if not whole or not 0 <= chunk < chunks or not 0 <= rank < ranks:
+            number(chunk, f"{here}[0]", 0, chunks)
+            number(rank, f"{here}[1]", 0, ranks)
+        at = chunk * ranks + rank
+        if at in found:
+            raise VerificationError(f"chunk {chunk} at rank {rank} is listed twice", here)
+        want = None
+        if len(row) == 3:
+            want = read.get(id(row[2]))
+        if len(row) == 3 and want is None:
+            some = [number(r, f"{here}[2]", 0, ranks) for r in items(row[2], f"{here}[2]")]
+            want = read[id(row[2])] = frozenset(some)
+            need(len(want) == len(some), "lists a rank twice", f"{here}[2]")
+        found[at] = want
+    return found
 
 
 def _check_sums(task: ReplayCollective, place: str) -> None:
@@ -125,145 +113,110 @@ def _check_sums(task: ReplayCollective, place: str) -> None:
         if want is None and chunk not in contributors:
             raise VerificationError(f"rank {rank} wants the sum of chunk {chunk}, to which no rank contributes", place)
         if want is not None and not (want and want <= contributors.get(chunk, set())):
-            raise VerificationError(
-                f"rank {rank} wants {sorted(want)} of chunk {chunk}, which are not its contributors", place
-            )
+            fault = f"rank {rank} wants {sorted(want)} of chunk {chunk}, which are not its contributors"
+            raise VerificationError(fault, place)
 
 
-def _pairs(doc: object, chunks: int, ranks: int, place: str, most: int) -> dict[int, frozenset[int] | None]:
-    rows = json_reader.items(doc, place)
-    try:
-        pairs: set[int] = set()
-        for chunk, rank in rows:
-            if type(chunk) is not int or type(rank) is not int or not 0 <= chunk < chunks or not 0 <= rank < ranks:
-                break
-            pairs.add(chunk * ranks + rank)
-        else:
-            if len(pairs) == len(rows):
-                return dict.fromkeys(pairs)
-    except (TypeError, ValueError):  # no row of two
-        pass
-    found: dict[int, frozenset[int] | None] = {}
-    read: dict[int, frozenset[int]] = {}  # by the id of a list of contributors, which many rows may share
-    for i, row in enumerate(rows):  # one by one, to say what is wrong where
-        here = f"{place}[{i}]"
-        if not 2 <= len(json_reader.items(row, here)) <= most:
-            raise VerificationError("expected [chunk, rank]", here)
-        chunk, rank = (
-            json_reader.number(row[0], f"{here}[0]", 0, chunks),
-            json_reader.number(row[1], f"{here}[1]", 0, ranks),
-        )
-        if chunk * ranks + rank in found:
-            raise VerificationError(f"chunk {chunk} at rank {rank} is listed twice", here)
-        want = None
-        if len(row) == 3:
-            want = read.get(id(row[2]))
-            if want is None:
-                want = read[id(row[2])] = _contributors(row[2], ranks, f"{here}[2]")
-        found[chunk * ranks + rank] = want
-    return found
+def _check_name(task: ReplayCollective, c: int, root: object, place: str) -> None:
+    """Check that pre and post are as the collective's name and root say.
 
-
-def _contributors(doc: object, ranks: int, place: str) -> frozenset[int]:
-    some = [json_reader.number(r, place, 0, ranks) for r in json_reader.items(doc, place)]
-    if len(set(some)) < len(some):
-        raise VerificationError("lists a rank twice", place)
-    return frozenset(some)
-
-
-def _roots(task: ReplayCollective, root: object, place: str) -> list[int]:
-    """Return the roots: one rank, several for a collective whose name begins with multi-, none for the others.
-
-    No claim rests on the roots of a collective with a name of its own, which may give any. Raises VerificationError.
+    A name that is not synth's own says nothing: then all chunks of a unit must be alike. Raises VerificationError.
     """
-    if task.name in UNROOTED:
-        if root is not None:
-            raise VerificationError(f"is null for {task.name}, which has no root", place)
-        return []
+    n, name = task.ranks, task.name
+    single = name.removeprefix("multi-")
+    rooted = single in ROOTED
+
+    # a root is one rank, or several different ones where the name begins with multi-. No claim rests on the roots of a
+    # collective with a name of its own
+    if name in UNROOTED:
+        need(root is None, f"is null for {name}, which has no root", f"{place}.root")
     several = isinstance(root, list)
-    rows = root if isinstance(root, list) else [root] * (root is not None)
-    roots = [json_reader.number(r, place, 0, task.ranks) for r in rows]
-    if len(set(roots)) < len(roots) or several != (len(roots) > 1):
-        raise VerificationError(f"expected one rank, or a list of different ones, found {root!r}"[:120], place)
-    if task.name in ROOTED and not roots:
-        raise VerificationError(f"is missing: {task.name} has one", place)
-    if task.name in ROOTED and several != task.name.startswith("multi-"):
-        raise VerificationError(
-            f"{task.name} has {'one root' if several else 'several roots'}, found {root!r}"[:120], place
-        )
-    return roots if task.name in ROOTED else []
+    listed = root if isinstance(root, list) else [root] * (root is not None)
+    roots = [number(r, f"{place}.root", 0, n) for r in listed]
+    different = len(set(roots)) == len(roots) and several == (len(roots) > 1)
+    need(different, f"expected one rank, or a list of different ones, found {root!r}"[:120], f"{place}.root")
+    if rooted:
+        need(roots, f"is missing: {name} has one", f"{place}.root")
+        how = "several roots" if name != single else "one root"
+        need(several == (name != single), f"{name} has {how}, found {root!r}"[:120], f"{place}.root")
 
+    if not rooted and name not in UNROOTED:
+        held: list[set[int]] = [set() for _ in range(task.chunks)]
+        wanted: list[Wants] = [{} for _ in range(task.chunks)]
+        for at in task.pre:
+            held[at // n].add(at % n)
+        for at, want in task.post.items():
+            wanted[at // n][at % n] = want
+        for k in range(task.chunks):
+            first = k - k % c
+            alike = held[k] == held[first] and wanted[k] == wanted[first]
+            need(alike, f"pre and post are not the same for all {c} chunks of a unit", place)
+        return
 
-def _as_defined(task: ReplayCollective, roots: list[int], c: int, place: str) -> bool:
-    """Return True where pre and post are as the collective's name says.
-
-    A name that is not synth's own says nothing: then all chunks of a unit must be alike, else VerificationError.
-    """
-    n, everyone = task.ranks, range(task.ranks)
-    before, after = (task.post, task.pre) if task.name in REVERSED else (task.pre, task.post)
-    name = task.name
-    if name not in ROOTED + UNROOTED:
-        unit = task.unit(c)
-        sizes = len(unit.pre) * c, len(unit.post) * c
-        if sizes != (len(task.pre), len(task.post)) or task != unit.split(c):
-            raise VerificationError(f"pre and post are not the same for all {c} chunks of a unit", place)
-        return True
-    units = {
-        "broadcast": len(roots),
-        "reduce": len(roots),
-        "scatter": len(roots) * n,
-        "gather": len(roots) * n,
-        "allgather": n,
-        "reduce-scatter": n,
-        "alltoall": n * n,
-        "allreduce": 1,
-        "scan": 1,
-        "alltonext": n - 1,
-        "sendrecv": n,
-    }.get(name.removeprefix("multi-"))
-    if task.combining != (name in COMBINING):
-        raise VerificationError(f"'combining' is wrong for {name}", f"{place}.combining")
-    if units is not None and task.chunks != units * c:
-        raise VerificationError(
-            f"{name} over {n} ranks has {units * c} chunks at C = {c}, found {task.chunks}", f"{place}.chunks"
-        )
-    rows: list[Row]
-    if name in ("broadcast", "multi-broadcast", "reduce", "multi-reduce"):
-        rows = [([r], everyone) for r in roots]
-    elif name in ("scatter", "multi-scatter", "gather", "multi-gather"):
-        rows = [([r], [i]) for r in roots for i in everyone]
-    elif name in ("allgather", "reduce-scatter"):
-        rows = [([i], everyone) for i in everyone]
-    elif name == "alltoall":
-        rows = [([i], [j]) for i in everyone for j in everyone]
-    elif name in ("allreduce", "scan"):
-        rows = [(everyone, everyone)]
-    elif name in ("alltonext", "sendrecv"):
-        rows = [([i], [(i + 1) % n]) for i in range(task.chunks // c)]
-    elif name == "alltoallv":
-        source = {at // n // c: at % n for at in before}
-        firsts = [at for at in after if at // n % c == 0]
-        pairs = sorted((source.get(at // n // c, n), at % n) for at in firsts)
-        rows = [([s], [d]) for s, d in pairs]
+    # the units that the name asks for, no more of them than the document has, and who has them before and after
+    need(task.combining == (single in COMBINING), f"'combining' is wrong for {name}", f"{place}.combining")
+    before, after = (task.post, task.pre) if single in REVERSED else (task.pre, task.post)
+    units = task.chunks // c
+    if single.endswith("v"):
+        rows = _rows_of_sizes(single, before, after, n, c)
     else:
-        rows = [([at % n], everyone) for at in sorted(before, key=lambda at: at % n) if at // n % c == 0]
-    if (
-        task.chunks != c * len(rows)
-        or len(before) != c * sum(len(row[0]) for row in rows)
-        or len(after) != c * sum(len(row[1]) for row in rows)
-    ):
-        return False  # before as many are written down
+        rows = list(islice(_rows(REVERSED.get(single, single), n, roots), units + 1))
+    sizes = [0, 0]
+    for have, want in rows:
+        sizes[0] += len(have) * c
+        sizes[1] += len(want) * c
+    same = len(rows) == units and sizes == [len(before), len(after)]
     left: set[int] = set()
     right: set[int] = set()
-    for u, row in enumerate(rows):
+    for u, (have, want) in enumerate(rows if same else ()):
         first, end = u * c * n, (u + 1) * c * n
-        for r in row[0]:
+        for r in have:
             left.update(range(first + r, end, n))
-        for r in row[1]:
+        for r in want:
             right.update(range(first + r, end, n))
+    same = same and left == set(before) and right == set(after)
+    need(same, f"pre and post are not those of {name} over {n} ranks with C = {c}", place)
+
+    # sums are of all contributions; those of a scan of the ranks up to its own
+    sums: list[frozenset[int] | None] = [None] * n
     if name == "scan":
-        prefixes = [frozenset(range(rank + 1)) for rank in everyone]
-        sums = all(want == prefixes[at % n] for at, want in task.post.items())
-    else:
-        sums = all(want is None for want in task.post.values())
-    return sums and left == set(before) and right == set(after)
+        sums = [frozenset(range(rank + 1)) for rank in range(n)]
+    same = all(want == sums[at % n] for at, want in task.post.items())
+    need(same, f"pre and post are not those of {name} over {n} ranks with C = {c}", place)
+
+
+def _rows(name: str, n: int, roots: list[int]) -> Iterator[Row]:
+    """Yield for each unit of a collective the ranks that have it before, and after."""
+    everyone = range(n)
+    match name:
+        case "broadcast":
+            yield from (([r], everyone) for r in roots)
+        case "scatter":
+            for root in roots:
+                yield from (([root], [i]) for i in everyone)
+        case "allgather":
+            yield from (([i], everyone) for i in everyone)
+        case "alltoall":
+            for src in everyone:
+                yield from (([src], [dst]) for dst in everyone)
+        case "allreduce" | "scan":
+            yield everyone, everyone
+        case "alltonext":
+            yield from (([i], [i + 1]) for i in range(n - 1))
+        case "sendrecv":
+            yield from (([i], [(i + 1) % n]) for i in everyone)
+
+
+def _rows_of_sizes(name: str, before: Wants | frozenset[int], after: Wants | frozenset[int], n: int, c: int) -> list:
+    """Return the rows of a collective whose ranks have several units each, or none: those of its document, in order."""
+    firsts = [at for at in before if at // n % c == 0]
+    if name != "alltoallv":
+        owners = sorted([at % n for at in firsts])
+        return [([rank], range(n)) for rank in owners]
+    source = {at // n: at % n for at in firsts}
+    ends = []
+    for at in after:
+        chunk, rank = divmod(at, n)
+        if chunk % c == 0:
+            ends.append((source.get(chunk, n), rank))
+    return [([src], [dst]) for src, dst in sorted(ends)]

@@ -13,7 +13,6 @@ are compared with bandwidth times rounds as Python integers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -24,8 +23,9 @@ from synth.checker.fields import need
 from synth.checker.orbit_labels import orbit_labels
 from synth.errors import VerificationError
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
-from synth.model.link_table import LinkTable, ends, members, widths
+from synth.model.link_table import ends, members, widths
 from synth.model.scale_collectives import COLLECTIVES, ROOTED
+from synth.model.topology import bandwidths
 
 MOST_STEPS = 1 << 22  # each is an entry of arrays
 MOST_GENERATORS = 64  # of which each but the first at least doubles the group, or adds nothing
@@ -54,392 +54,339 @@ class CompressedReplay:
 
 def replay(schedule: CompressedSchedule) -> CompressedReplay:
     """Replay `schedule` and add its loads up. Raises VerificationError with the place of what is wrong."""
-    return _Replay(schedule).run()
+    topology, collective, ranks = schedule.topology, schedule.collective, schedule.topology.ranks
+    need(collective in COLLECTIVES, "is none that is known", "collective")
+    root, rooted = schedule.root, collective in ROOTED
+    right = type(root) is int and 0 <= root < ranks if rooted else root is None
+    need(right, f"expected {'a rank' if rooted else 'none'}, found {root!r}", "root")
+    need(type(schedule.chunks) is int and schedule.chunks >= 1, "must be a whole number, at least 1", "chunks")
+    widest = [*bandwidths(topology.links), *bandwidths(topology.limits)]
+    need(all(width >= 0 for width in widest), "a bandwidth is negative", "width")
+
+    # rounds of each step, and of each send a step, a chunk, a path and a kind that are there
+    steps, count = schedule.step_count, len(schedule.step)
+    need(steps <= MOST_STEPS, f"{steps} steps; at most {MOST_STEPS} are replayed", "rounds")
+    need(not steps or int(schedule.step_rounds.min()) >= 1, "every step has at least one round", "rounds")
+    check_fits(sum(schedule.step_rounds.tolist()), "rounds", "rounds")
+    below = {"step": steps, "chunk": schedule.units * schedule.chunks, "path": len(schedule.paths), "kind": 2}
+    for name, most in below.items():
+        column = getattr(schedule, name)
+        need(len(column) == count, f"has {len(column)} entries, step has {count}", name)
+        inside = not count or (int(column.min()) >= 0 and int(column.max()) < most)
+        need(inside, f"lies outside 0..{most - 1}", name)
+    _check_paths(schedule)
+
+    # each send stands for all of its images
+    orbit, orbit_of_rank, group = _symmetries(schedule)
+    listed = _listed_chunks(schedule, orbit_of_rank, group)
+    busiest = _busiest(schedule, orbit, group)
+
+    # who holds what is sent, and what must arrive
+    every = np.ones(count, bool)
+    if collective == "allreduce":
+        _allreduce(listed)
+    elif collective in ("reduce-scatter", "reduce"):
+        need((schedule.kind == REDUCE).all(), "a reduction copies", "kind")
+        _spread(listed, listed.starts, every, reverse=True)
+    else:
+        need((schedule.kind == COPY).all(), f"{collective} sums", "kind")
+        _spread(listed, listed.starts, every, reverse=False)
+    return CompressedReplay(count * group, group, steps, schedule.rounds_per_chunk, busiest)
 
 
-class _Replay:
-    def __init__(self, schedule: CompressedSchedule) -> None:
-        self.schedule, self.topology = schedule, schedule.topology
-        self.ranks = schedule.topology.ranks
-        self.nodes = self.ranks + len(schedule.topology.switches)
-        # blocks that symmetries permute: units of data, or for a symmetric allreduce the chunks that each rank sums up
-        self.blocks = self.ranks if schedule.collective == "allreduce" and schedule.generators else schedule.units
-        self.per_block = schedule.chunks * schedule.units // self.blocks
-        links = schedule.topology.links
-        self.links = links if isinstance(links, LinkTable) else LinkTable.of(links)
-        self.src, self.dst = ends(links)
-
-    def run(self) -> CompressedReplay:
-        schedule = self.schedule
-        self._ranges()
-        self._paths()
-        orbit, size = self._group()
-        self._units(size)
-        busiest = self._loads(orbit, size)
-        starts, every = np.repeat(self.sources, self.per_block), np.ones(len(schedule.step), bool)
-        if schedule.collective in ("reduce-scatter", "reduce"):
-            need((schedule.kind == REDUCE).all(), "a reduction copies", "kind")
-            self._spread(starts, every, reverse=True, once=True)
-        elif schedule.collective == "allreduce":
-            self._allreduce()
-        else:
-            need((schedule.kind == COPY).all(), f"{schedule.collective} sums", "kind")
-            self._spread(starts, every, reverse=False, once=False)
-        return CompressedReplay(
-            len(schedule.step) * size, size, schedule.step_count, schedule.rounds_per_chunk, busiest
-        )
-
-    def _ranges(self) -> None:
-        schedule = self.schedule
-        need(schedule.collective in COLLECTIVES, "is none that is known", "collective")
-        need(type(schedule.chunks) is int and schedule.chunks >= 1, "must be a whole number, at least 1", "chunks")
-        need(
-            schedule.step_count <= MOST_STEPS,
-            f"{schedule.step_count} steps; at most {MOST_STEPS} are replayed",
-            "rounds",
-        )
-        count = len(schedule.step)
-        for name, below in (
-            ("step", schedule.step_count),
-            ("chunk", schedule.units * schedule.chunks),
-            ("path", len(schedule.paths)),
-            ("kind", 2),
-        ):
-            column = getattr(schedule, name)
-            need(len(column) == count, f"has {len(column)} entries, step has {count}", name)
-            need(
-                count == 0 or (int(column.min()) >= 0 and int(column.max()) < below),
-                f"lies outside 0..{below - 1}",
-                name,
-            )
-        need(self.per_block <= MOST_HELD, f"{self.per_block} of each unit; at most {MOST_HELD} are followed", "chunks")
-        need(
-            self.per_block * self.blocks == schedule.chunks * schedule.units,
-            f"are no multiple of {self.blocks} blocks",
-            "chunks",
-        )
-        need(
-            schedule.step_count == 0 or int(schedule.step_rounds.min()) >= 1,
-            "every step has at least one round",
-            "rounds",
-        )
-        check_fits(sum(schedule.step_rounds.tolist()), "rounds", "rounds")
-        rooted = schedule.collective in ROOTED
-        need((schedule.root is not None) == rooted, "is for rooted collectives", "root")
-        need(not rooted or (type(schedule.root) is int and 0 <= schedule.root < self.ranks), "is no rank", "root")
-        negative = [m for m in (*self.links.sorts, *self.topology.limits) if m.bandwidth < 0]
-        need(not negative, "a bandwidth is negative", "width")
-
-    def _enough(self, units: int, sources: int) -> None:
-        """Check that as many sends are listed as the chunks need, and that the chunks are not too many.
-
-        A table of which rank holds which chunk is made later. A few numbers of the document set its size.
-        """
-        schedule, rows = self.schedule, units * self.per_block
-        if schedule.collective == "alltoall":
-            least = (units - sources) * self.per_block  # a rank has what it sends itself
-        else:
-            least = rows * (self.ranks - 1) * (2 if schedule.collective == "allreduce" else 1)
-        need(
-            len(schedule.step) >= least,
-            f"lists {len(schedule.step)} sends, where so many chunks take {least} at least",
-            "step",
-        )
-        need(
-            rows * self.ranks <= MOST_HELD,
-            f"{rows} chunks for {self.ranks} ranks; at most {MOST_HELD} in all are followed",
-            "chunks",
-        )
-
-    def _paths(self) -> None:
-        count = len(self.src)
-        for p, path in enumerate(self.schedule.paths):
-            place = f"paths[{p}]"
-            need(path and all(0 <= i < count for i in path), "names no links", place)
-            inner = self.dst[list(path[:-1])]
-            need(
-                (inner == self.src[list(path[1:])]).all() and (inner >= self.ranks).all(),
-                "is not joined through switches",
-                place,
-            )
-            need(
-                self.src[path[0]] < self.ranks and self.dst[path[-1]] < self.ranks,
-                "does not lead from rank to rank",
-                place,
-            )
-            need(self.src[path[0]] != self.dst[path[-1]], "leads back to where it starts", place)
-
-    def _group(self) -> tuple[np.ndarray, int]:
-        """Return the orbit of each link, and the order of the group, after checking the generators."""
-        moves = [np.array(pi, np.int64) for pi in self.schedule.generators]
-        links = np.arange(len(self.src))
-        if not moves:
-            return links, 1
-        need(len(moves) <= MOST_GENERATORS, f"{len(moves)}; at most {MOST_GENERATORS} are followed", "generators")
-        _, width = widths(self.topology.links)
-        keys = self.src * self.nodes + self.dst
-        order = np.argsort(keys, kind="stable")
-        need((np.diff(keys[order]) > 0).all(), "generators need one link at most between two ends", "generators")
-        limit_links = members(self.topology.limits)
-        bandwidths = [m.bandwidth for m in self.topology.limits]
-        named = Counter((np.sort(m).tobytes(), w) for m, w in zip(limit_links, bandwidths, strict=True))
-        images = []
-        for g, pi in enumerate(moves):
-            place = f"generators[{g}]"
-            need(
-                len(pi) == self.nodes and (np.sort(pi) == np.arange(self.nodes)).all(),
-                "is no permutation of ranks and switches",
-                place,
-            )
-            need(self.ranks == self.nodes or pi[: self.ranks].max() < self.ranks, "takes a rank to a switch", place)
-            moved = pi[self.src] * self.nodes + pi[self.dst]
-            at = np.searchsorted(keys[order], moved)
-            need(
-                (at < len(keys)).all() and (keys[order][np.minimum(at, len(keys) - 1)] == moved).all(),
-                "takes a link to none",
-                place,
-            )
-            image = order[at]
-            need((width[image] == width).all(), "changes a bandwidth", place)
-            taken = Counter((np.sort(image[m]).tobytes(), w) for m, w in zip(limit_links, bandwidths, strict=True))
-            need(taken == named, "takes a limit to none", place)
-            for other in moves[:g]:
-                need((pi[other] == other[pi]).all(), "does not commute with those before", place)
-            images.append(image)
-        return orbit_labels(len(links), images), self._order(moves)
-
-    def _order(self, moves: list[np.ndarray]) -> int:
-        """Return the order of a commuting group, after checking that it acts freely on the ranks."""
-        label = orbit_labels(self.nodes, moves)
-        self.orbit_of_rank = label[: self.ranks]
-        sizes = np.unique(self.orbit_of_rank, return_counts=True)[1]
-        need(len(set(sizes.tolist())) == 1, "orbits of ranks differ in size", "generators")
-        # an element is known by where it takes one rank or switch of each orbit, as the group commutes
-        starts = np.unique(label)
-        seen = {starts.tobytes()}
-        queue = [starts]
-        for image in queue:
-            for pi in moves:
-                product = pi[image]
-                if product.tobytes() not in seen:
-                    need(len(seen) < sizes[0], "an element that is not the identity fixes a rank", "generators")
-                    seen.add(product.tobytes())
-                    queue.append(product)
-        return int(sizes[0])
-
-    def _units(self, group: int) -> None:
-        """Find the listed units: exactly one of each orbit."""
-        schedule = self.schedule
-        if group == 1:
-            self._enough(self.blocks, self.ranks)
-            self.wanted = np.arange(self.blocks)
-            self.sources = self._sources(self.wanted)
-            return
-        need(
-            schedule.collective not in ("broadcast", "reduce"),
-            f"{schedule.collective} has no free symmetries",
-            "generators",
-        )
-        listed = np.unique(schedule.chunk // self.per_block)
-        # a unit's orbit is known by its first rank's: the group moves it freely, and one source of each orbit is listed
-        first = listed if self.blocks == self.ranks else listed // self.ranks
-        sources = np.unique(first)
-        need(len(np.unique(self.orbit_of_rank[sources])) == len(sources), "lists two units of one orbit", "chunk")
-        need(
-            len(sources) * group == self.ranks,
-            f"lists units of {len(sources)} orbits of {self.ranks // group}",
-            "chunk",
-        )
-        self._enough(len(sources) * (self.blocks // self.ranks), len(sources))
-        self.wanted = (
-            sources if self.blocks == self.ranks else (sources[:, None] * self.ranks + np.arange(self.ranks)).ravel()
-        )
-        self.sources = self._sources(self.wanted)
-
-    def _sources(self, units: np.ndarray) -> np.ndarray:
-        schedule = self.schedule
-        if schedule.collective in ("allgather", "reduce-scatter", "allreduce"):
-            return units  # of an allreduce they are looked for later
-        if schedule.collective == "alltoall":
-            return units // self.ranks
-        return np.full(len(units), schedule.root if schedule.root is not None else 0)
-
-    def _loads(self, orbit: np.ndarray, group: int) -> Fraction:
-        """Return the greatest load of a link or limit in a step, as a part of its capacity, which is 1 at most."""
-        schedule, names = self.schedule, self.topology.limits
-        unit = self.topology.unit_bandwidth()
-        sizes = np.bincount(orbit, minlength=len(orbit))
-        lengths = np.fromiter((len(p) for p in schedule.paths), np.int64, len(schedule.paths))
-        flat = np.fromiter((i for p in schedule.paths for i in p), np.int64, sum(map(len, schedule.paths)))
-        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        limit_links = members(names)
-        inside = np.concatenate([np.zeros(0, np.int64), *limit_links])
-        limit_of = np.repeat(np.arange(len(limit_links)), [len(m) for m in limit_links])
-        # whatever a step puts on links or limits, over all images
-        check_fits(
-            len(schedule.step) * max(map(len, schedule.paths), default=0) * group * max(1, len(inside)), "loads", "step"
-        )
-        link_bandwidths, which = widths(self.topology.links)
-        limit_bandwidths, of_limit = widths(names)
-        capacity = [int(width / unit) for width in link_bandwidths]
-        limit_capacity = [int(width / unit) for width in limit_bandwidths]
-        busiest = Fraction(0)
-        order = np.argsort(schedule.step, kind="stable")
-        bounds = np.searchsorted(schedule.step[order], np.arange(schedule.step_count + 1))
-        for t in range(schedule.step_count):
-            paths = schedule.path[order[bounds[t] : bounds[t + 1]]]
-            if not len(paths):
-                continue
-            times = np.bincount(paths, minlength=len(schedule.paths))
-            used = np.flatnonzero(times)
-            counts = lengths[used]
-            hops = flat[
-                np.repeat(starts[used] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
-                + np.arange(counts.sum())
-            ]
-            total = np.zeros(len(orbit), np.int64)
-            np.add.at(total, orbit[hops], np.repeat(times[used], counts))
-            load = total[orbit] * group // sizes[orbit]
-            rounds = int(schedule.step_rounds[t])
-            busiest = max(busiest, *_fullest(load, which, capacity, rounds, self._link, f"steps[{t}]"))
-            if limit_links:
-                sums = np.zeros(len(limit_links), np.int64)
-                np.add.at(sums, limit_of, load[inside])
-                busiest = max(
-                    busiest,
-                    *_fullest(
-                        sums, of_limit, limit_capacity, rounds, lambda k: f"limit {names[k].name}", f"steps[{t}]"
-                    ),
-                )
-        return busiest
-
-    def _link(self, i: int) -> str:
-        return f"link {self.src[i]} -> {self.dst[i]}"
-
-    def _spread(self, starts: np.ndarray, mask: np.ndarray, *, reverse: bool, once: bool) -> None:
-        """Follow copies from the start of each listed chunk to all ranks that want it.
-
-        Reductions are followed backwards in time; there each rank receives `once`.
-        """
-        schedule = self.schedule
-        first, last = schedule.ends
-        step, chunk, path = schedule.step[mask], schedule.chunk[mask], schedule.path[mask]
-        src, dst = (last[path], first[path]) if reverse else (first[path], last[path])
-        time = schedule.step_count - 1 - step if reverse else step
-        place = self._places(chunk)
-        held = np.zeros((len(self.wanted) * self.per_block, self.ranks), bool)
-        held[np.arange(len(held)), starts] = True
-        order = np.argsort(time, kind="stable")
-        ends = np.searchsorted(time[order], np.arange(schedule.step_count + 1))
-        for t in range(schedule.step_count):
-            now = order[ends[t] : ends[t + 1]]
-            shown = f"steps[{schedule.step_count - 1 - t if reverse else t}]"
-            bad = np.flatnonzero(~held[place[now], src[now]])
-            if len(bad):
-                i = now[bad[0]]
-                what = "adds its part to" if reverse else "sends"
-                when = "after it was sent on" if reverse else "before it has it"
-                raise VerificationError(f"rank {src[i]} {what} chunk {chunk[i]} {when}", shown)
-            if once:
-                keys = place[now] * self.ranks + dst[now]
-                again = held[place[now], dst[now]].any() or len(np.unique(keys)) < len(keys)
-                need(not again, "a contribution is counted twice", shown)
-            held[place[now], dst[now]] = True
-        if schedule.collective == "alltoall":
-            done = held[np.arange(len(held)), np.repeat(self.wanted % self.ranks, self.per_block)]
-            lacking = np.flatnonzero(~done)
-            ranks = (self.wanted % self.ranks)[lacking // self.per_block]
-        else:
-            lacking, ranks = np.nonzero(~held)
-        if len(lacking):
-            chunk_id = (
-                int(self.wanted[lacking[0] // self.per_block]) * self.per_block + int(lacking[0]) % self.per_block
-            )
-            raise VerificationError(
-                f"rank {ranks[0]} ends without chunk {chunk_id}" + (" being summed" if reverse else ""), "$"
-            )
-
-    def _places(self, chunk: np.ndarray) -> np.ndarray:
-        """Return the row of each chunk among the listed ones."""
-        row_of = np.full(self.blocks, -1, np.int64)
-        row_of[self.wanted] = np.arange(len(self.wanted))
-        row = row_of[chunk // self.per_block]
-        need((row >= 0).all(), "lists a unit that is an image of another", "chunk")
-        return row * self.per_block + chunk % self.per_block
-
-    def _allreduce(self) -> None:
-        """Check that each chunk is summed up a tree to its root, and copied from there after the last sum arrived.
-
-        Where ranks exchange sums instead, so that a chunk has no such root, follow contributions one by one.
-        """
-        schedule = self.schedule
-        first, last = schedule.ends
-        up = schedule.kind == REDUCE
-        place = self._places(schedule.chunk)
-        # the root of a chunk is the rank that never passes its sum on
-        passes = np.zeros((len(self.wanted) * self.per_block, self.ranks), bool)
-        keys = place[up] * self.ranks + first[schedule.path[up]]
-        passes.ravel()[keys] = True
-        if len(np.unique(keys)) < len(keys) or ((~passes).sum(axis=1) != 1).any():
-            self._contributions(place)
-            return
-        roots = np.argmin(passes, axis=1)
-        final = np.full(len(roots), -1, np.int64)
-        into = roots[place[up]] == last[schedule.path[up]]
-        np.maximum.at(final, place[up][into], schedule.step[up][into])
-        early = np.flatnonzero(schedule.step[~up] <= final[place[~up]])
-        if len(early):
-            i = np.flatnonzero(~up)[early[0]]
-            raise VerificationError(
-                f"chunk {schedule.chunk[i]} is copied before it is summed", f"steps[{schedule.step[i]}]"
-            )
-        for reverse, mask in ((True, up), (False, ~up)):
-            self._spread(roots, mask, reverse=reverse, once=reverse)
-
-    def _contributions(self, place: np.ndarray) -> None:
-        """Follow which contributions each rank's value of each listed chunk contains, step by step.
-
-        Sends of a step read the state before it; its copies land before its reductions add.
-        """
-        schedule, ranks, rows = self.schedule, self.ranks, len(self.wanted) * self.per_block
-        size = rows * ranks * ranks
-        need(size <= MOST_CONTRIBUTIONS, f"{size} contributions; at most {MOST_CONTRIBUTIONS} are followed", "chunks")
-        first, last = schedule.ends
-        src, dst = first[schedule.path], last[schedule.path]
-        held = np.zeros((rows * ranks, ranks), bool)
-        held[np.arange(rows * ranks), np.tile(np.arange(ranks), rows)] = True
-        order = np.lexsort((schedule.kind, schedule.step))
-        bounds = np.searchsorted(schedule.step[order], np.arange(schedule.step_count + 1))
-        for t in range(schedule.step_count):
-            now = order[bounds[t] : bounds[t + 1]]
-            sent = held[place[now] * ranks + src[now]]
-            into, adds = place[now] * ranks + dst[now], schedule.kind[now] == REDUCE
-            copied = into[~adds]
-            need(len(np.unique(copied)) == len(copied), "two copies arrive at one rank", f"steps[{t}]")
-            held[copied] = sent[~adds]
-            targets, row = np.unique(into[adds], return_inverse=True)
-            total = held[targets].astype(np.int64)
-            np.add.at(total, row, sent[adds])
-            need((total <= 1).all(), "a contribution is counted twice", f"steps[{t}]")
-            held[targets] = total.astype(bool)
-        lacking = np.flatnonzero(~held.all(axis=1))
-        if len(lacking):
-            row, rank = divmod(int(lacking[0]), ranks)
-            chunk = int(self.wanted[row // self.per_block]) * self.per_block + row % self.per_block
-            raise VerificationError(f"rank {rank} ends without all contributions to chunk {chunk}", "$")
+def _check_paths(schedule: CompressedSchedule) -> None:
+    """Check that each path leads over links from a rank through switches to another rank."""
+    src, dst = ends(schedule.topology.links)
+    ranks = schedule.topology.ranks
+    for p, path in enumerate(schedule.paths):
+        place = f"paths[{p}]"
+        need(path and all(0 <= i < len(src) for i in path), "names no links", place)
+        tails, heads = src[list(path)], dst[list(path)]
+        joined = (heads[:-1] == tails[1:]).all() and (heads[:-1] >= ranks).all()
+        need(joined, "is not joined through switches", place)
+        need(tails[0] < ranks and heads[-1] < ranks, "does not lead from rank to rank", place)
+        need(tails[0] != heads[-1], "leads back to where it starts", place)
 
 
-def _fullest(
-    load: np.ndarray, which: np.ndarray, room: list[int], rounds: int, named: Callable[[int], str], place: str
-) -> Iterator[Fraction]:
-    """Yield the greatest load over room times rounds for each room; item i has room[which[i]].
+def _symmetries(schedule: CompressedSchedule) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the orbit of each link and of each rank, and the order of the group, after checking the generators."""
+    topology, ranks = schedule.topology, schedule.topology.ranks
+    nodes = ranks + len(topology.switches)
+    src, dst = ends(topology.links)
+    moves = [np.array(pi, np.int64) for pi in schedule.generators]
+    if not moves:
+        return np.arange(len(src)), np.arange(ranks), 1
+    need(len(moves) <= MOST_GENERATORS, f"{len(moves)}; at most {MOST_GENERATORS} are followed", "generators")
 
-    Raises VerificationError where one exceeds 1.
+    # a link is known by its ends, a limit by its links and bandwidth
+    keys = src * nodes + dst
+    order = np.argsort(keys, kind="stable")
+    sorted_keys = keys[order]
+    need((np.diff(sorted_keys) > 0).all(), "generators need one link at most between two ends", "generators")
+    _, width = widths(topology.links)
+    held = list(zip(members(topology.limits), [limit.bandwidth for limit in topology.limits], strict=True))
+    named = Counter((np.sort(links).tobytes(), bandwidth) for links, bandwidth in held)
+
+    # each generator maps links and limits to such of the same bandwidth, and commutes with those before
+    images = []
+    for g, pi in enumerate(moves):
+        place = f"generators[{g}]"
+        permutes = len(pi) == nodes and (np.sort(pi) == np.arange(nodes)).all()
+        need(permutes, "is no permutation of ranks and switches", place)
+        need((pi[:ranks] < ranks).all(), "takes a rank to a switch", place)
+        moved = pi[src] * nodes + pi[dst]
+        at = np.minimum(np.searchsorted(sorted_keys, moved), len(keys) - 1)
+        need((sorted_keys[at] == moved).all(), "takes a link to none", place)
+        image = order[at]
+        need((width[image] == width).all(), "changes a bandwidth", place)
+        taken = Counter((np.sort(image[links]).tobytes(), bandwidth) for links, bandwidth in held)
+        need(taken == named, "takes a limit to none", place)
+        for other in moves[:g]:
+            need((pi[other] == other[pi]).all(), "does not commute with those before", place)
+        images.append(image)
+
+    # an element is known by where it takes one rank or switch of each orbit, as the group commutes. There are as many
+    # elements as ranks in an orbit, if only the identity fixes a rank
+    label = orbit_labels(nodes, moves)
+    sizes = np.unique(label[:ranks], return_counts=True)[1]
+    need(len(set(sizes.tolist())) == 1, "orbits of ranks differ in size", "generators")
+    starts = np.unique(label)
+    seen, queue = {starts.tobytes()}, [starts]
+    for image in queue:
+        for pi in moves:
+            product = pi[image]
+            if product.tobytes() not in seen:
+                need(len(seen) < sizes[0], "an element that is not the identity fixes a rank", "generators")
+                seen.add(product.tobytes())
+                queue.append(product)
+    return orbit_labels(len(src), images), label[:ranks], int(sizes[0])
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The chunks that a schedule lists, the others being their images, and its sends.
+
+    `blocks`: what symmetries permute, of `size` chunks each: units of data, or of a symmetric allreduce the chunks that
+    each rank sums up. `wanted`: the blocks that are listed. `starts`: the rank that each listed chunk spreads from.
+    `row`: for each send its chunk's place among the listed ones. `src`, `dst`: the ranks of each send.
     """
-    most = np.zeros(len(room), np.int64)
-    np.maximum.at(most, which, load)
-    for k, found in enumerate(most.tolist()):
-        if found > room[k] * rounds:
-            i = int(np.flatnonzero((which == k) & (load == found))[0])
-            raise VerificationError(f"{named(i)} carries {found} chunks in {rounds} rounds of {room[k]}", place)
-        yield Fraction(found, room[k] * rounds) if found else Fraction(0)
+
+    schedule: CompressedSchedule
+    size: int
+    wanted: np.ndarray
+    starts: np.ndarray
+    row: np.ndarray
+    src: np.ndarray
+    dst: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """Number of listed chunks."""
+        return len(self.wanted) * self.size
+
+    def chunk(self, row: int) -> int:
+        """Return the number of a listed chunk in the whole schedule."""
+        return int(self.wanted[row // self.size]) * self.size + row % self.size
+
+
+def _listed_chunks(schedule: CompressedSchedule, orbit_of_rank: np.ndarray, group: int) -> _Listed:
+    """Find the listed blocks: exactly one of each orbit."""
+    ranks, collective, chunks = schedule.topology.ranks, schedule.collective, schedule.chunks * schedule.units
+    blocks = ranks if collective == "allreduce" and schedule.generators else schedule.units
+    size = chunks // blocks
+    need(size * blocks == chunks, f"are no multiple of {blocks} blocks", "chunks")
+    need(size <= MOST_HELD, f"{size} of each unit; at most {MOST_HELD} are followed", "chunks")
+
+    # a block's orbit is known by its first rank's: the group moves it freely, and one source of each orbit is listed
+    sources, many = np.arange(ranks), blocks
+    if group > 1:
+        need(collective not in ROOTED, f"{collective} has no free symmetries", "generators")
+        named = np.unique(schedule.chunk // size)
+        sources = np.unique(named if blocks == ranks else named // ranks)
+        need(len(np.unique(orbit_of_rank[sources])) == len(sources), "lists two units of one orbit", "chunk")
+        orbits = f"lists units of {len(sources)} orbits of {ranks // group}"
+        need(len(sources) * group == ranks, orbits, "chunk")
+        many = len(sources) * (blocks // ranks)
+
+    # as many sends as the chunks need. A few numbers of the document set the size of the table of who holds which
+    rows = many * size
+    if collective == "alltoall":
+        least = (many - len(sources)) * size  # a rank has what it sends itself
+    else:
+        least = rows * (ranks - 1) * (2 if collective == "allreduce" else 1)
+    sends = len(schedule.step)
+    need(sends >= least, f"lists {sends} sends, where so many chunks take {least} at least", "step")
+    most = f"{rows} chunks for {ranks} ranks; at most {MOST_HELD} in all are followed"
+    need(rows * ranks <= MOST_HELD, most, "chunks")
+
+    # the rank that each listed chunk starts from; of an allreduce it is looked for later
+    wanted = np.arange(blocks)
+    if group > 1:
+        wanted = sources if blocks == ranks else (sources[:, None] * ranks + np.arange(ranks)).ravel()
+    if collective in ROOTED:
+        starts = np.full(len(wanted), schedule.root)
+    else:
+        starts = wanted // ranks if collective == "alltoall" else wanted
+    row_of = np.full(blocks, -1, np.int64)
+    row_of[wanted] = np.arange(len(wanted))
+    row = row_of[schedule.chunk // size]
+    need((row >= 0).all(), "lists a unit that is an image of another", "chunk")
+    first, last = schedule.ends
+    row = row * size + schedule.chunk % size
+    return _Listed(schedule, size, wanted, np.repeat(starts, size), row, first[schedule.path], last[schedule.path])
+
+
+def _busiest(schedule: CompressedSchedule, orbit: np.ndarray, group: int) -> Fraction:
+    """Return the greatest load of a link or limit in a step, as a part of its capacity, which is 1 at most."""
+    topology = schedule.topology
+    src, dst = ends(topology.links)
+    sizes = np.bincount(orbit, minlength=len(orbit))
+
+    # the links of all paths, one path after another, and the links of all limits
+    lengths = np.fromiter((len(p) for p in schedule.paths), np.int64, len(schedule.paths))
+    flat = np.fromiter((i for p in schedule.paths for i in p), np.int64, int(lengths.sum()))
+    starts = np.cumsum(lengths) - lengths
+    limit_links = members(topology.limits)
+    inside = np.concatenate([np.zeros(0, np.int64), *limit_links])
+    limit_of = np.repeat(np.arange(len(limit_links)), [len(links) for links in limit_links])
+
+    # whatever a step puts on links or limits, over all images
+    sends = len(schedule.step) * group
+    most = sends * int(lengths.max(initial=0)) * max(1, len(inside))
+    check_fits(most, "loads", "step")
+    unit = topology.unit_bandwidth()
+    rooms = []
+    for things in (topology.links, topology.limits):
+        different, which = widths(things)
+        rooms.append(([int(width / unit) for width in different], which))
+
+    busiest = Fraction(0)
+    order = np.argsort(schedule.step, kind="stable")
+    bounds = np.searchsorted(schedule.step[order], np.arange(schedule.step_count + 1))
+    for t, rounds in enumerate(schedule.step_rounds.tolist()):
+        # how often each path is taken, then each link: the images of a send share the links of an orbit evenly
+        now = order[bounds[t] : bounds[t + 1]]
+        times = np.bincount(schedule.path[now], minlength=len(lengths))
+        used = np.flatnonzero(times)
+        counts = lengths[used]
+        offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        hops = flat[np.repeat(starts[used], counts) + offsets]
+        total = np.zeros(len(orbit), np.int64)
+        np.add.at(total, orbit[hops], np.repeat(times[used], counts))
+        load = total[orbit] * group // sizes[orbit]
+        sums = np.zeros(len(limit_links), np.int64)
+        np.add.at(sums, limit_of, load[inside])
+
+        # compared with bandwidth times rounds as Python integers
+        for loads, (room, which) in zip((load, sums), rooms, strict=True):
+            greatest = np.zeros(len(room), np.int64)
+            np.maximum.at(greatest, which, loads)
+            for k, found in enumerate(greatest.tolist()):
+                if found > room[k] * rounds:
+                    i = int(np.flatnonzero((which == k) & (loads == found))[0])
+                    name = f"link {src[i]} -> {dst[i]}" if loads is load else f"limit {topology.limits[i].name}"
+                    fault = f"{name} carries {found} chunks in {rounds} rounds of {room[k]}"
+                    raise VerificationError(fault, f"steps[{t}]")
+                if found:
+                    busiest = max(busiest, Fraction(found, room[k] * rounds))
+    return busiest
+
+
+def _spread(listed: _Listed, starts: np.ndarray, mask: np.ndarray, *, reverse: bool) -> None:
+    """Follow copies from the start of each listed chunk to all ranks that want it.
+
+    Reductions are followed backwards in time: there each rank receives once.
+    """
+    schedule, ranks = listed.schedule, listed.schedule.topology.ranks
+    step, row, chunk = schedule.step[mask], listed.row[mask], schedule.chunk[mask]
+    src, dst = listed.src[mask], listed.dst[mask]
+    time = step
+    if reverse:
+        src, dst, time = dst, src, schedule.step_count - 1 - step
+    held = np.zeros((listed.count, ranks), bool)
+    held[np.arange(len(held)), starts] = True
+    order = np.argsort(time, kind="stable")
+    bounds = np.searchsorted(time[order], np.arange(schedule.step_count + 1))
+    for t in range(schedule.step_count):
+        now = order[bounds[t] : bounds[t + 1]]
+        place = f"steps[{schedule.step_count - 1 - t if reverse else t}]"
+        bad = now[~held[row[now], src[now]]]
+        if len(bad):
+            i = bad[0]
+            early = f"rank {src[i]} sends chunk {chunk[i]} before it has it"
+            late = f"rank {src[i]} adds its part to chunk {chunk[i]} after it was sent on"
+            raise VerificationError(late if reverse else early, place)
+        if reverse:
+            keys = row[now] * ranks + dst[now]
+            again = held[row[now], dst[now]].any() or len(np.unique(keys)) < len(keys)
+            need(not again, "a contribution is counted twice", place)
+        held[row[now], dst[now]] = True
+
+    # an alltoall's chunk is for one rank, any other one for all
+    lacking = ~held
+    if schedule.collective == "alltoall":
+        asked = np.arange(ranks) == np.repeat(listed.wanted % ranks, listed.size)[:, None]
+        lacking &= asked
+    rows, missing = np.nonzero(lacking)
+    if len(rows):
+        summed = " being summed" if reverse else ""
+        fault = f"rank {missing[0]} ends without chunk {listed.chunk(int(rows[0]))}{summed}"
+        raise VerificationError(fault, "$")
+
+
+def _allreduce(listed: _Listed) -> None:
+    """Check that each chunk is summed up a tree to its root, and copied from there after the last sum arrived.
+
+    Where ranks exchange sums instead, so that a chunk has no such root, follow contributions one by one.
+    """
+    schedule, ranks = listed.schedule, listed.schedule.topology.ranks
+    up = schedule.kind == REDUCE
+
+    # the root of a chunk is the rank that never passes its sum on
+    passes = np.zeros((listed.count, ranks), bool)
+    keys = listed.row[up] * ranks + listed.src[up]
+    passes.ravel()[keys] = True
+    if len(np.unique(keys)) < len(keys) or ((~passes).sum(axis=1) != 1).any():
+        _contributions(listed)
+        return
+    roots = np.argmin(passes, axis=1)
+    final = np.full(len(roots), -1, np.int64)  # the step of the last sum that arrives there
+    into = up & (roots[listed.row] == listed.dst)
+    np.maximum.at(final, listed.row[into], schedule.step[into])
+    early = np.flatnonzero(~up & (schedule.step <= final[listed.row]))
+    if len(early):
+        fault = f"chunk {schedule.chunk[early[0]]} is copied before it is summed"
+        raise VerificationError(fault, f"steps[{schedule.step[early[0]]}]")
+    _spread(listed, roots, up, reverse=True)
+    _spread(listed, roots, ~up, reverse=False)
+
+
+def _contributions(listed: _Listed) -> None:
+    """Follow which contributions each rank's value of each listed chunk contains, step by step.
+
+    Sends of a step read the state before it; its copies land before its reductions add.
+    """
+    schedule, ranks, rows = listed.schedule, listed.schedule.topology.ranks, listed.count
+    size = rows * ranks * ranks
+    need(size <= MOST_CONTRIBUTIONS, f"{size} contributions; at most {MOST_CONTRIBUTIONS} are followed", "chunks")
+    held = np.zeros((rows * ranks, ranks), bool)
+    held[np.arange(rows * ranks), np.tile(np.arange(ranks), rows)] = True
+    order = np.lexsort((schedule.kind, schedule.step))
+    bounds = np.searchsorted(schedule.step[order], np.arange(schedule.step_count + 1))
+    for t in range(schedule.step_count):
+        now = order[bounds[t] : bounds[t + 1]]
+        sent = held[listed.row[now] * ranks + listed.src[now]]
+        into = listed.row[now] * ranks + listed.dst[now]
+        adds = schedule.kind[now] == REDUCE
+        copied = into[~adds]
+        need(len(np.unique(copied)) == len(copied), "two copies arrive at one rank", f"steps[{t}]")
+        held[copied] = sent[~adds]
+        targets, at = np.unique(into[adds], return_inverse=True)
+        total = held[targets].astype(np.int64)
+        np.add.at(total, at, sent[adds])
+        need((total <= 1).all(), "a contribution is counted twice", f"steps[{t}]")
+        held[targets] = total.astype(bool)
+    lacking = np.flatnonzero(~held.all(axis=1))
+    if len(lacking):
+        row, rank = divmod(int(lacking[0]), ranks)
+        raise VerificationError(f"rank {rank} ends without all contributions to chunk {listed.chunk(row)}", "$")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,8 +62,14 @@ def build_catalog(
     tasks = job_file.tasks(Path(fleet), db.absolute().with_name(db.name + ".tasks"), time_limit)
     if dry and not db.exists():
         return items_of(tasks, None)
-    with open(db, create=not dry) as store:
+    if dry:
+        with open(db) as store:
+            return items_of(tasks, store, retry_open)
+
+    # The runner comes before the file: a scheduler that does not answer leaves no empty catalog behind.
+    runner = runners.Dask(dask) if dask else runners.Processes(workers(jobs))
+    with closing(runner), open(db, create=True) as store:
         items = items_of(tasks, store, retry_open)
-        if not dry and not all(item.state for item in items):
-            run(items, store, runners.Dask(dask) if dask else runners.Processes(workers(jobs)), listen)
+        if not all(item.state for item in items):
+            run(items, store, runner, listen)
         return items

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from synth.commands.catalog import build_catalog
 from synth.commands.catalog.group import Database
 from synth.commands.framework.declaration import command, option
-from synth.commands.framework.output import check_writable, emit, note
+from synth.commands.framework.output import emit, note
 from synth.commands.framework.progress import job_progress
 from synth.commands.framework.shared import FILE, Output, jobs_option, time_limit_option
 from synth.commands.root import INTERRUPTED
@@ -63,7 +63,6 @@ def build_command(options: CatalogBuild) -> int:
     """
     from synth.catalog.jobs import run
 
-    check_writable(options.output)
     code = None
     try:
         with job_progress(str(options.fleet)) as listen:
@@ -106,6 +105,7 @@ def _print(items: Sequence[Item], listed: bool) -> None:
     from synth.view.frontier_text import Report
     from synth.view.tables import print_report
 
+    # Tasks that were listed have a line each; those that ran are counted by state.
     title = counted(len(items), "task")
     if listed:
         columns = ("task", ">ranks", "state", "entry")

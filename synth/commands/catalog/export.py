@@ -39,6 +39,7 @@ def export_command(options: EntryExport) -> None:
     """
     with open(options.db) as store:
         entry = store.get(options.name)
+    # A form of `synth export`, or the document itself.
     if options.to != "frontier":
         export_source(replace(options, source=entry.frontier), entry.id)
         return

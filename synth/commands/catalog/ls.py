@@ -70,6 +70,7 @@ def ls_command(options: Ls) -> None:
 
 def _cells(row: EntryRow) -> tuple[str, ...]:
     collective = f"{row.collective} from {','.join(map(str, row.roots))}" if row.roots else row.collective
+    # The steps of the points, from the fewest to the most.
     steps = sorted({steps for steps, _ in row.points})
     span = "-".join(map(str, sorted({steps[0], steps[-1]}))) if steps else ""
     options = " ".join(f"{key}={value}" for key, value in row.options.items())

@@ -36,6 +36,7 @@ def show_command(options: CatalogShow) -> None:
     def document() -> dict:
         return {"schema": "synth.entry/1"} | entry.to_json() | {"frontier": entry.frontier.to_json()}
 
+    # The frontier as `synth pareto` prints it, then where it comes from.
     def table() -> None:
         tables.print_frontier(entry.frontier)
         click.echo(printable(f"entry {entry.id}: {entry.state}, found in {entry.seconds:.1f} s"))

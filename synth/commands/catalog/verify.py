@@ -39,6 +39,7 @@ def verify_command(options: CatalogVerify) -> int:
 
     count = bad = 0
     with open(options.db) as store, progress(f"verify {options.db}") as listen:
+        # A bad entry ends nothing: all are checked.
         for check in store.verify():
             count += 1
             listen(Event("query", f"entry {count}: {check.fingerprint[:12]}"))

@@ -39,6 +39,7 @@ def _checked(tables: dict[str, Any], group: click.Group, place: str) -> dict[str
         if isinstance(command, click.Group):
             filled[name] = _checked(table, command, f"{place}{name}.")
             continue
+        # Keys are written as on the command line, with - or with _.
         options = {option.name: option for option in command.params if isinstance(option, click.Option)}
         filled[name] = {}
         for key, value in table.items():

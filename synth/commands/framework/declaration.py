@@ -28,7 +28,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import click
 
-from synth.commands.framework.output import QUIET
+from synth.commands.framework.output import QUIET, check_writable
 from synth.commands.framework.types import Duration, Positive
 from synth.commands.root import CONTEXT
 from synth.errors import ArgumentError
@@ -56,7 +56,7 @@ def part(kind: Callable[..., Value], options: Any, /, **others: Any) -> Value:
     return kind(**same | others)
 
 
-def given(options: Any, *names: str) -> list[str]:
+def flags_not_default(options: Any, *names: str) -> list[str]:
     """Return the flags of those of these fields whose values are not the defaults."""
     known = {one.name: one for one in fields(options)}
     found = []
@@ -92,6 +92,7 @@ def function(
     """
 
     def decorate(body: Callable[[Any], Any]) -> Any:
+        # The signature is that of the dataclass, with what `rest` collects at the end.
         known = {one.name: one for one in fields(options)}  # type: ignore[arg-type]
         result = inspect.signature(body).return_annotation
         parameters = list(inspect.signature(options).parameters.values())
@@ -118,6 +119,7 @@ def function(
 
 def _checked(one: Field, value: Any) -> Any:
     """Return a whole number as Python's, a choice in lower case, and other values as they are."""
+    # The types of the command line check the values of Python, too.
     kind = one.metadata["click"].get("type")
     if value is None or isinstance(value, StepCount) or "multiple" in one.metadata["click"]:
         return value
@@ -163,6 +165,7 @@ def command(options: Callable[..., Value], brief: str = "") -> Callable[[Callabl
 
     def decorate(body: Callable[[Value], Any]) -> click.Command:
         names, made, absent = {}, [], {}  # of fields; of click; keywords of the function that the command gives itself
+        outputs = []  # fields of files that the command writes
         for one in fields(options):  # type: ignore[arg-type]
             flags, attributes = one.metadata["flags"], dict(one.metadata["click"])
             if not flags:
@@ -179,14 +182,19 @@ def command(options: Callable[..., Value], brief: str = "") -> Callable[[Callabl
             else:
                 made.append(click.Argument(flags, **attributes))
             names[made[-1].name] = one.name
+            if "-o" in flags and "DIR" not in attributes["metavar"]:
+                outputs.append(one.name)
 
         def run(**given: Any) -> Any:
             token = QUIET.set(given.get("quiet", False))
             try:
-                return body(options(**absent, **{names[key]: value for key, value in given.items()}))
+                value = options(**absent, **{names[key]: value for key, value in given.items()})
+                check_writable(*(getattr(value, name) for name in outputs))  # before anything is computed
+                return body(value)
             finally:
                 QUIET.reset(token)
 
+        # The help is the docstring, so that it is written once.
         called = body.__name__.removesuffix("_command")
         made_of = {"params": made, "help": body.__doc__, "short_help": brief or None, "context_settings": CONTEXT}
         return click.Command(called, callback=run, **made_of)

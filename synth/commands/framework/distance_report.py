@@ -28,6 +28,7 @@ def print_distance(
     if distance is None:
         print_report(Report.of(title, (), (), (RIGHT,)))
         return
+    # The schedule beside the bounds, at its number of steps and at any.
     columns = ("", ">here", ">at least", ">factor")
     rate = show(schedule.rounds_per_chunk)
     steps, least = distance.steps, distance.least_steps

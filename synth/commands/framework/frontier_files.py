@@ -92,6 +92,7 @@ def save_schedules(frontier: ParetoFrontier, output: str | None, form: str | Non
     except OSError as error:  # the frontier is not lost for it
         note(f"error: cannot write {folder}: {error.strerror or error}")
         code = 1
+    # A document says which of its schedules nobody can replay.
     missing = [str(point.steps) for i, point in enumerate(frontier.points) if i not in files]
     if missing:
         absent = f"not written out, so not replayed by `synth verify`: the schedules of {', '.join(missing)} steps"

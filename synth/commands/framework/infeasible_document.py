@@ -31,7 +31,6 @@ def infeasible_document(
     error: InfeasibleError,
     *,
     roots: Sequence[int] = (),
-    sizes: Sequence | None = None,
     max_steps: int | None = None,
 ) -> dict | None:
     """The document (docs/formats.md) of an InfeasibleError that `pareto` or `bound` raised with these arguments.
@@ -46,11 +45,11 @@ def infeasible_document(
 
     # The certificate as it is; that of a rank out of reach; or, of many ranks, with the collective by its name.
     if "problem" in certificate and kind in ("unreachable", "distance", "too-few-steps"):
-        task = task_of(collective, machine.ranks, roots, sizes).to_json(1)
+        task = task_of(collective, machine.ranks, roots).to_json(1)
         most = None if kind == "unreachable" else max_steps
         return document(machine.network().to_json(), task, certificate, most)
     if isinstance(collective, Collective) or machine.ranks <= LISTED:
-        task = task_of(collective, machine.ranks, roots, sizes)
+        task = task_of(collective, machine.ranks, roots)
         found = unreachable(machine, task)
         if found is not None:
             return document(found[0].to_json(), task.to_json(1), found[1])
@@ -97,6 +96,7 @@ def write_infeasible_document(
         document = infeasible_document(topology, collective, error, max_steps=max_steps)
         if document is None:
             raise
+        # As the document of a result: on stdout, or in the file of -o, which the error then names.
         text = json.dumps(document, separators=(", ", ": ")) + "\n"
         if options.output in (None, "-"):
             click.echo(text, nl=False)

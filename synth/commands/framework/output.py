@@ -27,6 +27,7 @@ def emit(document: Callable[[], Any], table: Callable[[], None], options: Any) -
     Without ``-o``: one of the two on stdout. ``-o -``: the JSON alone on stdout. ``-o FILE``: the JSON to FILE, the
     table on stdout; with ``--format table`` the table goes to both. Raises SynthError when FILE cannot be written.
     """
+    # A file gets JSON unless a table is asked for; stdout gets the other.
     output = options.output
     form = options.form or ("json" if output else "table")
     if output not in (None, "-"):
@@ -63,6 +64,7 @@ def check_writable(*outputs: str | Path | None, folder: bool = False) -> None:
     for output in outputs:
         if output in (None, "-"):
             continue
+        # The first reason that holds; a pipe or a device is written to as it is.
         path, fault = Path(str(output)), ""
         where = path if path.is_dir() else path.parent
         if not path.parent.is_dir():

@@ -19,6 +19,7 @@ def progress(first: str, limit: float | None = None) -> Iterator[Callable[[Any],
 
     `limit`: the seconds after which the work ends itself.
     """
+    # A log gets plain lines.
     if QUIET.get() or not sys.stderr.isatty():
         with plain_progress(first, limit) as plain:
             yield lambda event: setattr(plain, "text", _text(event))
@@ -26,6 +27,7 @@ def progress(first: str, limit: float | None = None) -> Iterator[Callable[[Any],
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    # A terminal gets a line that changes, and the points that are found above it.
     columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()]
     if limit is not None:
         columns.append(TextColumn(f"of {clock(limit)}"))

@@ -193,8 +193,21 @@ class StepOption:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutorOptions:
-    """Options of executors."""
+    """Options of runs: the call, the machine that gives the times, and the executor's own."""
 
+    dtype: str = dtype_option()
+    op: str = option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
+    topology: TopologyLike | None = topology_option(
+        "the machine whose links give the times. None: the network that a schedule brings.", default=None
+    )
+    collective: CollectiveLike | None = collective_option(
+        "The collective, if FILE does not name it.", "of a file that does not say it.", default=None
+    )
+    roots: int | Iterable[int] = option(
+        "--root", default=(), type=Ranks(), metavar="0",
+        help="The root of --coll, or of a file's broadcast or reduce.", doc="of that collective.",
+    )  # fmt: skip
+    overheads: bool = overheads_option()
     per_send: MessageCost | str | None = per_send_option()
     ranks_on: Sequence[int] | None = option(
         "--ranks-on", default=None, type=Places(), metavar="0,1,2,3",
@@ -317,12 +330,12 @@ def machine_if_named(options: Any) -> Topology | None:
     """Return the topology as `chosen_machine` does; None where none is named, and the command line changes none."""
     if options.topology:
         return chosen_machine(options)
-    for flag in given_options("ranks", "without", "degrade", "links"):
+    for flag in flags_typed("ranks", "without", "degrade", "links"):
         raise UsageError(f"{flag} changes a machine, and none is named; add --topo NAME or --topo FILE")
     return None
 
 
-def given_options(*names: str) -> list[str]:
+def flags_typed(*names: str) -> list[str]:
     """Return those of these options, such as ``max-steps``, that the command line has, as ``--max-steps``."""
     source = click.get_current_context().get_parameter_source
     return [f"--{name}" for name in names if source(name.replace("-", "_")) is ParameterSource.COMMANDLINE]
@@ -330,7 +343,7 @@ def given_options(*names: str) -> list[str]:
 
 def refuse_given(reason: str, *names: str) -> None:
     """Raise UsageError where the command line has one of these options, which would change nothing, with the reason."""
-    for flag in given_options(*names):
+    for flag in flags_typed(*names):
         raise UsageError(f"{flag} would change nothing: {reason}; leave it out")
 
 
@@ -344,6 +357,7 @@ def chosen_collective(options: Any, machine: Topology) -> Collective:
 def collective_or_name(options: Any, machine: Topology) -> Collective | str:
     """Return the collective; its name alone where only the flow methods use it, since thousands of ranks make millions
     of units of data."""
+    # A file, or uneven counts, have units of their own, which are written out.
     name = str(options.collective)
     by_name = options.collective is not None and options.sizes is None and Path(name).suffix not in SUFFIXES
     if not by_name or options.engine == "exact" or machine.ranks <= LISTED:

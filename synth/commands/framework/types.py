@@ -113,6 +113,7 @@ class Counts(Parsed):
 
     def parse(self, text: str) -> list[int] | list[list[int]]:
         """As `convert` returns it."""
+        # Numbers stand in the text itself, or in a file.
         rows_of = text
         if not re.fullmatch(r"[\d\s,;]*", text):
             try:
@@ -184,6 +185,7 @@ class Sizes(Parsed):
         return tuple(sizes)
 
     def _range(self, text: str) -> list[int]:
+        # HIGH is in where a step lands on it.
         low, high, *step = text.split(":")
         factor = step[0].lower().removeprefix("x") if step else self.factor
         first, last = size_bytes(low), size_bytes(high)

@@ -31,7 +31,7 @@ def too_few_steps(network: Network, collective: Collective, steps: int) -> Lower
     from synth.solvers.python_sat import Cadical, refute
 
     try:
-        problem = Instance(network, collective.document, False)
+        problem = Instance(network, collective.document)
         model = Model()
         model.clauses = list(single_chunk.formula(problem, 0, steps))
         model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)

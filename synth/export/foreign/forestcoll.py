@@ -40,6 +40,7 @@ def recorded(text: str, machine: Topology | None, file: str, name: str = "allgat
     rank = _ranks(root, file)
     parts = chunks * len(rank) if name == "allreduce" else chunks
     moves = RecordedMoves(collective(name, len(rank)), parts, machine, file)
+    # The trees of a root share its chunks one after another.
     used = [0] * len(rank)
     for tree in root.children:
         source = rank[_node(tree, "root", file)]
@@ -69,6 +70,7 @@ def _edges(tree: Element, source: int, rank: dict[Node, int], file: str) -> list
 
     Raises VerificationError where they are no spanning tree.
     """
+    # Sends to switches pass to the next GPU on the path, which must not have the data yet.
     edges = []
     reached = {source}
     for send in tree.children:
@@ -88,6 +90,7 @@ def _edges(tree: Element, source: int, rank: dict[Node, int], file: str) -> list
 
 
 def _ranks(root: Element, file: str) -> dict[Node, int]:
+    # Every GPU is a root or an end of a send; their order is that of the ranks.
     nodes = set()
     for tree in root.children:
         _attributes(tree, "tree", {"root", "nchunks", "index", "height"}, file)

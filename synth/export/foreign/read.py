@@ -90,6 +90,7 @@ def schedule(path: Path, request: Request = Request()) -> Imported:  # noqa: B00
         return _finished(teccl.recorded(doc, request.machine, str(path)), FLOWS, request)
     if not _element(text).startswith("<algo"):
         return _own(path, request)
+    # MSCCL-IR, whose instructions are followed if they are right.
     program = program_reader.load(path, request.task, request.root)
     assert isinstance(program, Program)
     skipped = skipped_in(path)
@@ -143,6 +144,7 @@ def _own(path: Path, request: Request) -> Imported:
 def _of_program(program: Program, kind: str, file: str, request: Request) -> Imported:
     report = check(program, "mscclpp" if program.one_sided else None)
     if not report.ok:
+        # Nothing is made of a program that is wrong, or not proved right.
         first = report.ranked[0]
         text = str(first).removeprefix(f"{first.severity}: ")
         raise VerificationError(text, file) if report.errors else UncheckedError(text, file)
@@ -159,6 +161,7 @@ def _of_program(program: Program, kind: str, file: str, request: Request) -> Imp
 
 def _finished(moves: Any, kind: str, request: Request) -> Imported:
     made = moves.compiled()
+    # Without a machine the links are guessed, and said.
     links = ""
     if request.machine is None:
         kind_of_links = "every pair of ranks that is used" if moves.machine is None else "a unit of the file's topology"

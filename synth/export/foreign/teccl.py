@@ -80,6 +80,7 @@ def recorded(doc: dict, machine: Topology | None, file: str) -> RecordedMoves:
     Raises FormatError for one that is malformed, VerificationError for a flow of data that are not there.
     """
     found = _document(doc, file)
+    # Nodes between which flows go are ranks; switches stand only between them.
     ends = {flow.src for flow in found.flows}
     ends |= {flow.dst for flow in found.flows}
     nodes = sorted(ends)
@@ -182,6 +183,7 @@ def _collective(
 
     The destination of an allgather's chunks is 0.
     """
+    # Of an allgather every other node wants each chunk, of an alltoall one node.
     everywhere = all(len(wanted | {source}) == len(rank) for (source, _), wanted in found.wanted.items())
     others = [wanted - {source} for (source, _), wanted in found.wanted.items()]
     groups = {}
@@ -209,6 +211,7 @@ def _paths(demand: _Demand, file: str) -> list[list[Flow]]:
 
     They are lists of ``[epoch, text]``; a single path of a whole chunk may be a list of texts.
     """
+    # A path of a whole chunk may stand without the list around it.
     rows = demand.paths
     if isinstance(rows, list) and rows and all(isinstance(row, str) for row in rows):
         rows = [[[None, row] for row in rows]]
@@ -245,6 +248,7 @@ def _paths(demand: _Demand, file: str) -> list[list[Flow]]:
 
 def _parts(demands: Sequence[_Demand], paths: Sequence[list[list[Flow]]], file: str) -> int:
     """Return the least number of parts of a chunk of which all volumes are whole numbers, and add up to the chunk."""
+    # Alike demands ask for alike parts: each set of volumes is tried once.
     shares = set()
     for some in paths:
         shares.add(tuple(sorted(path[0].volume for path in some if path)))

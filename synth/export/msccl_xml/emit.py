@@ -81,6 +81,7 @@ def written_name(program: Program) -> str:
 
 
 def _lines(program: Program, runtime: Runtime) -> Iterator[str]:
+    # The first runtime has one attribute for both kinds of call, the others one for each.
     in_place, out = int(program.in_place != "out"), int(program.in_place != "in")
     places = f'inplace="{in_place}"' if runtime.exact_in_place else f'inplace="{in_place}" outofplace="{out}"'
     yield (

@@ -39,6 +39,7 @@ def check(program: Program, runtime: Runtime, target: Target) -> None:
     for finding in structure.faults(nameless) or [*rules.check(nameless, runtime), *unflagged(nameless)]:
         if finding.severity == "error":
             raise SynthError(f"{finding.place}: {finding.message}")
+    # Loaders take the sizes of buffers from the call, whatever the file declares.
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     for gpu, inputs, outputs in zip(program.gpus, layout.inputs, layout.outputs, strict=True):
         if (gpu.input, gpu.output) != (len(inputs), len(outputs)):
@@ -57,11 +58,9 @@ def _dispatched(program: Program, runtime: Runtime) -> None:
         raise SynthError(f"a one-sided program has no FIFOs, which {runtime.name} needs; export it with --to mscclpp")
     known = (runtime.collectives or {}).get(task.name)
     if runtime.name != "msccl" and known is None:
-        why = (
-            "parses its name and never dispatches it"
-            if task.name in ("gather", "scatter")
-            else "has no such collective"
-        )
+        why = "has no such collective"
+        if task.name in ("gather", "scatter"):
+            why = "parses its name and never dispatches it"
         raise SynthError(
             f"{task.name}: {runtime.name} {why}; --runtime msccl takes it as a custom collective, synth run executes it"
         )
@@ -130,29 +129,24 @@ def check_root(program: Program, target: Target) -> None:
 
 
 def _protocol(program: Program, runtime: Runtime, target: Target) -> None:
-    pairs = sorted({(src, dst) for src, dst, _ in program.senders})
+    """Raise SynthError for a protocol that the links, or the boxes, do not allow."""
     kinds, nodes = (target.machine.kinds, target.machine.nodes) if target.machine else ({}, ())
+    assertion = "name the machine with --topo, or assert --assume-"
     if program.protocol == "LL128" and not target.request.assume_nvlink:
-        for pair in pairs:
+        for pair in sorted({(src, dst) for src, dst, _ in program.senders}):
             pair_kinds = kinds.get(pair, frozenset({"unknown"}))
             if pair_kinds != {"nvlink"}:
-                link = f"{pair[0]} to {pair[1]} is {' and '.join(sorted(pair_kinds))}"
-                remedy = "use Simple or LL"
-                if not pair_kinds - {"unknown"}:
-                    remedy += ", name the machine with --topo, or assert --assume-nvlink"
-                raise SynthError(f"LL128 corrupts data on links other than NVLink, and the link {link}; {remedy}")
-    task = program.collective
-    if (
-        runtime.name == "msccl"
-        or program.protocol != "Simple"
-        or task is None
-        or task.name not in ("broadcast", "reduce")
-    ):
-        return
-    if target.request.assume_one_node or (nodes and len(set(nodes)) == 1):
-        return
-    where = "over several boxes" if nodes else "on a machine whose boxes are not known"
-    remedy = "use --protocol LL" + ("" if nodes else ", name the machine with --topo, or assert --assume-one-node")
-    raise SynthError(
-        f"{task.name} with Simple {where}: {runtime.name} posts fewer network steps than it waits for; {remedy}"
-    )
+                remedy = f", {assertion}nvlink" if pair_kinds == {"unknown"} else ""
+                raise SynthError(
+                    f"LL128 corrupts data on links other than NVLink, and the link {pair[0]} to {pair[1]} is "
+                    f"{' and '.join(sorted(pair_kinds))}; use Simple or LL{remedy}"
+                )
+    # Broadcasts and reductions over the network need more steps than these runtimes post.
+    name = "" if program.collective is None else program.collective.name
+    spreads = runtime.name != "msccl" and program.protocol == "Simple" and name in ("broadcast", "reduce")
+    if spreads and not target.request.assume_one_node and len(set(nodes)) != 1:
+        where, remedy = ("over several boxes", "") if nodes else ("", f", {assertion}one-node")
+        raise SynthError(
+            f"{name} with Simple {where or 'on a machine whose boxes are not known'}: {runtime.name} posts fewer "
+            f"network steps than it waits for; use --protocol LL{remedy}"
+        )

@@ -9,6 +9,7 @@ allocated because of a number in the file: counts are bounded, and elements are 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from synth.model.collective import Collective, collective
 from synth.model.documents import xml_tree
 from synth.model.documents.text_file import bytes_of
 from synth.program.buffer_layout import Layout
-from synth.program.program import PROTOCOLS, RECEIVING, SENDING, TWO_SIDED, Block, Dep, Gpu, InPlace, Op, Program, Span
+from synth.program.program import BUFFERS, PROTOCOLS, RECEIVING, SENDING, Block, Dep, Gpu, InPlace, Op, Program, Span
 from synth.program.runtimes import ROOTED, RUNTIMES, Runtime, named
 
 # bounds of a file that is read, far above those of any loader
@@ -29,20 +30,13 @@ MAX_ELEMENTS = 1 << 19  # XML elements
 MAX_RANKS, MAX_BLOCKS, MAX_OPS, MAX_CHANNELS = 4096, 1024, 1 << 14, 1024  # per file, rank, block, file
 MAX_CHUNKS, MAX_MOVED = 1 << 16, 1 << 22  # chunks of a buffer; chunks that all steps move together
 MAX_SIZE = 1 << 63  # bytes in `minBytes` and `maxBytes`
-NAMES = {
-    "allreduce": "allreduce",
-    "allgather": "allgather",
-    "reduce": "reduce",
-    "broadcast": "broadcast",
-    "alltoall": "alltoall",
-    "reduce_scatter": "reduce-scatter",
-    "reducescatter": "reduce-scatter",
-    "gather": "gather",
-    "scatter": "scatter",
-}
+NAMES = {name: name for name in ("allreduce", "allgather", "reduce", "broadcast", "alltoall", "gather", "scatter")}
+NAMES |= {"reduce_scatter": "reduce-scatter", "reducescatter": "reduce-scatter"}
 OPERANDS = {"s": "s", "r": "d", "rcs": "d", "rrs": "s", "rrc": "sd", "rrcs": "sd", "cpy": "sd", "re": "sd", "nop": ""}
 # An element of TACCL's and TE-CCL's files: a chunk of the input that is also one of the output. All loaders skip it.
 SKIPPED = "copy"
+# The elements around each element.
+PARENTS = {"algo": [], "gpu": ["algo"], "tb": ["algo", "gpu"], "step": ["algo", "gpu", "tb"], SKIPPED: ["algo", "gpu"]}
 DEFAULT_MAX = 1 << 27  # msccl's `maxBytes` for a file without one
 _WHOLE = re.compile(r"-?\d{1,20}")
 
@@ -118,23 +112,27 @@ class _Reader:
             self.fail(f'{name}="{text[:24]}": expected a whole number from {low} to {high}')
         return number
 
+    def choice(self, name: str, known: Collection[str]) -> str:
+        text = self.text(name)
+        if text not in known:
+            self.fail(f'{name}="{text[:24]}": {", ".join(known)} exist')
+        return text
+
     def start(self, tag: str, attributes: dict[str, str], line: int) -> None:
-        parents = {
-            "algo": [], "gpu": ["algo"], "tb": ["algo", "gpu"], "step": ["algo", "gpu", "tb"], SKIPPED: ["algo", "gpu"],
-        }  # fmt: skip
         outer = self.tag
         self.tag, self.attributes, self.line = tag, attributes, line
-        if tag not in parents:
-            self.fail("is not an element of MSCCL-IR" if self.path else "is the outermost element; MSCCL-IR has <algo>")
-        if parents[tag] != self.path:
-            self.fail(f"stands inside <{outer}>" if self.path else "is the outermost element; MSCCL-IR has <algo>")
+        if not self.path and tag != "algo":
+            self.fail("is the outermost element; MSCCL-IR has <algo>")
+        if tag not in PARENTS:
+            self.fail("is not an element of MSCCL-IR")
+        if PARENTS[tag] != self.path:
+            self.fail(f"stands inside <{outer}>")
         self.path.append(tag)
         if tag == "algo":
             self.algo = dict(attributes, line=str(line))
             self.whole("nchunksperloop", 1, MAX_CHUNKS)
             self.channels = self.whole("nchannels", 0, MAX_CHANNELS)
-            if self.text("proto") not in PROTOCOLS:
-                self.fail(f'proto="{self.text("proto")[:24]}": {", ".join(PROTOCOLS)} exist')
+            self.choice("proto", PROTOCOLS)
         elif tag == "gpu":
             rank = self.whole("id", 0, MAX_RANKS - 1)
             if rank in self.gpus:
@@ -163,15 +161,14 @@ class _Reader:
             self.gpu.blocks[self.number] = self.block._replace(ops=tuple(self.ops))
 
     def step(self) -> None:
+        # Dependencies count steps in the order of the file, so numbers must be that order.
         number = self.whole("s", 0, MAX_OPS - 1)
         if number != len(self.ops):
             self.fail(
                 f's="{number}" is step {len(self.ops)} of its tb; dependencies count steps from 0 in the order of '
                 f"the file"
             )
-        code = self.text("type")
-        if code not in TWO_SIDED:
-            self.fail(f'type="{code[:24]}": {", ".join(OPERANDS)} exist')
+        code = self.choice("type", OPERANDS)
         src, dst = self.span("src", "s" in OPERANDS[code]), self.span("dst", "d" in OPERANDS[code])
         count = self.whole("cnt", 0 if code == "nop" else 1, MAX_CHUNKS)
         block, step = self.whole("depid", -1, MAX_BLOCKS - 1), self.whole("deps", -1, MAX_OPS - 1)
@@ -185,9 +182,7 @@ class _Reader:
         self.ops.append(Op(code, src, dst, 1 if code == "nop" else count, deps, flag))
 
     def span(self, which: str, used: bool) -> tuple[Span, ...]:
-        name = self.text(f"{which}buf")
-        if name not in ("i", "o", "s"):
-            self.fail(f'{which}buf="{name[:24]}": i, o and s exist')
+        name = self.choice(f"{which}buf", BUFFERS)
         offset = self.whole(f"{which}off", 0 if used else -1, MAX_CHUNKS)
         return (Span(name, offset),) if used else ()
 
@@ -206,22 +201,21 @@ class _Reader:
         runtime = self.runtime or RUNTIMES["msccl" if old else "msccl-executor"]
 
         # The calls and sizes that it serves, whose attributes the first runtime does not need.
-        exact, given = runtime.exact_in_place, self.algo.keys()
-        within = self.whole("inplace", 0, 1) if "inplace" in given or not exact else 0
+        exact = runtime.exact_in_place
+        if exact:
+            self.attributes = {"inplace": "0", "minBytes": "0", "maxBytes": str(DEFAULT_MAX), **self.algo}
+        within = self.whole("inplace", 0, 1)
         beside = 1 - within if exact else self.whole("outofplace", 0, 1)
         if not within and not beside:
             self.fail('inplace="0" outofplace="0": such a file is never used')
-        in_place: InPlace = "out"
-        if within:
-            in_place = "both" if beside else "in"
-        low = self.whole("minBytes", 0, MAX_SIZE) if "minBytes" in given or not exact else 0
-        high = self.whole("maxBytes", 0, MAX_SIZE) if "maxBytes" in given or not exact else DEFAULT_MAX
+        kinds: dict[tuple[int, int], InPlace] = {(0, 1): "out", (1, 0): "in", (1, 1): "both"}
+        low, high = self.whole("minBytes", 0, MAX_SIZE), self.whole("maxBytes", 0, MAX_SIZE)
         top = high or None
         if exact:
             top = None if high >= MSCCL_UNLIMITED else max(high - 1, 0)
         total = self.whole("nchunksperloop", 1, MAX_CHUNKS)
-        name = self.algo.get("name") or Path(self.file).stem
-        program = Program(name, None, total, gpus, self.text("proto"), in_place, low, top)
+        title = self.algo.get("name") or Path(self.file).stem
+        program = Program(title, None, total, gpus, self.text("proto"), kinds[within, beside], low, top)
         task = self.task(program, task, root)
         if task is None:
             return program
@@ -253,9 +247,7 @@ class _Reader:
                     f"{task.name} over {task.ranks} ranks was asked for; {self.file} has {program.ranks} gpus"
                 )
             return task
-        if name not in NAMES:
-            self.fail(f'coll="{name[:24]}": {", ".join(NAMES)} and custom are read')
-        our_name = NAMES[name]
+        our_name = NAMES[self.choice("coll", NAMES)]
         if our_name not in ROOTED:
             return collective(our_name, program.ranks)
         if root is None:  # the one rank that only sends, or that only receives
@@ -283,6 +275,7 @@ def _actual_buffers(program: Program, custom: bool) -> tuple[Gpu, ...]:
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     gpus = []
     for gpu, inputs, outputs in zip(program.gpus, layout.inputs, layout.outputs, strict=True):
+        # Each runtime has its own way to declare a buffer that a rank does not have.
         input_size, output_size = gpu.input, gpu.output
         if program.in_place == "in":
             input_size, output_size = input_size or len(inputs), output_size or len(outputs)

@@ -1,13 +1,8 @@
 """MSCCL++ execution plans (JSON), as microsoft/mscclpp 0.9 and 0.10 load them (execution_{plan.cc,kernel.hpp}).
 
-Operations of a plan, and ops of the program:
-
-    nop signal wait flush     the same                     put     put, one source for each destination
-    pws pwsf                  put, signal (and flush) of the same port channels, by the same threads
-    copy cpkt upkt            cpy: plain, to, from packets ppkt    put of a plain chunk into packets (memory channels)
-    re res rre rres           reduce of plain chunks       rppkt   put of packets into packets
-    repkt respkt recpkt ..    reduce of packets and, last, a plain chunk; to a plain chunk, own packets, others' packets
-    glres gstore gstorepkt    the same, over switch channels: one for each buffer that the ranks of a group reach so
+`forms` has the operations that put, copy and sum. Of the others, nop, signal, wait, flush, glres and gstore (gstorepkt)
+are ops of the program, the last two once for each buffer that the ranks of a group reach through a switch; pws and pwsf
+are a put, a signal (and a flush) of the same port channels, by the same threads.
 
 `flush` gets as many destinations as channels: the kernel flushes as many channels as the op has destinations. A buffer
 that a rank does not have is given as large as its other one, as the loader divides by the number of chunks.
@@ -18,15 +13,17 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import ceil
 from typing import NoReturn
 
 from synth.errors import SynthError
 from synth.export.msccl_xml.limits import check_root, root_warning
+from synth.export.mscclpp.forms import name_of, operands, shape
 from synth.export.request import Target
 from synth.program import plan_limits as limits
-from synth.program.program import BUFFERS, ONE_SIDED, PORT_KINDS, SWITCHED, Gpu, Op, Port, Program, Span, owners
+from synth.program.program import BUFFERS, ONE_SIDED, PORT_KINDS, SWITCHED, Gpu, Op, Program, Span, owners
 
 COLLECTIVE_NAMES = {"reduce-scatter": "reducescatter"}
 THREADS = 1024  # of a thread block
@@ -76,33 +73,27 @@ def document(program: Program, version: str = limits.NEWEST) -> dict:
     Raises SynthError if MSCCL++ cannot take it.
     """
     ops = [op for _, op in program.placed_ops()]
-    if any(op.code not in ONE_SIDED for op in ops):
-        raise SynthError(
-            f"{program.name} sends through FIFOs, MSCCL++ puts into peers' memory: export the schedule it was made from"
-        )
     ordered = any(op.deps or op.flag or op.code == "barrier" for op in ops)
-    if ordered or not program.straight or program.one_scratch:
-        raise SynthError(
-            f"{program.name} has blocks that wait for each other, shares, pipelines or one scratch for all launches: "
-            "plans are written from schedules, and its file is a plan already"
-        )
-    if program.in_place == "both":
-        raise SynthError(
-            "a plan is for calls in place or out of place, not both: choose one with --in-place in or --in-place out"
-        )
-    if program.protocol not in ("Simple", "LL"):
-        raise SynthError(f"MSCCL++ has no protocol {program.protocol}; Simple and LL exist")
-    if program.has_packets and program.protocol != "LL":
-        raise SynthError(
-            "packets in two halves of the scratch need the protocol LL: the loader doubles no other plan's scratch"
-        )
     reach = limits.largest_size(program)
-    if program.max_bytes is not None and program.max_bytes > reach:
-        raise SynthError(
-            f"offsets are 32 bit: this program reaches {reach} bytes, not {program.max_bytes}; lower the largest size"
-        )
+    refusals = (
+        (any(op.code not in ONE_SIDED for op in ops),
+         f"{program.name} sends through FIFOs, MSCCL++ puts into peers' memory: export the schedule it was made from"),
+        (ordered or not program.straight or program.one_scratch,
+         f"{program.name} has blocks that wait for each other, shares, pipelines or one scratch for all launches: "
+         "plans are written from schedules, and its file is a plan already"),
+        (program.in_place == "both",
+         "a plan is for calls in place or out of place, not both: choose one with --in-place in or --in-place out"),
+        (program.protocol not in ("Simple", "LL"), f"MSCCL++ has no protocol {program.protocol}; Simple and LL exist"),
+        (program.has_packets and program.protocol != "LL",
+         "packets in two halves of the scratch need the protocol LL: the loader doubles no other plan's scratch"),
+        (program.max_bytes is not None and program.max_bytes > reach,
+         f"offsets are 32 bit: this program reaches {reach} bytes, not {program.max_bytes}; lower the largest size"),
+    )  # fmt: skip
+    for refused, reason in refusals:
+        if refused:
+            raise SynthError(reason)
     switches = switch_channels(program)
-    low, high = message_sizes(program)
+    low, high = message_sizes(replace(program, max_bytes=reach if program.max_bytes is None else program.max_bytes))
     return {
         "name": program.name,
         "collective": collective_name(program),
@@ -114,7 +105,7 @@ def document(program: Program, version: str = limits.NEWEST) -> dict:
         "use_double_scratch_buffer": program.protocol == "LL",
         "buffer_alignment": limits.ALIGNMENT,
         "min_message_size": low,
-        "max_message_size": high if program.max_bytes is not None else message_size(program, reach),
+        "max_message_size": high,
     }
 
 
@@ -153,19 +144,14 @@ def message_ratios(program: Program) -> tuple[Fraction, Fraction]:
     return Fraction(min(counts), program.loop_chunks), Fraction(max(counts), program.loop_chunks)
 
 
-def message_size(program: Program, size: int) -> int:
-    """Return the message size, at nccl-tests' `size`, of the rank with the most data."""
-    return int(size * message_ratios(program)[1])
-
-
 def message_sizes(program: Program) -> tuple[int, int]:
     """Return `min_message_size` and `max_message_size` of the plan, in bytes of MSCCL++'s message size.
 
     If ranks have different message sizes, the lower bound is exact for the ranks with the least data, and the upper
     one for the ranks with the most.
     """
-    least, _ = message_ratios(program)
-    return -int(-program.min_bytes * least // 1), message_size(program, program.max_bytes or 0)
+    least, greatest = message_ratios(program)
+    return ceil(program.min_bytes * least), int((program.max_bytes or 0) * greatest)
 
 
 def switch_channel(rank: int, spans: Sequence[Span]) -> SwitchChannel:
@@ -178,6 +164,7 @@ def switch_channel(rank: int, spans: Sequence[Span]) -> SwitchChannel:
 
 def switch_channels(program: Program) -> list[SwitchChannel]:
     """Return the switch channels of all ranks, in the order in which the ranks list them."""
+    # Both sides of a reduction through a switch are channels of their own.
     channels = set()
     for (rank, _, _), op in program.placed_ops():
         if op.code == "glres":
@@ -202,17 +189,19 @@ class _Rank:
             ports = {port for block in gpu.blocks for port in block.ports if port.kind == kind}
             self.ports[kind] = sorted(ports, key=lambda port: port[1:])
             for port in self.ports[kind]:
-                if port.index and Port(kind, port.peer, port.index - 1) not in ports:
-                    raise SynthError(
-                        f"rank {gpu.rank} uses {kind} channel {port.index} to rank {port.peer} without the one "
-                        f"before it"
-                    )
+                if port.index and port._replace(index=port.index - 1) not in ports:
+                    reason = f"{kind} channel {port.index} to rank {port.peer} without the one before it"
+                    raise SynthError(f"rank {gpu.rank} uses {reason}")
         self.access = defaultdict(set)  # (rank, buffer) → the kinds of channel that reach it
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):
                 for span in _remote(op):
                     self.access[span.rank, span.buffer].add(self.kind(b, i))
         self.buffers = sorted(self.access, key=lambda item: (item[0], BUFFERS.index(item[1])))
+
+    def refuse(self, b: int, i: int, reason: str) -> NoReturn:
+        """Raise SynthError with the place of op `i` of block `b`."""
+        raise SynthError(f"rank {self.gpu.rank} block {b} op {i} ({self.gpu.blocks[b].ops[i].code}): {reason}")
 
     def kind(self, b: int, i: int) -> str:
         """Return the kind of channel through which an op reaches other ranks: that of its ports, "memory" without any.
@@ -222,11 +211,12 @@ class _Rank:
         block = self.gpu.blocks[b]
         kinds = {block.ports[port].kind for port in block.ops[i].ports}
         if len(kinds) > 1:
-            raise SynthError(f"{_place(self.gpu, b, i)} uses memory and port channels at once: split it")
+            self.refuse(b, i, "uses memory and port channels at once: split it")
         return kinds.pop() if kinds else "memory"
 
     def document(self) -> dict:
         """Return the entry of the rank in `gpus`."""
+        # The blocks first: they refuse what MSCCL++ cannot take.
         inputs, outputs = limits.chunk_counts(self.gpu)
         blocks = [_Block(self, b).document() for b in range(len(self.gpu.blocks))]
         channels = []
@@ -250,10 +240,6 @@ class _Rank:
             "remote_buffers": buffers,
             "semaphores": [],
         }
-
-
-def _place(gpu: Gpu, b: int, i: int) -> str:
-    return f"rank {gpu.rank} block {b} op {i} ({gpu.blocks[b].ops[i].code})"
 
 
 def _remote(op: Op) -> list[Span]:
@@ -303,144 +289,85 @@ class _Block:
                 instruction = self.instruction(i, op)
                 written.append(instruction | {"name": names.get(i, instruction["name"])})
 
-        # The limits of a block.
-        where = f"rank {self.gpu.rank} block {self.number}"
-        if len(written) > limits.BLOCK_OPS:
-            raise SynthError(
-                f"{where} has {len(written)} operations, MSCCL++ takes {limits.BLOCK_OPS}: spread the chunks over more "
-                "blocks"
-            )
-        counts = []
-        for kind in PORT_KINDS:
-            counts.append((f"uses {len(self.channels[kind])} {kind} channels", limits.BLOCK_CHANNELS))
-            counts.append((f"reaches {len(self.buffers[kind])} remote buffers", limits.BLOCK_BUFFERS))
-        counts.append((f"uses {len(self.switches)} switch channels", limits.BLOCK_CHANNELS))
-        for text, most in counts:
-            if int(text.split()[1]) > most:
-                raise SynthError(f"{where} {text}, MSCCL++ takes {most}")
-
-        channels, buffers = [], []
+        # The channels and buffers that the block uses, by their numbers in the rank.
+        channels = []
+        buffers = []
+        counts = [(len(written), limits.BLOCK_OPS, "operations: spread the chunks over more blocks")]
         for kind in PORT_KINDS:
             ids = [self.rank.ports[kind].index(port) for port in self.channels[kind]]
+            counts.append((len(ids), limits.BLOCK_CHANNELS, f"{kind} channels"))
+            counts.append((len(self.buffers[kind]), limits.BLOCK_BUFFERS, "remote buffers"))
             if ids:
                 channels.append({"channel_type": kind, "channel_ids": ids})
             if self.buffers[kind]:
                 buffers.append({"access_channel_type": kind, "remote_buffer_ids": self.buffers[kind]})
         if self.switches:
             ids = [self.rank.switches.index(channel) for channel in self.switches]
+            counts.append((len(ids), limits.BLOCK_CHANNELS, "switch channels"))
             channels.append({"channel_type": "switch", "channel_ids": ids})
+        for count, most, what in counts:
+            if count > most:
+                place = f"rank {self.gpu.rank} block {self.number}"
+                raise SynthError(f"{place} has {count}, and MSCCL++ takes {most} {what}")
         return {"id": self.number, "ops": written, "channels": channels, "remote_buffer_refs": buffers}
 
     def instruction(self, i: int, op: Op) -> dict:
-        """Return the operation of op `i`."""
+        """Return the operation of op `i`. Raises SynthError where MSCCL++ has none."""
         if op.code == "nop":
             return {"name": "nop"}
-        if op.count < 1:
-            self.refuse(i, "moves no chunk; MSCCL++ wants at least 1")
-        if op.code in ("signal", "wait", "flush"):
-            if not op.ports:
-                self.refuse(i, "names no port")
-            if op.code != "flush":
-                return {"name": op.code, **self.ports(i, op)}
-            if self.kinds[i] != "port":
-                self.refuse(i, "flushes a memory channel; only port channels are flushed")
-            # the kernel takes the number of channels from the number of destinations
-            targets = [{"type": "o", "index": 0, "size": 1}] * len(op.ports)
-            return {"name": "flush", **self.ports(i, op), "dst_buff": targets}
-        if op.code == "put":
-            name, src, dst, rest = self.put(i, op)
-        elif op.code == "cpy":
-            if len(op.src) != 1 or len(op.dst) != 1 or _remote(op):
-                self.refuse(i, "copies one chunk of the rank to one place of the rank")
-            if op.src[0].packet and op.dst[0].packet:
-                self.refuse(i, "packets are not copied to packets: put them")
-            name, src, dst, rest = "copy", op.src, op.dst, {}
-            if op.src[0].packet or op.dst[0].packet:
-                name = "upkt" if op.src[0].packet else "cpkt"
-        elif op.code == "reduce":
-            name, src, dst, rest = self.reduce(i, op)
-        elif op.code == "glres":
-            buffers = {"src_buff": self.switch_span(op, op.src), "dst_buff": self.switch_span(op, op.dst)}
-            return {"name": "glres", **buffers, "channel_type": "switch", "reduce_op": "sum"}
-        elif op.code == "gstore":
-            buffers = {"src_buff": self.spans(i, op, op.src), "dst_buff": self.switch_span(op, op.dst)}
-            packets = {span.packet for span in (*op.src, *op.dst)}
-            if len(packets) > 1:
-                self.refuse(i, "stores packets from packets, and plain chunks from plain chunks")
-            return {"name": "gstorepkt" if True in packets else "gstore", **buffers, "channel_type": "switch"}
-        else:
-            self.refuse(i, "has no counterpart in a plan")
-        if op.ports and op.code != "cpy":
-            rest = self.ports(i, op)
-        return {"name": name, "src_buff": self.spans(i, op, src), "dst_buff": self.spans(i, op, dst), **rest}
-
-    def put(self, i: int, op: Op) -> tuple[str, tuple[Span, ...], tuple[Span, ...], dict]:
-        """Return the name, the operands, and the kind of channel of a put that names none."""
-        sources = {span.rank for span in op.src}
-        targets = {span.rank for span in op.dst}
-        if sources != {None} or None in targets or not targets:
-            self.refuse(i, "puts chunks of the rank into other ranks' memory")
-        if len(op.src) not in (1, len(op.dst)) or len({(span.buffer, span.packet) for span in op.src}) > 1:
-            self.refuse(i, "puts from one buffer, one chunk to all or one to each")
-        peers = [self.block.ports[p].peer for p in op.ports]
-        if op.ports and peers != [span.rank for span in op.dst]:
-            self.refuse(i, "has ports to other ranks than it puts to")
-        kind, packets = self.kinds[i], {span.packet for span in op.dst}
-        first, *more = op.src
-        each = op.src if more else op.src * len(op.dst)
-        if packets == {False} and not first.packet:
-            name, src = "put", each
-        elif packets == {True} and first.packet:
-            name, src = "rppkt", op.src
-        elif packets == {True} and (kind == "memory" or first.buffer == "s"):
-            name, src = "ppkt", each
-        else:
-            self.refuse(
-                i, "a port channel carries packets only from packets, and nothing is put from packets to plain memory"
-            )
-        return name, src, op.dst, {"channel_type": kind}
-
-    def reduce(self, i: int, op: Op) -> tuple[str, tuple[Span, ...], tuple[Span, ...], dict]:
-        """Return the name, the operands, and the kind of channel of a sum that names none."""
-        away = [span for span in op.src if span.rank is not None]
-        far = [span for span in op.dst if span.rank is not None]
-        own = op.dst[: len(op.dst) - len(far)]
-        if len(op.src) < 2 or not own or own[0].packet or any(s.rank is not None for s in own):
-            self.refuse(i, "adds two or more chunks up into plain memory of the rank first, then into others' memory")
-        if (away or far) and self.kinds[i] != "memory":
-            self.refuse(i, "adds up over a port channel; only memory channels can")
-        if any(s.packet for s in op.src):
-            *packets, plain = op.src
-            packed = all(s.packet for s in (*packets, *own[1:], *far))
-            if plain.packet or plain.rank is not None or away or not packed or len(own) > 2:
-                self.refuse(
-                    i, "adds up packets of the rank and, last, one plain chunk; into plain memory and then packets"
-                )
-            name = "re" + "c" * (len(own) - 1) + "s" * bool(far) + "pkt"
-            src = (plain, *packets)
-        else:
-            if len(own) > 1 or any(s.packet for s in op.dst) or (away and tuple(away) != op.src[1:]):
-                self.refuse(i, "adds plain chunks up into one plain chunk of the rank")
-            name, src = "r" * bool(away) + "re" + "s" * bool(far), op.src
-        return name, src, op.dst, {"channel_type": "memory"} if away or far else {}
-
-    # ------------------------------------------------------------ operands
-
-    def ports(self, i: int, op: Op) -> dict:
-        """Return the channels of op `i`, by their numbers in the block."""
-        if len(op.ports) > limits.OP_CHANNELS:
-            self.refuse(i, f"uses {len(op.ports)} channels, MSCCL++ takes {limits.OP_CHANNELS}")
+        if op.count < 1 or max(len(op.src), len(op.dst)) > limits.OP_BUFFERS or len(op.ports) > limits.OP_CHANNELS:
+            most = f"{limits.OP_BUFFERS} operands on a side and {limits.OP_CHANNELS} channels"
+            self.refuse(i, f"MSCCL++ moves 1 chunk or more in one operation, with at most {most}")
+        if any(span.packet and span.buffer != "s" for span in (*op.src, *op.dst)):
+            self.refuse(i, "has packets outside scratch")
         known = self.channels[self.kinds[i]]
-        return {"channel_ids": [known.index(self.block.ports[p]) for p in op.ports], "channel_type": self.kinds[i]}
+        ids = [known.index(self.block.ports[p]) for p in op.ports]
+        ports = {"channel_ids": ids, "channel_type": self.kinds[i]}
+        match op.code:
+            case "signal" | "wait" if op.ports:
+                return {"name": op.code, **ports}
+            case "flush" if op.ports and self.kinds[i] == "port":
+                # the kernel takes the number of channels from the number of destinations
+                return {"name": "flush", **ports, "dst_buff": [{"type": "o", "index": 0, "size": 1}] * len(op.ports)}
+            case "glres":
+                switched = {"src_buff": self.switch_span(op, op.src), "dst_buff": self.switch_span(op, op.dst)}
+                return {"name": "glres", **switched, "channel_type": "switch", "reduce_op": "sum"}
+            case "gstore" if shape(op.src) in ("h", "p") and shape(op.src) in shape(op.dst):
+                switched = {"src_buff": self.spans(i, op, op.src), "dst_buff": self.switch_span(op, op.dst)}
+                return {"name": "gstorepkt" if op.src[0].packet else "gstore", **switched, "channel_type": "switch"}
+        # All others move data by a form.
+        name = name_of(op)
+        if name in ("", "get"):
+            moved = f"{shape(op.src) or 'nothing'} to {shape(op.dst) or 'nothing'}"
+            letters = "h, p: chunks and packets of the rank, t, q: of others"
+            self.refuse(i, f"has no counterpart in a plan: from {moved} ({letters})")
+
+        # What the kernel wants beyond the form.
+        src = operands(op)
+        port_kind = self.kinds[i] == "port"
+        if op.code == "put":
+            peers = [self.block.ports[p].peer for p in op.ports]
+            if peers and peers != owners(self.gpu.rank, op.dst):
+                self.refuse(i, "has ports to other ranks than it puts to")
+            if len(src) not in (1, len(op.dst)) or len({span.buffer for span in src}) > 1:
+                self.refuse(i, "puts from one buffer, one chunk to all or one to each")
+            if name == "ppkt" and port_kind and src[0].buffer != "s":
+                self.refuse(i, "sends through a port channel as packets what is not in scratch")
+            if name != "rppkt" and len(src) == 1:
+                src *= len(op.dst)
+        elif port_kind:
+            self.refuse(i, "adds up over a port channel; only memory channels can")
+        instruction = {"name": name, "src_buff": self.spans(i, op, src), "dst_buff": self.spans(i, op, op.dst)}
+        if op.code == "cpy":
+            return instruction
+        if op.ports:
+            return instruction | ports
+        return instruction | ({"channel_type": self.kinds[i]} if _remote(op) else {})
 
     def spans(self, i: int, op: Op, spans: tuple[Span, ...]) -> list[dict]:
         """Return `spans` of op `i`, those of other ranks by the number of the remote buffer in the block."""
-        if len(spans) > limits.OP_BUFFERS:
-            self.refuse(i, f"has {len(spans)} buffers on one side, MSCCL++ takes {limits.OP_BUFFERS}")
         found = []
         for span in spans:
-            if span.packet and span.buffer != "s":
-                self.refuse(i, "has packets outside scratch")
             place = {"type": span.buffer}
             if span.rank is not None:
                 number = self.rank.buffers.index((span.rank, span.buffer))
@@ -455,7 +382,7 @@ class _Block:
 
     def refuse(self, i: int, reason: str) -> NoReturn:
         """Raise SynthError with the place of op `i`."""
-        raise SynthError(f"{_place(self.gpu, self.number, i)}: {reason}")
+        self.rank.refuse(self.number, i, reason)
 
 
 def _text(value: object, depth: int, indent: str = "\n") -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NoReturn
+from collections.abc import Collection, Mapping, Sequence
+from typing import NoReturn, TypeVar
 
 from synth.errors import FormatError
 from synth.model.documents import json_reader
 
 MAX_BYTES = 64 << 20  # characters of a document that is read
+NO_DEFAULTS: Mapping[str, object] = {}
+
+Value = TypeVar("Value")
 
 
 class Node:
@@ -33,17 +36,17 @@ class Node:
         """Raise FormatError at this place."""
         raise FormatError(what, self.file, self.place)
 
-    def fields(self, needed: Collection[str], allowed: Collection[str] = ()) -> dict[str, Node]:
-        """Return the fields of an object by name: all of `needed`, and those of `allowed` that are there."""
+    def fields(
+        self, needed: Collection[str], allowed: Collection[str] = (), defaults: Mapping[str, object] = NO_DEFAULTS
+    ) -> dict[str, Node]:
+        """Return the fields of an object by name: `needed`, those of `allowed` that are there, and `defaults`."""
         if not isinstance(self.value, dict):
             self.fail(f"expected an object, found {self._short()}")
-        for key in needed:
-            if key not in self.value:
-                self.fail(f"{key!r} is missing")
+        self.needs(self.value, *needed)
         for key in self.value:
-            if key not in needed and key not in allowed:
+            if key not in needed and key not in allowed and key not in defaults:
                 self.fail(f"{key[:40]!r} is not a field that MSCCL++ plans have here")
-        return {key: Node(value, f"{self.place}.{key}", self.file) for key, value in self.value.items()}
+        return {key: Node(value, f"{self.place}.{key}", self.file) for key, value in {**defaults, **self.value}.items()}
 
     def items(self, maximum: int) -> list[Node]:
         """Return the entries of a list of at most `maximum` values."""
@@ -52,6 +55,30 @@ class Node:
         if len(self.value) > maximum:
             self.fail(f"has {len(self.value)} entries; at most {maximum} are taken")
         return [Node(value, f"{self.place}[{i}]", self.file) for i, value in enumerate(self.value)]
+
+    def single(self) -> Node:
+        """Return the entry of a list of one value."""
+        entries = self.items(2)
+        if len(entries) != 1:
+            self.fail(f"expected one entry, found {len(entries)}")
+        return entries[0]
+
+    def needs(self, fields: Collection[str], *names: str) -> None:
+        """Raise FormatError if one of `names` is not among the fields of this object."""
+        for name in names:
+            if name not in fields:
+                self.fail(f"{name!r} is missing")
+
+    def place_in_list(self, number: int) -> None:
+        """Raise FormatError unless the value is the place of its object in a list."""
+        if self.value != number or type(self.value) is not int:
+            self.fail(f"is {self._short()}; ids are places in the list, here {number}")
+
+    def one_of(self, known: Sequence[Value], what: str) -> Value:
+        """Return the value of `known` whose number this is."""
+        if not known:
+            self.fail(f"there is no {what} here")
+        return known[self.whole(0, len(known) - 1)]
 
     def whole(self, low: int, high: int) -> int:
         """Return the value as a whole number from `low` to `high`, both included."""

@@ -23,20 +23,20 @@ from synth.model.collective import COLLECTIVES, Collective, collective
 from synth.model.documents.foreign_forms import OLD_PLAN, named_form
 from synth.program import plan_limits as limits
 from synth.program.buffer_layout import Layout
-from synth.program.program import BUFFERS, PORT_KINDS, Block, Dep, Gpu, InPlace, Loop, Port, Program
+from synth.program.program import BUFFERS, PORT_KINDS, Block, Dep, Gpu, InPlace, Loop, Port, Program, owners
 
 MAX_RANKS, MAX_BLOCKS, MAX_CHANNELS, MAX_CHUNKS = 512, 1024, 1 << 16, 1 << 24  # bounds of a plan that is read
 MAX_VALUE = 1 << 15  # the initial value of a semaphore that is read
 UNLIMITED = (1 << 64) - 1  # `max_message_size` of a plan without a largest size
 _TOP = ("name", "collective", "protocol", "inplace", "gpus")
-_TOP_MORE = (
-    "reuse_resources",
-    "use_double_scratch_buffer",
-    "buffer_alignment",
-    "num_threads_per_block",
-    "min_message_size",
-    "max_message_size",
-)
+_TOP_DEFAULTS = {
+    "reuse_resources": False,
+    "use_double_scratch_buffer": False,
+    "buffer_alignment": limits.ALIGNMENT,
+    "num_threads_per_block": 1024,
+    "min_message_size": 0,
+    "max_message_size": UNLIMITED,
+}
 _GPU = ("id", "input_chunks", "output_chunks", "scratch_chunks", "threadblocks", "channels", "remote_buffers")
 
 
@@ -50,13 +50,12 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     top = Node.parse(text, file)
     if named_form(top.value) == OLD_PLAN:
         top.fail(OLD_PLAN)
-    fields = top.fields(_TOP, _TOP_MORE)
+    fields = top.fields(_TOP, defaults=_TOP_DEFAULTS)
     name, in_place = fields["name"].text(), fields["inplace"].flag()
     protocol = fields["protocol"].text(("Simple", "LL"))
-    if "buffer_alignment" in fields and fields["buffer_alignment"].whole(1, 1 << 20) % limits.ALIGNMENT:
+    if fields["buffer_alignment"].whole(1, 1 << 20) % limits.ALIGNMENT:
         fields["buffer_alignment"].fail(f"is no multiple of {limits.ALIGNMENT}")
-    if "num_threads_per_block" in fields:
-        fields["num_threads_per_block"].whole(1, 1024)
+    fields["num_threads_per_block"].whole(1, 1024)
     nodes = fields["gpus"].items(MAX_RANKS)
     gpus = [_Gpu(node, rank, len(nodes)) for rank, node in enumerate(nodes)]
     if not gpus:
@@ -66,22 +65,22 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     # Launches may use two scratches in turn, or one that plans share.
     sizes = [gpu.sizes for gpu in gpus]
     scratch = any(size["s"] for size in sizes)
-    double = "use_double_scratch_buffer" in fields and fields["use_double_scratch_buffer"].flag()
+    double, shared = fields["use_double_scratch_buffer"].flag(), fields["reuse_resources"].flag()
     if double and scratch and protocol == "Simple":
         fields["use_double_scratch_buffer"].fail("is true: plain puts into scratch do not know which half is in turn")
-    shared = scratch and "reuse_resources" in fields and fields["reuse_resources"].flag()
-    scratch_bytes = limits.scratch_bytes(double) if shared else None
+    scratch_bytes = limits.scratch_bytes(double) if scratch and shared else None
     read_gpus = tuple(gpu.program(sizes) for gpu in gpus)
     plan_collective = task or _collective(fields["collective"].text(), read_gpus, root, fields["collective"])
     if plan_collective is not None and plan_collective.ranks != len(gpus):
         fields["gpus"].fail(f"has {len(gpus)} ranks, {plan_collective.name} is over {plan_collective.ranks}")
     chunks, read_gpus = _chunks(plan_collective, read_gpus, fields["gpus"])
-    low = fields["min_message_size"].whole(0, UNLIMITED) if "min_message_size" in fields else 0
-    high = fields["max_message_size"].whole(0, UNLIMITED) if "max_message_size" in fields else UNLIMITED
     place: InPlace = "in" if in_place else "out"
     program = Program(name, plan_collective, chunks, read_gpus, protocol, place, 0, None, scratch_bytes)
     if not double and (protocol == "LL" or program.has_packets):
         program = replace(program, one_scratch=True)
+
+    # The sizes that the loader compares are those of the input, or of the output.
+    low, high = (fields[f"{end}_message_size"].whole(0, UNLIMITED) for end in ("min", "max"))
     least, greatest = message_ratios(program)
     top_bytes = None if high == UNLIMITED else int(high / greatest)
     return replace(program, min_bytes=math.ceil(low / least), max_bytes=top_bytes)
@@ -93,6 +92,7 @@ def _check_channels(gpus: list[_Gpu], node: Node) -> None:
     Both ends have equally many channels. Switch channels are set up one by one, each by the whole group at a time, so
     every rank of a group must come to it next.
     """
+    # The next channel of each rank is the last of its list.
     pending = [gpu.switches[::-1] for gpu in gpus]
     ready = list(range(len(gpus)))[::-1]
     while ready:
@@ -115,20 +115,22 @@ def _check_channels(gpus: list[_Gpu], node: Node) -> None:
 
 def _collective(plan_name: str, gpus: tuple[Gpu, ...], root: int | None, node: Node) -> Collective | None:
     """Return the collective that a plan calls `plan_name`; None if the name is not known."""
+    # Plans from other hands write names in several ways.
     our_names = {theirs: ours for ours, theirs in COLLECTIVE_NAMES.items()}
     name = our_names.get(plan_name, plan_name).replace("_", "-")
     if name not in COLLECTIVES or name.endswith("v"):
         return None
     roots: tuple[int, ...] = ()
     if "root" in COLLECTIVES[name][1]:
-        # the ranks whose input is read, or whose output is written
-        spreads = name in ("broadcast", "scatter", "multi-broadcast", "multi-scatter")
-        buffer, found = "i" if spreads else "o", set()
+        # The ranks whose input is read, or whose output is written.
+        spreads = name.removeprefix("multi-") in ("broadcast", "scatter")
+        used = set()
         for (rank, _, _), op in Program("", None, 1, gpus).placed_ops():
-            for span in op.src if spreads else op.dst:
-                if span.buffer == buffer:
-                    found.add(rank if span.rank is None else span.rank)
-        roots = (root,) if root is not None else tuple(sorted(found))
+            spans = [span for span in op.src if span.buffer == "i"]
+            if not spreads:
+                spans = [span for span in op.dst if span.buffer == "o"]
+            used.update(owners(rank, spans))
+        roots = (root,) if root is not None else tuple(sorted(used))
         if not name.startswith("multi-") and len(roots) != 1:
             node.fail(f"the root of this {name} does not follow from the plan; give it")
     try:
@@ -144,6 +146,7 @@ def _chunks(task: Collective | None, gpus: tuple[Gpu, ...], node: Node) -> tuple
     """
     if task is None:
         return max(max(gpu.input, gpu.output) for gpu in gpus), gpus
+    # Every rank with a buffer says how many chunks a unit has; they must agree.
     layout = Layout(task, 1)
     declared = list(zip(gpus, layout.inputs, layout.outputs, strict=True))
     rates = {Fraction(gpu.input, len(inputs)) for gpu, inputs, _ in declared if inputs}
@@ -170,9 +173,8 @@ class _Gpu:
 
     def __init__(self, node: Node, rank: int, ranks: int) -> None:
         self.rank = rank
-        self.fields = fields = node.fields(_GPU, ("semaphores",))
-        if fields["id"].whole(0, MAX_RANKS) != rank:
-            fields["id"].fail(f"is {fields['id'].value}; ids are places in the list, here {rank}")
+        self.fields = fields = node.fields(_GPU, defaults={"semaphores": []})
+        fields["id"].place_in_list(rank)
         inputs, outputs = (fields[key].whole(1, MAX_CHUNKS) for key in ("input_chunks", "output_chunks"))
         self.sizes = {"i": inputs, "o": outputs, "s": fields["scratch_chunks"].whole(0, MAX_CHUNKS)}
         self.ports = {kind: [] for kind in PORT_KINDS}
@@ -212,11 +214,12 @@ class _Gpu:
                 fields["rank"].fail("a remote buffer of the rank itself")
             buffers.append((owner, fields["type"].text(BUFFERS), kinds))
         counts = []
-        for node in self.fields["semaphores"].items(MAX_CHANNELS) if "semaphores" in self.fields else ():
+        for node in self.fields["semaphores"].items(MAX_CHANNELS):
             counts.append(node.fields(("init_value",))["init_value"].whole(0, MAX_VALUE))
         nodes = self.fields["threadblocks"].items(MAX_BLOCKS)
         if not nodes:
             self.fields["threadblocks"].fail("is empty; a kernel has at least one thread block")
+        # Blocks are read one by one, then matched by their barriers and semaphores.
         readers = [BlockReader(node, b, self, buffers, sizes) for b, node in enumerate(nodes)]
 
         # The group of each barrier is the blocks that name it; several of one group are met in one order.
@@ -265,18 +268,18 @@ def _with_semaphores(readers: list[BlockReader], initial: list[int]) -> list[Blo
                     node.fail(f"semaphore {number} does not exist; the rank has {len(initial)}")
                 loop = next((loop for loop in reader.loops if loop.first <= op < loop.end), None)
                 by_number[number].append(_Use(b, op, loop, node))
-    deps = [defaultdict(set) for _ in readers]
-    flags = [set() for _ in readers]
+    # Semaphores become dependencies of ops on ops of other blocks.
+    deps = defaultdict(set)
     for number in sorted({*released, *acquired}):
         for use, dep in _waits(number, released[number], acquired[number], initial[number]):
-            deps[use.block][use.op].add(dep)
-            flags[dep.block].add(dep.op)
+            deps[use.block, use.op].add(dep)
+    flags = {(dep.block, dep.op) for waits in deps.values() for dep in waits}
     blocks = []
-    for reader, waits, flagged in zip(readers, deps, flags, strict=True):
+    for b, reader in enumerate(readers):
         ops = []
         for i, op in enumerate(reader.ops):
             group = reader.groups[op.group[0]] if op.code == "barrier" else ()
-            ops.append(op._replace(deps=tuple(sorted(waits[i])), flag=i in flagged, group=group))
+            ops.append(op._replace(deps=tuple(sorted(deps[b, i])), flag=(b, i) in flags, group=group))
         blocks.append(Block(None, None, 0, tuple(ops), (), reader.ports, tuple(reader.loops)))
     return blocks
 
@@ -299,7 +302,8 @@ def _waits(number: int, released: list[_Use], acquired: list[_Use], initial: int
             f"semaphore {number} is released {len(released)} times and acquired {len(acquired)} times, or in other "
             f"pipelines: which release an acquisition waits for depends on the size, or on the launch"
         )
-    loop, pairs = released[0].loop, []
+    loop = released[0].loop
+    pairs = []
     if blocks == [1, 1]:
         for k, use in enumerate(acquired):
             back, place = divmod(k - initial, len(released))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from synth.export.mscclpp.emit import SwitchChannel
+from synth.export.mscclpp.forms import FORMS, Form, letters
 from synth.export.mscclpp.json_fields import Node
 from synth.program import plan_limits as limits
-from synth.program.program import BUFFERS, PORT_KINDS, SWITCHED, Loop, Op, Part, Port, Span, owners
+from synth.program.program import BUFFERS, PORT_KINDS, Loop, Op, Part, Port, Span, owners
 
 _OPERANDS = (
     "channel_type",
@@ -27,9 +28,7 @@ _OPERANDS = (
     "dst_chunk",
     "src_chunk",
 )
-_REDUCTIONS = ("re", "res", "rre", "rres", "repkt", "respkt", "recpkt", "recspkt")
 _SIGNALS = {"signal": "signal", "wait": "wait", "rlxsignal": "signal", "rlxwait": "wait", "flush": "flush"}
-_SWITCH_OPS = {**{code: code for code in SWITCHED}, "gstorepkt": "gstore"}
 MAX_UNIT = (1 << 32) - 16  # bytes of a turn of a pipeline, which the kernel counts in 32 bits
 Buffers = list[tuple[int, str, tuple[str, ...]]]
 
@@ -45,62 +44,59 @@ class Channels(Protocol):
 class BlockReader:
     """Reader of one entry of `threadblocks`: it converts the ops and collects the uses of semaphores and barriers.
 
-    The caller matches those with the rank's other blocks. `channels`: the rank and its
-    channels. `buffers`: its remote buffers as (rank, buffer, kinds of channel). `sizes`: chunks of buffers, by rank.
-    `acquires` and `releases`: (op, semaphore, place) in order. `barriers`: number → (blocks that meet, place). Raises
-    FormatError with the place in the document.
+    The caller matches those with the rank's other blocks. `channels`: the rank and its channels. `buffers`: its remote
+    buffers as (rank, buffer, kinds of channel). `sizes`: chunks of buffers, by rank. `acquires` and `releases`: (op,
+    semaphore, place) in order. `barriers`: number → (blocks that meet, place). Raises FormatError with the place in
+    the document.
     """
 
     def __init__(
-        self,
-        node: Node,
-        number: int,
-        channels: Channels,
-        buffers: Buffers,
-        sizes: list[dict[str, int]],
+        self, node: Node, number: int, channels: Channels, buffers: Buffers, sizes: list[dict[str, int]]
     ) -> None:
         self.number, self.rank, self.sizes, self.node = number, channels.rank, sizes, node
-        fields = node.fields(("id", "ops", "channels"), ("remote_buffer_refs",))
-        if fields["id"].whole(0, 1 << 20) != number:
-            fields["id"].fail(f"is {fields['id'].value}; ids are places in the list, here {number}")
-        self.mine = {kind: [] for kind in PORT_KINDS}
-        self.switches = []
+        fields = node.fields(("id", "ops", "channels"), defaults={"remote_buffer_refs": []})
+        fields["id"].place_in_list(number)
+
+        # The channels of each kind, by their numbers among those of the rank.
+        self.mine: dict[str, list[Port]] = {kind: [] for kind in PORT_KINDS}
+        self.switches: list[SwitchChannel] = []
         for entry in fields["channels"].items(len(PORT_KINDS) + 1):
-            # the channels of one kind, by their numbers among those of the rank
             found = entry.fields(("channel_type", "channel_ids"))
             kind = found["channel_type"].text((*PORT_KINDS, "switch"))
-            known = channels.switches if kind == "switch" else channels.ports[kind]
-            mine = self.switches if kind == "switch" else self.mine[kind]
-            for channel in found["channel_ids"].items(limits.BLOCK_CHANNELS):
-                if not known:
-                    channel.fail(f"the rank has no {kind} channel")
-                mine.append(known[channel.whole(0, len(known) - 1)])
-            if kind != "switch" and len(mine) > limits.BLOCK_CHANNELS:
+            ids = found["channel_ids"].items(limits.BLOCK_CHANNELS)
+            if kind == "switch":
+                self.switches += [channel.one_of(channels.switches, "switch channel") for channel in ids]
+                continue
+            self.mine[kind] += [channel.one_of(channels.ports[kind], f"{kind} channel") for channel in ids]
+            if len(self.mine[kind]) > limits.BLOCK_CHANNELS:
                 entry.fail(f"a thread block takes at most {limits.BLOCK_CHANNELS} {kind} channels")
-        self.reached = {kind: [] for kind in PORT_KINDS}
-        for entry in fields["remote_buffer_refs"].items(len(PORT_KINDS)) if "remote_buffer_refs" in fields else ():
-            # the remote buffers that the block reaches through one kind of channel
+        self.ports = (*self.mine["memory"], *self.mine["port"])
+
+        # The remote buffers that the block reaches through each kind of channel.
+        self.reached: dict[str, list[tuple[int, str]]] = {kind: [] for kind in PORT_KINDS}
+        for entry in fields["remote_buffer_refs"].items(len(PORT_KINDS)):
             found = entry.fields(("access_channel_type", "remote_buffer_ids"))
             kind = found["access_channel_type"].text(PORT_KINDS)
             for buffer in found["remote_buffer_ids"].items(limits.BLOCK_BUFFERS):
-                owner, name, kinds = buffers[buffer.whole(0, len(buffers) - 1)] if buffers else (0, "", ())
+                owner, name, kinds = buffer.one_of(buffers, "remote buffer")
                 if kind not in kinds:
                     buffer.fail(f"remote buffer {buffer.value} is not reached through {kind} channels")
                 self.reached[kind].append((owner, name))
             if len(self.reached[kind]) > limits.BLOCK_BUFFERS:
                 entry.fail(f"a thread block takes at most {limits.BLOCK_BUFFERS} remote buffers")
-        self.ports = (*self.mine["memory"], *self.mine["port"])
-        self.ops = []
-        self.acquires = []
-        self.releases = []
-        self.barriers = {}
-        self.groups = {}
-        self.loops = []
+
+        self.ops: list[Op] = []
+        self.acquires: list[tuple[int, int, Node]] = []
+        self.releases: list[tuple[int, int, Node]] = []
+        self.barriers: dict[int, tuple[int, Node]] = {}
+        self.groups: dict[int, tuple[int, ...]] = {}
+        self.loops: list[Loop] = []
         self.listed = 0  # operations of the plan, those of pipelines included
         self._ops(fields["ops"])
 
     def _ops(self, node: Node, pipeline: bool = False) -> None:
         """Read a list of operations, of the block or of a `pipeline` in it."""
+        # Operations inside pipelines count against the limit of the block, too.
         first, released, entries = len(self.ops), len(self.releases), node.items(limits.BLOCK_OPS)
         self.listed += len(entries)
         if self.listed > limits.BLOCK_OPS:
@@ -124,7 +120,8 @@ class BlockReader:
         self._instruction(name, node, fields)
         if "tbg_info" not in fields:
             return
-        # the share of an op that several thread blocks do
+
+        # The share of an op that several thread blocks do.
         group = fields["tbg_info"].fields(("tb_id", "tbg_size"))
         size = group["tbg_size"].whole(1, 1 << 10)
         part = Part(group["tb_id"].whole(0, size - 1), size)
@@ -145,200 +142,147 @@ class BlockReader:
             self.loops.append(Loop(first, len(self.ops), chunks, unit))
 
     def _instruction(self, name: str, node: Node, fields: dict[str, Node]) -> None:
+        if "reduce_op" in fields:
+            fields["reduce_op"].text(("sum",))
         if name == "nop":
             self.ops.append(Op("nop"))
         elif name == "barrier":
-            if not {"barrier_id", "num_threadblocks"} <= fields.keys():
-                node.fail("a barrier needs 'barrier_id' and 'num_threadblocks'")
+            node.needs(fields, "barrier_id", "num_threadblocks")
             number = fields["barrier_id"].whole(0, limits.BARRIERS - 1)
             self.barriers[number] = fields["num_threadblocks"].whole(1, 1 << 20), node
             self.ops.append(Op("barrier", group=(number,)))  # the caller puts the blocks in place of the number
         elif name in ("sem_acquire", "sem_release"):
-            if "semaphore_ids" not in fields:
-                node.fail("'semaphore_ids' is missing")
+            node.needs(fields, "semaphore_ids")
             at = len(self.ops) - (name == "sem_release")
             found = self.acquires if name == "sem_acquire" else self.releases
             for entry in fields["semaphore_ids"].items(limits.OP_SEMAPHORES):
                 found.append((at, entry.whole(0, 1 << 20), entry))
         elif name in _SIGNALS:
-            ports = self._channels(fields)
-            self._plain(node, bool(ports), "names at least one channel")
-            if name == "flush" and "dst_buff" in fields:
-                count = len(fields["dst_buff"].items(limits.OP_BUFFERS))
-                self._plain(node, count == len(ports), "has as many destinations as channels")
-                self._plain(node, all(self.ports[p].kind == "port" for p in ports), "flushes port channels only")
-            if name != "flush" or "dst_buff" in fields:
-                self.ops.append(Op(_SIGNALS[name], ports=ports))
-        elif name in ("put", "ppkt", "rppkt", "pws", "pwsf"):
-            self._put(name, node, fields)
-        elif name == "get":
-            (src, count), (dst, other) = (self._one(node, fields, key) for key in ("src_buff", "dst_buff"))
-            if src.rank is None or dst.rank is not None or src.offset != dst.offset or count != other:
-                node.fail("a get whose offsets differ: the kernel swaps them")
-            self._move(Op("get", (src,), (dst,), count, ports=self._channels(fields)))
-        elif name in ("copy", "cpkt", "upkt"):
-            (src, count), (dst, other) = (self._one(node, fields, key) for key in ("src_buff", "dst_buff"))
-            here = src.rank is None and dst.rank is None
-            self._plain(node, count == other and here, "copies one chunk of the rank to another")
-            src, dst = src._replace(packet=name == "upkt"), dst._replace(packet=name == "cpkt")
-            self._move(Op("cpy", (self._packet(node, src),), (self._packet(node, dst),), count))
-        elif name in _REDUCTIONS:
-            self._reduce(name, node, fields)
-        elif name in _SWITCH_OPS:
+            self._signal(name, node, fields)
+        elif name in ("pws", "pwsf"):
+            if self._kind(fields) == "memory":
+                node.fail(f"{name} on a memory channel never signals in the kernel; put, nop and signal do")
+            self._move(FORMS["put"], node, fields)
+            for code in ("signal", "flush")[: len(name) - 2]:
+                self.ops.append(Op(code, ports=self._channels(fields)))
+        elif name in FORMS:
+            self._move(FORMS[name], node, fields)
+        elif name in ("glres", "gstore", "gstorepkt"):
             self._switch_op(name, node, fields)
         else:
             fields["name"].fail(f"unknown operation {name[:40]!r}")
 
-    # ------------------------------------------------------------ the kinds of op
-
-    def _put(self, name: str, node: Node, fields: dict[str, Node]) -> None:
+    def _signal(self, name: str, node: Node, fields: dict[str, Node]) -> None:
+        """Read a signal, a wait, or a flush, which does nothing in the kernel without destinations."""
         ports = self._channels(fields)
-        kind = self._kind(fields)
-        if name in ("pws", "pwsf") and kind == "memory":
-            node.fail(f"{name} on a memory channel never signals in the kernel; put, nop and signal do")
-        srcs, dsts = self._buffers(node, fields, "src_buff"), self._buffers(node, fields, "dst_buff")
-        if name == "rppkt":
-            srcs *= len(dsts)
-        self._plain(node, len(srcs) == len(dsts) > 0, "has one source for each destination")
-        self._plain(node, not ports or len(ports) == len(dsts), "has one channel for each destination")
-        self._plain(node, kind == "memory" or bool(ports), "names the port channels that it puts through")
-        if kind == "memory" and len({src.buffer for src, _ in srcs}) > 1:
+        if not ports:
+            node.fail(f"{name} names no channel")
+        if name == "flush":
+            if "dst_buff" not in fields:
+                return
+            kinds = {self.ports[port].kind for port in ports}
+            if len(fields["dst_buff"].items(limits.OP_BUFFERS)) != len(ports) or kinds != {"port"}:
+                node.fail("a flush has port channels, and as many destinations")
+        self.ops.append(Op(_SIGNALS[name], ports=ports))
+
+    def _move(self, form: Form, node: Node, fields: dict[str, Node]) -> None:
+        """Read a put, get, copy or sum: operands of its form, those of 0 chunks left out."""
+        srcs, dsts = (self._buffers(node, fields, key) for key in ("src_buff", "dst_buff"))
+        ports = self._channels(fields)
+        src, dst = self._spans(node, srcs, form.src), self._spans(node, dsts, form.dst)
+        counts = [count for _, count in dsts]
+        if form.code == "put":
+            self._put(form, node, fields, src, dst, [count for _, count in srcs], counts)
+            return
+        if len({count for _, count in (*srcs, *dsts)}) > 1:
+            node.fail("has operands of unlike numbers of chunks")
+        if form.code == "get" and src[0].offset != dst[0].offset:
+            node.fail("a get whose offsets differ: the kernel swaps them")
+        if "p" in form.src and form.code == "reduce":
+            src = (*src[1:], src[0])  # the kernel adds packets up first
+        if counts[0]:
+            self.ops.append(Op(form.code, src, dst, counts[0], ports=() if form.code == "cpy" else ports))
+
+    def _put(
+        self, form: Form, node: Node, fields: dict[str, Node], src: tuple[Span, ...], dst: tuple[Span, ...],
+        source_counts: list[int], counts: list[int],
+    ) -> None:  # fmt: skip
+        """Append the puts of one operation: neighbours of equally many chunks are one op."""
+        kind, ports = self._kind(fields), self._channels(fields)
+        if form.src == "p":
+            src, source_counts = src * len(dst), source_counts * len(dst)
+        if source_counts != counts or (ports and len(ports) != len(dst)):
+            node.fail("a put has for each destination a source of as many chunks, and a channel, or none at all")
+        if kind == "port" and not ports:
+            node.fail("names no port channel that it puts through")
+        if kind == "memory" and len({span.buffer for span in src}) > 1:
             node.fail("has sources in different buffers; the kernel takes all from that of the first")
-        pairs = []
-        for i, ((src, count), (dst, other)) in enumerate(zip(srcs, dsts, strict=True)):
-            self._plain(
-                node,
-                src.rank is None and dst.rank is not None and count == other,
-                "puts chunks of the rank to as many of another",
-            )
-            if ports and self.ports[ports[i]].peer != dst.rank:
-                node.fail(f"puts to rank {dst.rank} through a channel to rank {self.ports[ports[i]].peer}")
-            packets = name in ("ppkt", "rppkt")
-            # through a port channel ppkt sends what lies in scratch as packets already, and waits for no flag
-            src = self._packet(node, src._replace(packet=name == "rppkt"))
-            self._plain(node, name != "ppkt" or kind == "memory" or src.buffer == "s", "sends packets from scratch")
-            pairs.append((src, self._packet(node, dst._replace(packet=packets)), count, ports[i : i + 1]))
+        if kind == "port" and form is FORMS["ppkt"] and {span.buffer for span in src} != {"s"}:
+            node.fail("sends through a port channel as packets what is not in scratch")  # it waits for no flag
+        for span, port in zip(dst, ports, strict=False):
+            if self.ports[port].peer != span.rank:
+                node.fail(f"puts to rank {span.rank} through a channel to rank {self.ports[port].peer}")
+        # Neighbours of equally many chunks are one op of the program.
         start = 0
-        for i in range(1, len(pairs) + 1):
-            if i == len(pairs) or pairs[i][2] != pairs[start][2]:
-                some = pairs[start:i]
-                sources = tuple(pair[0] for pair in some)
-                targets = tuple(pair[1] for pair in some)
-                through = tuple(p for pair in some for p in pair[3])
+        for i in range(1, len(dst) + 1):
+            if i == len(dst) or counts[i] != counts[start]:
+                sources = src[start:i]
                 if len(set(sources)) == 1:
                     sources = sources[:1]
-                self._move(Op("put", sources, targets, some[0][2], ports=through))
+                if counts[start]:
+                    self.ops.append(Op("put", sources, dst[start:i], counts[start], ports=ports[start:i]))
                 start = i
-        if name in ("pws", "pwsf"):
-            self.ops.append(Op("signal", ports=ports))
-        if name == "pwsf":
-            self.ops.append(Op("flush", ports=ports))
-
-    def _reduce(self, name: str, node: Node, fields: dict[str, Node]) -> None:
-        if "reduce_op" in fields:
-            fields["reduce_op"].text(("sum",))
-        srcs, dsts = self._buffers(node, fields, "src_buff"), self._buffers(node, fields, "dst_buff")
-        counts = {count for _, count in (*srcs, *dsts)}
-        self._plain(
-            node,
-            len(srcs) > 1 and len(dsts) > 0 and len(counts) == 1,
-            "adds up equally many chunks of two or more sources",
-        )
-        packets, own = name.endswith("pkt"), 2 if name in ("recpkt", "recspkt") else 1
-        plain, away = srcs[0][0], [src for src, _ in srcs[1:]]
-        local = [dst for dst, _ in dsts[:own]]
-        far = [dst for dst, _ in dsts[own:]]
-        self._plain(
-            node,
-            plain.rank is None
-            and len(local) == own
-            and all(s.rank is None for s in local)
-            and all(s.rank is not None for s in far)
-            and all((s.rank is not None) == name.startswith("rr") for s in away)
-            and bool(far) == ("s" in name.removesuffix("pkt")),
-            "has the rank's own chunk first on both sides, then what its name says",
-        )
-        away = [self._packet(node, s._replace(packet=packets)) for s in away]
-        dst = (local[0], *(self._packet(node, s._replace(packet=packets)) for s in (*local[1:], *far)))
-        src = (*away, plain) if packets else (plain, *away)  # the kernel adds packets up first
-        self._move(Op("reduce", src, dst, counts.pop(), ports=self._channels(fields)))
 
     def _switch_op(self, name: str, node: Node, fields: dict[str, Node]) -> None:
-        if "channel_type" not in fields:
-            node.fail("'channel_type' is missing")
+        node.needs(fields, "channel_type")
         fields["channel_type"].text(("switch",))
-        if "reduce_op" in fields:
-            fields["reduce_op"].text(("sum",))
-        packets = name == "gstorepkt"
-        dst, count = self._group(node, fields, "dst_buff")
-        dst = tuple(self._packet(node, span._replace(packet=packets)) for span in dst)
+        node.needs(fields, "src_buff", "dst_buff")
+        packet = name == "gstorepkt"
+        dst, count = self._group(fields["dst_buff"].single(), packet)
         if name == "glres":
-            src, other = self._group(node, fields, "src_buff")
-            self._plain(node, owners(self.rank, src) == owners(self.rank, dst), "has one group of ranks on both sides")
+            src, other = self._group(fields["src_buff"].single(), False)
+            if owners(self.rank, src) != owners(self.rank, dst):
+                node.fail("a glres has one group of ranks on both sides")
         else:
-            if "src_buff" not in fields or len(entries := fields["src_buff"].items(limits.OP_BUFFERS)) != 1:
-                node.fail("expected one entry in 'src_buff'")
-            span, other = self._span(entries[0], "memory")
-            self._plain(node, span.rank is None, "stores a chunk of the rank")
-            src = (self._packet(node, span._replace(packet=packets)),)
-        self._plain(node, count == other, "stores as many chunks as it reads")
-        self._move(Op(_SWITCH_OPS[name], src, dst, count))
+            source = self._span(fields["src_buff"].single(), "memory")
+            src, other = self._spans(node, [source], "p" if packet else "h"), source[1]
+        if count != other:
+            node.fail("stores another number of chunks than it reads")
+        if count:
+            self.ops.append(Op(name.removesuffix("pkt"), src, dst, count))
 
-    def _move(self, op: Op) -> None:
-        """Append an op that moves data, unless it moves 0 chunks."""
-        if op.count:
-            self.ops.append(op)
-
-    def _group(self, node: Node, fields: dict[str, Node], key: str) -> tuple[tuple[Span, ...], int]:
+    def _group(self, entry: Node, packet: bool) -> tuple[tuple[Span, ...], int]:
         """Return the span on each rank of the group of a switch channel, and the number of chunks."""
-        if key not in fields or len(entries := fields[key].items(limits.OP_BUFFERS)) != 1:
-            node.fail(f"expected one entry in {key!r}")
-        found = entries[0].fields(("switch_channel_id", "index", "size"))
-        if not self.switches:
-            entries[0].fail("the thread block has no switch channel")
-        ranks, buffer = self.switches[found["switch_channel_id"].whole(0, len(self.switches) - 1)]
+        # A switch reaches one place on all ranks of its group, within the smallest buffer.
+        found = entry.fields(("switch_channel_id", "index", "size"))
+        ranks, buffer = found["switch_channel_id"].one_of(self.switches, "switch channel")
+        if packet and buffer != "s":
+            entry.fail("packets lie in scratch only")
         size = min(self.sizes[rank][buffer] for rank in ranks)
         offset = found["index"].whole(0, size)
         spans = []
         for rank in sorted(ranks):
-            spans.append(Span(buffer, offset, None if rank == self.rank else rank))
+            spans.append(Span(buffer, offset, None if rank == self.rank else rank, packet))
         return tuple(spans), found["size"].whole(0, size - offset)
-
-    # ------------------------------------------------------------ operands
-
-    @staticmethod
-    def _plain(node: Node, holds: bool, what: str) -> None:
-        if not holds:
-            node.fail(f"an op of this name {what}")
 
     def _kind(self, fields: dict[str, Node]) -> str:
         return fields["channel_type"].text(PORT_KINDS) if "channel_type" in fields else "memory"
 
     def _channels(self, fields: dict[str, Node]) -> tuple[int, ...]:
+        """Return the numbers of an op's channels among those of the block."""
         if "channel_ids" not in fields:
             return ()
         kind = self._kind(fields)
-        mine = self.mine[kind]
-        shift = 0 if kind == "memory" else len(self.mine["memory"])
-        found = []
-        for entry in fields["channel_ids"].items(limits.OP_CHANNELS):
-            if not mine:
-                entry.fail(f"the thread block has no {kind} channel")
-            found.append(shift + entry.whole(0, len(mine) - 1))
-        return tuple(found)
-
-    def _one(self, node: Node, fields: dict[str, Node], key: str) -> tuple[Span, int]:
-        found = self._buffers(node, fields, key)
-        if len(found) != 1:
-            node.fail(f"expected one entry in {key!r}, found {len(found)}")
-        return found[0]
+        mine = range(len(self.mine["memory"])) if kind == "memory" else range(len(self.mine["memory"]), len(self.ports))
+        ids = fields["channel_ids"].items(limits.OP_CHANNELS)
+        return tuple(entry.one_of(mine, f"{kind} channel") for entry in ids)
 
     def _buffers(self, node: Node, fields: dict[str, Node], key: str) -> list[tuple[Span, int]]:
-        if key not in fields:
-            node.fail(f"{key!r} is missing")
+        node.needs(fields, key)
         return [self._span(entry, self._kind(fields)) for entry in fields[key].items(limits.OP_BUFFERS)]
 
     def _span(self, node: Node, kind: str) -> tuple[Span, int]:
+        """Return an operand and its number of chunks."""
         fields = node.fields(("index", "size"), ("type", "buffer_id", "switch_channel_id", "rank"))
         if "rank" in fields:  # written by MSCCL++'s language; its loader takes the rank's own memory, whatever it says
             fields["rank"].whole(0, len(self.sizes) - 1)
@@ -347,16 +291,23 @@ class BlockReader:
         owner, name = None, ""
         if "type" in fields:
             name = fields["type"].text(BUFFERS)
-        elif not self.reached[kind]:
-            node.fail(f"the thread block reaches no remote buffer through {kind} channels")
         else:
-            owner, name = self.reached[kind][fields["buffer_id"].whole(0, len(self.reached[kind]) - 1)]
+            owner, name = fields["buffer_id"].one_of(self.reached[kind], f"remote buffer through {kind} channels")
         size = self.sizes[self.rank if owner is None else owner][name]
         offset = fields["index"].whole(0, size)
         return Span(name, offset, owner), fields["size"].whole(0, size - offset)
 
     @staticmethod
-    def _packet(node: Node, span: Span) -> Span:
-        if span.packet and span.buffer != "s":
-            node.fail("packets lie in scratch only")
-        return span
+    def _spans(node: Node, operands: list[tuple[Span, int]], form: str) -> tuple[Span, ...]:
+        """Return operands with the packets that their form says."""
+        spans = []
+        expected = letters(form, len(operands))
+        for (span, _), letter in zip(operands, expected, strict=False):
+            if (span.rank is not None) != (letter in "tq"):
+                expected = ""
+            if letter in "pq" and span.buffer != "s":
+                node.fail("packets lie in scratch only")
+            spans.append(span._replace(packet=letter in "pq"))
+        if not expected:
+            node.fail(f"an op of this name has operands {form} (h, p: chunks and packets of the rank, t, q: of others)")
+        return tuple(spans)

@@ -48,6 +48,7 @@ def text(plan: Plan, table: Table) -> str:
         raise SynthError(
             f"{table.collective} on {table.ranks} ranks: the plan judged no sizes, and MCR-DL's form has a row for each"
         )
+    # A table that was imported keeps its own heading.
     lines = plan.says.splitlines()
     if plan.source != IMPORTED:
         lines = [f"{table.collective} on {table.ranks} GPUs: {' '.join(plan.says.split())}"]

@@ -53,6 +53,7 @@ def csv(plan: Plan, nodes: int = -1) -> ExportResult:
 
 def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
     """Return the lines of the ranges that prefer an algorithm of NCCL, and a remark on each that no line can name."""
+    # Sizes at which a schedule is preferred stay free, as if it had a file here.
     offers = {}
     refused = {}
     for i in [i for row in table.ranges for i in row.order]:
@@ -67,6 +68,7 @@ def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
         if share.choice is None or plan.algorithms[share.choice].backend != NCCL:
             continue
         algorithm = plan.algorithms[share.choice]
+        # What a line must name, as the plan says it.
         options = {_plain(key): _plain(str(value)) for key, value in algorithm.options}
         fields = [ALGORITHMS.get(options.get("algorithm", "")), options.get("protocol")]
         lack = ""

@@ -76,6 +76,7 @@ def table(plan: Plan, one: Table, placed: TargetOfNetwork, few: bool = False) ->
     for row in one.ranges:
         sizes = judged_sizes(one, row)
         for place, i in enumerate(row.order):
+            # Lowering is dear: what divides no judged size of the range is not tried.
             step = plan.algorithms[i].divisor * one.element
             divides = not sizes or any(size % step == 0 for size in sizes)
             if i not in offers and i not in refused and (few or divides):
@@ -105,6 +106,7 @@ def _programs(algorithm: Algorithm, target: Target) -> Sequence[tuple[str, Progr
     assert algorithm.schedule is not None
     request = replace(target.request, protocol=algorithm.protocol, instances=algorithm.instances)
     plans = request.runtime == "mscclpp"
+    # A plan of MSCCL++ is for one kind of call, so both are made; one of them is enough.
     found, errors = [], []
     both = plans and request.in_place in (None, "both")
     for place in ("out", "in") if both else (request.in_place,):

@@ -66,6 +66,7 @@ def check(plan: Plan) -> None:
             replay.schedule(algorithm.schedule)
         except VerificationError as error:
             raise VerificationError(str(error), f"{place}.schedule") from None
+    # A call finds its table by collective, ranks and root.
     seen = set()
     for t, table in enumerate(plan.tables):
         place = f"$.tables[{t}]"
@@ -97,6 +98,7 @@ def _table(table: Table, plan: Plan, place: str) -> None:
         raise FormatError("sizes grow", place=f"{place}.sizes")
     for i, size in enumerate(table.sizes):
         _whole(size, 0, f"{place}.sizes[{i}]")
+    # Columns have an entry for each judged size, or are empty.
     columns = [(f"libraries.{name}", seconds) for name, seconds in table.libraries]
     for key in ("seconds", "best", "chosen", "ours", "library", "times"):
         if getattr(table, key):

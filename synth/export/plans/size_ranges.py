@@ -84,6 +84,7 @@ def shares(table: Table, offers: Mapping[int, Offer], refused: Mapping[int, str]
         marks |= {high + 1 for i in useful if (high := offers[i].high) is not None}
         starts = sorted(m for m in marks if row.low <= m and (row.high is None or m <= row.high))
         for low, after in zip(starts, [*starts[1:], None], strict=True):
+            # At a judged size the chunks must divide it; between such sizes nothing is known.
             covering = [i for i in useful if offers[i].covers(low)]
             dividing = [i for i in covering if low not in sizes or offers[i].admits(low)]
             share = SizeShare(low, row.high if after is None else after - 1, next(iter(dividing or covering), None))
@@ -114,6 +115,7 @@ def drop_to_fit(tables: list[SizeShares], files: Callable[[SizeShare], int], mos
         return shares(found.table, left, {**found.refused, choice: why})
 
     while True:
+        # Drop what costs the least time, until the files are few enough.
         served = [(place, s) for place, found in enumerate(tables) for s in found.shares if files(s)]
         if sum(files(s) for _, s in served) <= most:
             return tables

@@ -1,4 +1,4 @@
-"""Direct algorithms: every rank sends to every other one, in one step."""
+"""Direct algorithms (all pairs): every rank sends to every other one, in one step or two."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from synth.language import RankGroup, algorithm
 from synth.language.library.trees import Held, gathered, joined, parts
 
 FORMULA = "S = 1, R/C = 1; switch of u units: (n-1)/u"
+ALL_PAIRS = "Cowan et al., MSCCLang, ASPLOS 2023"
 
 
 @algorithm("allgather", name="direct", formula=FORMULA, home="fully-connected:8")
@@ -32,3 +33,17 @@ def alltoall(group: RankGroup, held: Held) -> Held:
     for rank in group.ranks:
         received[rank] = joined([pieces[rank][other].to(rank, via="shortest") for other in group.ranks])
     return received
+
+
+@algorithm("allreduce", name="one-shot", formula=FORMULA, home="fully-connected:8")
+def one_shot(group: RankGroup, held: Held) -> Held:
+    """Every rank gets the data of all others and adds them up."""
+    everything = [held[rank] for rank in group.ranks]
+    return {rank: group.sum(rank, everything) for rank in group.ranks}
+
+
+@algorithm("allreduce", name="two-shot", formula="S = 2, R/C = 2/n; switch of u units: 2(n-1)/(nu)", paper=ALL_PAIRS,
+           home="dgx-a100")  # fmt: skip
+def allreduce(group: RankGroup, held: Held) -> Held:
+    """Sum the i-th part of the data on the i-th rank in the first step, and gather the sums in the second."""
+    return allgather(group, reduce_scatter(group, held))

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from synth.checker.certificates import machine_columns, throughput_cuts
 from synth.checker.certificates import partition as check_parts
-from synth.checker.certificates import throughput_cuts
 from synth.errors import InfeasibleError
 from synth.scale.bounds import unreachability
 from synth.scale.bounds.graph_strength import partitions
@@ -143,7 +143,7 @@ def _certificate(graph: Fabric, label: np.ndarray, least: bool) -> dict:
         limits.append(ruled[ruled >= 0].tolist())
     certificate = {
         "kind": "allreduce-parts",
-        "topology": throughput_cuts.digest(graph.topology),
+        "topology": machine_columns.digest(graph.topology),
         "regions": regions,
         "limits": limits,
     }

@@ -113,20 +113,18 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
         for u, v in permutations(members, 2):
             width = fabric.gbps * min(fabric.ports[u], fabric.ports[v])
             links.append(Link(u, v, width, fabric.latency, fabric.kind))
+    into_switches = range(start, len(links))
     for u, count in sorted(fabric.ports.items()):
-        for way, members in (
-            ("out", [i for i in range(start, len(links)) if links[i].src == u]),
-            ("in", [i for i in range(start, len(links)) if links[i].dst == u]),
-        ):
+        for way in ("src", "dst"):
+            members = [i for i in into_switches if getattr(links[i], way) == u]
             if len(members) > 1:
-                limits.append(Limit(f"switch port {u} {way}", tuple(members), fabric.gbps * count))
+                name = f"switch port {u} {'out' if way == 'src' else 'in'}"
+                limits.append(Limit(name, tuple(members), fabric.gbps * count))
     # The component of each GPU under links and the switch.
     joined = [*fabric.pairs, *(pair for members in fabric.switches() for pair in pairwise(members))]
     part = list(components(range(fabric.ranks), joined).values())
     nodes = fabric.nodes or (0,) * fabric.ranks
-    apart = [
-        (u, v) for u in range(fabric.ranks) for v in range(fabric.ranks) if part[u] != part[v] and nodes[u] == nodes[v]
-    ]
+    apart = [(u, v) for u, v in permutations(range(fabric.ranks), 2) if part[u] != part[v] and nodes[u] == nodes[v]]
     notes = list(fabric.notes)
     if apart:
         # The PCIe links, and a limit for each set of them, without those that cannot bind.
@@ -140,20 +138,13 @@ def topology(fabric: DumpFabric, pcie: Pcie) -> Topology:
         for (_, name, gbps), members in users.items():
             offer = (gbps, name)
             tightest[tuple(members)] = min(offer, tightest.get(tuple(members), offer))
-        ports = []
         for members, (gbps, name) in tightest.items():
             if sum(links[i].bandwidth for i in members) > gbps:
-                ports.append(Limit(name, members, gbps))
-        limits += ports
+                limits.append(Limit(name, members, gbps))
         speeds = sorted({k.bandwidth for k in links if k.kind == "pcie"})
-        what = (
-            "all GPUs communicate"
-            if len(set(part)) == fabric.ranks
-            else f"GPUs that {fabric.kind} does not connect communicate"
-        )
-        notes.append(
-            f"{what} by PCIe, counted at {' or '.join(map(show, speeds))} GB/s a pair and limited at ports and sockets"
-        )
+        rates = " or ".join(map(show, speeds))
+        who = "all GPUs" if len(set(part)) == fabric.ranks else f"GPUs that {fabric.kind} does not connect"
+        notes.append(f"{who} communicate by PCIe, counted at {rates} GB/s a pair and limited at ports and sockets")
         notes += pcie.notes
     labels = () if fabric.labels == tuple(range(fabric.ranks)) else fabric.labels
     multicast: tuple[Multicast, ...] = ()

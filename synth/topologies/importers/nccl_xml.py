@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from synth.errors import FormatError
@@ -28,7 +29,7 @@ ACROSS_HOSTS = 90
 # RCCL's older names of architectures.
 GCN = {"906": "gfx906", "908": "gfx908", "910": "gfx90a", "940": "gfx940", "941": "gfx941", "942": "gfx942"}
 # NCCL (src/graph/topo.cc): GB/s of one lane x 80, by the speed in GT/s; PCIe 3.0 x16 where nothing is stated.
-LANE = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
+LANE = {"5/2": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
 NVSWITCH_CLASS = "0x068000"
 BRIDGE_CLASS = "0x0604"
 GPU_CLASSES = {"0x03", "0x12"}  # how the classes of displays and of accelerators begin
@@ -70,12 +71,10 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     if twice:
         raise FormatError(f"two GPUs of a host have the bus id {twice[0][:40]}", file)
     ranked = {gpu.attributes.get("rank") for gpu in gpus} - {None}
-    order = []
-    for i, (gpu, node) in enumerate(zip(gpus, nodes, strict=True)):
-        place = (_number(gpu, "rank", file),) if len(ranked) == len(gpus) else (node, _number(gpu, "dev", file))
-        order.append((place, i))
-    order.sort()
-    gpus = [gpus[i] for _, i in order]
+    place = {id(gpu): (node, _number(gpu, "dev", file)) for gpu, node in zip(gpus, nodes, strict=True)}
+    if len(ranked) == len(gpus):
+        place = {id(gpu): (0, _number(gpu, "rank", file)) for gpu in gpus}
+    gpus = sorted(gpus, key=lambda gpu: place[id(gpu)])
     nodes = _nodes(gpus)
     kind, gbps, how = _speed(gpus, assumed.gbps_per_link, file)
     labels = tuple(_number(gpu, "dev", file) for gpu in gpus)
@@ -87,11 +86,10 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
         fabric.latency = V100_US
     if fabric.pairs or fabric.ports:
         fabric.notes.append(how)
-    nics = [
-        f"{net.attributes.get('name', '?')} {net.attributes.get('speed', '?')} Mbit/s"
-        for net in elements
-        if net.tag == "net"
-    ]
+    nics = []
+    for net in elements:
+        if net.tag == "net":
+            nics.append(f"{net.attributes.get('name', '?')} {net.attributes.get('speed', '?')} Mbit/s")
     if nics:
         fabric.notes.append(f"NICs in the dump, left out of one machine's topology: {', '.join(nics)}")
     if len(elements) > NCCL_ELEMENTS:
@@ -114,8 +112,7 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
             speed = show(rational(speed)) if speed else ""
         except ValueError:
             speed = ""
-        # 2.5 GT/s is the one speed that is not whole.
-        lane = LANE.get({"5/2": "2.5"}.get(speed, speed))
+        lane = LANE.get(speed)
         gbps, stated = Fraction((int(width) or 16) * (lane or LANE["8"]), 80), lane is not None and int(width) > 0
         unstated += assumed.pcie_gbps is None and not stated
         name = f"PCIe port {element.attributes.get('busid', '?')[:20]}"
@@ -128,14 +125,13 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     inside = set().union(*(beneath for _, beneath in cpus.values()))
     if len(inside) < len(gpus):
         pcie.notes.append(f"{len(gpus) - len(inside)} GPUs stand in no <cpu>: nothing is counted between their sockets")
-    sockets, between = list(cpus.values()), set()
-    for i, (one, near) in enumerate(sockets):
-        for other, far in sockets[i + 1 :]:
-            gbps = min(_socket(one), _socket(other))
-            if one.attributes.get("host_hash") == other.attributes.get("host_hash"):
-                between.add(gbps)
-            name = f"CPUs {one.attributes.get('numaid', '?')[:8]}-{other.attributes.get('numaid', '?')[:8]}"
-            pcie.bridges.append((name, frozenset(near), frozenset(far), gbps))
+    between = set()
+    for (one, near), (other, far) in combinations(cpus.values(), 2):
+        gbps = min(_socket(one), _socket(other))
+        if one.attributes.get("host_hash") == other.attributes.get("host_hash"):
+            between.add(gbps)
+        name = f"CPUs {one.attributes.get('numaid', '?')[:8]}-{other.attributes.get('numaid', '?')[:8]}"
+        pcie.bridges.append((name, frozenset(near), frozenset(far), gbps))
     if between:
         pcie.notes.append(f"{' or '.join(map(show, sorted(between)))} GB/s assumed between two CPUs, NCCL's figure")
     return topology(fabric, pcie)
@@ -164,34 +160,28 @@ def _nodes(gpus: list[Element]) -> tuple[int, ...]:
 
 def _speed(gpus: list[Element], given: Fraction | None, file: str) -> tuple[str, Fraction, str]:
     """Return kind and bandwidth (GB/s) of a link between GPUs, and the note on where the bandwidth comes from."""
+    kind, what = "xgmi", "gcn"
     names = {gpu.attributes["gcn"].partition(":")[0] for gpu in gpus if "gcn" in gpu.attributes}
-    if names:
-        kind, what, options = "xgmi", "gcn", {GCN.get(name, name): XGMI.get(GCN.get(name, name)) for name in names}
-        least = min(XGMI.values())
-    else:
+    options = {GCN.get(name, name): XGMI.get(GCN.get(name, name)) for name in names}
+    least = min(XGMI.values())
+    if not names:
+        kind, what = "nvlink", "sm"
         numbers = {_number(gpu, "sm", file) for gpu in gpus}
-        kind, what, options = "nvlink", "sm", {}
-        for number in numbers:
-            options[str(number)] = Fraction(NVLINK[number]) if number in NVLINK else None
-        least = Fraction(NVLINK[max((sm for sm in NVLINK if sm <= min(numbers)), default=min(NVLINK))])
-    known = [gbps for gbps in options.values() if gbps is not None]
-    gbps = min([*known, least] if len(known) < len(options) else known)
+        options = {str(number): NVLINK.get(number) for number in numbers}
+        least = NVLINK[max((sm for sm in NVLINK if sm <= min(numbers)), default=min(NVLINK))]
     if given is not None:
         return kind, given, f"{show(given)} GB/s a link and way, as given"
+
+    # Of several models the slowest; one that is not known is taken for the least that it could be.
     unknown = ", ".join(sorted(name[:20] for name, gbps in options.items() if gbps is None))
+    widths = [width for width in options.values() if width is not None]
+    gbps = Fraction(min([*widths, least] if len(widths) < len(options) else widths))
+    each = f"{show(gbps)} GB/s each way"
     if unknown:
-        return (
-            kind,
-            gbps,
-            f"GPUs of {what} {unknown} are not known: {show(gbps)} GB/s each way assumed for one link; `synth topo "
-            f"import --gbps-per-link` sets another",
-        )
-    names = ", ".join(sorted(options))
-    return (
-        kind,
-        gbps,
-        f"the file counts links but prints no bandwidth: {show(gbps)} GB/s each way for one of {what} {names[:60]}",
-    )
+        said = f"GPUs of {what} {unknown} are not known: {each} assumed for one link"
+        return kind, gbps, f"{said}; `synth topo import --gbps-per-link` sets another"
+    listed = ", ".join(sorted(options))[:60]
+    return kind, gbps, f"the file counts links but prints no bandwidth: {each} for one of {what} {listed}"
 
 
 def _links(fabric: DumpFabric, gpus: list[Element], elements: list[Element], file: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from synth.errors import FormatError
@@ -77,12 +78,8 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     if ranks < 2:
         raise FormatError("lists one GPU; a topology needs at least two", file)
     matrix = [table.cells[gpu] for gpu in table.gpus]
-    counts = {
-        (u, v): int(matrix[u][v][2:])
-        for u in range(ranks)
-        for v in range(u + 1, ranks)
-        if matrix[u][v].startswith("NV")
-    }
+    pairs = combinations(range(ranks), 2)
+    counts = {(u, v): int(matrix[u][v][2:]) for u, v in pairs if matrix[u][v].startswith("NV")}
     labels = tuple(int(gpu[3:]) for gpu in table.gpus)
     fabric = DumpFabric(name, ranks, "nvlink", NVLINK_GBPS, labels=labels, nodes=(0,) * ranks, notes=notes)
     # The GPUs that the text names, as `nvidia-smi -L` and collect_env print them: GPU 0: NVIDIA B200.
@@ -99,7 +96,7 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
         fabric.notes.append(f"the dump has {ranks} of the GPUs 0 to {max(labels)}: {', '.join(map(str, labels))}")
     # A port for each GPU, shared ones for those behind one PCIe switch or bridge, a bridge between each two
     # sockets.
-    slot, ranks = assumed.pcie_gbps or PCIE3_GBPS, len(matrix)
+    slot = assumed.pcie_gbps or PCIE3_GBPS
     pcie = Pcie([(f"PCIe slot {u}", frozenset([u]), slot) for u in range(ranks)])
     if assumed.pcie_gbps is None:
         pcie.notes.append(
@@ -131,11 +128,11 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     if guessed:
         pcie.notes.append("no CPU affinity is printed: GPUs that NVLink joins are taken to share a socket")
     sockets = _classes(near)
-    for i, one in enumerate(sockets):
-        for j in range(i + 1, len(sockets)):
-            pcie.bridges.append((f"sockets {i}-{j}", one, sockets[j], min(slot, SOCKET_GBPS)))
+    between = min(slot, SOCKET_GBPS)
+    for i, j in combinations(range(len(sockets)), 2):
+        pcie.bridges.append((f"sockets {i}-{j}", sockets[i], sockets[j], between))
     if len(sockets) > 1:
-        pcie.notes.append(f"{show(min(slot, SOCKET_GBPS))} GB/s assumed between two sockets")
+        pcie.notes.append(f"{show(between)} GB/s assumed between two sockets")
     return topology(fabric, pcie)
 
 
@@ -152,11 +149,10 @@ def _links(
         most = max(links for _, links in known.values())
     # NVLinks of a GPU in all.
     sums = [0] * ranks
+    near = [[False] * ranks for _ in range(ranks)]
     for (u, v), count in counts.items():
         sums[u] += count
         sums[v] += count
-    near = [[False] * ranks for _ in range(ranks)]
-    for u, v in counts:
         near[u][v] = True
     for members in _classes(near):
         inside = {pair: count for pair, count in counts.items() if pair[0] in members}
@@ -230,10 +226,7 @@ def _part(
 
 def _among(matrix: Matrix, words: tuple[str, ...]) -> list[list[bool]]:
     """True for the pairs whose cell is one of `words`."""
-    rows = []
-    for row in matrix:
-        rows.append([cell in words for cell in row])
-    return rows
+    return [list(map(words.__contains__, row)) for row in matrix]
 
 
 def _classes(near: list[list[bool]]) -> list[frozenset[int]]:

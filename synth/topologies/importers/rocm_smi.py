@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from synth.errors import FormatError
@@ -80,27 +81,27 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     weights, types = dump.values.get("weight", {}), dump.values.get("type", {})
     bandwidths = dump.values.get("bandwidth", {})
     far, odd, unknown = [], [], set()
-    for u in range(fabric.ranks):
-        for v in range(u + 1, fabric.ranks):
-            weight = weights.get((u, v), "")
-            number = int(weight) if weight.isdecimal() else None
-            least, _, most = bandwidths.get((u, v), "").partition("-")
-            joined = types[u, v] == "XGMI" if types else number in DIRECT
-            if not joined:
-                continue
-            several = number == ACROSS_HIVES or (number is not None and number > HOP and number % HOP == 0)
-            if several or (most == "0" and number not in DIRECT):
-                far.append(f"{dump.labels[u]}-{dump.labels[v]}")
-                continue
-            if number not in DIRECT:
-                unknown.add(weight or "none")
-            # Linux adds up the links of a pair in the greater of the two (RCCL counts them so).
-            links = Fraction(int(most), int(least)) if most and int(least) else Fraction(0)
-            fabric.pairs[u, v] = 1
-            if links in range(1, MOST_LINKS + 1) and bandwidths[u, v] == bandwidths.get((v, u)):
-                fabric.pairs[u, v] = int(links)
-            elif bandwidths:
-                odd.append(f"{dump.labels[u]}-{dump.labels[v]}")
+    for u, v in combinations(range(ranks), 2):
+        pair, weight = f"{dump.labels[u]}-{dump.labels[v]}", weights.get((u, v), "")
+        number = int(weight) if weight.isdecimal() else 0
+        least, _, most = bandwidths.get((u, v), "").partition("-")
+        joined = types[u, v] == "XGMI" if types else number in DIRECT
+        if not joined:
+            continue
+        several = number == ACROSS_HIVES or (number > HOP and number % HOP == 0)
+        if several or (most == "0" and number not in DIRECT):
+            far.append(pair)
+            continue
+        if number not in DIRECT:
+            unknown.add(weight or "none")
+
+        # Linux adds up the links of a pair in the greater of the two (RCCL counts them so).
+        links = Fraction(int(most), int(least)) if most and int(least) else Fraction(0)
+        fabric.pairs[u, v] = 1
+        if links in range(1, MOST_LINKS + 1) and bandwidths[u, v] == bandwidths.get((v, u)):
+            fabric.pairs[u, v] = int(links)
+        elif bandwidths:
+            odd.append(pair)
     if far:
         fabric.notes.append(
             f"xGMI joins {', '.join(far[:12])}{' ...' if len(far) > 12 else ''} over other GPUs (weight {HOP} a hop; "
@@ -147,7 +148,7 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
                 f"MI250X 50, MI50 and MI100 24: `synth topo import --gbps-per-link`"
             )
     # A port for each GPU; bridges between NUMA nodes where the dump prints them.
-    slot, ranks = assumed.pcie_gbps or PCIE_GBPS, len(dump.labels)
+    slot = assumed.pcie_gbps or PCIE_GBPS
     pcie = Pcie([(f"PCIe slot {u}", frozenset([u]), slot) for u in range(ranks)])
     if assumed.pcie_gbps is None:
         pcie.notes.append(
@@ -156,14 +157,12 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     nodes: dict[str, set[int]] = {}
     for u, home in dump.homes.items():
         nodes.setdefault(home, set()).add(u)
-    names = sorted(nodes)
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            ends = frozenset(nodes[one]), frozenset(nodes[other])
-            pcie.bridges.append((f"NUMA nodes {one}-{other}", *ends, min(slot, SOCKET_GBPS)))
-    if len(names) > 1:
-        pcie.notes.append(f"{show(min(slot, SOCKET_GBPS))} GB/s assumed between two NUMA nodes")
-    elif not names:
+    between = min(slot, SOCKET_GBPS)
+    for one, other in combinations(sorted(nodes), 2):
+        pcie.bridges.append((f"NUMA nodes {one}-{other}", frozenset(nodes[one]), frozenset(nodes[other]), between))
+    if len(nodes) > 1:
+        pcie.notes.append(f"{show(between)} GB/s assumed between two NUMA nodes")
+    elif not nodes:
         pcie.notes.append("the dump prints no NUMA nodes: one is assumed")
     return topology(fabric, pcie)
 

@@ -61,8 +61,6 @@ def check_in_words(certificate: dict) -> str:
         sentences.append("Sends are counted whole: few of them near a rank reach too little.")
     if certificate.get("count"):
         sentences.append("A sum that all ranks want takes two sends per rank less two.")
-    if certificate.get("reversed"):
-        sentences.append("It speaks of the reversed problem, links turned round.")
     size = len(json.dumps(certificate, separators=(",", ":")))
     end = "checked without a solver, by sums of whole numbers"
     return f"{' '.join(sentences)} Certificate: {kind}, {size} bytes; {end}."

@@ -1,5 +1,5 @@
 # topology: dgx-a100
-# expect: missing.py: 14 of 64 outputs are missing: rank 0 ends without unit 6 (nearest: rank 6, its input): copy it there with .to(0); and 13 alike on ranks 1, 2, 3, 4, 5, 6, 7
+# expect: missing.py: 14 of 64 outputs are missing: rank 0 ends without unit 6 (nearest: rank 6, its input): copy it there with .to(...)
 from synth.language import algorithm
 
 

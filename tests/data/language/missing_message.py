@@ -1,5 +1,5 @@
 # topology: dgx-a100
-# expect: missing_message.py: 1 of 64 outputs are missing: rank 4 ends without unit 20 of rank 2 (nearest: rank 2, its input): copy it there with .to(4)
+# expect: missing_message.py: 1 of 64 outputs are missing: rank 4 ends without unit 20 of rank 2 (nearest: rank 2, its input): copy it there with .to(...)
 from synth.language import algorithm
 
 

@@ -1,5 +1,5 @@
 # topology: ring:4
-# expect: missing_sum.py: 3 of 4 outputs are missing: rank 0 ends without the sum {0, 1, 2, 3} of unit 0 (nearest: rank 3, missing_sum.py:10): copy it there with .to(0); and 2 alike on ranks 1, 2
+# expect: missing_sum.py: 3 of 4 outputs are missing: rank 0 ends without the sum {0, 1, 2, 3} of unit 0 (nearest: rank 3, missing_sum.py:10): copy it there with .to(...)
 from synth.language import algorithm
 
 

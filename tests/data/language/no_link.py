@@ -1,5 +1,5 @@
 # topology: dgx1
-# expect: no_link.py:10: dgx1-v100 has no link 0 -> 5; two hops: 0-1-5, 0-4-5: write .to(1, 5) or via="shortest"
+# expect: no_link.py:10: dgx1-v100 has no link 0 -> 5; two hops: 0-1-5: write .to(1, 5) or via="shortest"
 from synth.language import algorithm
 
 

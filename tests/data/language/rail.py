@@ -1,5 +1,5 @@
 # topology: dgx1
-# expect: ring.py:16 (rail.py:9): dgx1-v100 has no link 3 -> 4; two hops: 3-0-4, 3-7-4: write .to(0, 4) or via="shortest"
+# expect: ring.py:19 (rail.py:9): dgx1-v100 has no link 3 -> 4; two hops: 3-0-4: write .to(0, 4) or via="shortest"
 from synth.language import algorithm
 from synth.language.library import ring
 

@@ -1,5 +1,5 @@
 # topology: ring:4
-# expect: same_step.py:10: reads what same_step.py:10 makes in the same or a later step; sends of a step read the state before it: a way of several hops takes as many steps; write each hop in a step() of its own, or no step()
+# expect: same_step.py:10: reads what same_step.py:10 makes in the same or a later step; sends of a step read the state before it: write each hop in a step() of its own, or no step()
 from synth.language import algorithm
 
 
