@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from synth.checker.schedule import replay
 from synth.commands import api, root
+from synth.commands.allocations import FewerAllocations
 from synth.encodings import bounds, spanning_tree_packing
 from synth.model.collective import collective
 from synth.model.topology import Network, Route
 from synth.scale.baselines import allocations
 from synth.scale.search import bound
+from synth.solvers import deadline
 from synth.topologies import modify, topology
 
 # GPUs: rates of broadcast in links, one for each class, and classes without an NVLink ring (Blink, MLSys 2020)
@@ -110,3 +112,31 @@ def test_the_commands():
     assert shown.exit_code == 0 and "0,1 " in shown.stdout, shown.output
     for wrong in (["--coll", "alltoall"], ["--gpus", "9"], ["--coll", ","]):
         assert CliRunner().invoke(root, ["allocations", "--topo", "dgx1", *wrong]).exit_code == 2
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_time_limit_leaves_what_was_rated_and_says_what_is_missing(form, monkeypatch):
+    """The time is over after two classes have been rated."""
+    rates, rated, missing = allocations.optimal_rates, [], "classes of 3 GPUs or more that are not listed"
+
+    def counted(*given):
+        if len(rated) == 2:
+            monkeypatch.setattr(deadline.time, "monotonic", lambda: float("inf"))
+        rated.append(given)
+        return rates(*given)
+
+    monkeypatch.setattr(allocations, "optimal_rates", counted)
+    words = ["--topo", "dgx1-v100", "--coll", "broadcast", "--time-limit", "1000s", "--format", form]
+    shown = CliRunner().invoke(root, ["allocations", *words])
+    assert shown.exit_code == 4, shown.output
+    if form == "table":
+        assert "2 classes of allocations up to isomorphism" in shown.stdout and f"left open: {missing}" in shown.stdout
+        return
+    doc = json.loads(shown.stdout)
+    assert sorted(row["ranks"] for row in doc["classes"]) == [[0, 1, 2], [0, 1, 3]] and doc["open"] == [missing]
+
+
+def test_without_time_there_is_still_an_answer():
+    with pytest.raises(FewerAllocations, match="0 classes of allocations rated") as fewer:
+        api.allocations("dgx1-v100", ("broadcast",), [5], time_limit=0)
+    assert (fewer.value.found, fewer.value.exit_code) == ([], 4) and "of 5 GPUs or more" in fewer.value.open

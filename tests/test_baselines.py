@@ -65,11 +65,8 @@ def test_costs_are_those_of_the_literature():
 
 @pytest.mark.parametrize(("name", "coll"), [("recursive-doubling", c) for c in SPREADS])
 def test_recursive_doubling_is_right_on_a_dgx1(name, coll):
-    done = api.run(
-        api.baseline(name, "dgx1", coll, roots=(3,) if coll in ("broadcast", "reduce") else ()),
-        bound=False,
-        dtype="int8",
-    )
+    roots = (3,) if coll in ("broadcast", "reduce") else ()
+    done = api.run(api.baseline(name, "dgx1", coll, roots=roots), bound=False, dtype="int8")
     assert done.checked.elements > 0
 
 
@@ -103,44 +100,6 @@ def test_from_the_command_line():
     assert rooted.exit_code == 0, rooted.stderr
 
 
-FEW_STEPS = {
-    "halving-doubling": ("allreduce", "allgather", "reduce-scatter"),
-    "binomial": ("broadcast", "reduce", "gather", "scatter", "allreduce"),
-    "bruck": ("alltoall",),
-}
-
-
-def pairs(table):
-    return [(name, coll) for name, colls in table.items() for coll in colls]
-
-
-@pytest.mark.parametrize(("name", "coll"), pairs(FEW_STEPS))
-@pytest.mark.parametrize("topology", ["full:8", "full:7"])
-def test_algorithms_of_few_steps_are_right(topology, name, coll):
-    if topology == "full:7" and (name, coll) in [("halving-doubling", c) for c in ("allgather", "reduce-scatter")]:
-        with pytest.raises(UsageError, match=r"halving-doubling: .* needs a power of two of ranks"):
-            api.baseline(name, topology, coll)
-        return
-    roots = (2,) if coll in ("broadcast", "reduce", "gather", "scatter") else ()
-    done = api.run(api.baseline(name, topology, coll, roots=roots), bound=False, dtype="int32")
-    assert done.checked is not None and done.checked.exact == done.checked.elements > 0
-
-
-def test_costs_of_algorithms_of_few_steps():
-    """Steps and rounds per chunk as their papers count them, on links between all ranks."""
-
-    def cost(name, topology, coll):
-        made = api.baseline(name, topology, coll)
-        return len(made.steps), made.rounds_per_chunk
-
-    assert cost("halving-doubling", "full:8", "allreduce") == (6, Fraction(2 * 7, 8))
-    assert cost("halving-doubling", "full:7", "allreduce") == (4 + 2, Fraction(2 * 3, 4) + 2)
-    assert cost("halving-doubling", "full:8", "allgather") == (3, 7)
-    assert cost("binomial", "full:8", "broadcast") == (3, 3)
-    assert cost("binomial", "full:8", "scatter") == (3, 7)
-    assert cost("bruck", "full:8", "alltoall") == (3, 3 * 4)
-
-
 def test_data_pass_between_boxes_once():
     """Allgather on two boxes of 8: each part crosses once, alltoall: each message once."""
     for name, coll, crossing in (("hierarchical", "allgather", 16), ("two-step", "alltoall", 2 * 64)):
@@ -167,27 +126,13 @@ def test_messages_of_alltoalls_by_boxes():
         ("ring", "dgx1", "alltoall", "ring does not do alltoall; direct does"),
         ("ring", "star:5", "allgather", "no ring through all ranks"),
         ("recursive-doubling", "ring:6", "allgather", "a power of two"),
-        ("recursive-doubling", "ring:8", "allgather", "ring:8 has no link 0 -> 2"),
         ("tree", "full:8", "broadcast", "tree does not do broadcast; direct does"),
-        ("tree", "ring:6", "allreduce", "tree: ring:6 has no link"),
         ("direct", "dgx1", "scan", "does not do scan"),
-        (
-            "rings",
-            "dgx1",
-            "allgather",
-            "unknown baseline 'rings'; did you mean ring or ",
-        ),
+        ("rings", "dgx1", "allgather", "unknown baseline 'rings'; did you mean ring or "),
         ("zzzz", "dgx1", "allgather", "unknown baseline 'zzzz'; there are ring, direct, "),
         ("halving-doublng", "dgx1", "allgather", "did you mean halving-doubling"),
         ("hierarchical", "dgx1*2", "allgather", "hierarchical: dgx1-v100*2 has no link"),
         ("hierarchical", "dgx-a100*2", "alltoall", "hierarchical does not do alltoall"),
-        ("two-step", "dgx-a100*2", "allgather", "two-step does not do allgather; direct does"),
-        ("bruck", "full:4", "allreduce", "bruck does not do allreduce"),
-        ("bruck", "dgx1", "alltoall", "dgx1-v100 has no link 3 -> 4"),
-        ("recursive-doubling", "full:6", "allgather", "recursive doubling needs a power of two of ranks, not 6"),
-        ("binomial", "full:4", "alltoall", "binomial does not do alltoall"),
-        ("halving-doubling", "ring:8", "allreduce", "ring:8 has no link 2 -> 0"),
-        ("halving-doubling", "full:4", "alltoall", "halving-doubling does not do alltoall"),
     ],
 )
 def test_an_algorithm_says_what_it_cannot_do(name, topology, coll, said):

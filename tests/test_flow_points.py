@@ -61,17 +61,10 @@ def completed(machine, frontier, deadline=NEVER, listen=None, **options):
     return found.frontier()
 
 
-@pytest.mark.parametrize(
-    ("name", "coll"),
-    [
-        ("fully-connected:2*2", "allgather"),
-        ("fully-connected:2*2", "reduce"),
-        ("dgx1", "allreduce"),
-        ("dgx1", "broadcast"),
-        ("torus:3x3", "reduce-scatter"),
-        ("torus:3x3", "alltoall"),
-    ],
-)
+@pytest.mark.parametrize(("name", "coll"), [
+    ("fully-connected:2*2", "allgather"), ("fully-connected:2*2", "reduce"), ("dgx1", "allreduce"),
+    ("dgx1", "broadcast"), ("torus:3x3", "reduce-scatter"), ("torus:3x3", "alltoall"),
+])  # fmt: skip
 def test_points_are_labelled_and_verified(name, coll, monkeypatch):
     limit_sends(monkeypatch, 2000)
     made = completed(*left_open(name, coll))

@@ -17,7 +17,7 @@ from synth.checker import exact_sums
 from synth.checker.documents import schedule_archive
 from synth.checker.schedule import compressed_replay
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.model.compressed_schedule import CompressedSchedule, over_links
+from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.search import frontier
 from synth.topologies import topology
@@ -63,8 +63,8 @@ def test_a_load_is_seen_however_wide_links_are():
     """Bandwidth times rounds is compared as it is: a narrow link beside one of 2^61 units is overfull all the same."""
     links = (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1 << 61)))
     machine = Topology("two", 2, links, (Limit("out", (0,), Fraction(1)), Limit("in", (1,), Fraction(1 << 62))))
-    table = np.array([(0, c, 0, 0) for c in range(3)] + [(0, 3 + c, 1, 0) for c in range(3)], np.int64)
-    enough = over_links(machine, "allgather", None, 3, np.array([3]), table)
+    chunk, link, zero = np.arange(6), np.repeat([0, 1], 3), np.zeros(6, np.int64)
+    enough = CompressedSchedule(machine, "allgather", None, 3, np.array([3]), zero, chunk, link, zero, ((0,), (1,)))
     assert compressed_replay.replay(enough).busiest == 1
     with pytest.raises(VerificationError, match="link 0 -> 1 carries 3 chunks in 2 rounds of 1"):
         compressed_replay.replay(replace(enough, step_rounds=np.array([2])))

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import synth
 from synth.checker.documents import schedule_archive
-from synth.commands import api, programs, tune
+from synth.commands import api, programs
 from synth.commands.root import root
 from synth.errors import FormatError, TooManySendsError, VerificationError
 from synth.model.frontier import ParetoFrontier
@@ -99,7 +99,6 @@ def test_of_all_points_those_that_fit_are_taken(big, low_limit, tmp_path):
 
 @pytest.mark.parametrize("more", [(), ("--topo", "ring:4")])
 def test_a_plan_has_points_of_a_document(ring, more, tmp_path, monkeypatch):
-    monkeypatch.setattr(tune, "list_schedules", lambda *_: ([], []))  # which are faster
     done = cli("tune", "--from", ring, *more, "--sizes", "1KiB:1MiB", "-o", tmp_path / "plan.json")
     assert done.exit_code == 0, done.output
     labels = [a["label"] for a in json.loads((tmp_path / "plan.json").read_text())["algorithms"]]
@@ -118,7 +117,6 @@ def test_a_plan_from_measurements_of_a_document(ring, tmp_path):
 
 
 def test_values_go_where_documents_go(ring, monkeypatch):
-    monkeypatch.setattr(tune, "list_schedules", lambda *_: ([], []))  # which are faster
     found = api.frontier("ring:4", "allgather", engine="flow")
     assert synth.run(found, size=1 << 10).program == synth.run(ring, size=1 << 10).program
     assert synth.export_program(found).files == synth.export_program(ring).files

@@ -96,19 +96,9 @@ def test_boxes_need_not_be_declared():
     assert sorted(map(len, found.certificate["regions"])) == [6] * 12
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "dgx1*2:cross=0+2+5+7",
-        "mi250*2",
-        "ndv2*4",
-        "mesh:4x4",
-        "torus:4x4",
-        "fat-tree:16",
-        "dragonfly:4x4",
-        "dgx-a100*4",
-    ],
-)
+@pytest.mark.parametrize("name", [
+    "dgx1*2:cross=0+2+5+7", "mi250*2", "ndv2*4", "mesh:4x4", "torus:4x4", "fat-tree:16", "dragonfly:4x4", "dgx-a100*4",
+])  # fmt: skip
 def test_symmetries_change_nothing_but_the_work(name):
     graph = fabric(topology(name))
     moves = symmetries(graph)

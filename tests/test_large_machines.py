@@ -14,7 +14,6 @@ from synth.commands import root
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.scale_frontier import ScaleFrontier
 from synth.scale import search
-from synth.scale.frontier_points import compressed
 from synth.scale.search import frontier
 from synth.topologies import modify, topology
 
@@ -37,11 +36,8 @@ def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
     assert found.points[0].steps >= found.least_steps
     for point in found.points[:4]:
         made = point.schedule
-        assert (made.step_count, made.rounds_per_chunk, made.chunks) == (
-            point.steps,
-            point.rounds_per_chunk,
-            point.chunks,
-        )
+        numbers = point.steps, point.rounds_per_chunk, point.chunks
+        assert (made.step_count, made.rounds_per_chunk, made.chunks) == numbers
         assert point.rounds_per_chunk >= found.bound
         compressed_replay.replay(made)
     replay.schedule(found.points[0].schedule.written_out())
@@ -60,22 +56,6 @@ def test_tori_have_one_point_and_it_is_optimal():
     assert [(p.steps, p.rounds_per_chunk) for p in found.points] == [(8, Fraction(63, 4))]
     assert found.gap(found.points[0]) == 0
     assert found.best(1 << 20) is found.points[0]
-
-
-def test_trees_up_and_down_beat_the_halves_on_an_allocation():
-    machine = modify.apply(topology("dgx1"), ranks="0,1,2,5")
-    found = frontier(machine, "allreduce")
-    assert found.bound == 1
-    assert any(p.construction.startswith("spanning trees") for p in found.points)
-    assert found.gap(found.points[-1]) < Fraction(1, 10)
-
-
-def test_a_schedule_compressed_is_the_same():
-    made = synth.frontier("ring:4", "broadcast", max_steps=4, engine="exact").points[0].schedule
-    again = compressed(topology("ring:4"), made).written_out()
-    assert [(step.rounds, sorted(step.sends)) for step in again.steps] == [
-        (step.rounds, sorted(step.sends)) for step in made.steps
-    ]
 
 
 def test_the_engine_is_chosen_by_size():
@@ -114,18 +94,13 @@ def test_a_certificate_is_for_its_machine_alone():
     found = frontier(topology("dgx1"), "allreduce")
     with pytest.raises(VerificationError):
         scale_frontier.bound(found.certificate, topology("dgx1-p100"))
-    joined = {
-        **found.certificate,
-        "regions": found.certificate["regions"][:-1],
-        "limits": found.certificate["limits"][:-1],
-    }
+    joined = found.certificate | {key: found.certificate[key][:-1] for key in ("regions", "limits")}
     with pytest.raises(VerificationError):
         scale_frontier.bound(joined, topology("dgx1"))
     made = found.points[-1].schedule
+    fewer = made.step_rounds - (made.step_rounds == made.step_rounds.max())
     with pytest.raises(VerificationError):
-        scale_frontier.schedule(
-            replace(made, step_rounds=made.step_rounds - (made.step_rounds == made.step_rounds.max()))
-        )
+        scale_frontier.schedule(replace(made, step_rounds=fewer))
 
 
 def test_bounds_at_scale_say_what_limits():
@@ -141,14 +116,10 @@ def test_bounds_at_scale_say_what_limits():
         assert shown.exit_code == 0 and words in shown.stdout, shown.output
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [
-        ("torus:5x5", "allgather"),
-        ("torus:5x5", "reduce"),
-        pytest.param("dgx-a100*2:net=odd-even", "alltoall", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("name", "what"), [
+    ("torus:5x5", "allgather"), ("torus:5x5", "reduce"),
+    pytest.param("dgx-a100*2:net=odd-even", "alltoall", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_the_least_number_of_steps_is_counted_again(name, what, tmp_path):
     machine = topology(name)
     doc = frontier(machine, what).to_json()

@@ -36,7 +36,7 @@ def test_ctrl_c_in_the_last_flow_stage_keeps_the_points_before_it(monkeypatch):
         yield floor
 
     def tell(event) -> None:
-        if event.text == "forest":
+        if event.text == "forests":
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Sweep, "run", left)
@@ -59,8 +59,8 @@ def test_shortest_ways_are_tried_after_a_search_that_was_cut_short(monkeypatch):
 
     monkeypatch.setattr(concurrent_flow, "least_congestion_flows", late)
     found = search.frontier(topology("torus:3x4"), "alltoall", time_limit=1000)
-    assert found.points and all(p.construction == "flows, shortest ways" for p in found.points)
-    assert found.unfinished == ("a higher bound: ended by the time limit", "paths of least congestion: not tried")
+    assert found.points and all(p.construction == "flows, shortest paths" for p in found.points)
+    assert found.unfinished == ("a higher bound: ended by the time limit",)
     assert not any("within" in note for note in found.notes)
 
 
@@ -76,7 +76,7 @@ def test_a_stronger_bound_is_kept_when_the_search_for_a_forest_ends(error, monke
     monkeypatch.setattr(build, "balance_switches", late)  # what comes after the higher bound
     found = search.frontier(machine, "allgather", time_limit=1000)
     assert found.bound == whole.bound == scale_frontier.bound(found.certificate, machine)
-    assert any(line.startswith("forest: ") for line in found.unfinished)
+    assert any(line.startswith("forests: ") for line in found.unfinished)
 
 
 @pytest.mark.parametrize("name", ["random-regular:24", "line:9", "dgx-a100*2:net=odd-even"])

@@ -12,12 +12,9 @@ import pytest
 
 from synth.checker.certificates import path_lengths
 from synth.checker.certificates.machine_columns import MachineColumns
-from synth.errors import VerificationError
+from synth.errors import InfeasibleError, VerificationError
 from synth.model.topology import Link, Topology
 from synth.scale import search
-from synth.scale.alltoall import concurrent_flow
-from synth.scale.fabric.fabric import fabric
-from synth.solvers.deadline import Deadline, current_deadline, time_limited
 from synth.topologies import topology
 
 
@@ -90,25 +87,7 @@ def test_a_rank_that_is_not_reached_is_no_slow_one():
 
 @pytest.mark.parametrize(("links", "pair"), [(((0, 1), (1, 2), (2, 1)), [1, 0]), (((1, 0), (0, 1), (2, 1)), [0, 2])])
 def test_a_pair_apart_is_found_either_way(links, pair):
-    graph = fabric(Topology("three", 3, tuple(Link(a, b, Fraction(1)) for a, b in links)))
-    assert (concurrent_flow.unreachable_error(graph).certificate or {})["pair"] == pair
-
-
-def test_whole_machines_have_no_pair_apart():
-    assert concurrent_flow.unreachable_error(fabric(topology("dgx-a100*2"))).certificate is None
-
-
-def test_a_time_limit_leaves_time_for_the_check(monkeypatch):
-    machine = topology("random-regular:16")
-    ends, flows = [], concurrent_flow.least_congestion_flows
-
-    def timed(*given, **options):
-        ends.append(current_deadline().end)
-        return flows(*given, **options)
-
-    monkeypatch.setattr(concurrent_flow, "least_congestion_flows", timed)
-    monkeypatch.setattr(search, "CHECK_SECONDS", 700 / (16 * len(machine.links)))
-    deadline = Deadline.after(1000)
-    with time_limited(deadline):
-        search.ScaleSearch(machine, "alltoall", 0).advance()
-    assert ends[0] <= deadline.end - 699
+    machine = Topology("three", 3, tuple(Link(a, b, Fraction(1)) for a, b in links))
+    with pytest.raises(InfeasibleError) as error:
+        search.bound(machine, "alltoall")
+    assert error.value.certificate["pair"] == pair

@@ -11,36 +11,18 @@ from click.testing import CliRunner
 from synth.commands import api, root
 from synth.errors import UsageError
 from synth.model.topology import Limit, Link, Topology
+from synth.scale import search
+from synth.scale.baselines import comparison
 from synth.scale.baselines.rings import disjoint_rings
 from synth.solvers.deadline import Deadline, time_limited
 from synth.topologies import modify, topology
 
 # Units that rings carry together, of which no more fit: cuts or CP-SAT prove it.
 MOST = {
-    "dgx1": 6,
-    "dgx1-p100": 4,
-    "dgx-a100": 1,
-    "dgx-a100*2": 8,
-    "dgx-h100*4": 8,
-    "dgx2*2": 8,
-    "ndv2*4": 1,
-    "rail:4x4": 4,
-    "dgx1*2:cross=0+2+5+7": 4,
-    "dgx1*4:cross=0+2+5+7": 6,
-    "dgx-a100*2:net=odd-even": 8,
-    "mi250": 6,
-    "mi100": 4,
-    "mi300x": 7,
-    "pcie-8": 2,
-    "torus:8x8": 4,
-    "dragonfly:4x4": 2,
-    "fat-tree:16": 1,
-    "hypercube:8": 2,
-    "ring:8": 2,
-    "mesh:3x3": 0,
-    "line:6": 0,
-    "mesh:6x6": 2,
-}
+    "dgx1": 6, "dgx-a100": 1, "dgx-a100*2": 8, "ndv2*4": 1, "rail:4x4": 4, "dgx1*2:cross=0+2+5+7": 4,
+    "dgx-a100*2:net=odd-even": 8, "mi250": 6, "mi300x": 7, "pcie-8": 2, "torus:8x8": 4, "fat-tree:16": 1,
+    "ring:8": 2, "mesh:3x3": 0,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MOST)
@@ -115,3 +97,29 @@ def test_a_time_limit_leaves_what_was_found():
 def test_one_rank_is_refused():
     with pytest.raises(UsageError, match="one rank"):
         api.explain(modify.apply(topology("dgx1"), ranks="3"), "allgather")
+
+
+# ------------------------------------------------------------ `explain` under a time limit
+
+
+@pytest.mark.parametrize("machine", ["torus:3x6", "dgx1", "dgx-a100*32"])
+def test_without_time_there_is_a_bound_and_no_search(monkeypatch, machine):
+    whole = api.explain(machine, "allgather").rates[0].units
+    monkeypatch.setattr(comparison, "disjoint_rings", lambda *_, **__: pytest.fail("was begun too late"))
+    found = api.explain(machine, "allgather", time_limit=0)
+    assert found.rates[0].units is not None and whole is not None and found.rates[0].units >= whole
+    assert "rings" in found.open
+    assert {way.name: way.units for way in found.rates[1:]} == {"disjoint rings": None}
+
+
+def test_bounds_that_are_asked_for_late_are_named_not_begun(monkeypatch):
+    asked = []
+    bound = search.bound
+    monkeypatch.setattr(
+        search,
+        "bound",
+        lambda machine, name, *given, **more: (asked.append(name), bound(machine, name, *given, **more))[1],
+    )
+    found = api.explain("dgx-a100*32", "allreduce", time_limit=0)
+    assert asked == ["allreduce"]
+    assert {"the bound of reduce-scatter", "the bound of allgather", "rings"} <= set(found.open)

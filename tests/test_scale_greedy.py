@@ -9,7 +9,7 @@ from synth.errors import InfeasibleError, UsageError
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
 from synth.scale.forests import pipelining
-from synth.scale.greedy.bfs_broadcast import BreadthFirstBroadcast
+from synth.scale.forests.bfs_broadcast import BreadthFirstBroadcast
 from synth.topologies import modify, topology
 
 

@@ -143,14 +143,11 @@ def test_no_certificate_proves_too_much(seed: int) -> None:
         if not cuts:
             continue
         named = {
-            "kind": "throughput-cuts",
-            "topology": machine_columns.digest(machine),
-            "collective": collective,
-            "root": None,
-            "cuts": cuts,
+            "kind": "throughput-cuts", "topology": machine_columns.digest(machine), "collective": collective,
+            "root": None, "cuts": cuts,
             "limits": [[k, f"{draw.randint(0, 4)}/2"] for k in range(len(machine.limits)) if draw.random() < 0.5],
             "potentials": [[n, str(draw.randint(-3, 3))] for n in range(machine.ranks, nodes) if draw.random() < 0.5],
-        }
+        }  # fmt: skip
         try:
             assert throughput_cuts.check(named, machine) <= built.forest.time
         except VerificationError as error:

@@ -228,13 +228,7 @@ def test_several_collectives_make_one_plan(folder):
 ALLREDUCE = made("direct", "ring", topology="dgx1", collective="allreduce")  # 8 and 48 chunks
 
 
-@pytest.fixture
-def no_list_schedules(monkeypatch):
-    """Candidates are the given points and the library's algorithms alone."""
-    monkeypatch.setattr(tune, "list_schedules", lambda *_: ([], []))
-
-
-def test_a_point_that_does_not_divide_a_size_is_chosen_at_its_padded_time(no_list_schedules):
+def test_a_point_that_does_not_divide_a_size_is_chosen_at_its_padded_time():
     """It was left out, and what is three times slower was chosen without loss."""
     plan = sound(api.tune(frontiers=[ALLREDUCE], sizes=[1 << 10, 1 << 30], protocols=["Simple"]))
     (table,) = plan.tables
@@ -258,7 +252,7 @@ def test_where_nothing_is_predicted_of_the_library_nothing_is_left_to_it(folder)
     ("machine", "protocols"),
     [("dgx1", {"Simple", "LL", "LL128"}), ("grid:2x2", {"Simple", "LL"}), ("pcie.txt", {"Simple", "LL"})],
 )
-def test_ll128_is_offered_over_nvlink_alone_and_the_plan_keeps_the_kinds(folder, no_list_schedules, machine, protocols):
+def test_ll128_is_offered_over_nvlink_alone_and_the_plan_keeps_the_kinds(folder, machine, protocols):
     """Whatever the file of the machine is called: it was believed to be a DGX-1 where it had that name."""
     Path("pcie.txt").write_text(PCIE)
     plan = sound(api.tune(Path(machine) if "." in machine else machine, "alltoall"))
@@ -313,7 +307,7 @@ def test_a_damaged_document_is_one_line_with_its_place(folder, change, what):
     assert str(error.value).startswith("m.json: ") and what in str(error.value)
 
 
-def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts(no_list_schedules):
+def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts():
     """At 1 MB messages take 1.5 times the size over a port's bandwidth, switches 1.25 times it."""
     machine = replace(api.topology("switch:4:multicast=through"), notes=(MULTICAST_NOTE,))
     frontiers = [made("direct", topology=machine, collective="allreduce")]

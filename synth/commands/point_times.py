@@ -36,13 +36,13 @@ def times_at(
     scale of too many sends for a run. A point whose switches multicast or reduce is timed as its MSCCL++ plan.
     `machine`: the one that says the kinds of the links. None: the known one of the network's name, if its links are the
     same. `library`:
-    algorithms of the library and list schedules are timed, too, as `synth tune` has them.
+    algorithms of the library are timed, too, as `synth tune` has them.
     """
     from synth.catalog.tuner.candidates import NamedSchedule, timed_candidates
     from synth.catalog.tuner.clock import MAXIMUM_SENDS, Clock
     from synth.catalog.tuner.request import TuningRequest
     from synth.commands.tuning_inputs import CollectiveInputs
-    from synth.commands.tuning_schedules import candidate_schedules, library_schedules, list_schedules
+    from synth.commands.tuning_schedules import candidate_schedules, library_schedules
     from synth.runtime.dtypes import dtype
     from synth.view.algorithm_times import AlgorithmTime
 
@@ -66,8 +66,7 @@ def times_at(
             request = TuningRequest(machine, sizes=(size,))
             with time_limited(current_deadline().share(1 / 2)):
                 schedules = candidate_schedules(inputs, request) + library_schedules(inputs, machine)
-                schedules += list_schedules(inputs, request, clock, schedules, facts)[0]
-        # By rising lower bound, until the rest is far behind the fastest.
+        # by rising lower bound, until the rest is far behind the fastest
         rows: list[AlgorithmTime] = []
         candidates = timed_candidates(schedules, (), clock, None, facts).candidates
         for least, place in sorted((one.least(size, kind.size), k) for k, one in enumerate(candidates)):

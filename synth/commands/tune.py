@@ -40,7 +40,7 @@ from synth.commands.tuning_inputs import (
     logged,
     measurements,
 )
-from synth.commands.tuning_schedules import candidate_schedules, library_schedules, list_schedules, without_plans
+from synth.commands.tuning_schedules import candidate_schedules, library_schedules, without_plans
 from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.frontier import ParetoFrontier
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from synth.export.request import Machine
     from synth.pareto.events import Listener
 
-# Share of a collective's time for its frontier, and share of the rest for rings and for list schedules.
+# Share of a collective's time for its frontier, and share of the rest for rings.
 FOR_FRONTIER, FOR_SCHEDULES = 0.65, 0.3
 NOT_COMPLETE = "the frontier is not complete: its open intervals may hold better points"
 LEAST = "times are lower bounds, from the longest chain of messages and the busiest link"
@@ -270,7 +270,7 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
 def _predicted_candidates(
     inputs: CollectiveInputs, request: TuningRequest, machine: Topology | None, facts: Machine | None
 ) -> CandidateSet:
-    """Return the candidates that are run: points, algorithms of the library, list schedules, and NCCL's own."""
+    """Return the candidates that are run: points, algorithms of the library, and NCCL's own."""
     from synth.catalog.tuner.candidates import NamedSchedule, timed_candidates
     from synth.catalog.tuner.clock import Clock
 
@@ -288,10 +288,7 @@ def _predicted_candidates(
     notes: list[str] = []
     if not any(one.name == "ring" for one in library) and current_deadline().limited and inputs.name == "allreduce":
         notes.append("no ring was found within the time limit, so NCCL's was not compared: allow more time")
-    with time_limited(current_deadline().share(FOR_SCHEDULES)):
-        listed, late = list_schedules(inputs, request, clock, schedules, facts)
-    schedules += listed
-    # For MSCCL++ only what its plans can hold, and the switch where all ranks share one.
+    # for MSCCL++ only what its plans can hold, and the switch where all ranks share one
     if request.plans:
         schedules, refused = without_plans(schedules, facts)
         notes += refused
@@ -300,7 +297,7 @@ def _predicted_candidates(
         label = f"switch-S{len(through_switch.steps)}-R{through_switch.rounds}-C{through_switch.chunks}"
         schedules.append(NamedSchedule(label, through_switch, SWITCH_PROTOCOLS))
     found = timed_candidates(schedules, library, clock, request.variants, facts)
-    return found._replace(notes=(*notes, *late, *found.notes))
+    return found._replace(notes=(*notes, *found.notes))
 
 
 def _not_run(candidates: Sequence[TunerCandidate]) -> list[str]:

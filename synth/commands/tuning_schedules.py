@@ -1,24 +1,19 @@
-"""Schedules that compete in a tuning plan: points of frontiers, the library's algorithms, and list schedules."""
+"""Schedules that compete in a tuning plan: points of frontiers, and the library's algorithms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from math import inf
 from typing import TYPE_CHECKING
 
 from synth.catalog.tuner.request import TuningRequest
 from synth.commands.baselines import baseline, baseline_summaries
 from synth.commands.tuning_inputs import CollectiveInputs
-from synth.errors import SynthError, UsageError
-from synth.model.number_text import size_text
+from synth.errors import SynthError
 from synth.model.schedule import Schedule
 from synth.program.plan_limits import BLOCK_CHANNELS, holds_all_pairs
-from synth.solvers.deadline import TimeUp
 
 if TYPE_CHECKING:
     from synth.catalog.tuner.candidates import NamedSchedule
-    from synth.catalog.tuner.clock import Clock
     from synth.commands.inputs import TopologyLike
     from synth.export.request import Machine
 
@@ -98,46 +93,6 @@ def _fitting(
             continue
         found.append(NamedSchedule(name, schedule))
     return found
-
-
-def list_schedules(
-    inputs: CollectiveInputs, request: TuningRequest, clock: Clock, known: Sequence[NamedSchedule],
-    facts: Machine | None,
-) -> tuple[list[NamedSchedule], list[str]]:  # fmt: skip
-    """Return schedules for the least, the greatest and the middle sizes, each for the protocol that is fastest there.
-
-    That is the protocol of the least lower bound of the schedules that are `known`. Beside them is a note on the sizes
-    for which the time was too little.
-    """
-    from synth.catalog.tuner.candidates import NamedSchedule, nvlink
-    from synth.catalog.tuner.clock import Variant
-    from synth.program.runtimes import FIFO_DEPTH
-    from synth.scale.greedy.list_scheduling import design_sizes, schedule_for_size
-
-    # LL128 is for NVLink alone.
-    protocols = list(dict.fromkeys(protocol for protocol, _ in request.variants or ()))
-    if not protocols:
-        all_nvlink = all(nvlink(one.schedule, facts) for one in known)
-        protocols = [name for name in FIFO_DEPTH if name != "LL128" or all_nvlink]
-    task = inputs.frontiers[0].collective
-    named, late = [], []
-    sizes = design_sizes(clock.network, task, request.sizes)
-    places = range(4 if sizes else 0)
-    for size in sorted({sizes[(len(sizes) - 1) * part // 3] for part in places}):
-        least, protocol = inf, protocols[0]
-        for name in protocols:
-            for one in known:
-                least, protocol = min((least, protocol), (clock.least(Variant(one.schedule, name), size), name))
-        try:
-            schedule = schedule_for_size(clock.links(protocol), task, size, FIFO_DEPTH[protocol])
-        except UsageError:  # sums that no reversal makes, or too many sends
-            return [], []
-        except TimeUp:
-            late.append(size_text(size))
-            continue
-        schedule = replace(schedule, network=clock.network)
-        named.append(NamedSchedule(f"list-S{len(schedule.steps)}-C{schedule.chunks}", schedule))
-    return named, [f"the time limit left no time for list schedules for {', '.join(late)}"] if late else []
 
 
 def without_plans(schedules: Sequence[NamedSchedule], facts: Machine | None) -> tuple[list[NamedSchedule], list[str]]:

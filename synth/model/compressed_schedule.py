@@ -256,17 +256,6 @@ class CompressedSchedule(SynchronousSchedule):
         return found.hexdigest()
 
 
-def over_links(
-    topology: Topology, collective: str, root: int | None, chunks: int, rounds: np.ndarray, table: np.ndarray
-) -> CompressedSchedule:
-    """Return a schedule whose sends take one link each; a row of `table` is (step, chunk, link, kind) of a send."""
-    used, path = np.unique(table[:, 2], return_inverse=True)
-    paths = tuple((int(i),) for i in used)
-    return CompressedSchedule(
-        topology, collective, root, chunks, rounds, table[:, 0], table[:, 1], path, table[:, 3], paths
-    )
-
-
 def _narrow(values: np.ndarray) -> np.ndarray:
     """In the fewest bytes that hold it."""
     values = np.asarray(values)

@@ -2,9 +2,8 @@
 
     search.py    the frontier: bound and points
     composition/ schedules composed of phases inside the boxes and over the network
-    forests/     symmetric trees, arborescence packing, edge splitting, re-rooting, pipelining
+    forests/     symmetric trees, arborescence packing, edge splitting, pipelining, breadth-first broadcast
     alltoall/    concurrent flow, flow decomposition, list scheduling of paths
-    greedy/      breadth-first broadcast and list scheduling
     baselines/   rings and shortest paths for comparison, allocations
     bounds/      throughput cuts, multi-cut LP, allreduce partitions (graph strength), reachability
     fabric/      Topology to Fabric with capacity gadgets, automorphisms, shortest paths, loads, capacity balancing

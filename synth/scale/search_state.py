@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
-from math import inf
 
 from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.frontier import LowerBound, Point
@@ -114,11 +113,6 @@ class SearchState:
             if note is not None:
                 self._candidates.pop()
                 self.notes.append(note)
-
-    def gap(self, steps: int) -> Fraction | float:
-        """Return by which fraction candidates of at most `steps` steps are above the bound; infinite without any."""
-        rates = [candidate.rounds_per_chunk for _, _, candidate in self._candidates if candidate.steps <= steps]
-        return min(rates) / self.bound[0] - 1 if rates else inf
 
     def leave_out(self, check: Callable[[Point[CompressedSchedule]], str | None]) -> None:
         """Leave out the points on which `check` returns a note, which is kept, until there is none."""

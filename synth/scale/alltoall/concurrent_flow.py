@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from synth.checker.certificates.path_lengths import alltoall_digest
 from synth.errors import InfeasibleError, SynthError
-from synth.scale.fabric.automorphisms import edge_images, free_group, orbits, symmetries
+from synth.scale.fabric.automorphisms import edge_orbits, free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.graphs import distances
 from synth.solvers.deadline import TimeUp, current_deadline, time_limited
@@ -83,17 +84,6 @@ def _runs(values: np.ndarray) -> list[list[int]]:
     return [[int(n), int(values[a])] for a, n in zip(starts, np.diff(np.r_[starts, len(values)]), strict=True)]
 
 
-def edge_orbits(fabric: Fabric, group: Sequence[np.ndarray]) -> np.ndarray:
-    """Return for each edge the least edge of its orbit. Raises SynthError where a permutation is no automorphism."""
-    images = []
-    for pi in group:
-        image = edge_images(fabric, pi)
-        if image is None:
-            raise SynthError(f"{fabric.name}: a declared symmetry does not keep the links")
-        images.append(image)
-    return orbits(len(fabric.src), images)
-
-
 def least_congestion_flows(
     fabric: Fabric, group: Sequence[np.ndarray] | None = None, *, shortest: bool = False
 ) -> ConcurrentFlow:
@@ -122,14 +112,9 @@ def capacity_lengths(fabric: Fabric, group: Sequence[np.ndarray]) -> ConcurrentF
     """Return a `ConcurrentFlow` of zero flows, whose lengths certify a quick bound: they are proportional to 1 /
     capacity."""
     sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in group]))
-    return ConcurrentFlow(
-        fabric,
-        tuple(group),
-        sources,
-        np.zeros((len(sources), len(fabric.src))),
-        np.maximum(integer_lengths(1 / fabric.cap), 1),
-        "no search",
-    )
+    flow = np.zeros((len(sources), len(fabric.src)))
+    lengths = np.maximum(integer_lengths(1 / fabric.cap), 1)
+    return ConcurrentFlow(fabric, tuple(group), sources, flow, lengths, "no search")
 
 
 def _on_shortest(fabric: Fabric, sources: np.ndarray) -> np.ndarray:
@@ -145,76 +130,57 @@ def _on_shortest(fabric: Fabric, sources: np.ndarray) -> np.ndarray:
 def _by_program(
     fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarray, allowed: np.ndarray | None = None
 ) -> ConcurrentFlow:
+    """Return the flows of the linear program, over the `allowed` edges of each source."""
     from scipy import sparse
 
     edges, nodes, kinds = len(fabric.src), fabric.nodes, len(sources)
-    label = edge_orbits(fabric, group)
-    _, place = np.unique(label, return_inverse=True)
-    size = np.bincount(place)
-    cap = np.zeros(len(size))
-    cap[place] = fabric.cap
-    columns = np.arange(kinds * edges)
+    names, place, size = np.unique(edge_orbits(fabric, group), return_inverse=True, return_counts=True)
+
+    # A column for the flow of each source over each edge, and the congestion. A row for each source and node: what
+    # enters less what leaves.
+    congestion = kinds * edges
+    columns, ones = np.arange(congestion), np.ones(congestion)
     shift = np.repeat(np.arange(kinds), edges) * nodes
-    ones = np.ones(kinds * edges)
+    entered, left = np.tile(fabric.dst, kinds) + shift, np.tile(fabric.src, kinds) + shift
     conservation = sparse.coo_matrix(
-        (
-            np.r_[ones, -ones],
-            (np.r_[np.tile(fabric.dst, kinds) + shift, np.tile(fabric.src, kinds) + shift], np.r_[columns, columns]),
-        ),
-        shape=(kinds * nodes, kinds * edges + 1),
+        (np.r_[ones, -ones], (np.r_[entered, left], np.r_[columns, columns])), shape=(kinds * nodes, congestion + 1)
     )
     wanted = np.zeros((kinds, nodes))
     wanted[:, : fabric.ranks] = 1
     wanted[np.arange(kinds), sources] = 1 - fabric.ranks
-    loads = sparse.coo_matrix(
-        (
-            np.r_[np.full(kinds * edges, fabric.ranks // kinds), -cap * size],
-            (np.r_[np.tile(place, kinds), np.arange(len(size))], np.r_[columns, np.full(len(size), kinds * edges)]),
-        ),
-        shape=(len(size), kinds * edges + 1),
-    )
-    cost = np.zeros(kinds * edges + 1)
-    cost[-1] = 1
-    small = kinds * edges < SMALL
-    common = {
-        "A_ub": loads.tocsr(),
-        "A_eq": conservation.tocsr(),
-        "b_eq": wanted.ravel(),
-        "method": "highs-ds" if small else "highs-ipm",
-    }
-    top = None if allowed is None else np.r_[np.where(allowed.ravel(), np.inf, 0.0), np.inf]
-    bounds = (0, None) if top is None else np.stack([np.zeros(len(top)), top], axis=1)
-    solution = linear(cost, b_ub=np.zeros(len(size)), bounds=bounds, **common)
+
+    # A row for each orbit of edges: the load of all images, less what the congestion times their capacity allows.
+    rows = np.r_[np.tile(place, kinds), np.arange(len(size))]
+    values = np.r_[fabric.ranks // kinds * ones, -fabric.cap[names] * size]
+    columns = np.r_[columns, np.full(len(size), congestion)]
+    loads = sparse.coo_matrix((values, (rows, columns)), shape=(len(size), congestion + 1))
+
+    small = congestion < SMALL
+    top = np.full(congestion + 1, np.inf)
+    if allowed is not None:
+        top[:-1][~allowed.ravel()] = 0
+
+    def solved(cost: np.ndarray) -> Any:
+        """Return the solution of the program with these costs of the columns."""
+        return linear(
+            cost, A_ub=loads.tocsr(), b_ub=np.zeros(len(size)), A_eq=conservation.tocsr(), b_eq=wanted.ravel(),
+            bounds=np.stack([np.zeros(len(top)), top], axis=1), method="highs-ds" if small else "highs-ipm",
+        )  # fmt: skip
+
+    solution = solved(np.r_[np.zeros(congestion), 1.0])
     if solution.status == 2:
-        raise unreachable_error(fabric)
+        raise InfeasibleError(f"{fabric.name}: its links cannot carry an alltoall")
     if solution.x is None:
         raise SynthError(f"{fabric.name}: the linear program of alltoall ended without an answer: {solution.message}")
     answer = solution.x
-    if small and allowed is None:  # shortest paths among the flows of least congestion: fewer steps
-        hops = np.r_[np.tile((fabric.dst < fabric.ranks).astype(float), kinds), 0.0]
-        limits = [(0, None)] * (kinds * edges) + [(0, solution.x[-1] * (1 + 1e-9))]
-        again = linear(hops, b_ub=np.zeros(len(size)), bounds=limits, **common)
-        answer = solution.x if again.x is None else again.x
+    # Shortest paths among the flows of least congestion: fewer steps.
+    if small and allowed is None:
+        top[-1] = answer[-1] * (1 + 1e-9)
+        again = solved(np.r_[np.tile((fabric.dst < fabric.ranks).astype(float), kinds), 0.0])
+        answer = answer if again.x is None else again.x
     flow = np.maximum(answer[:-1], 0).reshape(kinds, edges)
-    return ConcurrentFlow(
-        fabric, tuple(group), sources, flow, integer_lengths(-solution.ineqlin.marginals)[place], "linear program"
-    )
-
-
-def unreachable_error(fabric: Fabric) -> InfeasibleError:
-    """Return the error that names two ranks, the first of which cannot reach the second.
-
-    It suffices to search from rank 0, forwards and backwards.
-    """
-    for forward, (src, dst) in ((True, (fabric.src, fabric.dst)), (False, (fabric.dst, fabric.src))):
-        far = distances(fabric.nodes, src, dst, 0)[: fabric.ranks]
-        lost = int(np.argmin(far)) if far.min() < 0 else None
-        if lost is not None:
-            start, end = pair = [0, lost] if forward else [lost, 0]
-            return InfeasibleError(
-                f"{fabric.name}: rank {start} cannot reach rank {end}, so no alltoall is possible", {"pair": pair}
-            )
-    return InfeasibleError(f"{fabric.name}: its links cannot carry an alltoall")
+    lengths = integer_lengths(-solution.ineqlin.marginals)[place]
+    return ConcurrentFlow(fabric, group, sources, flow, lengths, "linear program")
 
 
 def integer_lengths(lengths: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ all images under the group.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -16,10 +17,12 @@ from synth.model.compressed_schedule import COPY, CompressedSchedule
 from synth.scale.alltoall.concurrent_flow import ConcurrentFlow
 from synth.scale.alltoall.flow_decomposition import chunk_count, chunk_paths
 from synth.scale.fabric.link_loads import link_loads
-from synth.solvers.deadline import check_deadline
+from synth.solvers.deadline import check_deadline, current_deadline
 
 # Limit on the hops of all paths.
 MOST_HOPS = 1 << 23
+# Rounds of the fullest link with many chunks, as a multiple of the hops of the longest path.
+SLACK = 4
 # Chunks that are scheduled between two checks of the deadline.
 LOOK = 256
 
@@ -27,11 +30,8 @@ LOOK = 256
 class AlltoallPaths:
     """The paths of all chunks of an alltoall, from the flows `made`. `longest`: hops of the longest path."""
 
-    def __init__(self, made: ConcurrentFlow, chunks: int | None = None) -> None:
-        self.made, self.topology = made, made.fabric.topology
-        self.chunks = chunk_count(made) if chunks is None else chunks
-        if self.chunks < 1:
-            raise UsageError(f"{self.chunks} chunks; at least 1")
+    def __init__(self, made: ConcurrentFlow, chunks: int) -> None:
+        self.topology, self.chunks = made.fabric.topology, chunks
         ranks = self.topology.ranks
         ends = ranks + len(self.topology.switches)
         self.generators = tuple(tuple(pi[:ends].tolist()) for pi in made.group)
@@ -90,13 +90,21 @@ class AlltoallPaths:
         )
 
 
-def with_more_chunks(flows: ConcurrentFlow, way: AlltoallPaths, slack: int = 4) -> AlltoallPaths:
-    """Return paths with more chunks: links need about `slack` times as many rounds as the longest path has hops.
+def path_sets(flows: ConcurrentFlow, few_chunks: bool = False) -> Iterator[AlltoallPaths]:
+    """Yield paths of the flows with the least number of chunks that they need, then with many; or with one chunk alone.
 
-    `way`: the paths with the least number of chunks.
+    Under a time limit paths of one chunk come first. With many chunks links need about `SLACK` times as many rounds as
+    the longest path has hops.
     """
-    first = way.chunks
-    wanted = -(-slack * way.longest // max(1, int(flows.congestion * first)))
-    hops = sum(len(route) for _, route in way.items)
-    times = max(1, min(wanted, MOST_HOPS // max(1, 4 * hops)))
-    return way if times == 1 else AlltoallPaths(flows, first * times)
+    least = chunk_count(flows)
+    if few_chunks or (least > 1 and current_deadline().limited):
+        yield AlltoallPaths(flows, 1)
+    if few_chunks:
+        return
+    few = AlltoallPaths(flows, least)
+    yield few
+    wanted = -(-SLACK * few.longest // max(1, int(flows.congestion * least)))
+    hops = sum(len(route) for _, route in few.items)
+    times = min(wanted, MOST_HOPS // max(1, 4 * hops))
+    if times > 1:
+        yield AlltoallPaths(flows, least * times)

@@ -14,13 +14,11 @@ import numpy as np
 
 from synth.checker.certificates import machine_columns, throughput_cuts
 from synth.checker.certificates import partition as check_parts
-from synth.errors import InfeasibleError
 from synth.scale.bounds import unreachability
 from synth.scale.bounds.graph_strength import partitions
 from synth.scale.bounds.throughput_cut import Throughput
 from synth.scale.fabric.automorphisms import symmetries
 from synth.scale.fabric.fabric import Fabric
-from synth.scale.fabric.graphs import components
 from synth.solvers.deadline import TimeUp, no_time_limit
 from synth.solvers.max_flow import CapacityOverflowError, MaxFlow
 
@@ -39,10 +37,7 @@ def bound(fabric: Fabric) -> tuple[Fraction, dict, str]:
     digits cut the search short. Then the result is the best bound so far, at least that of the partition into boxes and
     of the one into single ranks. Raises InfeasibleError where data cannot reach a rank.
     """
-    label = components(fabric.nodes, fabric.src, fabric.dst, strong=True)[: fabric.ranks]
-    if (label != label[0]).any() and (proof := unreachability.certificate(fabric.topology, "allreduce")) is not None:
-        start, lost = proof["pair"]
-        raise InfeasibleError(f"{fabric.name}: no link leads to rank {lost} from where rank {start} is")
+    unreachability.check(fabric.topology, "allreduce")
     value, certificate, short = partition(fabric)
 
     # the rank with the least capacity in or out

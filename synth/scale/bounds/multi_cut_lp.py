@@ -20,7 +20,7 @@ from synth.checker.certificates import machine_columns, throughput_cuts
 from synth.errors import VerificationError
 from synth.model.documents.int_ranges import runs
 from synth.scale.bounds.throughput_cut import ROOTED, Throughput
-from synth.scale.fabric.automorphisms import edge_images, free_group, group_images, orbits, symmetries
+from synth.scale.fabric.automorphisms import edge_orbits, free_group, group_images, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.switch_balancing import MOST_SCALE, balance_switches
 from synth.solvers.linear_program import LinearProgram, cutting_planes
@@ -77,9 +77,7 @@ class _Program:
 
     def __init__(self, graph: Fabric, bound: Throughput, group: Sequence[np.ndarray]) -> None:
         self.graph, self.bound, self.group = graph, bound, group
-        images = [edge_images(graph, pi) for pi in group]
-        label = orbits(len(graph.src), [image for image in images if image is not None])
-        self.names, self.orbit = np.unique(label, return_inverse=True)
+        self.names, self.orbit = np.unique(edge_orbits(graph, group), return_inverse=True)
         ranks = orbits(graph.ranks, [pi[: graph.ranks] for pi in group])
         self.sinks = np.flatnonzero(ranks == np.arange(graph.ranks)).tolist()
         self.order = graph.ranks // len(self.sinks) if group else 1

@@ -44,6 +44,14 @@ def certificate(topology: Topology, collective: str, root: int = 0) -> dict | No
     return None
 
 
+def check(topology: Topology, collective: str) -> None:
+    """Raise InfeasibleError with the certificate where data of one rank cannot reach another."""
+    proof = certificate(topology, collective)
+    if proof is not None:
+        start, lost = proof["pair"]
+        raise InfeasibleError(f"{topology.name}: no link leads to rank {lost} from where rank {start} is", proof)
+
+
 @contextmanager
 def with_certificate(topology: Topology, collective: str, root: int) -> Iterator[None]:
     """Attach a certificate to each InfeasibleError raised in the context.

@@ -7,11 +7,10 @@ their own, to links of equal bandwidth.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 import numpy as np
 
-from synth.model.link_table import widths
+from synth.errors import SynthError
 from synth.scale.fabric.fabric import Fabric
 
 # Limit on the ranks of a box for which rotations and exchanges inside it are guessed.
@@ -28,13 +27,12 @@ def symmetries(
     if candidates is None:
         candidates = [*fabric.topology.generators, *_guesses(fabric)]
     identity = np.arange(fabric.ranks)
-    edges = _Edges(fabric)
     automorphisms = []
     for pi in candidates:
         ranks = np.asarray(pi, np.int64)
         if len(ranks) == fabric.ranks and (np.sort(ranks) == identity).all() and (ranks != identity).any():
-            image = edges.extended(ranks)
-            if image is not None:
+            image = _extended(fabric, ranks)
+            if image is not None and edge_images(fabric, image) is not None:
                 automorphisms.append(image)
     return tuple(automorphisms)
 
@@ -61,85 +59,67 @@ def _guesses(fabric: Fabric) -> list[np.ndarray]:
 def edge_images(fabric: Fabric, permutation: np.ndarray) -> np.ndarray | None:
     """Return the image of each edge under a permutation of nodes, or None where it is no automorphism.
 
-    Parallel edges of equal capacity keep their order.
+    Parallel edges of equal capacity keep their order. Links of gadgets must be mapped to links of equal bandwidth.
     """
-    return _Edges(fabric).images(permutation)
+    order, image_order = fabric.edge_order, fabric.order_of_edges(permutation)
+    src, dst = permutation[fabric.src[image_order]], permutation[fabric.dst[image_order]]
+    same_ends = np.array_equal(src, fabric.src[order]) and np.array_equal(dst, fabric.dst[order])
+    if not same_ends or not np.array_equal(fabric.cap[image_order], fabric.cap[order]):
+        return None
+    if not np.array_equal(fabric.links_in_gadgets(permutation), fabric.links_in_gadgets(np.arange(fabric.nodes))):
+        return None
+    image = np.empty(len(order), np.int64)
+    image[image_order] = order
+    return image
 
 
-class _Edges:
-    """The edges sorted by ends and capacity, for comparison with their images."""
+def edge_orbits(fabric: Fabric, group: Iterable[np.ndarray]) -> np.ndarray:
+    """Return for each edge the least edge of its orbit. Raises SynthError where a permutation is no automorphism."""
+    images = []
+    for pi in group:
+        image = edge_images(fabric, pi)
+        if image is None:
+            raise SynthError(f"{fabric.name}: a declared symmetry does not keep the links")
+        images.append(image)
+    return orbits(len(fabric.src), images)
 
-    def __init__(self, fabric: Fabric) -> None:
-        self.fabric = fabric
-        self.order = np.lexsort((fabric.cap, fabric.src * fabric.nodes + fabric.dst))
-        self.keys, self.caps = self._sorted(fabric.src, fabric.dst, self.order)
-        inner = np.concatenate([np.zeros(0, np.int64), *fabric.gadget_links])  # links of gadgets
-        self.tail, self.head = fabric.tail[inner], fabric.head[inner]
-        names, which = widths(fabric.topology.links) if len(inner) else ([], inner)
-        self.width, self.kinds = np.asarray(which, np.int64)[inner], max(1, len(names))
 
-    @cached_property
-    def links(self) -> np.ndarray:
-        """The ends and bandwidths of all links of gadgets, as sorted integers."""
-        return self._linked(np.arange(self.fabric.nodes))
+def _extended(fabric: Fabric, ranks: np.ndarray) -> np.ndarray | None:
+    """Return a permutation of all nodes that may extend one of the ranks to an automorphism; None where none can.
 
-    def _linked(self, permutation: np.ndarray) -> np.ndarray:
-        """Return the ends and bandwidths of the images of all links of gadgets, as sorted integers."""
-        ends = permutation[self.tail] * self.fabric.nodes + permutation[self.head]
-        return np.sort(ends * self.kinds + self.width)
+    Nodes of the same colour are matched in their order, which may be wrong where several have it.
+    """
+    count = fabric.ranks
+    if fabric.nodes == count:
+        return ranks
+    before, after = (_colours(fabric, start)[count:] for start in (ranks, np.arange(count)))
+    if not np.array_equal(np.sort(before), np.sort(after)):
+        return None
+    image = np.empty(fabric.nodes, np.int64)
+    image[:count] = ranks
+    image[count + np.argsort(before, kind="stable")] = count + np.argsort(after, kind="stable")
+    return image
 
-    def _keeps_links(self, permutation: np.ndarray) -> bool:
-        """Return True if a permutation maps links of gadgets to links of gadgets of equal bandwidth."""
-        return np.array_equal(self._linked(permutation), self.links)
 
-    def _sorted(self, src: np.ndarray, dst: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return (src * self.fabric.nodes + dst)[order], self.fabric.cap[order]
+def _colours(fabric: Fabric, ranks: np.ndarray) -> np.ndarray:
+    """Return a colour for each node by colour refinement, where rank r starts with a hash of ``ranks[r]``.
 
-    def images(self, permutation: np.ndarray) -> np.ndarray | None:
-        """Return the result of `edge_images`."""
-        src, dst = permutation[self.fabric.src], permutation[self.fabric.dst]
-        order = np.lexsort((self.fabric.cap, src * self.fabric.nodes + dst))
-        keys, caps = self._sorted(src, dst, order)
-        if (keys != self.keys).any() or (caps != self.caps).any() or not self._keeps_links(permutation):
-            return None
-        image = np.empty(len(order), np.int64)
-        image[order] = self.order
-        return image
-
-    def extended(self, ranks: np.ndarray) -> np.ndarray | None:
-        """Return an automorphism that extends a permutation of the ranks to all nodes, or None where none is found."""
-        nodes, count = self.fabric.nodes, len(ranks)
-        if nodes == count:
-            return ranks if self.images(ranks) is not None else None
-        before, after = self._colours(ranks), self._colours(np.arange(count))
-        if before is None or after is None or sorted(before[count:]) != sorted(after[count:]):
-            return None
-        image = np.empty(nodes, np.int64)
-        image[:count] = ranks
-        # Nodes of the same colour are matched in their order. The check below rejects a wrong match.
-        image[count + np.argsort(before[count:], kind="stable")] = count + np.argsort(after[count:], kind="stable")
-        return image if self.images(image) is not None else None
-
-    def _colours(self, ranks: np.ndarray) -> np.ndarray:
-        """Return a colour for each node by colour refinement, where rank r starts with a hash of ``ranks[r]``.
-
-        Colours are 64-bit hashes, so that different nodes may have equal colours.
-        """
-        fabric, count = self.fabric, len(ranks)
-        colour = np.concatenate(
-            [_mixed(ranks.astype(np.uint64) + np.uint64(1)), np.zeros(fabric.nodes - count, np.uint64)]
-        )
-        known = 0
-        while True:
-            fresh = colour.copy()
-            for end, other, salt in ((fabric.dst, fabric.src, 3), (fabric.src, fabric.dst, 5)):
-                seen = colour[other] * np.uint64(2 * salt + 1) + fabric.cap.astype(np.uint64) * np.uint64(7919 + salt)
-                np.add.at(fresh, end, _mixed(seen))
-            colour[count:] = _mixed(fresh[count:])
-            classes = len(np.unique(colour[count:]))
-            if classes <= known:
-                return colour
-            known = classes
+    Colours are 64-bit hashes, so that different nodes may have equal colours.
+    """
+    count, cap = fabric.ranks, fabric.cap.astype(np.uint64)
+    colour = np.zeros(fabric.nodes, np.uint64)
+    colour[:count] = _mixed(ranks.astype(np.uint64) + np.uint64(1))
+    known = 0
+    while True:
+        # A node takes the sum of what its edges say: the colour at the other end, and the capacity.
+        fresh = colour.copy()
+        for end, other, salt in ((fabric.dst, fabric.src, 3), (fabric.src, fabric.dst, 5)):
+            np.add.at(fresh, end, _mixed(colour[other] * np.uint64(2 * salt + 1) + cap * np.uint64(7919 + salt)))
+        colour[count:] = _mixed(fresh[count:])
+        classes = len(np.unique(colour[count:]))
+        if classes <= known:
+            return colour
+        known = classes
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
@@ -170,46 +150,31 @@ def free_group(permutations: Sequence[np.ndarray], ranks: int) -> tuple[np.ndarr
 
     A greedy search makes the group as large as it can, from the best of six starts.
     """
-    pool = list({pi.tobytes(): pi for pi in permutations if _free(pi, ranks)}.values())
+    distinct = {pi.tobytes(): pi for pi in permutations}
+    pool = [pi for pi in distinct.values() if _order([pi], ranks) > 1]
     best: tuple[np.ndarray, ...] = ()
-    for start in range(min(len(pool), 6)):
+    size = 1
+    for start in pool[:6]:
         basis: list[np.ndarray] = []
-        size = 1
-        for pi in (pool[start], *pool):
-            if size == ranks:
-                break
-            if any((pi[b] != b[pi]).any() for b in basis):
-                continue
-            order = _order([*basis, pi], ranks)
-            if order > size:
+        order = 1
+        for pi in (start, *pool):
+            commutes = all((pi[b] == b[pi]).all() for b in basis)
+            if order < ranks and commutes and _order([*basis, pi], ranks) > order:
                 basis.append(pi)
-                size = order
-        if size > _order(best, ranks):
-            best = tuple(basis)
-        if size == ranks:
-            break
+                order = _order(basis, ranks)
+        if order > size:
+            best, size = tuple(basis), order
     return best
-
-
-def _free(pi: np.ndarray, ranks: int) -> bool:
-    """Return True if all cycles of `pi` on the ranks have the same length, greater than 1."""
-    if (pi[:ranks] == np.arange(ranks)).any():
-        return False
-    sizes = np.bincount(orbits(ranks, [pi[:ranks]]))
-    return len(np.unique(sizes[sizes > 0])) == 1
 
 
 def _order(basis: Sequence[np.ndarray], ranks: int) -> int:
     """Return the order of the abelian group generated by `basis` if it acts freely on the ranks, else 0."""
-    if not basis:
-        return 1
     label = orbits(ranks, [pi[:ranks] for pi in basis])
-    sizes = np.bincount(label)
-    sizes = sizes[sizes > 0]
-    if len(np.unique(sizes)) > 1:
+    firsts, sizes = np.unique(label, return_counts=True)
+    if len(set(sizes.tolist())) > 1:
         return 0
     order = int(sizes[0])
-    return order if len(sizes) == 1 or len(group_images(basis, np.unique(label), order + 1)) == order else 0
+    return order if len(sizes) == 1 or len(group_images(basis, firsts, order + 1)) == order else 0
 
 
 def group_images(basis: Sequence[np.ndarray], points: np.ndarray, most: int) -> list[np.ndarray]:

@@ -68,6 +68,27 @@ class Fabric:
         """Return the fabric with reversed edges, on which reduce-scatter and reduce are allgather and broadcast."""
         return replace(self, src=self.dst, dst=self.src, flipped=not self.flipped)
 
+    @cached_property
+    def edge_order(self) -> np.ndarray:
+        """The edges by their ends and capacities."""
+        return self.order_of_edges(np.arange(self.nodes))
+
+    def order_of_edges(self, permutation: np.ndarray) -> np.ndarray:
+        """Return the edges by the images of their ends under a permutation of the nodes, and by their capacities."""
+        return np.lexsort((self.cap, permutation[self.src] * self.nodes + permutation[self.dst]))
+
+    def links_in_gadgets(self, permutation: np.ndarray) -> np.ndarray:
+        """Return the ends and bandwidths of the images of the links in gadgets, in one integer each, sorted.
+
+        Links outside gadgets are edges.
+        """
+        links = np.concatenate([np.zeros(0, np.int64), *self.gadget_links])
+        if not len(links):
+            return links
+        names, which = widths(self.topology.links)
+        ends = permutation[self.tail[links]] * self.nodes + permutation[self.head[links]]
+        return np.sort(ends * len(names) + np.asarray(which)[links])
+
     def links_of(self, path: Sequence[int]) -> tuple[int, ...] | None:
         """Return the topology's links on a path of edges, in the order in which data takes them.
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from synth.model.link_table import members
 from synth.model.topology import Topology
+from synth.scale.fabric.graphs import components
 
 # Limit on the pairs of ports that are compared in search of a crossbar: 64 MB.
 MOST_PAIRS = 1 << 26
@@ -40,9 +41,7 @@ class FabricBuilder:
         self.sets: list[list[int]] = []
         self.single: dict[int, int] = {}  # the rank of each limit whose links all start, or all end, at one rank
         self.inner: list[tuple[int, np.ndarray]] = []  # limits that are no port, and their links
-        # 32-bit integers, because passes over a million links take most of the time
-        self.out = np.full(len(src), -1, np.int32)
-        self.into = np.full(len(src), -1, np.int32)
+        self.out, self.into = np.full(len(src), -1), np.full(len(src), -1)
 
     def run(self) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
         """Return the rows of all edges, the gadget of each node (-1 for ranks and switches), and the links of each
@@ -90,71 +89,40 @@ class FabricBuilder:
         Limits whose links share a rank stand at this rank. Any other limit stands on the side with fewer distinct
         ranks, if the side is free. A limit that finds no free side is an inner one.
         """
-        limits = [(k, m) for k, m in enumerate(members(self.topology.limits)) if len(m)]
-        if not limits:
-            return
-        for i, (k, m) in enumerate(limits):
-            if (m[1:] <= m[:-1]).any():
-                limits[i] = k, np.unique(m)
-        flat, starts = _joined([m for _, m in limits])
-        width = np.array([self.widths[k] for k, _ in limits], np.int64)
-        sides = [side.astype(np.int32) for side in (self.src, self.dst)]
-        ends = [(op.reduceat(side[flat], starts)) for side in sides for op in (np.minimum, np.maximum)]
-        binding = np.add.reduceat(self.cap[flat], starts) > width
-        tightest = self._narrowest(limits, np.flatnonzero(binding).tolist())
-        single = (
-            [i for i in tightest if ends[0][i] == ends[1][i]],
-            [i for i in tightest if ends[0][i] != ends[1][i] and ends[2][i] == ends[3][i]],
-        )
-        for side, chosen, own in ((self.out, single[0], ends[0]), (self.into, single[1], ends[2])):
-            self.single |= {limits[i][0]: int(own[i]) for i in chosen}
-            self._claim(side, [limits[i] for i in chosen])
-        wide = []
-        for i in tightest:
-            k, m = limits[i]
+        # The narrowest binding limit on each set of links.
+        narrowest: dict[bytes, tuple[int, np.ndarray]] = {}
+        for k, listed in enumerate(members(self.topology.limits)):
+            links = np.unique(listed)
+            before, _ = narrowest.get(links.tobytes(), (None, links))
+            binding = int(self.cap[links].sum()) > self.widths[k]
+            if binding and (before is None or self.widths[k] < self.widths[before]):
+                narrowest[links.tobytes()] = k, links
+        limits = sorted(narrowest.values(), key=lambda limit: limit[0])
+
+        for side, ends in ((self.out, self.src), (self.into, self.dst)):
+            shared = [(k, m) for k, m in limits if k not in self.single and (ends[m] == ends[m[0]]).all()]
+            self.single |= {k: int(ends[m[0]]) for k, m in shared}
+            for k, m in sorted(shared, key=lambda limit: -len(limit[1])):
+                self._claim(side, k, m)
+        for k, m in limits:
             if k not in self.single:
-                wide.append((self._lean(m), k, m))
-        for lean, k, m in wide:
-            out_first = lean < 0 or (lean == 0 and (self.out[m] < 0).all())
-            first, second = (self.out, self.into) if out_first else (self.into, self.out)
-            self._claim(first if (first[m] < 0).all() else second, [(k, m)])
+                lean = self._lean(m)
+                out_first = lean < 0 or (lean == 0 and (self.out[m] < 0).all())
+                first, second = (self.out, self.into) if out_first else (self.into, self.out)
+                self._claim(first if (first[m] < 0).all() else second, k, m)
         self.inner.sort(key=lambda limit: self._lean(limit[1]))
 
     def _lean(self, links: np.ndarray) -> int:
         """Return the number of sources of the links less that of their destinations."""
         return len(np.unique(self.src[links])) - len(np.unique(self.dst[links]))
 
-    def _narrowest(self, limits: list[tuple[int, np.ndarray]], binding: list[int]) -> list[int]:
-        """Return the indices of the narrowest limits on each distinct set of links, the first of equally wide ones."""
-        candidates: dict[tuple[int, int, int], list[int]] = {}  # by number of links, first and last link
-        for i in binding:
-            m = limits[i][1]
-            narrowest = candidates.setdefault((len(m), int(m[0]), int(m[-1])), [])
-            at = next((j for j, other in enumerate(narrowest) if (limits[other][1] == m).all()), -1)
-            if at < 0:
-                narrowest.append(i)
-            elif self.widths[limits[i][0]] < self.widths[limits[narrowest[at]][0]]:
-                narrowest[at] = i
-        return sorted(i for narrowest in candidates.values() for i in narrowest)
-
-    def _claim(self, side: np.ndarray, chosen: list[tuple[int, np.ndarray]]) -> None:
-        """Assign the limits to the sender or receiver `side` of their links.
-
-        A limit with a link that has another limit on this side becomes an inner limit.
-        """
-        if not chosen:
-            return
-        flat, starts = _joined([m for _, m in chosen])
-        if (side[flat] < 0).all():
-            side[flat] = np.repeat(np.array([k for k, _ in chosen], np.int32), np.diff(np.r_[starts, len(flat)]))
-            if sum(np.count_nonzero(side[m] == k) for k, m in chosen) == len(flat):
-                return
-            side[flat] = -1
-        for k, m in sorted(chosen, key=lambda limit: -len(limit[1])):
-            if (side[m] < 0).all():
-                side[m] = k
-            else:
-                self.inner.append((k, m))
+    def _claim(self, side: np.ndarray, k: int, m: np.ndarray) -> None:
+        """Assign limit k to the sender or receiver `side` of its links `m`. If one of them has another limit there, it
+        is an inner limit."""
+        if (side[m] < 0).all():
+            side[m] = k
+        else:
+            self.inner.append((k, m))
 
     @cached_property
     def _passes_inner(self) -> np.ndarray:
@@ -166,49 +134,21 @@ class FabricBuilder:
 
     def _components(self, limited: np.ndarray) -> None:
         """Add a gadget for each connected component of the `limited` links and their ports."""
-        count, most = len(self.src), len(self.widths)
         # A link without a limit on one side has a port of its own there, with number `most` + link.
-        every = len(limited) == count
-        out = self.out if every else self.out[limited]
-        into = self.into if every else self.into[limited]
-        shift = 0
-        if min(out.min(), into.min()) >= 0:
-            ports, a, b = most, out, into  # a limit stands on one side only
-        else:
-            shift = most + count
-            out = np.where(out >= 0, out, most + limited)
-            into = np.where(into >= 0, into, most + limited) + shift
-            names, ends = _numbered(np.concatenate([out, into]))
-            ports, a, b = len(names), ends[: len(limited)], ends[len(limited) :]
-        label = np.arange(ports, dtype=np.int32)
-        while True:
-            least = label.copy()
-            np.minimum.at(least, a, label[b])
-            np.minimum.at(least, b, label[a])
-            least = least[least]
-            if (least == label).all():
-                break
-            label = least
-        names, number = _numbered(label)
-        if not shift:  # number the components by their first out-port
-            used, first = np.unique(number[np.flatnonzero(np.bincount(out))], return_index=True)
-            place = np.zeros(len(names), np.int32)  # limits on no link are of no component
-            place[used[np.argsort(first)]] = np.arange(len(used), dtype=np.int32)
-            number = place[number]
-        part = number.astype(np.uint16 if len(names) < 1 << 16 else np.int32)[a]  # NumPy sorts 16 bits by counting
-        order = np.argsort(part, kind="stable")
-        ends = np.cumsum(np.bincount(part, minlength=len(names)))
-        for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
-            if start < end:
-                here = order[start:end]
-                self._component(here if every else limited[here], out[here], into[here] - shift)
+        most, ports = len(self.widths), len(self.widths) + len(self.src)
+        out, into = self.out[limited], self.into[limited]
+        out, into = np.where(out >= 0, out, most + limited), np.where(into >= 0, into, most + limited)
+        label = components(2 * ports, out, ports + into)[out]
+        order = np.argsort(label, kind="stable")
+        for here in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
+            self._component(limited[here], out[here], into[here])
 
     def _component(self, links: np.ndarray, out: np.ndarray, into: np.ndarray) -> None:
         """Add the gadget of a component: `out` and `into` are the ports of its links."""
         gadget = len(self.gadget_links)
         self.gadget_links.append(links)
-        outs, a = _numbered(out)
-        ins, b = _numbered(into)
+        outs, a = np.unique(out, return_inverse=True)
+        ins, b = np.unique(into, return_inverse=True)
         if self._is_crossbar(links, outs, a, ins, b):
             middle = self._node(gadget)
             self._ports(gadget, links, outs, a, middle, True)
@@ -293,20 +233,3 @@ class FabricBuilder:
 
     def _edge(self, end: int, inner: int, width: int, limit: int, leaving: bool) -> None:
         self.rows.append(np.array([[*((end, inner) if leaving else (inner, end)), width, -1, limit]], np.int64))
-
-
-def _joined(sets: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the concatenated sets of links, and the start of each."""
-    sizes = np.array([len(m) for m in sets], np.int64)
-    return np.concatenate(sets, dtype=np.int32), np.cumsum(sizes) - sizes
-
-
-def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the result of `np.unique` with its inverse. Dense values are counted instead of sorted."""
-    top = int(values.max()) + 1
-    if top > 8 * len(values):
-        return np.unique(values, return_inverse=True)
-    distinct = np.flatnonzero(np.bincount(values, minlength=top))
-    place = np.empty(top, np.int32)
-    place[distinct] = np.arange(len(distinct), dtype=np.int32)
-    return distinct, place[values]

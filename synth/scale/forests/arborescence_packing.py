@@ -13,14 +13,13 @@ import heapq
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 
 from synth.errors import SynthError
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.edge_splitting import Ends, RankNetwork, split
-from synth.scale.forests.partial_trees import Branch, BranchForest, branches_at
+from synth.scale.forests.partial_trees import Branch, BranchForest
 from synth.scale.forests.path_shortening import shorten_paths
 from synth.solvers.deadline import check_deadline
 from synth.solvers.max_flow import MaxFlow
@@ -214,23 +213,17 @@ class _Packing:
         queues: dict[Ends, list[tuple[int, tuple[int, ...]]]] = {
             e: list(parts)[::-1] for e, parts in self.logical.pieces.items()
         }
-        roots, weights, rows = [], [], []
+        forest = BranchForest(self.weight, [], [], [])
         for tree in done:
-            cuts = {0, tree.weight}
-            ends: dict[int, list[tuple[int, Branch]]] = {}
+            parts: dict[int, list[tuple[int, Branch]]] = {}
             for y, x in tree.parent.items():
-                at, parts, queue = 0, [], queues[x, y]
+                at, parts[y], queue = 0, [], queues[x, y]
                 while at < tree.weight:
                     units, path = queue.pop()
                     part = min(units, tree.weight - at)
                     if units > part:
                         queue.append((units - part, path))
                     at += part
-                    cuts.add(at)
-                    parts.append((at, Branch(x, path)))
-                ends[y] = parts
-            for start, end in pairwise(sorted(cuts)):
-                roots.append(tree.root)
-                weights.append(end - start)
-                rows.append(branches_at(ends, start))
-        return BranchForest(self.weight, roots, weights, rows)
+                    parts[y].append((at, Branch(x, path)))
+            forest.add(tree.root, tree.weight, parts)
+        return forest

@@ -19,11 +19,7 @@ from synth.scale.fabric.switch_balancing import balance_switches
 from synth.scale.forests.arborescence_packing import pack
 from synth.scale.forests.partial_trees import to_forest
 from synth.scale.forests.symmetric_trees import grow
-from synth.solvers.deadline import TimeUp
 
-# Ranks of a machine with switches from which a broadcast takes re-rooted trees of the symmetric allgather: a packing
-# takes many seconds there.
-REROOTED_FROM = 64
 # Limit on (roots) x (ranks) x (edges) of an arborescence packing: about a minute of CPU.
 MOST_PACKING_WORK = 80_000_000
 # The same limit for a single root on a fabric with switches, which are split off first.
@@ -56,28 +52,17 @@ def build(
     progress: Callable[[str], None] = lambda text: None,
     bound: Throughput | None = None,
     on_bound: Callable[[Throughput], None] = lambda bound: None,
-    on_forest: Callable[[BoundedForest], None] = lambda built: None,
 ) -> BoundedForest:
-    """Return the best forest that the methods find, tried in their order. The search ends at a forest that meets the
-    bound.
+    """Return the first forest that the methods find: at the bound, or else at times that are ever further above it.
 
-    `bound`: the result of `throughput`, if the caller has it. `on_bound` is called with each higher bound as soon as it
-    is proved, and `on_forest` with a forest before the search for a better one, whose trees may be deeper. The forest
-    is not verified: tests/spanning_forest_check.py does that. Raises InfeasibleError where a rank cannot be reached,
-    UsageError for another collective or root, UndecidedError where no forest is found, TimeUp where a time limit (see
-    `synth.solvers.deadline`) ends the search before.
+    `bound`: the result of `throughput`, if the caller has it. `on_bound` is called with a higher bound as soon as it is
+    proved. The forest is not verified: tests/spanning_forest_check.py does that. Raises InfeasibleError where a rank
+    cannot be reached, UsageError for another collective or root, UndecidedError where no forest is found, TimeUp where
+    a time limit (see `synth.solvers.deadline`) ends the search before.
     """
     moves = symmetries(fabric)
     bound = throughput(fabric, collective, root, moves) if bound is None else bound
     progress(f"no schedule is faster than {float(bound.bandwidth):.6g} GB/s")
-    best = _rerooted(fabric, bound, moves, methods)
-    if best is not None:
-        on_bound(best.bound)
-        if not best.gap or not _packable(bound.fabric, bound.shards):
-            return best
-        on_forest(best)
-
-    # the first forest of the plans that is faster than the best
     highest = bound
 
     def raised(higher: Throughput) -> None:
@@ -85,13 +70,11 @@ def build(
         highest = higher
         on_bound(higher)
 
-    try:
-        for method, graph, time in _plans(bound, moves, methods, raised):
-            if best is not None and time / graph.unit >= best.forest.time:
-                break
+    for graph, own_moves, time in _plans(bound, moves, raised):
+        for method in methods:
             group: Sequence[np.ndarray] = ()
             if method == "symmetric":
-                group = free_group(moves, fabric.ranks) if collective not in ROOTED else ()
+                group = free_group(own_moves, fabric.ranks) if collective not in ROOTED else ()
                 grown = grow(graph, group, time) if group else None
             else:
                 grown = pack(graph, time, bound.shards) if _packable(graph, bound.shards) else None
@@ -100,57 +83,22 @@ def build(
                 return BoundedForest(to_forest(graph, reached, grown, group, method), highest)
             rate = int(bound.shards.sum()) * graph.unit / time
             progress(f"{method} finds no forest at {float(rate):.6g} GB/s")
-    except TimeUp:
-        if best is None:
-            raise
-    if best is not None:
-        return BoundedForest(best.forest, highest)
     raise UndecidedError(
         f"{fabric.name}: no forest found for {collective} by {' or '.join(methods)}; that proves nothing: "
         f"the bound is {float(highest.bandwidth):.6g} GB/s"
     )
 
 
-def _rerooted(
-    fabric: Fabric, bound: Throughput, moves: Sequence[np.ndarray], methods: Sequence[str]
-) -> BoundedForest | None:
-    """Return a broadcast or reduce by re-rooted trees of the symmetric allgather, on a large machine with switches.
-
-    None for other collectives and machines, and where no trees are found.
-    """
-    rooted = bound.collective in ROOTED and "symmetric" in methods
-    if not rooted or fabric.ranks < REROOTED_FROM or fabric.nodes == fabric.ranks:
-        return None
-    group = free_group(moves, fabric.ranks)
-    if not group:
-        return None
-    from synth.scale.forests.rerooting import reroot
-
-    every = throughput(fabric, "reduce-scatter" if bound.fabric.flipped else "allgather", 0, moves)
-    for slower in (Fraction(1), *SLOWER):
-        grown = grow(bound.fabric, group, every.time * slower)
-        if grown is not None:
-            result = reroot(bound.fabric, grown, group, bound.root, bound.time)
-            if result is None:
-                return None
-            trees, time = result
-            if time > bound.time:
-                bound, _ = multi_cut_bound(bound)
-            return BoundedForest(to_forest(bound.fabric, replace(bound, time=time), trees, (), "re-rooted"), bound)
-    return None
-
-
 def _plans(
-    first: Throughput, moves: Sequence[np.ndarray], methods: Sequence[str], raised: Callable[[Throughput], None]
-) -> Iterator[tuple[str, Fabric, Fraction]]:
-    """Yield (method, fabric, time): at the bound, then at the multi-cut bound on fabrics narrowed to balance, then ever
-    slower. `raised` is called with a higher bound."""
-    for method in methods:
-        yield method, first.fabric, first.time
+    first: Throughput, moves: Sequence[np.ndarray], raised: Callable[[Throughput], None]
+) -> Iterator[tuple[Fabric, Sequence[np.ndarray], Fraction]]:
+    """Yield (fabric, its symmetries, time): at the bound, then at the multi-cut bound on fabrics narrowed to balance,
+    then ever slower. `raised` is called with a higher bound."""
+    yield first.fabric, moves, first.time
     higher, narrowed = multi_cut_bound(first)
     if higher is not first:
         raised(higher)
-    best: tuple[Fabric, Fraction] | None = None
+    best = first.fabric, moves, first.time
     for graph in (narrowed, balance_switches(first.fabric)):
         if graph is None or graph is first.fabric:
             continue
@@ -160,16 +108,15 @@ def _plans(
             time = throughput(forward, first.collective, first.root, own_moves).time
         except InfeasibleError:  # a rank is cut off there
             continue
-        if best is None or time / graph.unit < best[1] / best[0].unit:
-            best = graph, time
-        for method in methods:
-            yield method, graph, time
-    graph, time = best or (first.fabric, first.time)
+        if best[0] is first.fabric or time / graph.unit < best[2] / best[0].unit:
+            best = graph, own_moves, time
+        yield graph, own_moves, time
+    graph, own_moves, time = best
     for slower in SLOWER:
-        for method in methods:
-            yield method, graph, time * slower
+        yield graph, own_moves, time * slower
 
 
 def _packable(graph: Fabric, shards: np.ndarray) -> bool:
+    """Return True if an arborescence packing of so many roots takes no more than about a minute."""
     work = int(shards.sum()) * graph.ranks * len(graph.src)
     return work <= (MOST_SWITCHED_WORK if int(shards.sum()) == 1 and graph.nodes > graph.ranks else MOST_PACKING_WORK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,21 +30,26 @@ class BranchForest:
     """
 
     weight: int
-    roots: Sequence[int]
-    weights: Sequence[int]
-    branches: Sequence[dict[int, Branch]]
+    roots: list[int]
+    weights: list[int]
+    branches: list[dict[int, Branch]]
 
+    def add(self, root: int, weight: int, parts: Mapping[int, Sequence[tuple[int, Branch]]]) -> None:
+        """Add the trees from a root that together carry `weight` units, where ranks take them over several branches.
 
-def branches_at(ends: Mapping[int, Sequence[tuple[int, Branch]]], unit: int) -> dict[int, Branch]:
-    """Return each rank's branch in the tree that carries `unit` of the weight.
-
-    ``ends[y]`` lists (end, branch) by growing end: a branch of rank y serves the units below its end, from the end of
-    the branch before on.
-    """
-    branches: dict[int, Branch] = {}
-    for y, parts in ends.items():
-        branches[y] = next(branch for end, branch in parts if end > unit)
-    return branches
+        ``parts[y]`` lists (end, branch) by growing end: a branch of rank y serves the units below its end, from the end
+        of the branch before on. So one tree ends, and the next begins, where the branch of any rank ends.
+        """
+        ends = {0, weight}
+        for branches in parts.values():
+            ends.update(end for end, _ in branches)
+        for start, end in pairwise(sorted(ends)):
+            row = {}
+            for y, branches in parts.items():
+                row[y] = next(branch for stop, branch in branches if stop > start)
+            self.roots.append(root)
+            self.weights.append(end - start)
+            self.branches.append(row)
 
 
 def to_forest(
@@ -67,17 +73,9 @@ def to_forest(
             parents[k, y] = branch.parent
             via[k, y] = paths.setdefault(links, len(paths))
     ends = fabric.ranks + len(fabric.topology.switches)
+    root = bound.root if bound.collective in ROOTED else None
     return SpanningForest(
-        fabric.topology,
-        bound.collective,
-        bound.root if bound.collective in ROOTED else None,
-        bound.time / fabric.unit,
-        grown.weight,
-        np.array(grown.roots, np.int32),
-        np.array(grown.weights, np.int64),
-        parents,
-        via,
-        tuple(paths),
-        tuple(pi[:ends] for pi in group),
-        method,
-    )
+        fabric.topology, bound.collective, root, bound.time / fabric.unit, grown.weight,
+        np.array(grown.roots, np.int32), np.array(grown.weights, np.int64), parents, via, tuple(paths),
+        tuple(pi[:ends] for pi in group), method,
+    )  # fmt: skip

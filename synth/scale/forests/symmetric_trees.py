@@ -15,16 +15,16 @@ import heapq
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate
 
 import numpy as np
 
 from synth.model.gc_pause import collector_off
-from synth.scale.fabric.automorphisms import edge_images, orbits
+from synth.scale.fabric.automorphisms import edge_orbits, orbits
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.orbit_capacities import nested_kinds, shared
 from synth.scale.forests.orbit_paths import PathEntries, path_entries
-from synth.scale.forests.partial_trees import Branch, BranchForest, branches_at
+from synth.scale.forests.partial_trees import Branch, BranchForest
 from synth.solvers.deadline import check_deadline
 
 # Limit on the units into which a shard is cut: the number of chunks of the schedule.
@@ -52,14 +52,10 @@ def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction) -> BranchF
     fabric have the direction in which data spreads.
     """
     # The orbits of roots and of edges, and the shards that each orbit of edges can carry in `time`, over the order.
-    found_images = [edge_images(fabric, pi) for pi in group]
-    images = [image for image in found_images if image is not None]
-    if len(images) < len(group):
-        return None
     label = orbits(fabric.ranks, [pi[: fabric.ranks] for pi in group])
     roots = np.flatnonzero(label == np.arange(fabric.ranks)).tolist()
     group_order = fabric.ranks // len(roots)
-    orbit = orbits(len(fabric.src), images)
+    orbit = edge_orbits(fabric, group)
     sizes = np.bincount(orbit, minlength=len(orbit))
     share = {int(o): time * int(fabric.cap[o]) * int(sizes[o]) / group_order for o in np.unique(orbit).tolist()}
     entries = path_entries(fabric, orbit, label)
@@ -78,8 +74,20 @@ def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction) -> BranchF
         trees = [(root, copy) for copy in range(copies) for root in roots]
         capacity = {o: math.floor(s * weight * copies) for o, s in share.items()}
         found = _attempts(layers, trees, capacity, weight)
-        if found is not None:
-            return _forest(fabric.ranks, trees, weight, copies, *found)
+        if found is None:
+            continue
+        # Of the units of a tree, some ranks take some over one path and the rest over another.
+        options, amounts = found
+        forest = BranchForest(weight * copies, [], [], [])
+        for tree, (root, _) in enumerate(trees):
+            parts: dict[int, list[tuple[int, Branch]]] = {}
+            for y in range(fabric.ranks):
+                if y != root:
+                    kinds, units = zip(*sorted(amounts[tree, y].items()), strict=True)
+                    branches = [options[tree, y][kind] for kind in kinds]
+                    parts[y] = list(zip(accumulate(units), branches, strict=True))
+            forest.add(root, weight, parts)
+        return forest
     return None
 
 
@@ -220,35 +228,6 @@ class _Layers:
                         break
             options[y] = branches
         return options
-
-
-def _forest(
-    ranks: int,
-    trees: Sequence[tuple[int, int]],
-    weight: int,
-    copies: int,
-    options: Options,
-    amounts: dict[tuple[int, int], dict[int, int]],
-) -> BranchForest:
-    """Return integral trees: the weight of each tree is cut wherever the parent of a rank changes."""
-    roots, weights, rows = [], [], []
-    for tree, (root, _) in enumerate(trees):
-        ends: dict[int, list[tuple[int, Branch]]] = {}
-        cuts = {0, weight}
-        for y in range(ranks):
-            if y == root:
-                continue
-            at, parts = 0, []
-            for kind, amount in sorted(amounts[tree, y].items()):
-                at += amount
-                parts.append((at, options[tree, y][kind]))
-                cuts.add(at)
-            ends[y] = parts
-        for start, end in pairwise(sorted(cuts)):
-            roots.append(root)
-            weights.append(end - start)
-            rows.append(branches_at(ends, start))
-    return BranchForest(weight * copies, roots, weights, rows)
 
 
 def _shuffled(count: int, copy: int) -> list[int]:

@@ -1,1 +1,0 @@
-"""Greedy schedules at scale: breadth-first broadcast, and list scheduling in time."""
