@@ -24,7 +24,7 @@ from synth.model.collective import Collective, collective
 from synth.model.documents.canonical_json import canonical
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Cap, Network, Route
-from synth.pareto.direct_sends import direct_schedule
+from synth.pareto.first_rows import direct_schedule
 from synth.topologies import topology
 
 RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))

@@ -16,7 +16,7 @@ from synth.errors import UsageError, VerificationError
 from synth.model.frontier import Frontier
 from synth.model.schedule import Problem
 from synth.pareto.cross_check import ask_all, ask_small
-from synth.pareto.portfolio.selection import check_names, select_members
+from synth.pareto.portfolio.members import check_names, select_members
 from synth.solvers.deadline import Budget, Deadline
 
 

@@ -20,13 +20,14 @@ from synth.model.frontier import Point
 from synth.model.outcome import Unknown
 from synth.model.schedule import Schedule
 from synth.model.topology import Link, Topology
-from synth.pareto import close_step_count, direct_sends
-from synth.pareto.direct_sends import direct_schedule
+from synth.pareto import close_step_count
+from synth.pareto import first_rows as quick
 from synth.pareto.events import SweepInterrupted
-from synth.pareto.flow import FlowMethods
+from synth.pareto.first_rows import direct_schedule
+from synth.pareto.flow import QuickFlow
 from synth.pareto.flow_frontier import synthesize_flow
 from synth.pareto.portfolio import portfolio
-from synth.pareto.prefetched_bounds import PrefetchedBounds
+from synth.pareto.step_search import PrefetchedBounds
 from synth.pareto.sweep import Sweep
 from synth.pareto.synthesize import synthesize
 from synth.scale.search import ScaleSearch
@@ -47,7 +48,7 @@ def test_links_in_two_limits_of_one_side_are_read_by_both_engines(coll):
     across = [i for i, link in enumerate(machine.links) if link.src < 2 <= link.dst]
     shared = replace(machine.limits[0], name="box out", links=across)
     machine = replace(machine, limits=(*machine.limits, shared))
-    assert FlowMethods("quick").applies(FrontierProblem(machine, collective(coll, machine.ranks)))
+    assert QuickFlow().applies(FrontierProblem(machine, collective(coll, machine.ranks)))
     found = api.frontier(machine, coll, max_steps=1)
     assert found.points
     flow = api.frontier(machine, coll, engine="flow")
@@ -69,9 +70,9 @@ def test_rows_do_the_collective(name, coll):
 
 def test_long_direct_sends_are_no_first_row(monkeypatch):
     task = collective("gather", 9)
-    assert direct_sends.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
-    monkeypatch.setattr(direct_sends, "MAX_SENDS", 10)
-    assert not direct_sends.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
+    assert quick.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
+    monkeypatch.setattr(quick, "FEW_SENDS", 10)
+    assert not quick.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
 
 
 @pytest.mark.parametrize(("name", "coll", "steps", "rounds"), [

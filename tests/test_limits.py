@@ -31,7 +31,7 @@ from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
 from synth.runtime.link_schedule import LinkSchedule
 from synth.scale.baselines.rings import disjoint_rings
 from synth.scale.search import bound as flow_bound
-from synth.solvers.cadical import Cadical
+from synth.solvers.python_sat import Cadical
 from synth.topologies import topology
 from synth.topologies.modify import apply
 from synth.topologies.topology_files import from_document

@@ -13,7 +13,7 @@ from synth.encodings.engine import FrontierProblem
 from synth.model.collective import collective
 from synth.model.frontier import Open
 from synth.pareto.events import SweepInterrupted
-from synth.pareto.flow import FlowMethods
+from synth.pareto.flow import AllFlow, QuickFlow, RestOfFlow
 from synth.pareto.sweep import Sweep
 from synth.pareto.synthesize import synthesize
 from synth.scale import search
@@ -40,7 +40,9 @@ def test_ctrl_c_in_the_last_flow_stage_keeps_the_points_before_it(monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Sweep, "run", left)
-    monkeypatch.setattr(FlowMethods, "applies", lambda self, problem: self.part == "rest")
+    for early in (QuickFlow, AllFlow):
+        monkeypatch.setattr(early, "applies", lambda *_: False)
+    monkeypatch.setattr(RestOfFlow, "applies", lambda *_: True)
     with pytest.raises(SweepInterrupted) as kept:
         synthesize(FrontierProblem(topology("torus:3x3"), collective("allgather", 9)), tell)
     assert kept.value.frontier.points

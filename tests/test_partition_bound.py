@@ -15,7 +15,7 @@ from synth.errors import VerificationError
 from synth.model.collective import collective
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Limit, Link, Network, Route, Topology
-from synth.pareto.quick_bounds import allreduce_parts_bound
+from synth.pareto.first_rows import allreduce_parts_bound
 from synth.topologies import topology
 
 # Two triangles joined by one link each way, and a rank that hangs on by another.

@@ -15,7 +15,7 @@ from synth.encodings import bounds
 from synth.model.collective import collective
 from synth.model.frontier import LowerBound, Open, Point
 from synth.pareto import close_step_count
-from synth.pareto.resume import point_record, points_from_records
+from synth.pareto.log import point_record, points_from_records
 from synth.pareto.sweep import Sweep
 from synth.solvers.deadline import Deadline
 from synth.topologies import topology

@@ -116,10 +116,9 @@ def bound(question: BoundQuestion) -> list[tuple[int | None, LowerBound]]:
     from synth.encodings.bounds import too_few_steps
     from synth.encodings.bounds.single_cut import single_cut_bound
     from synth.pareto.combining.close_combining import has_no_end
-    from synth.pareto.direct_sends import direct_schedule, few_sends
-    from synth.pareto.quick_bounds import allreduce_parts_bound
+    from synth.pareto.events import with_machine_names
+    from synth.pareto.first_rows import allreduce_parts_bound, direct_schedule, few_sends
     from synth.pareto.sweep import STEPS_BEYOND
-    from synth.pareto.unreachable import with_machine_names
     from synth.solvers.deadline import Deadline, TimeUp, time_limited
     from synth.solvers.pool import MAX_RANKS_IN_PROCESS, run_in_process
 
@@ -201,7 +200,7 @@ def scale_bound(
     bound so far, and `Frontier.unfinished` says that there may be a higher one.
     """
     from synth.pareto.engine_choice import engine_of, flow_collective
-    from synth.pareto.unreachable import with_machine_names
+    from synth.pareto.events import with_machine_names
     from synth.scale.bounds.switches import holds_with_multicast
     from synth.scale.search import bound as flow_bound
 
@@ -304,7 +303,7 @@ def time_bound(question: TimeQuestion) -> TimeBound:
     1048576 6.816693333333333
     """
     from synth.pareto.engine_choice import flow_collective
-    from synth.pareto.unreachable import with_machine_names
+    from synth.pareto.events import with_machine_names
     from synth.program.overheads import NCCL
     from synth.scale.time_bound import time_bound as bound_of
     from synth.solvers.deadline import Deadline, time_limited

@@ -57,7 +57,7 @@ def explain(
     than `EXPLAINED` ranks.
     """
     from synth.encodings import bounds
-    from synth.pareto.unreachable import with_machine_names
+    from synth.pareto.events import with_machine_names
     from synth.scale.baselines.comparison import MethodRate
     from synth.scale.baselines.comparison import explain as explained
     from synth.solvers.deadline import Deadline, time_limited

@@ -119,7 +119,7 @@ def frontier(search: Search) -> Frontier:
     """
     from synth.pareto import engine_choice
     from synth.pareto.multicast import seconds_before
-    from synth.pareto.portfolio.selection import check_names
+    from synth.pareto.portfolio.members import check_names
     from synth.pareto.synthesize import synthesize, through_switches
 
     # Options that choose an engine or its queries; flow methods have none of them.

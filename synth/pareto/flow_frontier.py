@@ -12,9 +12,8 @@ from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.rational import counted, show
 from synth.model.scale_collectives import ScaleCollective
 from synth.model.topology import Topology
-from synth.pareto.events import Event, Listener, SweepInterrupted
-from synth.pareto.flow import WORTH
-from synth.pareto.unreachable import with_machine_names
+from synth.pareto.events import Event, Listener, SweepInterrupted, with_machine_names
+from synth.pareto.flow import IMPROVES
 from synth.scale.candidate import Candidate
 from synth.scale.search import ScaleSearch
 from synth.solvers.deadline import Deadline
@@ -89,7 +88,7 @@ class ScaleRows:
             text = f"no schedule takes fewer than {show(self.bound)} rounds per chunk"
             self.listener(Event("bound", text, None, self.bound))
         known = [rate for steps, rate in self.rates.items() if steps <= candidate.steps]
-        if known and candidate.rounds_per_chunk > min(known) * (1 - WORTH):
+        if known and candidate.rounds_per_chunk > min(known) * (1 - IMPROVES):
             return None
         point = candidate.point(bound)
         if self.rates and not self._quickly_replayed(point):

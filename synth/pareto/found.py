@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
 
 from synth.checker.certificates import cuts
 from synth.checker.schedule import replay
@@ -19,8 +19,10 @@ from synth.model.rational import show
 from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Network
 from synth.pareto.events import Event, Listener
-from synth.pareto.log import Log
-from synth.pareto.resume import point_record
+from synth.pareto.log import Log, point_record
+
+if TYPE_CHECKING:
+    from synth.scale.search import ScaleSearch
 
 # Begins the note on a bound for any number of steps whose search was ended early; untrue where it is attained.
 UNPROVEN_BOUND = "the bound for any number of steps may be higher: "
@@ -34,7 +36,7 @@ class Found:
     its number of steps; `sweeping` is None before, True until it ends, and False from then on. `floor`: the greatest
     bound on R/C for any number of steps. `reached`: the least R/C of all schedules so far, also of those too long to
     be written out. `last`: the greatest number of steps that the sweep followed, None where no more can gain;
-    `visited`: that at which it has ended so far. `kept`: what engines keep between their turns.
+    `visited`: that at which it has ended so far. `flow_search`: what flow methods continue in their next turn.
     """
 
     network: Network
@@ -56,7 +58,7 @@ class Found:
     sweeping: bool | None = None
     last: int | None = None
     visited: int = 0
-    kept: dict[str, Any] = field(default_factory=dict)
+    flow_search: ScaleSearch | None = None
     proved: dict[tuple[int, int | None], LowerBound] = field(default_factory=dict)  # by id of the bound, and steps
 
     @staticmethod

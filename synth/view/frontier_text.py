@@ -246,16 +246,16 @@ def best_point(found: Frontier, size: int, times: Sequence[AlgorithmTime]) -> Po
 
 
 def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) -> str:
-    said = f"at {size_text(size)} take the {best.steps}-step point"
-    if time is not None:
-        microseconds = number(time.seconds * 1e6)
-        return f"{said} in {time.protocol}: C={best.chunks}, R={best.rounds}; {microseconds} µs {time.model}"
+    csr = f"C={best.chunks}, R={best.rounds}"
+    if time is not None:  # the table of all programs below says what to take
+        fastest = f"of the points that of {counted(best.steps, 'step')} is the fastest at {size_text(size)}"
+        return f"{fastest}, in {time.protocol}: {csr}; {number(time.seconds * 1e6)} µs {time.model}"
     alpha = best.steps * float(found.latency)
     beta = float(seconds_per_byte(found, best)) * size * 10**6
-    rate = fraction_text(best.rounds_per_chunk)
+    parts = f"{number(alpha)} µs for {counted(best.steps, 'latency')} + {number(beta)} µs"
     return (
-        f"{said}: C={best.chunks}, R={best.rounds}; predicted, synchronous steps: {number(alpha)} µs for "
-        f"{counted(best.steps, 'latency')} + {number(beta)} µs for {rate} rounds per chunk"
+        f"at {size_text(size)} take the {best.steps}-step point: {csr}; predicted, synchronous steps: {parts} for "
+        f"{fraction_text(best.rounds_per_chunk)} rounds per chunk"
     )
 
 
