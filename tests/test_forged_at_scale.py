@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from synth.checker.certificates import machine_columns, partition, path_lengths, throughput_cuts, unreachable
+from synth.checker.certificates import machine_digest, partition, path_lengths, throughput_cuts, unreachable
 from synth.checker.documents import link_columns as linkread
 from synth.checker.documents import scale_frontier
 from synth.commands import api, root
@@ -152,7 +152,7 @@ def test_the_root_is_part_of_what_is_said(tmp_path):
 def certificate(machine: Topology, kind: str, **fields: object) -> dict:
     """A certificate of the rate of an allgather, or of an allreduce."""
     about = {} if kind == "allreduce-parts" else {"collective": "allgather", "root": None}
-    return {"kind": kind, "topology": machine_columns.digest(machine)} | about | fields
+    return {"kind": kind, "topology": machine_digest.digest(machine)} | about | fields
 
 
 @pytest.mark.parametrize("width", [Fraction(0), Fraction(-1)])

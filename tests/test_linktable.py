@@ -11,7 +11,7 @@ import pytest
 from spanning_forest_check import verify
 
 from synth import topologies
-from synth.checker.certificates import machine_columns, throughput_cuts
+from synth.checker.certificates import machine_digest, throughput_cuts
 from synth.checker.certificates.path_lengths import alltoall_digest
 from synth.checker.documents import schedule_archive
 from synth.model.link_table import LinkTable, Sort, ends, widths
@@ -60,7 +60,7 @@ def test_a_table_makes_the_same_machine(columns, name):
     assert table.limits == usual.limits
     assert table.generators == usual.generators and table.unit_bandwidth() == usual.unit_bandwidth()
     assert table.network() == usual.network() and table.nodes == usual.nodes
-    assert machine_columns.digest(table) == machine_columns.digest(usual) and alltoall_digest(table) == alltoall_digest(
+    assert machine_digest.digest(table) == machine_digest.digest(usual) and alltoall_digest(table) == alltoall_digest(
         usual
     )
 
@@ -141,9 +141,9 @@ def test_columns_of_either(links):
 def test_the_digest_of_a_table_is_that_of_the_same_links_one_by_one():
     machine = topologies.topology("dgx-a100*12")
     assert isinstance(machine.links, LinkTable)
-    assert machine_columns.digest(machine) == machine_columns.digest(replace(machine, links=tuple(machine.links)))
+    assert machine_digest.digest(machine) == machine_digest.digest(replace(machine, links=tuple(machine.links)))
     sorts = [Sort(Fraction(77), Fraction(0), "net"), *machine.links.sorts]
     table = LinkTable(machine.links.src, machine.links.dst, machine.links.sort + 1, sorts)
-    assert machine_columns.digest(replace(machine, links=table)) == machine_columns.digest(machine)
+    assert machine_digest.digest(replace(machine, links=table)) == machine_digest.digest(machine)
     wrong = LinkTable(machine.links.src, machine.links.dst, machine.links.sort * 0, machine.links.sorts)
-    assert machine_columns.digest(replace(machine, links=wrong)) != machine_columns.digest(machine)
+    assert machine_digest.digest(replace(machine, links=wrong)) != machine_digest.digest(machine)

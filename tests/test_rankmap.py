@@ -50,7 +50,6 @@ def test_a_renumbered_schedule_replays(name, n, more):
     replay.schedule(after.to_json())
     assert after.collective.name == name
     assert after.collective.roots == tuple(ranks[r] for r in before.collective.roots)
-    assert rank_map.links(after) == {(ranks[a], ranks[b]) for a, b in rank_map.links(before)}
     back = rank_map.relabelled(after, [ranks.index(r) for r in range(len(ranks))])
     assert back.steps == before.steps
     assert back.collective == before.collective
@@ -69,11 +68,9 @@ def test_what_no_map_can_be():
 def test_links_that_do_not_exist_are_named():
     ring = topology("ring:4").network()
     around = Schedule(ring, collective("sendrecv", 4), 1, (Step(1, tuple(Send(r, r, (r + 1) % 4) for r in range(4))),))
-    rank_map.check_links(around, ring, "ring:4")
-    with pytest.raises(SynthError, match=r"ring:4 does not have: 0 to 2, 1 to 3; .*--rank-map"):
-        rank_map.check_links(
-            Schedule(ring, around.collective, 1, (Step(1, (Send(0, 0, 2), Send(1, 1, 3))),)), ring, "ring:4"
-        )
+    rank_map.check_links(around, ring)
+    with pytest.raises(SynthError, match=r"2 links that ring:4 does not have: 0 to 2, .*--rank-map"):
+        rank_map.check_links(Schedule(ring, around.collective, 1, (Step(1, (Send(0, 0, 2), Send(1, 1, 3))),)), ring)
 
 
 def test_labels_become_the_order_of_the_devices():

@@ -10,7 +10,7 @@ import published_rates
 import pytest
 from spanning_forest_check import verify
 
-from synth.checker.certificates import machine_columns, throughput_cuts
+from synth.checker.certificates import machine_digest, throughput_cuts
 from synth.encodings import bounds
 from synth.errors import SynthError, UndecidedError, UsageError, VerificationError
 from synth.model.collective import collective as task
@@ -143,7 +143,7 @@ def test_no_certificate_proves_too_much(seed: int) -> None:
         if not cuts:
             continue
         named = {
-            "kind": "throughput-cuts", "topology": machine_columns.digest(machine), "collective": collective,
+            "kind": "throughput-cuts", "topology": machine_digest.digest(machine), "collective": collective,
             "root": None, "cuts": cuts,
             "limits": [[k, f"{draw.randint(0, 4)}/2"] for k in range(len(machine.limits)) if draw.random() < 0.5],
             "potentials": [[n, str(draw.randint(-3, 3))] for n in range(machine.ranks, nodes) if draw.random() < 0.5],

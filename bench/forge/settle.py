@@ -16,7 +16,7 @@ from math import ceil
 
 from bench.forge.operators import certificates
 from bench.forge.seeds import Case
-from synth.checker.certificates import cuts, machine_columns, path_lengths
+from synth.checker.certificates import cuts, machine_digest, path_lengths
 from synth.checker.documents import link_columns, scale_frontier
 from synth.checker.schedule import replay as verify
 from synth.errors import VerificationError
@@ -71,7 +71,7 @@ def _bounds(doc: dict) -> None:
 
 def _infeasible(doc: dict) -> None:
     if isinstance(doc["collective"], str):
-        doc["certificate"]["topology"] = machine_columns.digest(link_columns.read(doc["topology"]))
+        doc["certificate"]["topology"] = machine_digest.digest(link_columns.read(doc["topology"]))
     else:
         _digests(doc)
         _value(doc, doc["certificate"], None)
@@ -117,7 +117,7 @@ def _large(doc: dict) -> None:
     topology, certificate = link_columns.read(doc["topology"]), doc["bound"]["certificate"]
     doc["topology"]["unit_gbps"] = show(topology.unit_bandwidth())
     alltoall = certificate["kind"] == "alltoall-lengths"
-    certificate["topology"] = (path_lengths.alltoall_digest if alltoall else machine_columns.digest)(topology)
+    certificate["topology"] = (path_lengths.alltoall_digest if alltoall else machine_digest.digest)(topology)
     proved = scale_frontier.bound(certificate, topology)
     doc["bound"]["value"] = show(proved)
     for row in doc["points"]:

@@ -331,7 +331,7 @@ def _print_choice(saved: Any, options: Pareto, machine: Topology, task: Any, dea
     found, size = saved.frontier, options.size
     assert size is not None
     # Times of programs by the clock, and the bound that no program beats.
-    exact = isinstance(found, Frontier)
+    exact = found.engine == "exact"
     times: Sequence[AlgorithmTime] = ()
     least: TimeBound | None = None
     if found.points:

@@ -60,7 +60,7 @@ def times_at(
     clock = Clock(network, NO_COST, NCCL, (size,))
     facts = placed(replace(network, multicast=()), (), machine, range(network.ranks))[1]
     with time_limited(Deadline.after(seconds, cpu=True)):
-        if library and isinstance(frontier, Frontier):
+        if library and frontier.engine == "exact":
             root = frontier.collective.roots[0] if len(frontier.collective.roots) == 1 else None
             inputs = CollectiveInputs(frontier.collective.name, network.ranks, root, network, (frontier,), ())
             request = TuningRequest(machine, sizes=(size,))

@@ -94,7 +94,7 @@ def report(found: Frontier) -> Report:
 
 def heading(found: Frontier) -> str:
     """Return the title of the tables of a frontier."""
-    if isinstance(found, Frontier):
+    if found.engine == "exact":
         return title(found.network, found.collective, found.labels)
     return table_title(found.collective_name, found.roots, found.machine, found.unit, found.latency, found.labels)
 
@@ -156,9 +156,9 @@ def sentences(found: Frontier) -> list[str]:
 
 def claims(found: Frontier) -> list[str]:
     """Return the sentences on what is proved of a frontier, and on what is not."""
-    if isinstance(found, Frontier):
+    if found.engine == "exact":
         return _proved(found) + _open(found) + _gap(found)
-    (_, bound), *_ = found.bounds
+    bound = found.floor
     rounds = "1 round" if bound.value == 1 else f"{fraction_text(bound.value)} rounds"
     gbps = float(found.unit / (bound.value * found.unit_share))
     return [
@@ -208,7 +208,7 @@ def choice(
     lines += claims(found)
     if programs:
         program = "the point's program in its fastest protocol"
-        if isinstance(found, Frontier) and found.network.multicast:
+        if found.engine == "exact" and found.network.multicast:
             program += ", with sends of switches its MSCCL++ plan"
         lines.append(
             f"µs and GB/s: predicted, event-driven, of {program}; `best for`: predicted, synchronous steps on bare "

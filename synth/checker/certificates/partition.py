@@ -1,4 +1,4 @@
-"""The bound on allreduce by a partition of the ranks, added up in fractions: no solver.
+"""The bound on allreduce by a partition of the ranks, added up in fractions: no solver, no numpy.
 
 Let the ranks lie in m parts. Before the first rank has the sum of a byte, the contribution of every other part has left
 it: m - 1 crossings between parts. From then on every other part must still be entered: m - 1 more. Each crossing leaves
@@ -11,9 +11,10 @@ least once, may say more. That is a `throughput-cut` of `allreduce`, see `synth.
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
-from synth.checker.certificates.machine_columns import check_topology
+from synth.checker.certificates.machine_digest import check_topology
 from synth.checker.fields import need, numbers_below, of_kind, strict
 from synth.model.documents.json_reader import items
 from synth.model.topology import Topology
@@ -61,12 +62,12 @@ def check(certificate: dict, topology: Topology) -> Fraction:
             bandwidth += topology.limits[k].bandwidth
         paid.append(held)
     inner, outer = (table.dst, table.src) if entering else (table.src, table.dst)
-    crossings = [0] * len(table.names)  # by the number of a bandwidth
-    for i, (near, far, width) in enumerate(zip(inner.tolist(), outer.tolist(), table.link.tolist(), strict=True)):
+    crossings: Counter[Fraction] = Counter()  # by bandwidth
+    for i, (near, far, width) in enumerate(zip(inner, outer, table.width, strict=True)):
         for p in homes[near]:
             if far not in inside[p] and i not in paid[p]:
                 crossings[width] += 1
-    for count, width in zip(crossings, table.names, strict=True):
+    for width, count in crossings.items():
         bandwidth += count * width
     way = "enters" if entering else "leaves"
     need(bandwidth > 0, f"nothing {way} any region: the allreduce is impossible, not slow", "regions")

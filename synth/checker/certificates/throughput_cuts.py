@@ -1,4 +1,4 @@
-"""Throughput certificates of any size: cuts of the topology itself, added up in fractions; no solver.
+"""Throughput certificates of any size: cuts of the topology itself, added up in fractions; no solver, no numpy.
 
 ``throughput-cut``: every shard that starts inside must leave the cut (for reductions: must enter it), as some rank is
 outside. What crosses uses links of the cut, and a link's use also counts against each limit that holds it: so in one
@@ -17,9 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from fractions import Fraction
 
-import numpy as np
-
-from synth.checker.certificates.machine_columns import ANYWHERE, ROOTED, TURNED, check_collective, check_topology
+from synth.checker.certificates.machine_digest import ANYWHERE, ROOTED, TURNED, check_collective, check_topology
 from synth.checker.fields import need, of_kind, stretches, strict
 from synth.model.documents.json_reader import items
 from synth.model.rational import rational
@@ -60,14 +58,15 @@ def check(certificate: dict, topology: Topology) -> Fraction:
     shards = Fraction(0)
     for text, spans, place in rows:
         weight = _weight(text, place)
-        inside = np.array(stretches(spans, table.nodes, place), bool)
+        inside = stretches(spans, table.nodes, place)
         held = inside[: topology.ranks]
-        need(not held.all(), "leaves no rank out", place)
-        need(held.any(), "holds no rank", place)
+        need(not all(held), "leaves no rank out", place)
+        need(any(held), "holds no rank", place)
         need(root is None or held[root], "does not hold the root", place)
-        shards += weight * (1 if collective in (ANYWHERE, *ROOTED) else int(held.sum()))
-        for i in np.flatnonzero(inside[tails] & ~inside[heads]).tolist():
-            counts[i] += weight
+        shards += weight * (1 if collective in (ANYWHERE, *ROOTED) else sum(held))
+        for i, (tail, head) in enumerate(zip(tails, heads, strict=True)):
+            if inside[tail] and not inside[head]:
+                counts[i] += weight
     need(shards > 0, "have no weight: nothing is proved", "cuts")
 
     # potentials of switches, of any sign
@@ -76,7 +75,7 @@ def check(certificate: dict, topology: Topology) -> Fraction:
         switch = type(n) is int and topology.ranks <= n < table.nodes
         need(switch and n not in heights, "is no switch, or one again", f"potentials[{i}]")
         heights[n] = _fraction(text, f"potentials[{i}]")
-    for i, (tail, head) in enumerate(zip(tails.tolist(), heads.tolist(), strict=True) if heights else ()):
+    for i, (tail, head) in enumerate(zip(tails, heads, strict=True) if heights else ()):
         if tail in heights or head in heights:
             counts[i] += heights.get(tail, 0) - heights.get(head, 0)
 
@@ -93,7 +92,7 @@ def check(certificate: dict, topology: Topology) -> Fraction:
             counts[link] -= prices[k]
     for i, rest in counts.items():
         if rest > 0:
-            bandwidth += rest * table.names[table.link[i]]
+            bandwidth += rest * table.width[i]
     need(bandwidth > 0, "is never left: the collective is impossible, not slow", "$")
     return shards / bandwidth
 

@@ -1,4 +1,4 @@
-"""The proof that data cannot reach a rank of a machine of any size: a set that no link leaves; no solver.
+"""The proof that data cannot reach a rank of a machine of any size: a set that no link leaves; no solver, no numpy.
 
 ``unreachable``: `closed` holds the rank that the data start from and not the rank that must have them, and every link
 that starts inside ends inside. So no schedule, of whatever steps and chunks, takes them there.
@@ -6,9 +6,7 @@ that starts inside ends inside. So no schedule, of whatever steps and chunks, ta
 
 from __future__ import annotations
 
-import numpy as np
-
-from synth.checker.certificates.machine_columns import ROOTED, check_collective, check_topology
+from synth.checker.certificates.machine_digest import ROOTED, check_collective, check_topology
 from synth.checker.fields import need, numbers_below, of_kind, stretches, strict
 from synth.model.topology import Topology
 
@@ -28,8 +26,9 @@ def check(certificate: dict, topology: Topology) -> tuple[int, int]:
     if collective in ROOTED:
         asked = start if collective == "broadcast" else end
         need(asked == root, f"is not what a {collective} with root {root} asks", "pair")
-    closed = np.array(stretches(certificate["closed"], table.nodes, "closed"), bool)
+    closed = stretches(certificate["closed"], table.nodes, "closed")
     need(closed[start], "leaves the source out", "closed")
     need(not closed[end], "holds the destination", "closed")
-    need(not (closed[table.src] & ~closed[table.dst]).any(), "is left by a link", "closed")
+    left = any(closed[tail] and not closed[head] for tail, head in zip(table.src, table.dst, strict=True))
+    need(not left, "is left by a link", "closed")
     return start, end

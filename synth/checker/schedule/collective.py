@@ -20,6 +20,7 @@ UNROOTED = (
     "reduce-scatterv", "alltoallv",
 )  # fmt: skip
 COMBINING = ("reduce", "reduce-scatter", "reduce-scatterv", "allreduce", "scan")
+OF_SIZES = ("allgatherv", "reduce-scatterv", "alltoallv")  # a rank, or a pair, has several units or none
 # Collectives that are another one with before and after exchanged.
 REVERSED = {
     "reduce": "broadcast", "gather": "scatter", "reduce-scatter": "allgather", "reduce-scatterv": "allgatherv",
@@ -157,7 +158,7 @@ def _check_name(task: ReplayCollective, c: int, root: object, place: str) -> Non
     need(task.combining == (single in COMBINING), f"'combining' is wrong for {name}", f"{place}.combining")
     before, after = (task.post, task.pre) if single in REVERSED else (task.pre, task.post)
     units = task.chunks // c
-    if single.endswith("v"):
+    if single in OF_SIZES:
         rows = _rows_of_sizes(single, before, after, n, c)
     else:
         rows = list(islice(_rows(REVERSED.get(single, single), n, roots), units + 1))

@@ -46,6 +46,7 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
         raise UsageError(
             f"{runtime.name} runs one-sided programs; lower for synth and convert, as the export to {runtime.name} does"
         )
+    fewest = options.lanes == 1 and not schedule.timed
     if schedule.timed:
         options = replace(options, fuse=False, lanes=1)
     layout = Layout(schedule.collective, schedule.chunks)
@@ -67,7 +68,7 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     lanes = 2 * min(options.lanes or useful, useful, widest * schedule.network.connections)
     while lanes := lanes // 2:
         chosen = replace(options, in_place=in_place, lanes=lanes)
-        gpus = _one_instance(schedule, layout, runtime, chosen)
+        gpus = _one_instance(schedule, layout, runtime, chosen, fewest)
         try:
             runtime_limits.check(_in_form(gpus, runtime), runtime, 1)
         except SynthError as exceeded:
@@ -86,16 +87,20 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     raise error or SynthError("no lowering of this schedule was tried")
 
 
-def _one_instance(schedule: Schedule, layout: Layout, runtime: Runtime, options: LoweringOptions) -> tuple[Gpu, ...]:
+def _one_instance(
+    schedule: Schedule, layout: Layout, runtime: Runtime, options: LoweringOptions, fewest: bool
+) -> tuple[Gpu, ...]:
     """Return the ranks' programs for one instance, free of deadlock; they may exceed limits of the runtime.
 
-    `options`: `in_place` and `lanes` are set. Where several instances follow, no op spans two units.
+    `options`: `in_place` and `lanes` are set. `fewest`: fewer messages, some of which wait for a later chunk. Where
+    several instances follow, no op spans two units.
     """
     in_place, lanes = options.in_place or "out", options.lanes or 1
     whole_units = options.instances > 1
     flow = schedule_messages(
-        schedule, lanes=lanes, aggregate=options.aggregate, whole_units=whole_units, hints=options.hints
-    )
+        schedule, lanes=lanes, aggregate=options.aggregate, whole_units=whole_units, across_steps=fewest,
+        hints=options.hints,
+    )  # fmt: skip
     storage = place_values(flow, layout, in_place != "out", runtime.count, whole_units)
     target = BlockTarget(layout, in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
     can_fuse = options.fuse and "rcs" in runtime.codes

@@ -98,14 +98,17 @@ class ScheduleMessages:
 
 
 def schedule_messages(
-    schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units: bool, hints: SendHints | None = None
-) -> ScheduleMessages:
+    schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units: bool, across_steps: bool = False,
+    hints: SendHints | None = None,
+) -> ScheduleMessages:  # fmt: skip
     """Return the messages and values of `schedule`, without unneeded sends.
 
     `lanes`: the most lanes of a route; None: its connections. `aggregate`: neighbouring chunks that were written in the
-    same step travel as one message; with `whole_units` no message spans two units. `hints`: sends of one connection of
-    their own, or cut into more messages. Raises VerificationError if the schedule sends a chunk that the source does
-    not have, uses a link that does not exist, or ends without a demanded chunk.
+    same step travel as one message; with `whole_units` no message spans two units. `across_steps`: so do those of a
+    collective that combines that were written in different steps, on routes that share a limit with others: while the
+    earlier chunks wait, the limit is there for other messages. `hints`: sends of one connection of their own, or cut
+    into more messages. Raises VerificationError if the schedule sends a chunk that the source does not have, uses a
+    link that does not exist, or ends without a demanded chunk.
     """
     collective, per_unit = schedule.collective, schedule.chunks
     connections, units = schedule.network.connections, {}
@@ -119,6 +122,10 @@ def schedule_messages(
     numbers = {}  # of the connections that hints name, behind all others of a route
     first_number = max(units.values(), default=0)
     run = per_unit if whole_units else None
+    waiting = set()  # routes that share a limit with others, such as the port of a switch
+    for cap in schedule.network.caps if across_steps and collective.combining else ():
+        if len(set(cap.routes)) > 1:
+            waiting.update((r.src, r.dst, r.via) for r in map(schedule.network.routes.__getitem__, cap.routes))
     for t, step in enumerate(without_unneeded_sends(schedule).steps):
         step_messages = []
         # the sends by route and hint, which local ones do not have, each with the value that it reads
@@ -143,7 +150,7 @@ def schedule_messages(
                 named[(*route, first)] = connection
             for lane in range(width):
                 part = loads[len(loads) * lane // width : len(loads) * (lane + 1) // width]
-                runs = _runs(t, (*route, first + lane, 0), part, aggregate, run)
+                runs = _runs(t, (*route, first + lane, 0), part, aggregate, run, route in waiting)
                 for message in runs:
                     # as many messages as the hint wants, of nearly equal numbers of chunks
                     count = min(hint.pieces or 1, message.count)
@@ -200,17 +207,27 @@ def _wrong(step: int, fault: str) -> VerificationError:
     return VerificationError(f"the schedule is wrong in step {step}: {fault}; `synth verify` says more")
 
 
-def _runs(step: int, lane: Lane, loads: list[tuple[Value, Send]], aggregate: bool, unit: int | None) -> list[Message]:
-    """Return `loads` as messages: runs of consecutive chunks of one kind that became ready in the same step."""
-    rows = sorted((send.kind.startswith("reduce"), value.born, send.chunk, k) for k, (value, send) in enumerate(loads))
+def _runs(
+    step: int, lane: Lane, loads: list[tuple[Value, Send]], aggregate: bool, unit: int | None, across_steps: bool
+) -> list[Message]:
+    """Return `loads` as messages: runs of consecutive chunks of one kind that became ready in the same step.
+
+    `across_steps`: or in different ones, but inputs and values that were written stay apart.
+    """
+    rows = []
+    for k, (value, send) in enumerate(loads):
+        born = min(value.born, 0) if across_steps else value.born
+        rows.append((send.kind.startswith("reduce"), born, send.chunk, k))
+    rows.sort()
     messages = []
+    before = None
     for reduce, born, chunk, k in rows:
         last = messages[-1] if messages else None
+        alike, before = before == (reduce, born), (reduce, born)
         if (
             aggregate
             and last is not None
-            and last.reduce == reduce
-            and last.reads[0].born == born
+            and alike
             and chunk == last.chunk + last.count
             and (unit is None or chunk % unit)
         ):

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from synth.checker.certificates import machine_columns, throughput_cuts
+from synth.checker.certificates import machine_digest, throughput_cuts
 from synth.checker.certificates import partition as check_parts
 from synth.scale.bounds import unreachability
 from synth.scale.bounds.graph_strength import partitions
@@ -138,7 +138,7 @@ def _certificate(graph: Fabric, label: np.ndarray, least: bool) -> dict:
         limits.append(ruled[ruled >= 0].tolist())
     certificate = {
         "kind": "allreduce-parts",
-        "topology": machine_columns.digest(graph.topology),
+        "topology": machine_digest.digest(graph.topology),
         "regions": regions,
         "limits": limits,
     }

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synth.checker.certificates import machine_columns, throughput_cuts
+from synth.checker.certificates import machine_digest, throughput_cuts
 from synth.errors import VerificationError
 from synth.model.documents.int_ranges import runs
 from synth.scale.bounds.throughput_cut import ROOTED, Throughput
@@ -198,7 +198,7 @@ class _Program:
         potentials = zip(nodes, simple_fractions(heights, FINEST), strict=True)
         return {
             "kind": "throughput-cuts",
-            "topology": machine_columns.digest(graph.topology),
+            "topology": machine_digest.digest(graph.topology),
             "collective": self.bound.collective,
             "root": self.bound.root if self.bound.collective in ROOTED else None,
             "cuts": [[str(weight), rows] for rows, weight in cuts.values()],

@@ -59,7 +59,7 @@ class Throughput:
         verifies."""
         if self.proof is not None:
             return self.proof
-        from synth.checker.certificates.machine_columns import digest
+        from synth.checker.certificates.machine_digest import digest
 
         fabric, inside = self.fabric, self.inside
         crossing = inside[fabric.src] & ~inside[fabric.dst]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from synth.checker.certificates.machine_columns import digest
+from synth.checker.certificates.machine_digest import digest
 from synth.errors import InfeasibleError, UsageError
 from synth.model.documents.int_ranges import runs
 from synth.model.topology import Topology, columns

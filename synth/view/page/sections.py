@@ -37,12 +37,12 @@ def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
     algorithms = []
     for point, row in zip(found.points, table.rows, strict=True):
         claim = certificate_text.of_point(point)[0]
-        if isinstance(found, Frontier):
+        if found.engine == "exact":
             algorithms.append(_algorithm(point.schedule, row, claim))
         else:
             algorithms.append(AlgorithmRow(counted(point.steps, "step"), row, claim, point.steps, None, NOT_DRAWN))
     drawn = any(algorithm.move for algorithm in algorithms)
-    if isinstance(found, Frontier):
+    if found.engine == "flow":
         links = len(found.topology.links)
         fits = found.topology.ranks <= animation_data.MOST_RANKS and links <= animation_data.MOST_ROUTES
         drawn = fits and len(found.network.routes) <= animation_data.MOST_ROUTES
@@ -58,12 +58,12 @@ def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
     elif gaps:
         status = (f"{float(min(gaps)):.2%} above bound", PART) if min(gaps) else ("optimal rate", GOOD)
     proofs = [certificate_text.completeness(found)]
-    if isinstance(found, Frontier):
+    if found.engine == "flow":
         most = number_text.number(found.bound_gbps)
         limited = f"Limited by: {scale_table.limit(found)}; {most} GB/s at most."
         proofs.append((limited, "It is what the certificate below adds up."))
     proofs += [certificate_text.of_bound(steps, bound) for steps, bound in time_chart.all_bounds(found)]
-    if isinstance(found, Frontier):
+    if found.engine == "exact":
         proofs += map(certificate_text.of_point, found.points)
     proofs += map(certificate_text.of_open, found.open)
 

@@ -21,8 +21,6 @@ Win = tuple[float, float | None, str, int | None]
 
 def all_bounds(found: Frontier) -> list[tuple[int | None, LowerBound]]:
     """Return the bounds of a frontier that belong to no point; (0, bound): the least number of steps."""
-    if isinstance(found, Frontier):
-        return [(0, LowerBound(Fraction(found.least_steps), {"kind": "distance"})), *found.bounds]
     return list(found.bounds)
 
 
