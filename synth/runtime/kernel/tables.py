@@ -74,6 +74,7 @@ PROG = np.dtype(
         ("terms", "u8"),
         ("elements", "i8"),
         ("step", "i8"),
+        ("stride", "i8"),
         ("timeout", "u8"),
         ("nblocks", "i4"),
         ("slices", "i4"),
@@ -81,6 +82,8 @@ PROG = np.dtype(
         ("nslots", "i4"),
         ("slot_chunks", "i4"),
         ("nlaunches", "i4"),
+        ("sleeps", "i4"),
+        ("padding", "i4"),
     ]
 )
 RECORDS = (BLOCK, OP, DEP, CONN, STATUS, LAUNCH, PROG)

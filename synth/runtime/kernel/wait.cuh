@@ -38,11 +38,16 @@ struct Patience {
   }
 };
 
-// Until *at >= least. False: given up.
-DEV bool await(const Prog& p, const u64* at, u64 least) {
+// Until *at >= least. False: given up. `sleeps`: a long wait may sleep, for the counter is one that `post` writes.
+DEV bool await(const Prog& p, const u64* at, u64 least, int sleeps = 0) {
   if (acquire(at) >= least) return true;
-  for (Patience patience; !patience.over(p);)
+  for (Patience patience; !patience.over(p);) {
     if (acquire(at) >= least) return true;
+    if (sleeps && patience.spins >= Patience::LONG) {
+      doze((u64*)at, least);
+      patience.spins |= 31;  // so the next look is a thorough one
+    }
+  }
   return false;
 }
 

@@ -1,0 +1,432 @@
+"""The process group `synth`: each collective to a program of a lane, or to the inner library, gloo.
+
+Calls are carried out in the order in which they are issued. A call that nobody waits for, and before which none is
+under way, is carried out on the caller's thread; others on the lane's. What no program serves goes to gloo at once:
+sub-groups' own groups, point-to-point, varying sizes, types and operators that the kernel does not know. Whether a
+program serves a call depends on what is equal on all ranks alone, so all ranks decide alike.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import AllreduceOptions, Backend, PrefixStore, ProcessGroupGloo, ReduceOp, Work
+
+from synth.errors import SynthError
+from synth.runtime.dtypes import dtype
+from synth.runtime.kernel import build_host
+from synth.runtime.shared.lane import Lane, Loaded
+from synth.runtime.shared.segment import same_host
+from synth.torch.choice import LARGEST, Chooser, Chosen, Key, plan_of
+from synth.torch.works import Done, Pending, Received
+
+_TYPES = {
+    torch.float64: dtype("float64"), torch.float32: dtype("float32"), torch.float16: dtype("float16"),
+    torch.bfloat16: dtype("bfloat16"), torch.int8: dtype("int8"), torch.uint8: dtype("uint8"),
+    torch.int32: dtype("int32"), torch.int64: dtype("int64"),
+}  # fmt: skip
+_OPERATORS = ((ReduceOp.SUM, "sum"), (ReduceOp.AVG, "avg"), (ReduceOp.MIN, "min"), (ReduceOp.MAX, "max"))
+
+
+class Synth(Backend):
+    """One process group. `inner`: gloo, for what no program serves; `lane`: None where no program runs at all."""
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, options: Any = None) -> None:
+        super().__init__(rank, size)
+        self._options = options or Backend.Options("synth", timeout=timeout)
+        self._store, self._timeout = store, timeout
+        self.inner = ProcessGroupGloo(PrefixStore("inner", store), rank, size, timeout)
+        self.counts: dict[str, int] = {}
+        self._sequence = 0
+        self._batch: list[Work] | None = None
+        self._queue: queue.SimpleQueue[tuple[Callable[[], None], Pending] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._waiting = 0
+        self._received: Work | None = None
+        self._cache: dict[tuple, Chosen] = {}
+        self._agreeing: ProcessGroupGloo | None = None
+        self.lane, why = self._make_lane(rank, size)
+        self.chooser = Chooser(self.lane, self._greatest, plan_of(os.environ.get("SYNTH_PLAN"))) if self.lane else None
+        if why and rank == 0:
+            print(f"synth: all collectives go to gloo: {why}", file=sys.stderr, flush=True)
+
+    def _make_lane(self, rank: int, size: int) -> tuple[Lane | None, str]:
+        """Return the lane, or why there is none; the same on all ranks."""
+        if os.environ.get("SYNTH_DISABLE") == "1":
+            return None, "SYNTH_DISABLE=1"
+        if size == 1:
+            return None, ""
+        store = PrefixStore("lane", self._store)
+        if not same_host(store, rank, size):
+            return None, "the ranks are on several hosts, or in several containers"
+        if build_host.compiler() is None:
+            return None, f"the kernel {build_host.MISSING}"
+        try:
+            return Lane(store, rank, size, self._timeout.total_seconds()), ""
+        except SynthError as error:
+            return None, str(error)
+
+    # ------------------------------------------------------------ what torch asks a backend
+
+    @property
+    def options(self) -> Any:
+        return self._options
+
+    @property
+    def supports_splitting(self) -> bool:
+        return False
+
+    @property
+    def supports_coalescing(self) -> bool:
+        return True
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        return False
+
+    def getBackendName(self) -> str:
+        return "synth"
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._sequence = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._timeout = timeout
+
+    def shutdown(self) -> None:
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join(5)
+            self._thread = None
+
+    def abort(self) -> None:
+        if self.lane is not None:
+            self.lane.abort()
+        self.shutdown()
+
+    # ------------------------------------------------------------ the order of calls
+
+    def _issue(self, function: Callable[[], None], tensors: list, opts: Any) -> Work:
+        """Carry `function` out after all calls before it; at once where the caller would wait anyhow."""
+        self._sequence += 1
+        waits = not getattr(opts, "asyncOp", True)
+        work: Work
+        if waits and not self._waiting:
+            function()
+            work = Done(tensors)
+        else:
+            work = pending = Pending(tensors)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._carry_out, daemon=True)
+                self._thread.start()
+            self._waiting += 1
+            self._queue.put((function, pending))
+            if waits:
+                pending.wait()
+        if self._batch is not None:
+            self._batch.append(work)
+        return work
+
+    def _carry_out(self) -> None:
+        while (item := self._queue.get()) is not None:
+            function, work = item
+            error = None
+            try:
+                function()
+            except Exception as problem:
+                error = problem
+            self._waiting -= 1
+            work.finish(error)
+
+    def _inner(self, name: str, *arguments: Any) -> Work:
+        """Let gloo carry a call out. In a coalescing window its work is kept: nobody else waits for it."""
+        self._sequence += 1
+        self.counts["gloo"] = self.counts.get("gloo", 0) + 1
+        work = getattr(self.inner, name)(*[argument for argument in arguments if argument is not None])
+        if self._batch is not None:
+            self._batch.append(work)
+        return work
+
+    def start_coalescing(self) -> None:
+        self._batch = []
+
+    def end_coalescing(self) -> Work:
+        works, self._batch = self._batch or [], None
+        for work in works:
+            work.wait()
+        return Done([])
+
+    def _start_coalescing(self, device: Any) -> None:
+        self.start_coalescing()
+
+    def _end_coalescing(self, device: Any) -> Work:
+        return self.end_coalescing()
+
+    # ------------------------------------------------------------ programs
+
+    def _serves(self, collective: str, op: str | None, *tensors: torch.Tensor) -> bool:
+        """Return True if programs may carry a call out: it depends on what is equal on all ranks."""
+        if self.chooser is None or op is None:
+            return False
+        return all(tensor.dtype in _TYPES and tensor.is_contiguous() and tensor.numel() for tensor in tensors)
+
+    def _run(self, collective: str, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str) -> None:
+        """Carry a call out: data of units[0] units from `source`, of units[1] to `out`."""
+        larger = source if units[0] >= units[1] else out
+        key = collective, larger.numel(), larger.dtype, op
+        chosen = self._cache.get(key)
+        if chosen is None:
+            chosen = self._cache[key] = self._choose(collective, larger, units, op)
+        if chosen.program is None:
+            self._by_gloo(collective, out, source, op)
+        else:
+            self._by_program(chosen.program, out, source, units, op)
+
+    def _choose(self, collective: str, larger: torch.Tensor, units: tuple[int, int], op: str) -> Chosen:
+        """Return the choice of calls like this one, raced on data of its own where there is none yet."""
+        assert self.chooser is not None
+        nbytes = larger.numel() * larger.element_size()
+        key = Key(collective, nbytes.bit_length(), str(larger.dtype), op, collective == "allreduce")
+        count = max(1, min(larger.numel(), LARGEST // larger.element_size()) // max(units))
+        source, out = (larger.new_zeros(count * number) for number in units)
+        if key.in_place:
+            out = source
+
+        def prepare(program: Loaded | None) -> Callable[[], None]:
+            if program is None:
+                return lambda: self._by_gloo(collective, out, source, op)
+            return lambda: self._by_program(program, out, source, units, op)
+
+        return self.chooser.choose(key, nbytes, prepare)
+
+    def _by_program(
+        self, loaded: Loaded, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str
+    ) -> None:
+        """Run a program. Where its chunks do not divide a unit, the data go through copies with padding."""
+        assert self.lane is not None
+        kind, chunks = _TYPES[source.dtype], loaded.program.chunks
+        unit = source.numel() // units[0]
+        elements = -(-unit // chunks)
+        padded = elements * chunks
+        if padded == unit:
+            self.lane.call(loaded, elements, kind, op, source.data_ptr(), out.data_ptr())
+        else:
+            inside = source.new_zeros(units[0], padded)
+            inside[:, :unit].copy_(source.view(units[0], unit))
+            outside = inside if out.data_ptr() == source.data_ptr() else out.new_empty(units[1], padded)
+            self.lane.call(loaded, elements, kind, op, inside.data_ptr(), outside.data_ptr())
+            out.view(units[1], unit).copy_(outside[:, :unit])
+        if op == "avg":
+            _divide(out, self.size())
+        self.counts[loaded.program.name] = self.counts.get(loaded.program.name, 0) + 1
+
+    def _by_gloo(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str) -> None:
+        """Let gloo carry out a call whose turn it is on the lane, by connections that only such calls use."""
+        library = self._agreement()
+        operator = next(value for value, name in _OPERATORS if name == ("sum" if op == "avg" else op))
+        if collective == "allreduce":
+            given = AllreduceOptions()
+            given.reduceOp = operator
+            if out.data_ptr() != source.data_ptr():
+                out.copy_(source)
+            library.allreduce([out], given).wait()
+        elif collective == "allgather":
+            library._allgather_base(out, source).wait()
+        elif collective == "alltoall":
+            library.alltoall_base(out, source, [], []).wait()
+        else:
+            from torch._C._distributed_c10d import ReduceScatterOptions
+
+            scatter = ReduceScatterOptions()
+            scatter.reduceOp = operator
+            library._reduce_scatter_base(out, source, scatter).wait()
+        if op == "avg":
+            _divide(out, self.size())
+        self.counts["gloo"] = self.counts.get("gloo", 0) + 1
+
+    def _agreement(self) -> ProcessGroupGloo:
+        if self._agreeing is None:
+            store = PrefixStore("agreement", self._store)
+            self._agreeing = ProcessGroupGloo(store, self.rank(), self.size(), self._timeout)
+        return self._agreeing
+
+    def _greatest(self, values: Sequence[float]) -> list[float]:
+        """Return the greatest of all ranks for each of `values`."""
+        tensor = torch.tensor(values, dtype=torch.float64)
+        given = AllreduceOptions()
+        given.reduceOp = ReduceOp.MAX
+        self._agreement().allreduce([tensor], given).wait()
+        return tensor.tolist()
+
+    # ------------------------------------------------------------ collectives that programs serve
+
+    def allreduce(self, tensors: list, opts: Any = None) -> Work:
+        op = _operator(opts)
+        if not self._serves("allreduce", op, *tensors):
+            return self._inner("allreduce", tensors, opts)
+
+        def carry_out() -> None:
+            for tensor in tensors:
+                self._run("allreduce", tensor, tensor, (1, 1), str(op))
+
+        return self._issue(carry_out, tensors, opts)
+
+    def allreduce_coalesced(self, tensors: list, opts: Any = None) -> Work:
+        return self.allreduce(tensors, opts)
+
+    def all_gather_single(self, out: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
+        return self.all_gather_single_coalesced([out], [source], opts)
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outs: list, sources: list, opts: Any = None) -> Work:
+        if not self._serves("allgather", "sum", *outs, *sources):
+            works = [
+                self._inner("_allgather_base", out, source, opts) for out, source in zip(outs, sources, strict=True)
+            ]
+            return self._all(works, outs)
+
+        def carry_out() -> None:
+            for out, source in zip(outs, sources, strict=True):
+                self._run("allgather", out, source, (1, self.size()), "sum")
+
+        return self._issue(carry_out, outs, opts)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather(self, outs: list, sources: list, opts: Any = None) -> Work:
+        even = all(
+            part.numel() == source.numel() for parts, source in zip(outs, sources, strict=True) for part in parts
+        )
+        if not even or not self._serves("allgather", "sum", *sources):
+            return self._inner("allgather", outs, sources, opts)
+
+        def carry_out() -> None:
+            for parts, source in zip(outs, sources, strict=True):
+                flat = source.new_empty(self.size() * source.numel())
+                self._run("allgather", flat, source, (1, self.size()), "sum")
+                for part, found in zip(parts, flat.chunk(self.size()), strict=True):
+                    part.copy_(found.view(part.shape))
+
+        return self._issue(carry_out, outs, opts)
+
+    def allgather_coalesced(self, outs: list, sources: list, opts: Any = None) -> Work:
+        works = [self.allgather([[parts[k] for parts in outs]], [source], opts) for k, source in enumerate(sources)]
+        return self._all(works, [part for parts in outs for part in parts])
+
+    def reduce_scatter_single(self, out: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
+        op = _operator(opts)
+        if not self._serves("reduce-scatter", op, out, source):
+            return self._inner("_reduce_scatter_base", out, source, opts)
+
+        def carry_out() -> None:
+            # in place the output is a part of the input, which a program may still read
+            given = source.clone() if _overlap(out, source) else source
+            self._run("reduce-scatter", out, given, (self.size(), 1), str(op))
+
+        return self._issue(carry_out, [out], opts)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(self, outs: list, sources: list, opts: Any = None) -> Work:
+        works = [self.reduce_scatter_single(out, source, opts) for out, source in zip(outs, sources, strict=True)]
+        return self._all(works, outs)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def reduce_scatter(self, outs: list, sources: list, opts: Any = None) -> Work:
+        flat = [torch.cat([part.reshape(-1) for part in parts]) for parts in sources]
+        if any(len({part.numel() for part in parts}) > 1 for parts in sources):
+            return self._inner("reduce_scatter", outs, sources, opts)
+        works = [self.reduce_scatter_single(out, source, opts) for out, source in zip(outs, flat, strict=True)]
+        return self._all(works, outs)
+
+    def all_to_all_single(
+        self, out: torch.Tensor, source: torch.Tensor, out_sizes: list, in_sizes: list, opts: Any = None
+    ) -> Work:
+        # sizes that are given may differ from rank to rank, so that no rank knows what the others decide
+        if out_sizes or in_sizes or not self._serves("alltoall", "sum", out, source):
+            return self._inner("alltoall_base", out, source, out_sizes, in_sizes, opts)
+
+        def carry_out() -> None:
+            given = source.clone() if _overlap(out, source) else source
+            self._run("alltoall", out, given, (self.size(), self.size()), "sum")
+
+        return self._issue(carry_out, [out], opts)
+
+    alltoall_base = all_to_all_single
+
+    def alltoall(self, outs: list, sources: list, opts: Any = None) -> Work:
+        source = torch.cat([part.reshape(-1) for part in sources])
+        out = source.new_empty(sum(part.numel() for part in outs))
+        out_sizes, in_sizes = [part.numel() for part in outs], [part.numel() for part in sources]
+        self._inner("alltoall_base", out, source, out_sizes, in_sizes, opts).wait()
+        for part, found in zip(outs, out.split(out_sizes), strict=True):
+            part.copy_(found.view(part.shape))
+        return Done(outs)
+
+    def _all(self, works: list[Work], tensors: list) -> Work:
+        """Return one work for several."""
+        if len(works) == 1:
+            return works[0]
+        for work in works:
+            work.wait()
+        return Done(tensors)
+
+    # ------------------------------------------------------------ what gloo carries out
+
+    def barrier(self, opts: Any = None) -> Work:
+        return self._inner("barrier", opts)
+
+    def broadcast(self, tensors: list, opts: Any = None) -> Work:
+        return self._inner("broadcast", tensors, opts)
+
+    def reduce(self, tensors: list, opts: Any = None) -> Work:
+        return self._inner("reduce", tensors, opts)
+
+    def gather(self, outs: list, sources: list, opts: Any = None) -> Work:
+        return self._inner("gather", outs, sources, opts)
+
+    def scatter(self, outs: list, sources: list, opts: Any = None) -> Work:
+        return self._inner("scatter", outs, sources, opts)
+
+    def send(self, tensors: list, rank: int, tag: int = 0) -> Work:
+        return self._inner("send", tensors, rank, tag)
+
+    def recv(self, tensors: list, rank: int, tag: int = 0) -> Work:
+        return self._inner("recv", tensors, rank, tag)
+
+    def recv_anysource(self, tensors: list, tag: int = 0) -> Work:
+        self._sequence += 1
+        work = self._received = Received(self.inner.recv_anysource(tensors, tag), tensors)
+        if self._batch is not None:
+            self._batch.append(work)
+        return work
+
+
+def _operator(opts: Any) -> str | None:
+    """Return the kernel's name of the reduction; None where it has none."""
+    wanted = getattr(opts, "reduceOp", ReduceOp.SUM)
+    return next((name for value, name in _OPERATORS if wanted == value), None)
+
+
+def _divide(tensor: torch.Tensor, ranks: int) -> None:
+    if tensor.is_floating_point():
+        tensor.div_(ranks)
+    else:
+        tensor.div_(ranks, rounding_mode="trunc")
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return True if the memory of two contiguous tensors overlaps."""
+    first, second = one.data_ptr(), other.data_ptr()
+    return first < second + other.numel() * other.element_size() and second < first + one.numel() * one.element_size()

@@ -1,0 +1,191 @@
+"""Which program a call runs, or the inner library: raced where a (collective, size, type) is first called.
+
+The candidates are the plan's for that size, or, without a plan, programs of the library that suit memory that all ranks
+share. All ranks time them and the inner library, interleaved, and agree on the greatest median of any rank; so the
+choice is the same on all ranks, and whoever uses it loses at most the time of the race, 2 s a job.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from synth import topologies
+from synth.errors import SynthError
+from synth.export.plans.read import load
+from synth.model.bitwise_equality import same_bits
+from synth.model.collective import collective
+from synth.model.schedule import Schedule
+from synth.model.tuning_plan import Plan
+from synth.program import checked_lowering
+from synth.program.lowering_options import LoweringOptions
+from synth.program.program import Program
+from synth.runtime.shared.lane import Lane, Loaded
+
+RACE_SECONDS = 2.0  # of all races of a job together
+ONE_RACE = 0.25  # seconds of one race
+ROUNDS = 15
+GAIN = 0.97  # a program is chosen where it takes less than so much of the library's time
+MOST_OF_PLAN = 3  # programs of a plan that are raced at one size
+LARGEST = 64 << 20  # bytes of the data that a race moves; greater calls take the choice of this size
+
+# Programs for memory that all ranks share, by collective: names of the library.
+SHARED_MEMORY = {
+    "allreduce": ("one-shot", "ring", "two-shot", "recursive-doubling", "halving-doubling"),
+    "allgather": ("direct", "ring"),
+    "reduce-scatter": ("direct", "ring"),
+    "alltoall": ("direct",),
+    "broadcast": ("binomial", "scatter-allgather"),
+    "reduce": ("binomial",),
+}
+
+Runner = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a choice depends on: equal on all ranks of a call. `bucket`: bits of the size in bytes."""
+
+    collective: str
+    bucket: int
+    type: str
+    op: str
+    in_place: bool
+
+
+@dataclass
+class Chosen:
+    """The choice of a key. `program`: None where the inner library carries the call out. `why`: in words, for the log.
+    `times`: the median seconds of each candidate on the slowest rank, by name."""
+
+    program: Loaded | None
+    why: str
+    times: dict[str, float] = field(default_factory=dict)
+
+
+class Chooser:
+    """The choices of one process group. `agree` returns the greatest value of all ranks, for each of a list."""
+
+    def __init__(self, lane: Lane, agree: Callable[[Sequence[float]], list[float]], plan: Plan | None = None) -> None:
+        self.lane, self.plan = lane, plan
+        self._agree = agree
+        self._programs: dict[tuple[str, str, bool], Loaded] = {}
+        self._known: dict[Key, Chosen] = {}
+        self._left = RACE_SECONDS if os.environ.get("SYNTH_RACE") != "0" else 0.0
+
+    def candidates(self, collective: str, nbytes: int, in_place: bool) -> dict[str, Loaded]:
+        """Return the programs for a call, loaded, by name. A program that the lane does not run is left out."""
+        found = {}
+        for name, make in self._sources(collective, nbytes):
+            key = collective, name, in_place
+            try:
+                if key not in self._programs:
+                    self._programs[key] = self.lane.load(make(), in_place=in_place)
+                found[name] = self._programs[key]
+            except SynthError:  # on all ranks alike: it is the program's, not the rank's
+                continue
+        return found
+
+    def _sources(self, collective: str, nbytes: int) -> list[tuple[str, Callable[[], Program]]]:
+        """Return the names of the programs that come into question, and what makes each."""
+        table = self.plan.table(collective, self.lane.size) if self.plan is not None else None
+        if self.plan is None or table is None:
+            return [
+                (name, partial(of_library, name, collective, self.lane.size))
+                for name in SHARED_MEMORY.get(collective, ())
+            ]
+        order = next((part.order for part in table.ranges if part.high is None or nbytes <= part.high), ())
+        found: list[tuple[str, Callable[[], Program]]] = []
+        for algorithm in [self.plan.algorithms[place] for place in order][:MOST_OF_PLAN]:
+            if algorithm.schedule is not None:
+                options = LoweringOptions(instances=algorithm.instances)
+                found.append((algorithm.label, partial(_lowered, algorithm.schedule, options)))
+        return found
+
+    def choose(self, key: Key, nbytes: int, prepare: Callable[[Loaded | None], Runner]) -> Chosen:
+        """Return the choice of `key`, raced at its first use. `prepare` returns what runs a program, or the library
+        (None), once, on data of its own."""
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._race(key, nbytes, prepare)
+        return found
+
+    def _race(self, key: Key, nbytes: int, prepare: Callable[[Loaded | None], Runner]) -> Chosen:
+        programs = self.candidates(key.collective, nbytes, key.in_place)
+        if not programs:
+            return Chosen(None, "no program of the plan fits")
+        if self._left <= 0:
+            near = [
+                known for known in self._known if known.collective == key.collective and known.in_place == key.in_place
+            ]
+            if not near:
+                return Chosen(None, "no time was left for a race")
+            like = self._known[min(near, key=lambda known: abs(known.bucket - key.bucket))]
+            return Chosen(like.program, "as at the nearest size that was raced")
+
+        # a first round is not counted: it loads and builds; the second says how many there is time for
+        runners: dict[str, Runner] = {"library": prepare(None)}
+        for name, program in programs.items():
+            runners[name] = prepare(program)
+        taken: dict[str, list[float]] = {name: [] for name in runners}
+        for runner in runners.values():
+            runner()
+        begun = time.perf_counter()
+        rounds, done = 1, 0
+        while done < rounds:
+            for name, runner in runners.items():
+                start = time.perf_counter()
+                runner()
+                taken[name].append(time.perf_counter() - start)
+            done += 1
+            if done == 1:
+                longest = self._agree([time.perf_counter() - begun])[0]
+                rounds = max(3, min(ROUNDS, int(min(ONE_RACE, self._left) / longest)))
+        medians = self._agree([statistics.median(times) for times in taken.values()])
+        self._left -= self._agree([time.perf_counter() - begun])[0]
+        times = dict(zip(taken, medians, strict=True))
+        best = min(programs, key=lambda name: times[name])
+        if times[best] < GAIN * times["library"]:
+            return Chosen(
+                programs[best], f"{best} takes {times[best] / times['library']:.2f} of the library's time", times
+            )
+        return Chosen(None, f"the library is faster than {best}", times)
+
+
+def of_library(name: str, task: str, ranks: int) -> Program:
+    """Return a program of the library for ranks that share memory: each as near to all others."""
+    from synth.language.library import LIBRARY
+
+    machine = topologies.topology(f"fully-connected:{ranks}")
+    wanted = collective(task, ranks)
+    for algorithm in LIBRARY:
+        if (algorithm.name, algorithm.collective) == (name, task):
+            made = algorithm.schedule(machine, wanted)
+            return _lowered(Schedule(machine.network(), wanted, made.chunks, made.steps), LoweringOptions())
+    raise SynthError(f"the library has no {name} for {task}")
+
+
+def _lowered(schedule: Schedule, options: LoweringOptions) -> Program:
+    """Return the program of a schedule. Raises SynthError for one whose ranks may end with different bits, from which
+    copies of a model would drift apart."""
+    if not same_bits(schedule):
+        raise SynthError("its ranks may end with different bits")
+    return checked_lowering.lower(schedule, options)
+
+
+def plan_of(path: str | None) -> Plan | None:
+    """Return the plan of SYNTH_PLAN, a file or a folder that `synth build --for torch` wrote; None where there is none.
+
+    Raises SynthError for a path that holds none.
+    """
+    if not path:
+        return None
+    file = Path(path) / "plan.json" if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        raise SynthError(f"SYNTH_PLAN={path}: there is no plan; `synth build --for torch -o {path}` writes one")
+    return load(file)

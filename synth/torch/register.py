@@ -1,0 +1,40 @@
+"""What torch loads by its entry point `torch.distributed.backends`: makes the backend's name known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from synth.errors import SynthError
+
+LEAST = "2.14"
+_kept: list[Any] = []  # torch's DETAIL wrapper keeps the C++ half of a backend alone; without this the Python half dies
+
+
+def register() -> None:
+    """Make the backend `synth` known to torch.distributed, for tensors on the CPU.
+
+    Raises SynthError for a torch that takes no backends written in Python.
+    """
+    if hasattr(dist.Backend, "SYNTH"):
+        return
+    try:
+        from torch._C._distributed_c10d import Backend
+
+        Backend(0, 1)
+    except (ImportError, TypeError):
+        raise SynthError(
+            f"torch {torch.__version__} takes no backends written in Python; install torch {LEAST} or newer"
+        ) from None
+    dist.Backend.register_backend("synth", create, extended_api=True, devices=["cpu"])
+
+
+def create(group: Any, options: Any = None) -> Any:
+    """Return the backend of one process group, as torch asks for it."""
+    from synth.torch.backend import Synth
+
+    backend = Synth(group.store, group.group_rank, group.group_size, group.timeout, options)
+    _kept.append(backend)
+    return backend
