@@ -51,6 +51,7 @@ class Synth(Backend):
         self._waiting = 0
         self._received: Work | None = None
         self._cache: dict[tuple, Chosen] = {}
+        self._said: dict[tuple, bytes] = {}
         self._agreeing: ProcessGroupGloo | None = None
         self.lane, why = self._make_lane(rank, size)
         self.chooser = Chooser(self.lane, self._greatest, plan_of(os.environ.get("SYNTH_PLAN"))) if self.lane else None
@@ -107,6 +108,9 @@ class Synth(Backend):
             self._queue.put(None)
             self._thread.join(5)
             self._thread = None
+        for group in (self.inner, self._agreeing):
+            if group is not None:
+                group.shutdown()
 
     def abort(self) -> None:
         if self.lane is not None:
@@ -181,8 +185,13 @@ class Synth(Backend):
 
     def _run(self, collective: str, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str) -> None:
         """Carry a call out: data of units[0] units from `source`, of units[1] to `out`."""
+        assert self.lane is not None
         larger = source if units[0] >= units[1] else out
         key = collective, larger.numel(), larger.dtype, op
+        said = self._said.get(key)
+        if said is None:
+            said = self._said[key] = f"{collective} {op} {larger.dtype} {larger.numel()}".replace("torch.", "").encode()
+        self.lane.begin(said)
         chosen = self._cache.get(key)
         if chosen is None:
             chosen = self._cache[key] = self._choose(collective, larger, units, op)
@@ -231,6 +240,14 @@ class Synth(Backend):
 
     def _by_gloo(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str) -> None:
         """Let gloo carry out a call whose turn it is on the lane, by connections that only such calls use."""
+        assert self.lane is not None
+        try:
+            self._on_agreement(collective, out, source, op)
+        except RuntimeError:
+            self.lane.check()  # says more than a connection that was closed
+            raise
+
+    def _on_agreement(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str) -> None:
         library = self._agreement()
         operator = next(value for value, name in _OPERATORS if name == ("sum" if op == "avg" else op))
         if collective == "allreduce":

@@ -13,9 +13,12 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import struct
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +41,18 @@ MAX_BLOCKS = 32  # of a rank
 REMEMBERED = 64  # calls of each rank that are written down
 WATCH_SECONDS = 0.5  # between two looks at the other processes
 WORD = np.dtype("u8")
+CALL = np.dtype([("what", "S48"), ("number", "u8")])
+ROW = struct.Struct("48sQ")
+ENDED, DIFFERS = 1, 2  # why a call was given up, where another process saw it
+
+
+class Prepared(NamedTuple):
+    """A launch: the kernel, its threads, its arguments and their address."""
+
+    function: Any
+    pool: ctypes.c_void_p
+    prog: np.ndarray
+    address: ctypes.c_void_p
 
 
 @dataclass(frozen=True)
@@ -50,8 +65,9 @@ class Loaded:
     wires: tuple[int, ...]
     first: int
     prog: np.ndarray
-    buffers: np.ndarray
+    buffers: memoryview
     kept: tuple[np.ndarray, ...]
+    prepared: dict[tuple[int, Dtype, str], Prepared]
 
 
 class Lane:
@@ -70,10 +86,11 @@ class Lane:
 
         # what all ranks see beside FIFOs: who gave up, what has moved, what blocks wait for, what was called
         self._abort = self.segment.take((2,), WORD)
+        self._flags = memoryview(self._abort).cast("B").cast("Q")  # whether all leave, and why
         self._beats = self.segment.take((size, MAX_BLOCKS), WORD)
         self._status = self.segment.take((size, MAX_BLOCKS), flat.STATUS)
-        self._called = self.segment.take((size, REMEMBERED, 2), WORD)
-        self._own_calls = memoryview(self._called[rank]).cast("B").cast("Q")
+        self._called = self.segment.take((size, REMEMBERED), CALL)
+        self._rows = memoryview(self._called.view(np.uint8).reshape(-1))
 
         # connections by source, destination and number; slots as large as a quarter of the segment allows for all pairs
         pairs = max(1, size * (size - 1))
@@ -86,9 +103,8 @@ class Lane:
         self._crews = np.array(crews, flat.LAUNCH)
         self._scratch = np.zeros(0, np.uint8)
         self._pools: dict[str, ctypes.c_void_p] = {}
-        self._functions: dict[tuple[int, str, str], tuple[object, int]] = {}
         self._loaded: list[Loaded] = []
-        self._busy = threading.Event()
+        self._busy = False
         self._watcher: threading.Thread | None = None
 
     def load(self, program: Program, *, in_place: bool) -> Loaded:
@@ -137,7 +153,8 @@ class Lane:
             ("nslots", DEPTH), ("slot_chunks", tables.slot_chunks), ("nlaunches", self.size), ("sleeps", 1),
         ):  # fmt: skip
             prog[name] = value
-        found = Loaded(program, code, tables, wires, first, prog, buffers, (blocks, deps, done, run))
+        own = memoryview(buffers[3 * self.rank : 3 * self.rank + 3]).cast("B").cast("Q")
+        found = Loaded(program, code, tables, wires, first, prog, own, (blocks, deps, done, run, buffers), {})
         self._loaded.append(found)
         return found
 
@@ -160,106 +177,120 @@ class Lane:
         """Run a program on `elements` elements a chunk, from the address `source` to `target`, and return when this
         rank has its result.
 
-        Raises SynthError where a rank calls something else, has ended, or does not come;
-        the lane is then broken, and further calls raise the same.
+        Raises SynthError where a rank calls something else, has ended, or does not come; the lane is then broken, and
+        further calls raise the same.
         """
         if self.broken is not None:
             raise self.broken
-        function, scale, pool = self._function(loaded.program, kind, op)
-        chunk_bytes = elements * kind.size
-        scratch = loaded.program.gpus[self.rank].scratch * chunk_bytes
+        key = elements, kind, op
+        prepared = loaded.prepared.get(key)
+        if prepared is None:
+            prepared = loaded.prepared[key] = self._prepare(loaded, elements, kind, op)
+        buffers = loaded.buffers
+        buffers[0], buffers[1], buffers[2] = source, target, _at(self._scratch)
+        self._busy = True
+        failed = prepared.function(prepared.pool, prepared.address)
+        self._busy = False
+        if failed:
+            self.abort(SynthError("the system gives no more threads"))
+        elif self._flags[0] or not self._agreed():
+            self.abort(self._diagnosis())
+        if self.broken is not None:
+            raise self.broken
+
+    def _prepare(self, loaded: Loaded, elements: int, kind: Dtype, op: str) -> Prepared:
+        """Return a program's launch for one size, type and operator."""
+        instance = sources.instance(loaded.program, kind, op)
+        library = build_host.library(instance.group, "pool", _flags())
+        if instance.group not in self._pools:
+            library.synth_pool.restype = ctypes.c_void_p
+            self._pools[instance.group] = ctypes.c_void_p(library.synth_pool())
+        scratch = loaded.program.gpus[self.rank].scratch * elements * kind.size
         if len(self._scratch) < scratch:
             self._scratch = np.zeros(scratch, np.uint8)
-        loaded.buffers[3 * self.rank : 3 * self.rank + 3] = source, target, _at(self._scratch)
 
         # slices as long as a slot holds of all chunks of a message
         step = max(1, min(elements, self._slot // (loaded.tables.slot_chunks * kind.size)))
-        prog = loaded.prog
+        scale, prog = kind.size // instance.size, loaded.prog.copy()
         prog["elements"], prog["step"], prog["slices"] = elements * scale, step * scale, -(-elements // step)
+        function = getattr(library, instance.symbol)
+        if self._watcher is None:  # no kernel can see that another process was killed
+            self._watcher = threading.Thread(target=self._look, daemon=True)
+            self._watcher.start()
+        return Prepared(function, self._pools[instance.group], prog, ctypes.c_void_p(_at(prog)))
 
-        # what this rank calls, for the others to compare
+    def begin(self, what: bytes) -> None:
+        """Say what this rank calls next: at most 48 bytes, the same on all ranks. `call` may follow several times.
+
+        Raises SynthError where the lane is broken, on this rank or another.
+        """
+        if self._flags[0] and self.broken is None:
+            self.broken = SynthError(f"another rank gave up before this one came to its call {self.calls + 1}")
+        if self.broken is not None:
+            raise self.broken
         self.calls += 1
-        at = 2 * (self.calls % REMEMBERED)
-        self._own_calls[at + 1] = signature = _signature(loaded.program.name, elements, kind.name, op)
-        self._own_calls[at] = self.calls
-        self._watch()
-        self._busy.set()
-        failed = function(pool, ctypes.c_void_p(_at(prog)))
-        self._busy.clear()
-        if failed:
-            self._abort[0] = 1
-            self.broken = SynthError("the system gives no more threads")
-            raise self.broken
-        if self._abort[0] or self._differing(signature):
-            self._abort[0] = 1
-            self.broken = self._diagnosis(loaded, signature)
-            raise self.broken
+        ROW.pack_into(self._rows, self._row(self.rank), what, self.calls)
 
-    def abort(self) -> None:
-        """Let the call that is under way end, on all ranks: each raises."""
-        self._abort[0] = 1
+    def _row(self, rank: int) -> int:
+        """Return where a rank writes its call of the present number down."""
+        return ROW.size * (rank * REMEMBERED + self.calls % REMEMBERED)
 
-    def _function(self, program: Program, kind: Dtype, op: str) -> tuple:
-        key = id(program), kind.name, op
-        found = self._functions.get(key)
-        if found is None:
-            instance = sources.instance(program, kind, op)
-            library = build_host.library(instance.group, "pool", _flags())
-            if instance.group not in self._pools:
-                library.synth_pool.restype = ctypes.c_void_p
-                self._pools[instance.group] = ctypes.c_void_p(library.synth_pool())
-            function = getattr(library, instance.symbol)
-            found = self._functions[key] = function, kind.size // instance.size, self._pools[instance.group]
-        return found
+    def _agreed(self) -> bool:
+        """Return False if another rank has made, or begun, another call of this number."""
+        at = self._row(self.rank)
+        mine = self._rows[at : at + ROW.size]
+        for rank in range(self.size):
+            at = self._row(rank)
+            if self._rows[at : at + ROW.size] != mine and rank in self._differing():
+                return False
+        return True
+
+    def check(self) -> None:
+        """Raise SynthError where a rank has ended, or calls something else than this one."""
+        if self._ended() or self._differing():
+            self._flags[1] = self._flags[1] or (ENDED if self._ended() else DIFFERS)
+            raise self._diagnosis()
+
+    def abort(self, error: Exception | None = None) -> None:
+        """Let the call that is under way end, on all ranks: each raises, this one `error`."""
+        self._flags[0] = 1
+        self.broken = error or SynthError("the group was aborted")
 
     # ------------------------------------------------------------ the other ranks
 
-    def _differing(self, signature: int) -> list[int]:
-        """Return the ranks whose call of this number is another one than this rank's."""
+    def _differing(self) -> dict[int, str]:
+        """Return what those ranks call that make another call of this number."""
         rows = self._called[:, self.calls % REMEMBERED]
-        return np.flatnonzero((rows[:, 0] == self.calls) & (rows[:, 1] != signature)).tolist()
+        other = (rows["number"] == self.calls) & (rows["what"] != rows["what"][self.rank])
+        return {rank: rows["what"][rank].decode() for rank in np.flatnonzero(other).tolist()}
 
     def _ended(self) -> list[int]:
         return [other for other, process in enumerate(self._processes) if not alive(*process)]
 
-    def _watch(self) -> None:
-        """Begin to look at the other processes while a call waits: no kernel can see that one was killed."""
-        if self._watcher is None:
-            self._watcher = threading.Thread(target=self._look, daemon=True)
-            self._watcher.start()
-
     def _look(self) -> None:
+        """Look at the other processes while a call waits long, and let all leave where it waits in vain."""
         seen = 0
         while self.broken is None:
-            self._busy.wait()
-            number = self.calls
-            threading.Event().wait(WATCH_SECONDS)
-            if self._busy.is_set() and number == self.calls == seen:
-                signature = int(self._called[self.rank, number % REMEMBERED, 1])
-                if self._ended() or self._differing(signature):
-                    self._abort[0] = 1
-            seen = number
+            time.sleep(WATCH_SECONDS)
+            if self._busy and self.calls == seen and not self._flags[0]:
+                self._flags[1] = ENDED if self._ended() else DIFFERS if self._differing() else 0
+                self._flags[0] = int(self._flags[1] > 0)
+            seen = self.calls
 
-    def _diagnosis(self, loaded: Loaded, signature: int) -> SynthError:
+    def _diagnosis(self) -> SynthError:
         """Return why this call was given up, as far as this rank can see it."""
-        ended, differing = self._ended(), self._differing(signature)
-        if ended:
-            return SynthError(f"rank {_list(ended)} has ended, in or before call {self.calls} ({loaded.program.name})")
-        if differing:
-            return SynthError(
-                f"call {self.calls} is {loaded.program.name} here, and another call on rank {_list(differing)}"
-            )
-        numbers = self._called[:, :, 0].max(axis=1)
-        late = np.flatnonzero(numbers < self.calls).tolist()
+        here = self._called["what"][self.rank, self.calls % REMEMBERED].decode()
+        call = f"call {self.calls}, {here},"
+        late = np.flatnonzero(self._called["number"].max(axis=1) < self.calls).tolist()
+        if self._flags[1] == ENDED:
+            return SynthError(f"rank {_list(self._ended())} has ended, in or before {call.rstrip(',')}")
+        for rank, there in self._differing().items():
+            return SynthError(f"{call} is {there} on rank {rank}: all ranks must make the same calls in the same order")
+        if self._flags[1] == DIFFERS:
+            return SynthError(f"{call} was given up: two other ranks do not make the same call")
         if late:
-            return SynthError(
-                f"rank {_list(late)} did not come to call {self.calls} ({loaded.program.name}) within {self.timeout:g} s"
-            )
-        return SynthError(f"call {self.calls} ({loaded.program.name}) made no progress for {self.timeout:g} s")
-
-
-def _signature(*parts: object) -> int:
-    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
+            return SynthError(f"rank {_list(late)} did not come to {call} within {self.timeout:g} s")
+        return SynthError(f"{call} made no progress for {self.timeout:g} s")
 
 
 def _list(ranks: list[int]) -> str:
