@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,11 +39,14 @@ _OPERATORS = ((ReduceOp.SUM, "sum"), (ReduceOp.AVG, "avg"), (ReduceOp.MIN, "min"
 class Synth(Backend):
     """One process group. `inner`: gloo, for what no program serves; `lane`: None where no program runs at all."""
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, options: Any = None) -> None:
+    def __init__(
+        self, store: Any, rank: int, size: int, timeout: timedelta, options: Any, closed: Callable[[Synth], None]
+    ) -> None:
         super().__init__(rank, size)
+        self._closed = partial(closed, self)
         self._options = options or Backend.Options("synth", timeout=timeout)
         self._store, self._timeout = store, timeout
-        self.inner = ProcessGroupGloo(PrefixStore("inner", store), rank, size, timeout)
+        self.inner: Any = ProcessGroupGloo(PrefixStore("inner", store), rank, size, timeout)
         self.counts: dict[str, int] = {}
         self._sequence = 0
         self._batch: list[Work] | None = None
@@ -54,7 +58,10 @@ class Synth(Backend):
         self._said: dict[tuple, bytes] = {}
         self._agreeing: ProcessGroupGloo | None = None
         self.lane, why = self._make_lane(rank, size)
-        self.chooser = Chooser(self.lane, self._greatest, plan_of(os.environ.get("SYNTH_PLAN"))) if self.lane else None
+        self.chooser = None
+        if self.lane is not None:
+            plan = plan_of(os.environ.get("SYNTH_PLAN"))
+            self.chooser = Chooser(self.lane, PrefixStore("choice", store), self._greatest, plan)
         if why and rank == 0:
             print(f"synth: all collectives go to gloo: {why}", file=sys.stderr, flush=True)
 
@@ -108,9 +115,14 @@ class Synth(Backend):
             self._queue.put(None)
             self._thread.join(5)
             self._thread = None
+        if self.lane is not None:
+            self.lane.close()
+        # gloo's threads must have ended before the interpreter does
         for group in (self.inner, self._agreeing):
             if group is not None:
                 group.shutdown()
+        self._agreeing = self.inner = None
+        self._closed()
 
     def abort(self) -> None:
         if self.lane is not None:
@@ -181,7 +193,11 @@ class Synth(Backend):
         """Return True if programs may carry a call out: it depends on what is equal on all ranks."""
         if self.chooser is None or op is None:
             return False
-        return all(tensor.dtype in _TYPES and tensor.is_contiguous() and tensor.numel() for tensor in tensors)
+        for tensor in tensors:
+            dense = tensor.is_contiguous() or collective == "allreduce"  # gloo takes no other, too
+            if tensor.dtype not in _TYPES or not tensor.numel() or not dense:
+                return False
+        return True
 
     def _run(self, collective: str, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str) -> None:
         """Carry a call out: data of units[0] units from `source`, of units[1] to `out`."""
@@ -286,19 +302,22 @@ class Synth(Backend):
 
     # ------------------------------------------------------------ collectives that programs serve
 
-    def allreduce(self, tensors: list, opts: Any = None) -> Work:
+    def allreduce(self, tensors: list, opts: Any = None, name: str = "allreduce") -> Work:
         op = _operator(opts)
         if not self._serves("allreduce", op, *tensors):
-            return self._inner("allreduce", tensors, opts)
+            return self._inner(name, tensors, opts)
 
         def carry_out() -> None:
             for tensor in tensors:
-                self._run("allreduce", tensor, tensor, (1, 1), str(op))
+                dense = tensor.contiguous()
+                self._run("allreduce", dense, dense, (1, 1), str(op))
+                if dense.data_ptr() != tensor.data_ptr():
+                    tensor.copy_(dense)
 
         return self._issue(carry_out, tensors, opts)
 
     def allreduce_coalesced(self, tensors: list, opts: Any = None) -> Work:
-        return self.allreduce(tensors, opts)
+        return self.allreduce(tensors, opts, "allreduce_coalesced")
 
     def all_gather_single(self, out: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
         return self.all_gather_single_coalesced([out], [source], opts)

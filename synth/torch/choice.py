@@ -7,7 +7,10 @@ choice is the same on all ranks, and whoever uses it loses at most the time of t
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +18,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from synth import topologies
+import torch
+
+from synth import topologies, version
 from synth.errors import SynthError
 from synth.export.plans.read import load
 from synth.model.bitwise_equality import same_bits
@@ -25,7 +30,9 @@ from synth.model.tuning_plan import Plan
 from synth.program import checked_lowering
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
+from synth.runtime.kernel import build_host, sources
 from synth.runtime.shared.lane import Lane, Loaded
+from synth.runtime.shared.segment import Store
 
 RACE_SECONDS = 2.0  # of all races of a job together
 ONE_RACE = 0.25  # seconds of one race
@@ -57,6 +64,10 @@ class Key:
     op: str
     in_place: bool
 
+    def __str__(self) -> str:
+        place = "in place" if self.in_place else "out of place"
+        return f"{self.collective} {self.type} {self.op} below 2^{self.bucket} bytes {place}"
+
 
 @dataclass
 class Chosen:
@@ -69,14 +80,17 @@ class Chosen:
 
 
 class Chooser:
-    """The choices of one process group. `agree` returns the greatest value of all ranks, for each of a list."""
+    """The choices of one process group. `agree` returns the greatest value of all ranks, for each of a list. `store`:
+    where rank 0 says what it knows already."""
 
-    def __init__(self, lane: Lane, agree: Callable[[Sequence[float]], list[float]], plan: Plan | None = None) -> None:
+    def __init__(
+        self, lane: Lane, store: Store, agree: Callable[[Sequence[float]], list[float]], plan: Plan | None = None
+    ) -> None:
         self.lane, self.plan = lane, plan
-        self._agree = agree
+        self._store, self._agree = store, agree
         self._programs: dict[tuple[str, str, bool], Loaded] = {}
         self._known: dict[Key, Chosen] = {}
-        self._left = RACE_SECONDS if os.environ.get("SYNTH_RACE") != "0" else 0.0
+        self._kept = Kept(lane.size, plan) if lane.rank == 0 else None
 
     def candidates(self, collective: str, nbytes: int, in_place: bool) -> dict[str, Loaded]:
         """Return the programs for a call, loaded, by name. A program that the lane does not run is left out."""
@@ -119,14 +133,16 @@ class Chooser:
         programs = self.candidates(key.collective, nbytes, key.in_place)
         if not programs:
             return Chosen(None, "no program of the plan fits")
-        if self._left <= 0:
-            near = [
-                known for known in self._known if known.collective == key.collective and known.in_place == key.in_place
-            ]
-            if not near:
-                return Chosen(None, "no time was left for a race")
-            like = self._known[min(near, key=lambda known: abs(known.bucket - key.bucket))]
-            return Chosen(like.program, "as at the nearest size that was raced")
+
+        # rank 0 says what an earlier race found, or that one begins
+        place = f"choice/{len(self._known)}"
+        if self._kept is not None:
+            self._store.set(place, self._kept.answer(key))
+        known = bytes(self._store.get(place)).decode()
+        if known in ("library", *programs):
+            return Chosen(programs.get(known), "kept from an earlier race")
+        if known != "race":
+            return Chosen(None, "no time was left for a race")
 
         # a first round is not counted: it loads and builds; the second says how many there is time for
         runners: dict[str, Runner] = {"library": prepare(None)}
@@ -145,16 +161,51 @@ class Chooser:
             done += 1
             if done == 1:
                 longest = self._agree([time.perf_counter() - begun])[0]
-                rounds = max(3, min(ROUNDS, int(min(ONE_RACE, self._left) / longest)))
+                rounds = max(3, min(ROUNDS, int(ONE_RACE / longest)))
         medians = self._agree([statistics.median(times) for times in taken.values()])
-        self._left -= self._agree([time.perf_counter() - begun])[0]
         times = dict(zip(taken, medians, strict=True))
         best = min(programs, key=lambda name: times[name])
+        if self._kept is not None:
+            won = best if times[best] < GAIN * times["library"] else "library"
+            self._kept.keep(key, won, times, time.perf_counter() - begun)
         if times[best] < GAIN * times["library"]:
             return Chosen(
                 programs[best], f"{best} takes {times[best] / times['library']:.2f} of the library's time", times
             )
         return Chosen(None, f"the library is faster than {best}", times)
+
+
+class Kept:
+    """What races have found, of this process and of earlier jobs: a file for each machine, version, plan and number of
+    ranks. Rank 0 reads and writes it. `spent`: seconds of the races of this process."""
+
+    spent = 0.0
+    answers: dict[str, dict[str, dict]] = {}
+
+    def __init__(self, ranks: int, plan: Plan | None) -> None:
+        facts = [platform.node(), platform.machine(), os.cpu_count(), torch.__version__, version.__version__, ranks]
+        facts += [sources.fingerprint(), plan and plan.to_json()]
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+        self._file = build_host.cache_directory().parent / "race" / f"{digest}.json"
+        self._found = self.answers.setdefault(digest, {})
+        if not self._found and os.environ.get("SYNTH_RACE") != "again":
+            try:
+                self._found.update(json.loads(self._file.read_text(encoding="utf-8")))
+            except (OSError, ValueError):
+                pass
+
+    def answer(self, key: Key) -> str:
+        """Return the name of what won, "race" where it is not known yet, or "" where no time is left to find out."""
+        known = self._found.get(str(key))
+        if isinstance(known, dict) and isinstance(known.get("won"), str):
+            return known["won"]
+        return "race" if Kept.spent < RACE_SECONDS and os.environ.get("SYNTH_RACE") != "0" else ""
+
+    def keep(self, key: Key, won: str, times: dict[str, float], seconds: float) -> None:
+        """Write down what won, and the seconds of each."""
+        Kept.spent += seconds
+        self._found[str(key)] = {"won": won, "seconds": times}
+        build_host.write_atomically(self._file, json.dumps(self._found, indent=1).encode())
 
 
 def of_library(name: str, task: str, ranks: int) -> Program:

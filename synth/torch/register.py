@@ -10,7 +10,9 @@ import torch.distributed as dist
 from synth.errors import SynthError
 
 LEAST = "2.14"
-_kept: list[Any] = []  # torch's DETAIL wrapper keeps the C++ half of a backend alone; without this the Python half dies
+_kept: set[Any] = (
+    set()
+)  # torch's DETAIL wrapper keeps the C++ half of a backend alone; without this the Python half dies
 
 
 def register() -> None:
@@ -35,6 +37,11 @@ def create(group: Any, options: Any = None) -> Any:
     """Return the backend of one process group, as torch asks for it."""
     from synth.torch.backend import Synth
 
-    backend = Synth(group.store, group.group_rank, group.group_size, group.timeout, options)
-    _kept.append(backend)
+    backend = Synth(group.store, group.group_rank, group.group_size, group.timeout, options, closed=_kept.discard)
+    _kept.add(backend)
     return backend
+
+
+def groups_here() -> list[Any]:
+    """Return the groups of this process that have not been destroyed."""
+    return list(_kept)

@@ -33,10 +33,12 @@ static void* work(void* argument) {
   Worker& worker = *(Worker*)argument;
   for (u64 turn = 1;; ++turn) {
     wait_for(worker.turn, turn);
+    if (!worker.body) break;
     worker.body(*worker.prog, Team{worker.block, 0, 1, nullptr});
     __atomic_fetch_add(worker.ended, 1, __ATOMIC_SEQ_CST);
     wake(worker.ended);
   }
+  free(&worker);
   return nullptr;
 }
 
@@ -44,6 +46,16 @@ extern "C" Pool* synth_pool() {
   Pool* pool = (Pool*)aligned_alloc(128, (sizeof(Pool) + 127) / 128 * 128);
   if (pool) *pool = Pool{};
   return pool;
+}
+
+// Let the threads end; between calls.
+extern "C" void synth_end(Pool* pool) {
+  for (int k = 0; k < pool->count; ++k) {
+    Worker* worker = pool->all[k];
+    worker->body = nullptr;
+    post(worker->turn, worker->turn[0] + 1, 1);
+  }
+  free(pool);
 }
 
 // One call: 0, or 1 where the system gives no more threads; nothing has run then.

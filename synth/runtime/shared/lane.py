@@ -16,7 +16,9 @@ import os
 import struct
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,6 +105,7 @@ class Lane:
         self._crews = np.array(crews, flat.LAUNCH)
         self._scratch = np.zeros(0, np.uint8)
         self._pools: dict[str, ctypes.c_void_p] = {}
+        self._ends: list[Callable[[], None]] = []  # end the threads of a pool
         self._loaded: list[Loaded] = []
         self._busy = False
         self._watcher: threading.Thread | None = None
@@ -204,7 +207,8 @@ class Lane:
         library = build_host.library(instance.group, "pool", _flags())
         if instance.group not in self._pools:
             library.synth_pool.restype = ctypes.c_void_p
-            self._pools[instance.group] = ctypes.c_void_p(library.synth_pool())
+            pool = self._pools[instance.group] = ctypes.c_void_p(library.synth_pool())
+            self._ends.append(partial(library.synth_end, pool))
         scratch = loaded.program.gpus[self.rank].scratch * elements * kind.size
         if len(self._scratch) < scratch:
             self._scratch = np.zeros(scratch, np.uint8)
@@ -244,6 +248,12 @@ class Lane:
             if self._rows[at : at + ROW.size] != mine and rank in self._differing():
                 return False
         return True
+
+    def close(self) -> None:
+        """End the threads; no call may follow, or be under way."""
+        self.broken = SynthError("the group was destroyed")
+        while self._ends:
+            self._ends.pop()()
 
     def check(self) -> None:
         """Raise SynthError where a rank has ended, or calls something else than this one."""
