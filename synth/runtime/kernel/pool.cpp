@@ -25,7 +25,7 @@ struct Pool {
 // Until *at >= least: a short spin, then sleep.
 static void wait_for(u64* at, u64 least) {
   for (int spins = 0; acquire(at) < least;)
-    if (++spins < 2000) nap();
+    if (++spins < SPINS) relax();
     else doze(at, least);
 }
 

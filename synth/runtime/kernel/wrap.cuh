@@ -74,6 +74,14 @@ DEV bool line_load(const Line* at, u32 flag, u64& data) {
   return low >> 32 == flag && high >> 32 == flag;
 }
 DEV void nap() { sched_yield(); }
+static constexpr int SPINS = 256;  // some 10 us, about what sleeping and waking cost
+DEV void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 // A counter that another process may sleep on: the word after it counts the sleepers. Both sides store before they load.
 DEV void wake(u64* at) {
   if (__atomic_load_n(at + 1, __ATOMIC_SEQ_CST)) syscall(SYS_futex, at, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
@@ -162,6 +170,8 @@ DEV bool line_load(const Line* at, u32 flag, u64& data) {
   return low >> 32 == flag && high >> 32 == flag;
 }
 DEV void nap() { __nanosleep(40); }
+static constexpr int SPINS = 0;  // only CPU threads sleep
+DEV void relax() {}
 DEV void post(u64* at, u64 value, int) { release(at, value); }
 DEV void doze(u64*, u64) {}
 DEV u64 clock_ns() {
