@@ -1,4 +1,4 @@
-"""One process of a lane: python tests/lane_job.py FOLDER RANK RANKS CASE. Ranks meet in FOLDER; each prints one line."""
+"""One process of a lane: python -m tests.lane_job FOLDER RANK RANKS CASE. Ranks meet in FOLDER; each prints a line."""
 
 import os
 import signal
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from synth.errors import SynthError
+from synth.language.library import LIBRARY
 from synth.model.collective import collective
 from synth.model.schedule import Schedule
-from synth.language.library import LIBRARY
 from synth.program import checked_lowering
 from synth.runtime.dtypes import dtype
 from synth.runtime.shared.lane import Lane

@@ -1,4 +1,4 @@
-"""One process of a PyTorch job: python tests/torch_job.py RANK RANKS PORT BACKEND CASES. It prints a line for each case that fails.
+"""One process of a PyTorch job: python tests/torch_job.py RANK RANKS PORT BACKEND. It prints the cases that fail.
 
 Needs torch alone beside the package, so that it runs in an environment that has no pytest.
 """
@@ -191,12 +191,13 @@ def programs():
     """Programs have carried something out, unless they are switched off."""
     from synth.torch.register import groups_here
 
-    names = {name for group in groups_here() for name in group.counts}
+    names = {name for group in groups_here() for name in group.record.carried()}
     assert ("gloo" in names and len(names) > 1) != (os.environ.get("SYNTH_DISABLE") == "1"), names
 
 
 CASES = (
-    allreduce, sizes, works, gathers, scatters, alltoall, of_the_library, groups, functions, training, compression, programs,
+    allreduce, sizes, works, gathers, scatters, alltoall, of_the_library, groups, functions, training, compression,
+    programs,
 )  # fmt: skip
 
 

@@ -12,7 +12,8 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from synth.runtime.kernel import build_host
 from synth.runtime.shared.lane import Lane, Loaded
 from synth.runtime.shared.segment import same_host
 from synth.torch.choice import LARGEST, Chooser, Chosen, Key, plan_of
+from synth.torch.record import Record
 from synth.torch.works import Done, Pending, Received
 
 _TYPES = {
@@ -33,7 +35,13 @@ _TYPES = {
     torch.bfloat16: dtype("bfloat16"), torch.int8: dtype("int8"), torch.uint8: dtype("uint8"),
     torch.int32: dtype("int32"), torch.int64: dtype("int64"),
 }  # fmt: skip
-_OPERATORS = ((ReduceOp.SUM, "sum"), (ReduceOp.AVG, "avg"), (ReduceOp.MIN, "min"), (ReduceOp.MAX, "max"))
+_OPERATORS = {
+    "sum": ReduceOp.SUM,
+    "avg": ReduceOp.AVG,
+    "min": ReduceOp.MIN,
+    "max": ReduceOp.MAX,
+    "prod": ReduceOp.PRODUCT,
+}
 
 
 class Synth(Backend):
@@ -47,7 +55,7 @@ class Synth(Backend):
         self._options = options or Backend.Options("synth", timeout=timeout)
         self._store, self._timeout = store, timeout
         self.inner: Any = ProcessGroupGloo(PrefixStore("inner", store), rank, size, timeout)
-        self.counts: dict[str, int] = {}
+        self.record = Record()
         self._sequence = 0
         self._batch: list[Work] | None = None
         self._queue: queue.SimpleQueue[tuple[Callable[[], None], Pending] | None] = queue.SimpleQueue()
@@ -122,6 +130,7 @@ class Synth(Backend):
             if group is not None:
                 group.shutdown()
         self._agreeing = self.inner = None
+        self.record.write(self.rank(), self.size())
         self._closed()
 
     def abort(self) -> None:
@@ -163,10 +172,12 @@ class Synth(Backend):
             self._waiting -= 1
             work.finish(error)
 
-    def _inner(self, name: str, *arguments: Any) -> Work:
+    def _inner(self, name: str, *arguments: Any, why: str = "no program") -> Work:
         """Let gloo carry a call out. In a coalescing window its work is kept: nobody else waits for it."""
         self._sequence += 1
-        self.counts["gloo"] = self.counts.get("gloo", 0) + 1
+        first = next((one for one in _flat(arguments) if isinstance(one, torch.Tensor)), None)
+        nbytes, kind = (0, "") if first is None else (first.numel() * first.element_size(), str(first.dtype))
+        self.record.add(name.strip("_"), nbytes, kind.removeprefix("torch."), "gloo", why, None)
         work = getattr(self.inner, name)(*[argument for argument in arguments if argument is not None])
         if self._batch is not None:
             self._batch.append(work)
@@ -189,15 +200,20 @@ class Synth(Backend):
 
     # ------------------------------------------------------------ programs
 
-    def _serves(self, collective: str, op: str | None, *tensors: torch.Tensor) -> bool:
-        """Return True if programs may carry a call out: it depends on what is equal on all ranks."""
-        if self.chooser is None or op is None:
-            return False
+    def _against(self, collective: str, op: str | None, *tensors: torch.Tensor) -> str:
+        """Return why no program carries a call out, "" where one may: it depends on what is equal on all ranks."""
+        if self.chooser is None:
+            return "programs are off"
+        if op is None:
+            return "operator"
         for tensor in tensors:
-            dense = tensor.is_contiguous() or collective == "allreduce"  # gloo takes no other, too
-            if tensor.dtype not in _TYPES or not tensor.numel() or not dense:
-                return False
-        return True
+            if tensor.dtype not in _TYPES:
+                return "type"
+            if not tensor.numel():
+                return "empty"
+            if not tensor.is_contiguous() and collective != "allreduce":
+                return "not contiguous"
+        return ""
 
     def _run(self, collective: str, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str) -> None:
         """Carry a call out: data of units[0] units from `source`, of units[1] to `out`."""
@@ -211,10 +227,20 @@ class Synth(Backend):
         chosen = self._cache.get(key)
         if chosen is None:
             chosen = self._cache[key] = self._choose(collective, larger, units, op)
+        begun = time.perf_counter()
         if chosen.program is None:
             self._by_gloo(collective, out, source, op)
         else:
             self._by_program(chosen.program, out, source, units, op)
+        seconds = time.perf_counter() - begun
+        self.record.add(
+            collective,
+            larger.numel() * larger.element_size(),
+            str(larger.dtype).removeprefix("torch."),
+            chosen.name,
+            chosen.why,
+            seconds,
+        )
 
     def _choose(self, collective: str, larger: torch.Tensor, units: tuple[int, int], op: str) -> Chosen:
         """Return the choice of calls like this one, raced on data of its own where there is none yet."""
@@ -252,7 +278,6 @@ class Synth(Backend):
             out.view(units[1], unit).copy_(outside[:, :unit])
         if op == "avg":
             _divide(out, self.size())
-        self.counts[loaded.program.name] = self.counts.get(loaded.program.name, 0) + 1
 
     def _by_gloo(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str) -> None:
         """Let gloo carry out a call whose turn it is on the lane, by connections that only such calls use."""
@@ -265,7 +290,7 @@ class Synth(Backend):
 
     def _on_agreement(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str) -> None:
         library = self._agreement()
-        operator = next(value for value, name in _OPERATORS if name == ("sum" if op == "avg" else op))
+        operator = _OPERATORS["sum" if op == "avg" else op]
         if collective == "allreduce":
             given = AllreduceOptions()
             given.reduceOp = operator
@@ -284,7 +309,6 @@ class Synth(Backend):
             library._reduce_scatter_base(out, source, scatter).wait()
         if op == "avg":
             _divide(out, self.size())
-        self.counts["gloo"] = self.counts.get("gloo", 0) + 1
 
     def _agreement(self) -> ProcessGroupGloo:
         if self._agreeing is None:
@@ -304,8 +328,8 @@ class Synth(Backend):
 
     def allreduce(self, tensors: list, opts: Any = None, name: str = "allreduce") -> Work:
         op = _operator(opts)
-        if not self._serves("allreduce", op, *tensors):
-            return self._inner(name, tensors, opts)
+        if why := self._against("allreduce", op, *tensors):
+            return self._inner(name, tensors, opts, why=why)
 
         def carry_out() -> None:
             for tensor in tensors:
@@ -325,11 +349,11 @@ class Synth(Backend):
     _allgather_base = all_gather_single
 
     def all_gather_single_coalesced(self, outs: list, sources: list, opts: Any = None) -> Work:
-        if not self._serves("allgather", "sum", *outs, *sources):
-            works = [
-                self._inner("_allgather_base", out, source, opts) for out, source in zip(outs, sources, strict=True)
-            ]
-            return self._all(works, outs)
+        if why := self._against("allgather", "sum", *outs, *sources):
+            pairs = zip(outs, sources, strict=True)
+            return self._all(
+                [self._inner("_allgather_base", out, source, opts, why=why) for out, source in pairs], outs
+            )
 
         def carry_out() -> None:
             for out, source in zip(outs, sources, strict=True):
@@ -343,8 +367,8 @@ class Synth(Backend):
         even = all(
             part.numel() == source.numel() for parts, source in zip(outs, sources, strict=True) for part in parts
         )
-        if not even or not self._serves("allgather", "sum", *sources):
-            return self._inner("allgather", outs, sources, opts)
+        if why := "varying sizes" if not even else self._against("allgather", "sum", *sources):
+            return self._inner("allgather", outs, sources, opts, why=why)
 
         def carry_out() -> None:
             for parts, source in zip(outs, sources, strict=True):
@@ -356,13 +380,16 @@ class Synth(Backend):
         return self._issue(carry_out, outs, opts)
 
     def allgather_coalesced(self, outs: list, sources: list, opts: Any = None) -> Work:
-        works = [self.allgather([[parts[k] for parts in outs]], [source], opts) for k, source in enumerate(sources)]
-        return self._all(works, [part for parts in outs for part in parts])
+        works = []
+        for k, source in enumerate(sources):
+            parts = [of_rank[k] for of_rank in outs]
+            works.append(self.allgather([parts], [source], opts))
+        return self._all(works, list(_flat(outs)))
 
     def reduce_scatter_single(self, out: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
         op = _operator(opts)
-        if not self._serves("reduce-scatter", op, out, source):
-            return self._inner("_reduce_scatter_base", out, source, opts)
+        if why := self._against("reduce-scatter", op, out, source):
+            return self._inner("_reduce_scatter_base", out, source, opts, why=why)
 
         def carry_out() -> None:
             # in place the output is a part of the input, which a program may still read
@@ -380,18 +407,20 @@ class Synth(Backend):
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     def reduce_scatter(self, outs: list, sources: list, opts: Any = None) -> Work:
-        flat = [torch.cat([part.reshape(-1) for part in parts]) for parts in sources]
-        if any(len({part.numel() for part in parts}) > 1 for parts in sources):
-            return self._inner("reduce_scatter", outs, sources, opts)
-        works = [self.reduce_scatter_single(out, source, opts) for out, source in zip(outs, flat, strict=True)]
+        works = []
+        for out, parts in zip(outs, sources, strict=True):
+            if any(part.numel() != out.numel() for part in parts):
+                works.append(self._inner("reduce_scatter", [out], [parts], opts, why="varying sizes"))
+            else:
+                works.append(self.reduce_scatter_single(out, _joined(parts), opts))
         return self._all(works, outs)
 
     def all_to_all_single(
         self, out: torch.Tensor, source: torch.Tensor, out_sizes: list, in_sizes: list, opts: Any = None
     ) -> Work:
         # sizes that are given may differ from rank to rank, so that no rank knows what the others decide
-        if out_sizes or in_sizes or not self._serves("alltoall", "sum", out, source):
-            return self._inner("alltoall_base", out, source, out_sizes, in_sizes, opts)
+        if why := "varying sizes" if out_sizes or in_sizes else self._against("alltoall", "sum", out, source):
+            return self._inner("alltoall_base", out, source, out_sizes, in_sizes, opts, why=why)
 
         def carry_out() -> None:
             given = source.clone() if _overlap(out, source) else source
@@ -402,9 +431,10 @@ class Synth(Backend):
     alltoall_base = all_to_all_single
 
     def alltoall(self, outs: list, sources: list, opts: Any = None) -> Work:
-        source = torch.cat([part.reshape(-1) for part in sources])
-        out = source.new_empty(sum(part.numel() for part in outs))
-        out_sizes, in_sizes = [part.numel() for part in outs], [part.numel() for part in sources]
+        source = _joined(sources)
+        out_sizes = [part.numel() for part in outs]
+        in_sizes = [part.numel() for part in sources]
+        out = source.new_empty(sum(out_sizes))
         self._inner("alltoall_base", out, source, out_sizes, in_sizes, opts).wait()
         for part, found in zip(outs, out.split(out_sizes), strict=True):
             part.copy_(found.view(part.shape))
@@ -449,10 +479,22 @@ class Synth(Backend):
         return work
 
 
+def _flat(values: Sequence) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
 def _operator(opts: Any) -> str | None:
     """Return the kernel's name of the reduction; None where it has none."""
     wanted = getattr(opts, "reduceOp", ReduceOp.SUM)
-    return next((name for value, name in _OPERATORS if wanted == value), None)
+    return next((name for name, value in _OPERATORS.items() if wanted == value), None)
 
 
 def _divide(tensor: torch.Tensor, ranks: int) -> None:

@@ -96,7 +96,7 @@ def _process(rank: int, ranks: int, port: str, sizes: Sequence[int], pairs: int)
             call(None)
             right = torch.tensor(float(torch.equal(result(), wanted)))
             call(library)
-            before = dict(ours.counts)
+            before = dict(ours.record.carried())
             taken: dict[bool, list[float]] = {True: [], False: []}
             for pair in range(pairs):
                 for mine in (pair % 2 == 0, pair % 2 != 0):  # which comes first alternates
@@ -110,7 +110,7 @@ def _process(rank: int, ranks: int, port: str, sizes: Sequence[int], pairs: int)
             dist.all_reduce(times, dist.ReduceOp.MAX, group=library)
             dist.all_reduce(right, dist.ReduceOp.MIN, group=library)
             ratios = (times[1] / times[0]).tolist()
-            ran = max(ours.counts, key=lambda name: ours.counts[name] - before.get(name, 0))
+            ran = max(ours.record.carried().items(), key=lambda item: item[1] - before.get(item[0], 0))[0]
             row = Row(
                 collective, ranks, count * 4 * ranks, times[0].median().item(), times[1].median().item(),
                 statistics.median(ratios), lower_bound(ratios), ran, bool(right),

@@ -14,9 +14,11 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 
@@ -56,7 +58,7 @@ Runner = Callable[[], None]
 
 @dataclass(frozen=True)
 class Key:
-    """What a choice depends on: equal on all ranks of a call. `bucket`: bits of the size in bytes."""
+    """The facts that a choice depends on: equal on all ranks of a call. `bucket`: bits of the size in bytes."""
 
     collective: str
     bucket: int
@@ -77,6 +79,11 @@ class Chosen:
     program: Loaded | None
     why: str
     times: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of what carries such calls out."""
+        return "gloo" if self.program is None else self.program.program.name
 
 
 class Chooser:
@@ -117,7 +124,7 @@ class Chooser:
         found: list[tuple[str, Callable[[], Program]]] = []
         for algorithm in [self.plan.algorithms[place] for place in order][:MOST_OF_PLAN]:
             if algorithm.schedule is not None:
-                options = LoweringOptions(instances=algorithm.instances)
+                options = LoweringOptions(instances=algorithm.instances, name=algorithm.label)
                 found.append((algorithm.label, partial(_lowered, algorithm.schedule, options)))
         return found
 
@@ -176,11 +183,11 @@ class Chooser:
 
 
 class Kept:
-    """What races have found, of this process and of earlier jobs: a file for each machine, version, plan and number of
+    """The answers of races, of this process and of earlier jobs: a file for each machine, version, plan and number of
     ranks. Rank 0 reads and writes it. `spent`: seconds of the races of this process."""
 
     spent = 0.0
-    answers: dict[str, dict[str, dict]] = {}
+    answers: ClassVar[dict[str, dict[str, dict]]] = {}
 
     def __init__(self, ranks: int, plan: Plan | None) -> None:
         facts = [platform.node(), platform.machine(), os.cpu_count(), torch.__version__, version.__version__, ranks]
@@ -189,10 +196,8 @@ class Kept:
         self._file = build_host.cache_directory().parent / "race" / f"{digest}.json"
         self._found = self.answers.setdefault(digest, {})
         if not self._found and os.environ.get("SYNTH_RACE") != "again":
-            try:
+            with suppress(OSError, ValueError):
                 self._found.update(json.loads(self._file.read_text(encoding="utf-8")))
-            except (OSError, ValueError):
-                pass
 
     def answer(self, key: Key) -> str:
         """Return the name of what won, "race" where it is not known yet, or "" where no time is left to find out."""
@@ -217,7 +222,7 @@ def of_library(name: str, task: str, ranks: int) -> Program:
     for algorithm in LIBRARY:
         if (algorithm.name, algorithm.collective) == (name, task):
             made = algorithm.schedule(machine, wanted)
-            return _lowered(Schedule(machine.network(), wanted, made.chunks, made.steps), LoweringOptions())
+            return _lowered(Schedule(machine.network(), wanted, made.chunks, made.steps), LoweringOptions(name=name))
     raise SynthError(f"the library has no {name} for {task}")
 
 

@@ -1,4 +1,4 @@
-"""What torch loads by its entry point `torch.distributed.backends`: makes the backend's name known."""
+"""The entry point `torch.distributed.backends`: makes the name of the backend known to torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call returns: a Work that has ended, or that waits for the lane's thread; and the futures on it.
+"""Works, which calls return: one that has ended, or that waits for the lane's thread; and the futures on it.
 
 A future's callbacks may issue collectives (PowerSGD does), so they never run on the thread that carries collectives
 out, but on threads of a pool that grows as callbacks wait. An error is raised by `wait`, never set on a future: DDP

@@ -38,7 +38,7 @@ from synth.runtime.slicing import Slicing
 
 DEPTH = 4  # slots of a FIFO
 SLOT_BYTES = 256 << 10  # of a slot, where few ranks share the segment; a slot is then in the cache of both
-SEGMENT_BYTES = 48 << 20  # Docker gives 64 MiB of /dev/shm unless it is told otherwise
+SEGMENT_BYTES = 48 << 20  # Docker gives 64 MiB of /dev/shm by default
 MAX_BLOCKS = 32  # of a rank
 REMEMBERED = 64  # calls of each rank that are written down
 WATCH_SECONDS = 0.5  # between two looks at the other processes
@@ -88,11 +88,11 @@ class Lane:
 
         # what all ranks see beside FIFOs: who gave up, what has moved, what blocks wait for, what was called
         self._abort = self.segment.take((2,), WORD)
-        self._flags = memoryview(self._abort).cast("B").cast("Q")  # whether all leave, and why
+        self._flags = self._abort.data.cast("B").cast("Q")  # whether all leave, and why
         self._beats = self.segment.take((size, MAX_BLOCKS), WORD)
         self._status = self.segment.take((size, MAX_BLOCKS), flat.STATUS)
         self._called = self.segment.take((size, REMEMBERED), CALL)
-        self._rows = memoryview(self._called.view(np.uint8).reshape(-1))
+        self._rows = self._called.view(np.uint8).reshape(-1).data
 
         # connections by source, destination and number; slots as large as a quarter of the segment allows for all pairs
         pairs = max(1, size * (size - 1))
@@ -101,8 +101,8 @@ class Lane:
         self._wires: dict[tuple[int, int, int], int] = {}
         self._conns = np.zeros(4 * pairs, flat.CONN)
         self._fifos: list[np.ndarray] = []
-        crews = [(_at(self._beats[other]), MAX_BLOCKS) for other in range(size)]
-        self._crews = np.array(crews, flat.LAUNCH)
+        beats = [(_at(self._beats[other]), MAX_BLOCKS) for other in range(size)]
+        self._launches = np.array(beats, flat.LAUNCH)
         self._scratch = np.zeros(0, np.uint8)
         self._pools: dict[str, ctypes.c_void_p] = {}
         self._ends: list[Callable[[], None]] = []  # end the threads of a pool
@@ -140,7 +140,7 @@ class Lane:
         first, count = (0, 0) if launch is None else (launch.first, launch.count)
         blocks = tables.blocks[first : first + count].copy()
         for name in ("into", "out"):
-            blocks[name] = [wires[wire] if wire >= 0 else -1 for wire in blocks[name]]
+            blocks[name] = [(*wires, -1)[wire] for wire in blocks[name]]
         deps = local_dependencies(tables, code, launches)
         done, run = np.zeros(max(1, count), WORD), np.zeros(max(1, count), WORD)
         buffers = np.zeros(3 * program.ranks, WORD)
@@ -148,7 +148,7 @@ class Lane:
         for name, array in (
             ("blocks", blocks), ("ops", tables.ops), ("deps", deps), ("conns", self._conns), ("buffers", buffers),
             ("done", done), ("run", run), ("beat", self._beats[self.rank]), ("abort", self._abort),
-            ("status", self._status[self.rank]), ("launches", self._crews),
+            ("status", self._status[self.rank]), ("launches", self._launches),
         ):  # fmt: skip
             prog[name] = _at(array)
         for name, value in (
@@ -156,7 +156,7 @@ class Lane:
             ("nslots", DEPTH), ("slot_chunks", tables.slot_chunks), ("nlaunches", self.size), ("sleeps", 1),
         ):  # fmt: skip
             prog[name] = value
-        own = memoryview(buffers[3 * self.rank : 3 * self.rank + 3]).cast("B").cast("Q")
+        own = buffers[3 * self.rank : 3 * self.rank + 3].data.cast("B").cast("Q")
         found = Loaded(program, code, tables, wires, first, prog, own, (blocks, deps, done, run, buffers), {})
         self._loaded.append(found)
         return found
@@ -283,7 +283,10 @@ class Lane:
         while self.broken is None:
             time.sleep(WATCH_SECONDS)
             if self._busy and self.calls == seen and not self._flags[0]:
-                self._flags[1] = ENDED if self._ended() else DIFFERS if self._differing() else 0
+                if self._ended():
+                    self._flags[1] = ENDED
+                elif self._differing():
+                    self._flags[1] = DIFFERS
                 self._flags[0] = int(self._flags[1] > 0)
             seen = self.calls
 

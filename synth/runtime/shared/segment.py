@@ -11,6 +11,7 @@ import mmap
 import os
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,8 +24,13 @@ FOLDER = "/dev/shm"
 class Store(Protocol):
     """Where processes meet: a key-value store such as that of torch.distributed. `get` waits for its key."""
 
-    def set(self, key: str, value: str) -> Any: ...
-    def get(self, key: str) -> bytes: ...
+    def set(self, key: str, value: str) -> Any:
+        """Write a value."""
+        ...
+
+    def get(self, key: str) -> bytes:
+        """Return a value, once it has been written."""
+        ...
 
 
 def exchange(store: Store, key: str, rank: int, size: int, value: str) -> list[str]:
@@ -99,7 +105,7 @@ def _make(path: str, nbytes: int) -> str:
 
 def same_host(store: Store, rank: int, size: int) -> bool:
     """Return True if all ranks share /dev/shm and see each other's processes."""
-    boot = open("/proc/sys/kernel/random/boot_id", encoding="ascii").read().strip()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     shared, processes = os.stat(FOLDER), os.stat("/proc/self/ns/pid")
     mine = f"{boot} {shared.st_dev} {processes.st_ino}"
     return len(set(exchange(store, "host", rank, size, mine))) == 1
