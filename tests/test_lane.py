@@ -8,7 +8,7 @@ import pytest
 
 from synth.errors import SynthError
 from synth.runtime.kernel import build_host
-from synth.runtime.shared.segment import Segment
+from synth.runtime.shared.segment import SharedSegment
 from tests.lane_job import SIZES
 
 pytestmark = pytest.mark.skipif(build_host.compiler() is None, reason="needs g++")
@@ -56,4 +56,4 @@ class Memory(dict):
 
 def test_no_room_is_said_before_anything_runs():
     with pytest.raises(SynthError, match=r"rank 0 has no shared memory: /dev/shm does not give .* MiB: .*--shm-size"):
-        Segment(Memory(), 0, 1, 1 << 50)
+        SharedSegment(Memory(), 0, 1, 1 << 50)

@@ -24,7 +24,7 @@ from torch._C._distributed_c10d import AllreduceOptions, Backend, PrefixStore, P
 from synth.errors import SynthError
 from synth.runtime.dtypes import dtype
 from synth.runtime.kernel import build_host
-from synth.runtime.shared.lane import Lane, Loaded
+from synth.runtime.shared.lane import Lane, LaneProgram
 from synth.runtime.shared.segment import same_host
 from synth.torch.choice import LARGEST, Chooser, Chosen, Key, plan_of
 from synth.torch.record import Record
@@ -252,7 +252,7 @@ class Synth(Backend):
         if key.in_place:
             out = source
 
-        def prepare(program: Loaded | None) -> Callable[[], None]:
+        def prepare(program: LaneProgram | None) -> Callable[[], None]:
             if program is None:
                 return lambda: self._by_gloo(collective, out, source, op)
             return lambda: self._by_program(program, out, source, units, op)
@@ -260,7 +260,7 @@ class Synth(Backend):
         return self.chooser.choose(key, nbytes, prepare)
 
     def _by_program(
-        self, loaded: Loaded, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str
+        self, loaded: LaneProgram, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str
     ) -> None:
         """Run a program. Where its chunks do not divide a unit, the data go through copies with padding."""
         assert self.lane is not None

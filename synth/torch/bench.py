@@ -22,7 +22,7 @@ COLLECTIVES = ("allreduce", "allgather", "reduce-scatter", "alltoall", "broadcas
 
 
 @dataclass(frozen=True)
-class Row:
+class TimedCalls:
     """Seconds of one collective at one size: medians over pairs of calls, one through `synth` and one through gloo.
 
     `bytes`: of the whole data, as nccl-tests counts them. `ratio`: the median of gloo's time over ours, pair by pair;
@@ -40,7 +40,7 @@ class Row:
     right: bool
 
 
-def measure(ranks: int, sizes: Sequence[int], pairs: int = 30) -> Iterator[Row]:
+def measure(ranks: int, sizes: Sequence[int], pairs: int = 30) -> Iterator[TimedCalls]:
     """Yield the rows of `ranks` processes on this machine, as they come.
 
     Raises SynthError where a process fails.
@@ -58,7 +58,7 @@ def measure(ranks: int, sizes: Sequence[int], pairs: int = 30) -> Iterator[Row]:
     try:
         assert started[0].stdout is not None
         for line in started[0].stdout:
-            yield Row(**json.loads(line))
+            yield TimedCalls(**json.loads(line))
         for rank, process in enumerate(started):
             if process.wait():
                 raise SynthError(f"rank {rank} of {ranks} ended with exit code {process.returncode}; see above")
@@ -111,7 +111,7 @@ def _process(rank: int, ranks: int, port: str, sizes: Sequence[int], pairs: int)
             dist.all_reduce(right, dist.ReduceOp.MIN, group=library)
             ratios = (times[1] / times[0]).tolist()
             ran = max(ours.record.carried().items(), key=lambda item: item[1] - before.get(item[0], 0))[0]
-            row = Row(
+            row = TimedCalls(
                 collective, ranks, count * 4 * ranks, times[0].median().item(), times[1].median().item(),
                 statistics.median(ratios), lower_bound(ratios), ran, bool(right),
             )  # fmt: skip

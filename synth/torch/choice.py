@@ -33,8 +33,8 @@ from synth.program import checked_lowering
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 from synth.runtime.kernel import build_host, sources
-from synth.runtime.shared.lane import Lane, Loaded
-from synth.runtime.shared.segment import Store
+from synth.runtime.shared.lane import Lane, LaneProgram
+from synth.runtime.shared.segment import Rendezvous
 
 RACE_SECONDS = 2.0  # of all races of a job together
 ONE_RACE = 0.25  # seconds of one race
@@ -76,7 +76,7 @@ class Chosen:
     """The choice of a key. `program`: None where the inner library carries the call out. `why`: in words, for the log.
     `times`: the median seconds of each candidate on the slowest rank, by name."""
 
-    program: Loaded | None
+    program: LaneProgram | None
     why: str
     times: dict[str, float] = field(default_factory=dict)
 
@@ -91,15 +91,15 @@ class Chooser:
     where rank 0 says what it knows already."""
 
     def __init__(
-        self, lane: Lane, store: Store, agree: Callable[[Sequence[float]], list[float]], plan: Plan | None = None
+        self, lane: Lane, store: Rendezvous, agree: Callable[[Sequence[float]], list[float]], plan: Plan | None = None
     ) -> None:
         self.lane, self.plan = lane, plan
         self._store, self._agree = store, agree
-        self._programs: dict[tuple[str, str, bool], Loaded] = {}
+        self._programs: dict[tuple[str, str, bool], LaneProgram] = {}
         self._known: dict[Key, Chosen] = {}
         self._kept = Kept(lane.size, plan) if lane.rank == 0 else None
 
-    def candidates(self, collective: str, nbytes: int, in_place: bool) -> dict[str, Loaded]:
+    def candidates(self, collective: str, nbytes: int, in_place: bool) -> dict[str, LaneProgram]:
         """Return the programs for a call, loaded, by name. A program that the lane does not run is left out."""
         found = {}
         for name, make in self._sources(collective, nbytes):
@@ -128,7 +128,7 @@ class Chooser:
                 found.append((algorithm.label, partial(_lowered, algorithm.schedule, options)))
         return found
 
-    def choose(self, key: Key, nbytes: int, prepare: Callable[[Loaded | None], Runner]) -> Chosen:
+    def choose(self, key: Key, nbytes: int, prepare: Callable[[LaneProgram | None], Runner]) -> Chosen:
         """Return the choice of `key`, raced at its first use. `prepare` returns what runs a program, or the library
         (None), once, on data of its own."""
         found = self._known.get(key)
@@ -136,7 +136,7 @@ class Chooser:
             found = self._known[key] = self._race(key, nbytes, prepare)
         return found
 
-    def _race(self, key: Key, nbytes: int, prepare: Callable[[Loaded | None], Runner]) -> Chosen:
+    def _race(self, key: Key, nbytes: int, prepare: Callable[[LaneProgram | None], Runner]) -> Chosen:
         programs = self.candidates(key.collective, nbytes, key.in_place)
         if not programs:
             return Chosen(None, "no program of the plan fits")

@@ -20,7 +20,7 @@ MAX_BYTES = 64 << 20  # of a rank's file
 
 
 @dataclass
-class Row:
+class LoggedCalls:
     """Calls of one collective, size in bytes (greatest of its bucket) and type by one carrier. `seconds`: the latest;
     none of calls that gloo carries out in the background."""
 
@@ -38,14 +38,14 @@ class Record:
     """The rows of one process group."""
 
     def __init__(self) -> None:
-        self.rows: dict[tuple[str, int, str, str, str], Row] = {}
+        self.rows: dict[tuple[str, int, str, str, str], LoggedCalls] = {}
 
     def add(self, collective: str, nbytes: int, kind: str, ran: str, why: str, seconds: float | None) -> None:
         """Count one call."""
         key = collective, nbytes.bit_length(), kind, ran, why
         row = self.rows.get(key)
         if row is None:
-            row = self.rows[key] = Row(collective, nbytes, kind, ran, why)
+            row = self.rows[key] = LoggedCalls(collective, nbytes, kind, ran, why)
         row.calls += 1
         row.total += nbytes
         row.bytes = max(row.bytes, nbytes)

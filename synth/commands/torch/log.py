@@ -11,14 +11,14 @@ from synth.commands.framework.shared import FILE, Output
 
 
 @dataclass(frozen=True, kw_only=True)
-class Log(Output):
+class TorchLog(Output):
     """The options of `synth torch log`."""
 
     folder: Path = option("folder", type=FILE, doc="the folder that SYNTH_LOG named.")
 
 
-@command(Log, brief="Show what ran where in a job.")
-def log_command(options: Log) -> None:
+@command(TorchLog, brief="Show what ran where in a job.")
+def log_command(options: TorchLog) -> None:
     """Show what a job's collectives ran, why, and how long they took: of the FOLDER that SYNTH_LOG named.
 
     \b

@@ -33,7 +33,7 @@ from synth.runtime.kernel import tables as flat
 from synth.runtime.kernel.launches import local_dependencies, plan_launches
 from synth.runtime.reference.buffers import Arena
 from synth.runtime.reference.op_tables import CompiledProgram, compile_program
-from synth.runtime.shared.segment import Segment, Store, alive, exchange, started_at
+from synth.runtime.shared.segment import Rendezvous, SharedSegment, alive, exchange, started_at
 from synth.runtime.slicing import Slicing
 
 DEPTH = 4  # slots of a FIFO
@@ -48,7 +48,7 @@ ROW = struct.Struct("48sQ")
 ENDED, DIFFERS = 1, 2  # why a call was given up, where another process saw it
 
 
-class Prepared(NamedTuple):
+class LaneLaunch(NamedTuple):
     """A launch: the kernel, its threads, its arguments and their address."""
 
     function: Any
@@ -58,7 +58,7 @@ class Prepared(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LaneProgram:
     """A program, ready for calls of any size: this rank's part of the kernel's tables. Kept alive by the lane."""
 
     program: Program
@@ -69,7 +69,7 @@ class Loaded:
     prog: np.ndarray
     buffers: memoryview
     kept: tuple[np.ndarray, ...]
-    prepared: dict[tuple[int, Dtype, str], Prepared]
+    prepared: dict[tuple[int, Dtype, str], LaneLaunch]
 
 
 class Lane:
@@ -78,11 +78,11 @@ class Lane:
     `timeout`: seconds without any progress until a call is given up. Raises SynthError where there is no segment.
     """
 
-    def __init__(self, store: Store, rank: int, size: int, timeout: float, nbytes: int = SEGMENT_BYTES) -> None:
+    def __init__(self, store: Rendezvous, rank: int, size: int, timeout: float, nbytes: int = SEGMENT_BYTES) -> None:
         self.rank, self.size, self.timeout = rank, size, timeout
         self.broken: Exception | None = None
         self.calls = 0
-        self.segment = Segment(store, rank, size, nbytes)
+        self.segment = SharedSegment(store, rank, size, nbytes)
         me = f"{os.getpid()} {started_at(os.getpid())}"
         self._processes = [tuple(map(int, text.split())) for text in exchange(store, "process", rank, size, me)]
 
@@ -106,11 +106,11 @@ class Lane:
         self._scratch = np.zeros(0, np.uint8)
         self._pools: dict[str, ctypes.c_void_p] = {}
         self._ends: list[Callable[[], None]] = []  # end the threads of a pool
-        self._loaded: list[Loaded] = []
+        self._loaded: list[LaneProgram] = []
         self._busy = False
         self._watcher: threading.Thread | None = None
 
-    def load(self, program: Program, *, in_place: bool) -> Loaded:
+    def load(self, program: Program, *, in_place: bool) -> LaneProgram:
         """Return a program for `call`. All ranks load the same programs in the same order.
 
         Raises SynthError for a program that no lane runs: one-sided, of too many blocks, or for which the segment has
@@ -157,7 +157,7 @@ class Lane:
         ):  # fmt: skip
             prog[name] = value
         own = buffers[3 * self.rank : 3 * self.rank + 3].data.cast("B").cast("Q")
-        found = Loaded(program, code, tables, wires, first, prog, own, (blocks, deps, done, run, buffers), {})
+        found = LaneProgram(program, code, tables, wires, first, prog, own, (blocks, deps, done, run, buffers), {})
         self._loaded.append(found)
         return found
 
@@ -176,7 +176,7 @@ class Lane:
         self._wires[src, dst, channel] = found
         return found
 
-    def call(self, loaded: Loaded, elements: int, kind: Dtype, op: str, source: int, target: int) -> None:
+    def call(self, loaded: LaneProgram, elements: int, kind: Dtype, op: str, source: int, target: int) -> None:
         """Run a program on `elements` elements a chunk, from the address `source` to `target`, and return when this
         rank has its result.
 
@@ -201,7 +201,7 @@ class Lane:
         if self.broken is not None:
             raise self.broken
 
-    def _prepare(self, loaded: Loaded, elements: int, kind: Dtype, op: str) -> Prepared:
+    def _prepare(self, loaded: LaneProgram, elements: int, kind: Dtype, op: str) -> LaneLaunch:
         """Return a program's launch for one size, type and operator."""
         instance = sources.instance(loaded.program, kind, op)
         library = build_host.library(instance.group, "pool", _flags())
@@ -221,7 +221,7 @@ class Lane:
         if self._watcher is None:  # no kernel can see that another process was killed
             self._watcher = threading.Thread(target=self._look, daemon=True)
             self._watcher.start()
-        return Prepared(function, self._pools[instance.group], prog, ctypes.c_void_p(_at(prog)))
+        return LaneLaunch(function, self._pools[instance.group], prog, ctypes.c_void_p(_at(prog)))
 
     def begin(self, what: bytes) -> None:
         """Say what this rank calls next: at most 48 bytes, the same on all ranks. `call` may follow several times.

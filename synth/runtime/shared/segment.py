@@ -21,7 +21,7 @@ from synth.errors import SynthError
 FOLDER = "/dev/shm"
 
 
-class Store(Protocol):
+class Rendezvous(Protocol):
     """Where processes meet: a key-value store such as that of torch.distributed. `get` waits for its key."""
 
     def set(self, key: str, value: str) -> Any:
@@ -33,19 +33,19 @@ class Store(Protocol):
         ...
 
 
-def exchange(store: Store, key: str, rank: int, size: int, value: str) -> list[str]:
+def exchange(store: Rendezvous, key: str, rank: int, size: int, value: str) -> list[str]:
     """Return the values of all ranks, in their order, once each has given one."""
     store.set(f"{key}/{rank}", value)
     return [bytes(store.get(f"{key}/{other}")).decode() for other in range(size)]
 
 
-class Segment:
+class SharedSegment:
     """`nbytes` shared bytes, all 0, the same in each process; `take` hands them out in the same order everywhere.
 
     Raises SynthError, on all ranks alike, where some rank cannot make or map it.
     """
 
-    def __init__(self, store: Store, rank: int, size: int, nbytes: int) -> None:
+    def __init__(self, store: Rendezvous, rank: int, size: int, nbytes: int) -> None:
         said, path, mapped = "", f"{FOLDER}/synth-{uuid.uuid4().hex}", None
         if rank == 0:
             said = _make(path, nbytes)
@@ -103,7 +103,7 @@ def _make(path: str, nbytes: int) -> str:
     return ""
 
 
-def same_host(store: Store, rank: int, size: int) -> bool:
+def same_host(store: Rendezvous, rank: int, size: int) -> bool:
     """Return True if all ranks share /dev/shm and see each other's processes."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     shared, processes = os.stat(FOLDER), os.stat("/proc/self/ns/pid")
