@@ -104,12 +104,17 @@ def alltoall():
     assert torch.equal(out, torch.cat([torch.full((size,), float(other)) for other, size in enumerate(outs)]))
 
 
-def of_the_library():
+def rooted():
     tensor = own()
     dist.broadcast(tensor, 1)
     assert torch.equal(tensor, of(1))
     dist.reduce(tensor, 0)
     assert RANK or torch.equal(tensor, RANKS * of(1))
+    last = RANKS - 1
+    for op, wanted in ((dist.ReduceOp.AVG, total() / RANKS), (dist.ReduceOp.MAX, of(last))):
+        tensor = own()
+        dist.reduce(tensor, last, op)
+        assert torch.equal(tensor, wanted if last == RANK else own())
     if RANK == 0:
         dist.send(own(), 1)
     if RANK == 1:
@@ -196,7 +201,7 @@ def programs():
 
 
 CASES = (
-    allreduce, sizes, works, gathers, scatters, alltoall, of_the_library, groups, functions, training, compression,
+    allreduce, sizes, works, gathers, scatters, alltoall, rooted, groups, functions, training, compression,
     programs,
 )  # fmt: skip
 

@@ -19,7 +19,17 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import AllreduceOptions, Backend, PrefixStore, ProcessGroupGloo, ReduceOp, Work
+from torch._C._distributed_c10d import (
+    AllreduceOptions,
+    Backend,
+    BroadcastOptions,
+    PrefixStore,
+    ProcessGroupGloo,
+    ReduceOp,
+    ReduceOptions,
+    ReduceScatterOptions,
+    Work,
+)
 
 from synth.errors import SynthError
 from synth.runtime.dtypes import dtype
@@ -42,6 +52,8 @@ _OPERATORS = {
     "max": ReduceOp.MAX,
     "prod": ReduceOp.PRODUCT,
 }
+
+IN_PLACE = ("allreduce", "broadcast", "reduce")  # one tensor is input and output
 
 
 class Synth(Backend):
@@ -211,25 +223,29 @@ class Synth(Backend):
                 return "type"
             if not tensor.numel():
                 return "empty"
-            if not tensor.is_contiguous() and collective != "allreduce":
+            if not tensor.is_contiguous() and collective not in IN_PLACE:
                 return "not contiguous"
         return ""
 
-    def _run(self, collective: str, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str) -> None:
+    def _run(
+        self, collective: str, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str, root: int = 0
+    ) -> None:
         """Carry a call out: data of units[0] units from `source`, of units[1] to `out`."""
         assert self.lane is not None
         larger = source if units[0] >= units[1] else out
-        key = collective, larger.numel(), larger.dtype, op
+        key = collective, larger.numel(), larger.dtype, op, root
         said = self._said.get(key)
         if said is None:
-            said = self._said[key] = f"{collective} {op} {larger.dtype} {larger.numel()}".replace("torch.", "").encode()
+            said = self._said[key] = (
+                f"{collective} {op} {larger.dtype} {larger.numel()} {root or ''}".strip().replace("torch.", "").encode()
+            )
         self.lane.begin(said)
         chosen = self._cache.get(key)
         if chosen is None:
-            chosen = self._cache[key] = self._choose(collective, larger, units, op)
+            chosen = self._cache[key] = self._choose(collective, larger, units, op, root)
         begun = time.perf_counter()
         if chosen.program is None:
-            self._by_gloo(collective, out, source, op)
+            self._by_gloo(collective, out, source, op, root)
         else:
             self._by_program(chosen.program, out, source, units, op)
         seconds = time.perf_counter() - begun
@@ -242,11 +258,11 @@ class Synth(Backend):
             seconds,
         )
 
-    def _choose(self, collective: str, larger: torch.Tensor, units: tuple[int, int], op: str) -> Chosen:
+    def _choose(self, collective: str, larger: torch.Tensor, units: tuple[int, int], op: str, root: int) -> Chosen:
         """Return the choice of calls like this one, raced on data of its own where there is none yet."""
         assert self.chooser is not None
         nbytes = larger.numel() * larger.element_size()
-        key = Key(collective, nbytes.bit_length(), str(larger.dtype), op, collective == "allreduce")
+        key = Key(collective, nbytes.bit_length(), str(larger.dtype), op, collective in IN_PLACE, root)
         count = max(1, min(larger.numel(), LARGEST // larger.element_size()) // max(units))
         source, out = (larger.new_zeros(count * number) for number in units)
         if key.in_place:
@@ -254,7 +270,7 @@ class Synth(Backend):
 
         def prepare(program: LaneProgram | None) -> Callable[[], None]:
             if program is None:
-                return lambda: self._by_gloo(collective, out, source, op)
+                return lambda: self._by_gloo(collective, out, source, op, root)
             return lambda: self._by_program(program, out, source, units, op)
 
         return self.chooser.choose(key, nbytes, prepare)
@@ -279,16 +295,16 @@ class Synth(Backend):
         if op == "avg":
             _divide(out, self.size())
 
-    def _by_gloo(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str) -> None:
+    def _by_gloo(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str, root: int) -> None:
         """Let gloo carry out a call whose turn it is on the lane, by connections that only such calls use."""
         assert self.lane is not None
         try:
-            self._on_agreement(collective, out, source, op)
+            self._on_agreement(collective, out, source, op, root)
         except RuntimeError:
             self.lane.check()  # says more than a connection that was closed
             raise
 
-    def _on_agreement(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str) -> None:
+    def _on_agreement(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str, root: int) -> None:
         library = self._agreement()
         operator = _OPERATORS["sum" if op == "avg" else op]
         if collective == "allreduce":
@@ -299,11 +315,17 @@ class Synth(Backend):
             library.allreduce([out], given).wait()
         elif collective == "allgather":
             library._allgather_base(out, source).wait()
+        elif collective == "broadcast":
+            spread = BroadcastOptions()
+            spread.rootRank = root
+            library.broadcast([out], spread).wait()
+        elif collective == "reduce":
+            gather = ReduceOptions()
+            gather.rootRank, gather.reduceOp = root, operator
+            library.reduce([out], gather).wait()
         elif collective == "alltoall":
             library.alltoall_base(out, source, [], []).wait()
         else:
-            from torch._C._distributed_c10d import ReduceScatterOptions
-
             scatter = ReduceScatterOptions()
             scatter.reduceOp = operator
             library._reduce_scatter_base(out, source, scatter).wait()
@@ -331,17 +353,36 @@ class Synth(Backend):
         if why := self._against("allreduce", op, *tensors):
             return self._inner(name, tensors, opts, why=why)
 
-        def carry_out() -> None:
-            for tensor in tensors:
-                dense = tensor.contiguous()
-                self._run("allreduce", dense, dense, (1, 1), str(op))
-                if dense.data_ptr() != tensor.data_ptr():
-                    tensor.copy_(dense)
+        return self._issue(lambda: self._in_place("allreduce", tensors, str(op)), tensors, opts)
 
-        return self._issue(carry_out, tensors, opts)
+    def _in_place(self, collective: str, tensors: list, op: str, root: int = 0) -> None:
+        for tensor in tensors:
+            dense = tensor.contiguous()
+            self._run(collective, dense, dense, (1, 1), op, root)
+            if dense.data_ptr() != tensor.data_ptr():
+                tensor.copy_(dense)
 
     def allreduce_coalesced(self, tensors: list, opts: Any = None) -> Work:
         return self.allreduce(tensors, opts, "allreduce_coalesced")
+
+    def broadcast(self, tensors: list, opts: Any = None) -> Work:
+        root = getattr(opts, "rootRank", 0)
+        if why := self._against("broadcast", "sum", *tensors):
+            return self._inner("broadcast", tensors, opts, why=why)
+        return self._issue(lambda: self._in_place("broadcast", tensors, "sum", root), tensors, opts)
+
+    def reduce(self, tensors: list, opts: Any = None) -> Work:
+        op, root = _operator(opts), getattr(opts, "rootRank", 0)
+        if why := self._against("reduce", op, *tensors):
+            return self._inner("reduce", tensors, opts, why=why)
+
+        def carry_out() -> None:
+            self._in_place("reduce", tensors, "sum" if op == "avg" else str(op), root)
+            if op == "avg" and self.rank() == root:  # others' tensors stay as they are
+                for tensor in tensors:
+                    _divide(tensor, self.size())
+
+        return self._issue(carry_out, tensors, opts)
 
     def all_gather_single(self, out: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
         return self.all_gather_single_coalesced([out], [source], opts)
@@ -452,12 +493,6 @@ class Synth(Backend):
 
     def barrier(self, opts: Any = None) -> Work:
         return self._inner("barrier", opts)
-
-    def broadcast(self, tensors: list, opts: Any = None) -> Work:
-        return self._inner("broadcast", tensors, opts)
-
-    def reduce(self, tensors: list, opts: Any = None) -> Work:
-        return self._inner("reduce", tensors, opts)
 
     def gather(self, outs: list, sources: list, opts: Any = None) -> Work:
         return self._inner("gather", outs, sources, opts)

@@ -49,7 +49,7 @@ SHARED_MEMORY = {
     "allgather": ("direct", "ring"),
     "reduce-scatter": ("direct", "ring"),
     "alltoall": ("direct",),
-    "broadcast": ("binomial", "scatter-allgather"),
+    "broadcast": ("binomial", "chain", "scatter-allgather"),
     "reduce": ("binomial",),
 }
 
@@ -65,10 +65,11 @@ class Key:
     type: str
     op: str
     in_place: bool
+    root: int = 0
 
     def __str__(self) -> str:
         place = "in place" if self.in_place else "out of place"
-        return f"{self.collective} {self.type} {self.op} below 2^{self.bucket} bytes {place}"
+        return f"{self.collective} {self.type} {self.op} below 2^{self.bucket} bytes {place}, root {self.root}"
 
 
 @dataclass
@@ -95,18 +96,18 @@ class Chooser:
     ) -> None:
         self.lane, self.plan = lane, plan
         self._store, self._agree = store, agree
-        self._programs: dict[tuple[str, str, bool], LaneProgram] = {}
+        self._programs: dict[tuple[str, str, bool, int], LaneProgram] = {}
         self._known: dict[Key, Chosen] = {}
         self._kept = Kept(lane.size, plan) if lane.rank == 0 else None
 
-    def candidates(self, collective: str, nbytes: int, in_place: bool) -> dict[str, LaneProgram]:
+    def candidates(self, collective: str, nbytes: int, in_place: bool, root: int = 0) -> dict[str, LaneProgram]:
         """Return the programs for a call, loaded, by name. A program that the lane does not run is left out."""
         found = {}
         for name, make in self._sources(collective, nbytes):
-            key = collective, name, in_place
+            key = collective, name, in_place, root
             try:
                 if key not in self._programs:
-                    self._programs[key] = self.lane.load(make(), in_place=in_place)
+                    self._programs[key] = self.lane.load(make(), in_place=in_place, root=root)
                 found[name] = self._programs[key]
             except SynthError:  # on all ranks alike: it is the program's, not the rank's
                 continue
@@ -137,7 +138,7 @@ class Chooser:
         return found
 
     def _race(self, key: Key, nbytes: int, prepare: Callable[[LaneProgram | None], Runner]) -> Chosen:
-        programs = self.candidates(key.collective, nbytes, key.in_place)
+        programs = self.candidates(key.collective, nbytes, key.in_place, key.root)
         if not programs:
             return Chosen(None, "no program of the plan fits")
 

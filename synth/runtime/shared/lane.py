@@ -32,7 +32,7 @@ from synth.runtime.kernel import build_host, sources
 from synth.runtime.kernel import tables as flat
 from synth.runtime.kernel.launches import local_dependencies, plan_launches
 from synth.runtime.reference.buffers import Arena
-from synth.runtime.reference.op_tables import CompiledProgram, compile_program
+from synth.runtime.reference.op_tables import compile_program
 from synth.runtime.shared.segment import Rendezvous, SharedSegment, alive, exchange, started_at
 from synth.runtime.slicing import Slicing
 
@@ -59,13 +59,12 @@ class LaneLaunch(NamedTuple):
 
 @dataclass(frozen=True)
 class LaneProgram:
-    """A program, ready for calls of any size: this rank's part of the kernel's tables. Kept alive by the lane."""
+    """A program, ready for calls of any size: this process's part of the kernel's tables. `rank`: the rank of the
+    program that this process plays. Kept alive by the lane."""
 
     program: Program
-    code: CompiledProgram
+    rank: int
     tables: flat.Tables
-    wires: tuple[int, ...]
-    first: int
     prog: np.ndarray
     buffers: memoryview
     kept: tuple[np.ndarray, ...]
@@ -110,8 +109,10 @@ class Lane:
         self._busy = False
         self._watcher: threading.Thread | None = None
 
-    def load(self, program: Program, *, in_place: bool) -> LaneProgram:
+    def load(self, program: Program, *, in_place: bool, root: int = 0) -> LaneProgram:
         """Return a program for `call`. All ranks load the same programs in the same order.
+
+        `root`: the rank that plays rank 0 of the program; those after it play the next ones.
 
         Raises SynthError for a program that no lane runs: one-sided, of too many blocks, or for which the segment has
         no room.
@@ -132,11 +133,15 @@ class Lane:
             raise SynthError(
                 f"{program.name}: a message of {tables.slot_chunks} chunks does not fit into a FIFO's slot"
             )
-        wires = tuple(self._wire(wire.src, wire.dst, wire.channel) for wire in code.wires)
+        wires = []
+        for wire in code.wires:
+            src, dst = ((end + root) % self.size for end in (wire.src, wire.dst))
+            wires.append(self._wire(src, dst, wire.channel))
 
         # this rank's blocks, numbered from 0, with the lane's connections
         launches = plan_launches(code, (0,) * program.ranks)
-        launch = next((launch for launch in launches if launch.rank == self.rank), None)
+        played = (self.rank - root) % self.size
+        launch = next((launch for launch in launches if launch.rank == played), None)
         first, count = (0, 0) if launch is None else (launch.first, launch.count)
         blocks = tables.blocks[first : first + count].copy()
         for name in ("into", "out"):
@@ -156,8 +161,8 @@ class Lane:
             ("nslots", DEPTH), ("slot_chunks", tables.slot_chunks), ("nlaunches", self.size), ("sleeps", 1),
         ):  # fmt: skip
             prog[name] = value
-        own = buffers[3 * self.rank : 3 * self.rank + 3].data.cast("B").cast("Q")
-        found = LaneProgram(program, code, tables, wires, first, prog, own, (blocks, deps, done, run, buffers), {})
+        own = buffers[3 * played : 3 * played + 3].data.cast("B").cast("Q")
+        found = LaneProgram(program, played, tables, prog, own, (blocks, deps, done, run, buffers), {})
         self._loaded.append(found)
         return found
 
@@ -209,7 +214,7 @@ class Lane:
             library.synth_pool.restype = ctypes.c_void_p
             pool = self._pools[instance.group] = ctypes.c_void_p(library.synth_pool())
             self._ends.append(partial(library.synth_end, pool))
-        scratch = loaded.program.gpus[self.rank].scratch * elements * kind.size
+        scratch = loaded.program.gpus[loaded.rank].scratch * elements * kind.size
         if len(self._scratch) < scratch:
             self._scratch = np.zeros(scratch, np.uint8)
 
