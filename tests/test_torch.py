@@ -1,20 +1,15 @@
 """The backend `synth` in PyTorch jobs: every collective, works, groups, compiled graphs, training as with gloo."""
 
-import importlib.util
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-# .ci/run names an environment that has torch; an environment of a developer may have it, too
-PYTHON = os.environ.get("SYNTH_TORCH_PYTHON") or (sys.executable if importlib.util.find_spec("torch") else "")
-pytestmark = [
-    pytest.mark.skipif(not PYTHON, reason="no torch here: pip install '.[torch]', or SYNTH_TORCH_PYTHON=its Python"),
-    pytest.mark.slow,
-]
+from tests.needs import need, torch_python
+
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 
 
@@ -26,9 +21,19 @@ def free_port():
 
 def job(ranks, backend, **environment):
     """Run tests/torch_job.py on so many ranks; return what they print, and their exit codes."""
+    need("torch")
     port, started = free_port(), []
     for rank in range(ranks):
-        command = [PYTHON, "-W", "ignore", str(ROOT / "tests" / "torch_job.py"), str(rank), str(ranks), port, backend]
+        command = [
+            torch_python(),
+            "-W",
+            "ignore",
+            str(ROOT / "tests" / "torch_job.py"),
+            str(rank),
+            str(ranks),
+            port,
+            backend,
+        ]
         started.append(
             subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
