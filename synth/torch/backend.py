@@ -36,7 +36,7 @@ from synth.runtime.dtypes import dtype
 from synth.runtime.kernel import build_host
 from synth.runtime.shared.lane import Lane, LaneProgram
 from synth.runtime.shared.segment import same_host
-from synth.torch.choice import LARGEST, Chooser, Chosen, Key, plan_of
+from synth.torch.choice import LARGEST, Chooser, Chosen, Key, check_alike, plan_of
 from synth.torch.record import Record
 from synth.torch.works import Done, Pending, Received
 
@@ -77,10 +77,11 @@ class Synth(Backend):
         self._cache: dict[tuple, Chosen] = {}
         self._said: dict[tuple, bytes] = {}
         self._agreeing: ProcessGroupGloo | None = None
+        plan = plan_of(os.environ.get("SYNTH_PLAN"))
+        check_alike(PrefixStore("alike", store), rank, size, plan)
         self.lane, why = self._make_lane(rank, size)
         self.chooser = None
         if self.lane is not None:
-            plan = plan_of(os.environ.get("SYNTH_PLAN"))
             self.chooser = Chooser(self.lane, PrefixStore("choice", store), self._greatest, plan)
         if why and rank == 0:
             print(f"synth: all collectives go to gloo: {why}", file=sys.stderr, flush=True)

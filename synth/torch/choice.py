@@ -34,7 +34,7 @@ from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 from synth.runtime.kernel import build_host, sources
 from synth.runtime.shared.lane import Lane, LaneProgram
-from synth.runtime.shared.segment import Rendezvous
+from synth.runtime.shared.segment import Rendezvous, exchange
 
 RACE_SECONDS = 2.0  # of all races of a job together
 ONE_RACE = 0.25  # seconds of one race
@@ -212,6 +212,20 @@ class Kept:
         Kept.spent += seconds
         self._found[str(key)] = {"won": won, "seconds": times}
         build_host.write_atomically(self._file, json.dumps(self._found, indent=1).encode())
+
+
+def check_alike(store: Rendezvous, rank: int, size: int, plan: Plan | None) -> None:
+    """Raise SynthError, on all ranks, unless all have the same version and the same plan: else they would choose
+    differently."""
+    mine = f"synth {version.__version__}, torch {torch.__version__}, "
+    if plan is None:
+        mine += "no plan"
+    else:
+        digest = hashlib.sha256(json.dumps(plan.to_json(), sort_keys=True).encode()).hexdigest()
+        mine += f"the plan {digest[:8]} of {plan.topology.name}"
+    for other, theirs in enumerate(exchange(store, "rank", rank, size, mine)):
+        if theirs != mine:
+            raise SynthError(f"rank {other} has {theirs}; rank {rank} has {mine}: all ranks need the same")
 
 
 def of_library(name: str, task: str, ranks: int) -> Program:
