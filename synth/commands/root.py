@@ -172,12 +172,13 @@ COMMANDS = {  # the main job first
     "explain": "Explain the optimal rate, or why a schedule is slower.",
     "allocations": "List the optimal rates of every allocation of a machine.",
     "catalog": "Keep algorithms of all machines in one file.",
+    "torch": "Programs inside PyTorch jobs on this machine.",
     "report": "Write an HTML page: frontiers, schedules step by step, times, proofs.",
     "topo": "List, show, import, match and draw topologies.",
     "list": "List the names that options take, and missing libraries.",
 }
 # The files of commands that are not called as they are.
-FILES = {"import": "import_", "catalog": "catalog.group", "list": "lists"}
+FILES = {"import": "import_", "catalog": "catalog.group", "torch": "torch.group", "list": "lists"}
 
 
 @click.command(

@@ -88,14 +88,19 @@ def is_cached(target: Path) -> bool:
 
 
 @cache
-def library(group: str) -> ctypes.CDLL:
-    """Load the compiled kernels of one group, built unless cached. Raises MissingDependencyError, SynthError."""
+def library(group: str, main: str = "host", flags: tuple[str, ...] = ()) -> ctypes.CDLL:
+    """Load the compiled kernels of one group, built unless cached. Raises MissingDependencyError, SynthError.
+
+    `main`: the source file that launches them, host (threads for one call) or pool (threads that stay). `flags`: more
+    of the compiler's.
+    """
     command = compiler()
     if command is None:
         raise MissingDependencyError(f"the host executor {MISSING}")
-    target = cache_directory() / f"host-{group}-{sources.fingerprint(command, *FLAGS, sources.lines(group))}.so"
+    known = sources.fingerprint(command, *FLAGS, *flags, sources.lines(group))
+    target = cache_directory() / f"{main}-{group}-{known}.so"
     if not is_cached(target):
-        build('#include "host.cpp"\n' + sources.lines(group), target, ("-shared", "-fPIC"))
+        build(f'#include "{main}.cpp"\n' + sources.lines(group), target, ("-shared", "-fPIC", *flags))
     try:
         return ctypes.CDLL(str(target))
     except OSError as error:

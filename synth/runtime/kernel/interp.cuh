@@ -26,10 +26,10 @@ APART int blocked(const Prog& p, const Block& block, const Op& op, u64 epoch, in
       if (!await(p, p.done + p.deps[d].block, epoch + p.deps[d].op + 1)) return WAITS_DEP;
     }
   what = block.into;
-  if ((!(F & LL) || F & CLOCK) && op.flags & RECEIVES && !await(p, tail, taken + 1)) return WAITS_DATA;
+  if ((!(F & LL) || F & CLOCK) && op.flags & RECEIVES && !await(p, tail, taken + 1, p.sleeps)) return WAITS_DATA;
   what = block.out;
   if (op.flags & SENDS && sent >= (u64)p.nslots + room) {
-    if (!await(p, head, sent + 1 - p.nslots)) {
+    if (!await(p, head, sent + 1 - p.nslots, p.sleeps)) {
       u64 data;
       if (!(F & LL) || !(op.flags & RECEIVES) || line_load(in, (u32)(taken + 1), data)) return WAITS_CREDIT;
       what = block.into;
@@ -48,7 +48,8 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
   const Block block = p.blocks[me];
   const u64 run = p.run[me];
   const bool leads = team.thread == 0;
-  const i64 slot = F & LL ? p.slot_chunks * lines_of<T>(p.step) * (i64)sizeof(Line) : p.slot_chunks * p.step * (i64)sizeof(T);
+  const i64 least = F & LL ? p.slot_chunks * lines_of<T>(p.step) * (i64)sizeof(Line) : p.slot_chunks * p.step * (i64)sizeof(T);
+  const i64 slot = p.stride ? p.stride : least;
   // the first connection stands for one that the block does not have: nothing uses it then
   const Conn *into = p.conns + (block.into < 0 ? 0 : block.into), *onto = p.conns + (block.out < 0 ? 0 : block.out);
   u64 *const in_tail = into->tail, *const in_head = into->head, *const out_tail = onto->tail, *const out_head = onto->head;
@@ -116,8 +117,8 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
         if (flags & SENDS) ++sent;
         ++beat;
         if (leads) {
-          if (flags & RECEIVES) release(in_head, taken);
-          if ((!(F & LL) || F & CLOCK) && flags & SENDS) release(out_tail, sent);
+          if (flags & RECEIVES) post(in_head, taken, p.sleeps);
+          if ((!(F & LL) || F & CLOCK) && flags & SENDS) post(out_tail, sent, p.sleeps);
           if (flags & PUBLISHES && last) release(p.done + me, epoch + o + 1);
           note(p.beat + me, beat);
         }

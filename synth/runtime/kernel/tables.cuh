@@ -69,6 +69,8 @@ struct Prog {
   const Act* acts;     // of one-sided programs, which have no `ops`
   const Term* terms;
   i64 elements, step;  // of a chunk, of a slice of it
+  i64 stride;          // bytes from slot to slot, where calls of several sizes share the FIFOs; 0: as this call needs
   u64 timeout;         // ns
   int nblocks, slices, part, nslots, slot_chunks, ncrews;  // nblocks: of this launch; ncrews 0: there is no other
+  int sleeps, padding;  // CPU threads: long waits for messages and credits sleep, and the word after a counter counts sleepers
 };

@@ -40,7 +40,7 @@ STATUS = record("i4 kind op slice part what padding")
 LAUNCH = record("u8 beat blocks")
 PROG = record(
     "u8 blocks ops deps conns buffers done run beat abort status launches clock acts terms;"
-    "i8 elements step; u8 timeout; i4 nblocks slices part nslots slot_chunks nlaunches"
+    "i8 elements step stride; u8 timeout; i4 nblocks slices part nslots slot_chunks nlaunches sleeps padding"
 )
 RECORDS = (BLOCK, OP, DEP, CONN, STATUS, LAUNCH, PROG)
 ONE_SIDED_RECORDS = (ACT, TERM)

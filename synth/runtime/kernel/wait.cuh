@@ -18,14 +18,14 @@ struct Patience {
   u64 since, seen;
   u32 spins;
   DEV Patience() : since(0), seen(0), spins(0) {}
-  DEV bool over(const Prog& p) {
-    if (++spins % 32) return false;
+  DEV bool over(const Prog& p, int sleeps = 0) {
+    if (++spins % 32 && !sleeps) return false;
     if (glance(p.abort)) return true;
-    if (spins >= LONG) {
+    if (spins >= LONG || sleeps) {
       const u64 now = clock_ns();
-      if (spins == LONG || now - since > p.timeout) {
+      if (!since || now - since > p.timeout) {
         const u64 sum = beats(p);
-        if (spins != LONG && sum == seen) {
+        if (since && sum == seen) {
           note(p.abort, 1);
           return true;
         }
@@ -33,16 +33,21 @@ struct Patience {
         since = now;
       }
     }
-    nap();
+    if (!sleeps) nap();
     return false;
   }
 };
 
-// Until *at >= least. False: given up.
-DEV bool await(const Prog& p, const u64* at, u64 least) {
+// Until *at >= least. False: given up. `sleeps`: the counter is one that `post` writes, so a wait that is not short sleeps:
+// where processes share cores, a thread that yields waits for its next time slice, and one that sleeps is woken.
+DEV bool await(const Prog& p, const u64* at, u64 least, int sleeps = 0) {
+  for (int spins = 0; acquire(at) < least; relax())
+    if (!sleeps || ++spins > SPINS) break;
   if (acquire(at) >= least) return true;
-  for (Patience patience; !patience.over(p);)
+  for (Patience patience; !patience.over(p, sleeps);) {
+    if (sleeps) doze((u64*)at, least);
     if (acquire(at) >= least) return true;
+  }
   return false;
 }
 

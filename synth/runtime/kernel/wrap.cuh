@@ -12,9 +12,12 @@ struct alignas(16) Quad { u32 w[4]; };
 struct alignas(16) Line { u64 packet[2]; };  // of LL: each is flag << 32 | 4 bytes of data
 
 #ifdef SYNTH_HOST
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 #define DEV inline
 #define APART inline  // a function of its own on a GPU: its registers are free elsewhere
 #define UNROLLED
@@ -71,6 +74,31 @@ DEV bool line_load(const Line* at, u32 flag, u64& data) {
   return low >> 32 == flag && high >> 32 == flag;
 }
 DEV void nap() { sched_yield(); }
+static constexpr int SPINS = 256;  // some 10 us, about what sleeping and waking cost
+DEV void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+// A counter that another process may sleep on: the word after it counts the sleepers. Both sides store before they load.
+DEV void wake(u64* at) {
+  if (__atomic_load_n(at + 1, __ATOMIC_SEQ_CST)) syscall(SYS_futex, at, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
+}
+DEV void post(u64* at, u64 value, int sleeps) {
+  if (!sleeps) return release(at, value);
+  __atomic_store_n(at, value, __ATOMIC_SEQ_CST);
+  wake(at);
+}
+// Sleep until the counter moves, but not longer than 10 ms, for somebody else may give up.
+DEV void doze(u64* at, u64 least) {
+  __atomic_fetch_add(at + 1, 1, __ATOMIC_SEQ_CST);
+  const u64 found = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+  const timespec most{0, 10000000};
+  if (found < least) syscall(SYS_futex, at, FUTEX_WAIT, (u32)found, &most, nullptr, 0);
+  __atomic_fetch_sub(at + 1, 1, __ATOMIC_SEQ_CST);
+}
 DEV u64 clock_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -142,6 +170,10 @@ DEV bool line_load(const Line* at, u32 flag, u64& data) {
   return low >> 32 == flag && high >> 32 == flag;
 }
 DEV void nap() { __nanosleep(40); }
+static constexpr int SPINS = 0;  // only CPU threads sleep
+DEV void relax() {}
+DEV void post(u64* at, u64 value, int) { release(at, value); }
+DEV void doze(u64*, u64) {}
 DEV u64 clock_ns() {
   u64 now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");

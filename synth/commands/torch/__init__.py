@@ -1,0 +1,1 @@
+"""`synth torch`: programs inside PyTorch jobs on this machine."""

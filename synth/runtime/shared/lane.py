@@ -1,0 +1,326 @@
+"""A lane: the calls of the processes of one host, in one order, by Programs in a shared segment.
+
+Each process is one rank. It runs its own blocks of the host kernel on threads that stay; messages go through FIFOs in
+the segment. The FIFOs belong to pairs of ranks, not to programs: their slots are equally large in every call, and
+their counters only grow, so calls of all programs and sizes follow one another without clearing anything.
+
+Every rank makes the same calls in the same order. Each writes down what it calls before it begins; so a rank that
+calls something else, has ended, or does not come is named on all others, who leave within `timeout` seconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from synth.errors import SynthError
+from synth.program.buffer_layout import layout_of
+from synth.program.program import Program
+from synth.runtime.dtypes import Dtype
+from synth.runtime.kernel import build_host, sources
+from synth.runtime.kernel import tables as flat
+from synth.runtime.kernel.launches import local_dependencies, plan_launches
+from synth.runtime.reference.buffers import Arena
+from synth.runtime.reference.op_tables import compile_program
+from synth.runtime.shared.segment import Rendezvous, SharedSegment, alive, exchange, started_at
+from synth.runtime.slicing import Slicing
+
+DEPTH = 4  # slots of a FIFO
+SLOT_BYTES = 256 << 10  # of a slot, where few ranks share the segment; a slot is then in the cache of both
+SEGMENT_BYTES = 48 << 20  # Docker gives 64 MiB of /dev/shm by default
+MAX_BLOCKS = 32  # of a rank
+REMEMBERED = 64  # calls of each rank that are written down
+WATCH_SECONDS = 0.5  # between two looks at the other processes
+WORD = np.dtype("u8")
+CALL = np.dtype([("what", "S48"), ("number", "u8")])
+ROW = struct.Struct("48sQ")
+ENDED, DIFFERS = 1, 2  # why a call was given up, where another process saw it
+
+
+class LaneLaunch(NamedTuple):
+    """A launch: the kernel, its threads, its arguments and their address."""
+
+    function: Any
+    pool: ctypes.c_void_p
+    prog: np.ndarray
+    address: ctypes.c_void_p
+
+
+@dataclass(frozen=True)
+class LaneProgram:
+    """A program, ready for calls of any size: this process's part of the kernel's tables. `rank`: the rank of the
+    program that this process plays. Kept alive by the lane."""
+
+    program: Program
+    rank: int
+    tables: flat.Tables
+    prog: np.ndarray
+    buffers: memoryview
+    kept: tuple[np.ndarray, ...]
+    prepared: dict[tuple[int, Dtype, str], LaneLaunch]
+
+
+class Lane:
+    """The calls of the processes of one host.
+
+    `timeout`: seconds without any progress until a call is given up. Raises SynthError where there is no segment.
+    """
+
+    def __init__(self, store: Rendezvous, rank: int, size: int, timeout: float, nbytes: int = SEGMENT_BYTES) -> None:
+        self.rank, self.size, self.timeout = rank, size, timeout
+        self.broken: Exception | None = None
+        self.calls = 0
+        self.segment = SharedSegment(store, rank, size, nbytes)
+        me = f"{os.getpid()} {started_at(os.getpid())}"
+        self._processes = [tuple(map(int, text.split())) for text in exchange(store, "process", rank, size, me)]
+
+        # what all ranks see beside FIFOs: who gave up, what has moved, what blocks wait for, what was called
+        self._abort = self.segment.take((2,), WORD)
+        self._flags = self._abort.data.cast("B").cast("Q")  # whether all leave, and why
+        self._beats = self.segment.take((size, MAX_BLOCKS), WORD)
+        self._status = self.segment.take((size, MAX_BLOCKS), flat.STATUS)
+        self._called = self.segment.take((size, REMEMBERED), CALL)
+        self._rows = self._called.view(np.uint8).reshape(-1).data
+
+        # connections by source, destination and number; slots as large as a quarter of the segment allows for all pairs
+        pairs = max(1, size * (size - 1))
+        fair = self.segment.left // (2 * pairs * DEPTH)
+        self._slot = max(4096, min(SLOT_BYTES, 1 << fair.bit_length() - 1))
+        self._wires: dict[tuple[int, int, int], int] = {}
+        self._conns = np.zeros(4 * pairs, flat.CONN)
+        self._fifos: list[np.ndarray] = []
+        beats = [(_at(self._beats[other]), MAX_BLOCKS) for other in range(size)]
+        self._launches = np.array(beats, flat.LAUNCH)
+        self._scratch = np.zeros(0, np.uint8)
+        self._pools: dict[str, ctypes.c_void_p] = {}
+        self._ends: list[Callable[[], None]] = []  # end the threads of a pool
+        self._loaded: list[LaneProgram] = []
+        self._busy = False
+        self._watcher: threading.Thread | None = None
+
+    def load(self, program: Program, *, in_place: bool, root: int = 0) -> LaneProgram:
+        """Return a program for `call`. All ranks load the same programs in the same order.
+
+        `root`: the rank that plays rank 0 of the program; those after it play the next ones.
+
+        Raises SynthError for a program that no lane runs: one-sided, of too many blocks, or for which the segment has
+        no room.
+        """
+        if program.one_sided or program.ranks != self.size:
+            raise SynthError(
+                f"{program.name}: a lane of {self.size} processes runs two-sided programs of as many ranks"
+            )
+        if max(len(gpu.blocks) for gpu in program.gpus) > MAX_BLOCKS:
+            raise SynthError(f"{program.name}: a rank has more than {MAX_BLOCKS} thread blocks")
+        layout = layout_of(program)
+        arena = Arena(program, layout, in_place=in_place, slices=1)
+        code = compile_program(program, arena, in_place=in_place)
+        tables = flat.tables(code, Slicing(1, ((0, 1),), flat.MAX_INT, DEPTH))
+        if not tables.balanced:
+            raise SynthError(f"{program.name}: a connection takes fewer messages than are sent")
+        if tables.slot_chunks * 8 > self._slot:
+            raise SynthError(
+                f"{program.name}: a message of {tables.slot_chunks} chunks does not fit into a FIFO's slot"
+            )
+        wires = []
+        for wire in code.wires:
+            src, dst = ((end + root) % self.size for end in (wire.src, wire.dst))
+            wires.append(self._wire(src, dst, wire.channel))
+
+        # this rank's blocks, numbered from 0, with the lane's connections
+        launches = plan_launches(code, (0,) * program.ranks)
+        played = (self.rank - root) % self.size
+        launch = next((launch for launch in launches if launch.rank == played), None)
+        first, count = (0, 0) if launch is None else (launch.first, launch.count)
+        blocks = tables.blocks[first : first + count].copy()
+        for name in ("into", "out"):
+            blocks[name] = [(*wires, -1)[wire] for wire in blocks[name]]
+        deps = local_dependencies(tables, code, launches)
+        done, run = np.zeros(max(1, count), WORD), np.zeros(max(1, count), WORD)
+        buffers = np.zeros(3 * program.ranks, WORD)
+        prog = np.zeros((), flat.PROG)
+        for name, array in (
+            ("blocks", blocks), ("ops", tables.ops), ("deps", deps), ("conns", self._conns), ("buffers", buffers),
+            ("done", done), ("run", run), ("beat", self._beats[self.rank]), ("abort", self._abort),
+            ("status", self._status[self.rank]), ("launches", self._launches),
+        ):  # fmt: skip
+            prog[name] = _at(array)
+        for name, value in (
+            ("stride", self._slot), ("timeout", int(self.timeout * 1e9)), ("nblocks", count), ("part", flat.MAX_INT),
+            ("nslots", DEPTH), ("slot_chunks", tables.slot_chunks), ("nlaunches", self.size), ("sleeps", 1),
+        ):  # fmt: skip
+            prog[name] = value
+        own = buffers[3 * played : 3 * played + 3].data.cast("B").cast("Q")
+        found = LaneProgram(program, played, tables, prog, own, (blocks, deps, done, run, buffers), {})
+        self._loaded.append(found)
+        return found
+
+    def _wire(self, src: int, dst: int, channel: int) -> int:
+        """Return the lane's number of a connection, with a FIFO in the segment at its first use."""
+        found = self._wires.get((src, dst, channel))
+        if found is not None:
+            return found
+        found = len(self._wires)
+        if found == len(self._conns):
+            raise SynthError(f"the programs of a lane have more than {found} connections together")
+        counters, fifo = self.segment.take((2, 16), WORD), self.segment.take((DEPTH * self._slot,), np.dtype("u1"))
+        self._conns[found]["fifo"] = _at(fifo)
+        self._conns[found]["tail"], self._conns[found]["head"] = _at(counters[0]), _at(counters[1])
+        self._fifos.append(fifo)
+        self._wires[src, dst, channel] = found
+        return found
+
+    def call(self, loaded: LaneProgram, elements: int, kind: Dtype, op: str, source: int, target: int) -> None:
+        """Run a program on `elements` elements a chunk, from the address `source` to `target`, and return when this
+        rank has its result.
+
+        Raises SynthError where a rank calls something else, has ended, or does not come; the lane is then broken, and
+        further calls raise the same.
+        """
+        if self.broken is not None:
+            raise self.broken
+        key = elements, kind, op
+        prepared = loaded.prepared.get(key)
+        if prepared is None:
+            prepared = loaded.prepared[key] = self._prepare(loaded, elements, kind, op)
+        buffers = loaded.buffers
+        buffers[0], buffers[1], buffers[2] = source, target, _at(self._scratch)
+        self._busy = True
+        failed = prepared.function(prepared.pool, prepared.address)
+        self._busy = False
+        if failed:
+            self.abort(SynthError("the system gives no more threads"))
+        elif self._flags[0] or not self._agreed():
+            self.abort(self._diagnosis())
+        if self.broken is not None:
+            raise self.broken
+
+    def _prepare(self, loaded: LaneProgram, elements: int, kind: Dtype, op: str) -> LaneLaunch:
+        """Return a program's launch for one size, type and operator."""
+        instance = sources.instance(loaded.program, kind, op)
+        library = build_host.library(instance.group, "pool", _flags())
+        if instance.group not in self._pools:
+            library.synth_pool.restype = ctypes.c_void_p
+            pool = self._pools[instance.group] = ctypes.c_void_p(library.synth_pool())
+            self._ends.append(partial(library.synth_end, pool))
+        scratch = loaded.program.gpus[loaded.rank].scratch * elements * kind.size
+        if len(self._scratch) < scratch:
+            self._scratch = np.zeros(scratch, np.uint8)
+
+        # slices as long as a slot holds of all chunks of a message
+        step = max(1, min(elements, self._slot // (loaded.tables.slot_chunks * kind.size)))
+        scale, prog = kind.size // instance.size, loaded.prog.copy()
+        prog["elements"], prog["step"], prog["slices"] = elements * scale, step * scale, -(-elements // step)
+        function = getattr(library, instance.symbol)
+        if self._watcher is None:  # no kernel can see that another process was killed
+            self._watcher = threading.Thread(target=self._look, daemon=True)
+            self._watcher.start()
+        return LaneLaunch(function, self._pools[instance.group], prog, ctypes.c_void_p(_at(prog)))
+
+    def begin(self, what: bytes) -> None:
+        """Say what this rank calls next: at most 48 bytes, the same on all ranks. `call` may follow several times.
+
+        Raises SynthError where the lane is broken, on this rank or another.
+        """
+        if self._flags[0] and self.broken is None:
+            self.broken = SynthError(f"another rank gave up before this one came to its call {self.calls + 1}")
+        if self.broken is not None:
+            raise self.broken
+        self.calls += 1
+        ROW.pack_into(self._rows, self._row(self.rank), what, self.calls)
+
+    def _row(self, rank: int) -> int:
+        """Return where a rank writes its call of the present number down."""
+        return ROW.size * (rank * REMEMBERED + self.calls % REMEMBERED)
+
+    def _agreed(self) -> bool:
+        """Return False if another rank has made, or begun, another call of this number."""
+        at = self._row(self.rank)
+        mine = self._rows[at : at + ROW.size]
+        for rank in range(self.size):
+            at = self._row(rank)
+            if self._rows[at : at + ROW.size] != mine and rank in self._differing():
+                return False
+        return True
+
+    def close(self) -> None:
+        """End the threads; no call may follow, or be under way."""
+        self.broken = SynthError("the group was destroyed")
+        while self._ends:
+            self._ends.pop()()
+
+    def check(self) -> None:
+        """Raise SynthError where a rank has ended, or calls something else than this one."""
+        if self._ended() or self._differing():
+            self._flags[1] = self._flags[1] or (ENDED if self._ended() else DIFFERS)
+            raise self._diagnosis()
+
+    def abort(self, error: Exception | None = None) -> None:
+        """Let the call that is under way end, on all ranks: each raises, this one `error`."""
+        self._flags[0] = 1
+        self.broken = error or SynthError("the group was aborted")
+
+    # ------------------------------------------------------------ the other ranks
+
+    def _differing(self) -> dict[int, str]:
+        """Return what those ranks call that make another call of this number."""
+        rows = self._called[:, self.calls % REMEMBERED]
+        other = (rows["number"] == self.calls) & (rows["what"] != rows["what"][self.rank])
+        return {rank: rows["what"][rank].decode() for rank in np.flatnonzero(other).tolist()}
+
+    def _ended(self) -> list[int]:
+        return [other for other, process in enumerate(self._processes) if not alive(*process)]
+
+    def _look(self) -> None:
+        """Look at the other processes while a call waits long, and let all leave where it waits in vain."""
+        seen = 0
+        while self.broken is None:
+            time.sleep(WATCH_SECONDS)
+            if self._busy and self.calls == seen and not self._flags[0]:
+                if self._ended():
+                    self._flags[1] = ENDED
+                elif self._differing():
+                    self._flags[1] = DIFFERS
+                self._flags[0] = int(self._flags[1] > 0)
+            seen = self.calls
+
+    def _diagnosis(self) -> SynthError:
+        """Return why this call was given up, as far as this rank can see it."""
+        here = self._called["what"][self.rank, self.calls % REMEMBERED].decode()
+        call = f"call {self.calls}, {here},"
+        late = np.flatnonzero(self._called["number"].max(axis=1) < self.calls).tolist()
+        if self._flags[1] == ENDED:
+            return SynthError(f"rank {_list(self._ended())} has ended, in or before {call.rstrip(',')}")
+        for rank, there in self._differing().items():
+            return SynthError(f"{call} is {there} on rank {rank}: all ranks must make the same calls in the same order")
+        if self._flags[1] == DIFFERS:
+            return SynthError(f"{call} was given up: two other ranks do not make the same call")
+        if late:
+            return SynthError(f"rank {_list(late)} did not come to {call} within {self.timeout:g} s")
+        return SynthError(f"{call} made no progress for {self.timeout:g} s")
+
+
+def _list(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks))
+
+
+def _flags() -> tuple[str, ...]:
+    """Return the compiler's flags for this very processor, whose name goes into that of the compiled file."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return "-O3", "-march=native", f"-DSYNTH_PROCESSOR=0x{hashlib.sha256(features.encode()).hexdigest()[:8]}"
+
+
+def _at(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]

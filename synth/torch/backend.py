@@ -1,0 +1,546 @@
+"""The process group `synth`: each collective to a program of a lane, or to the inner library, gloo.
+
+Calls are carried out in the order in which they are issued. A call that nobody waits for, and before which none is
+under way, is carried out on the caller's thread; others on the lane's. What no program serves goes to gloo at once:
+sub-groups' own groups, point-to-point, varying sizes, types and operators that the kernel does not know. Whether a
+program serves a call depends on what is equal on all ranks alone, so all ranks decide alike.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import (
+    AllreduceOptions,
+    Backend,
+    BroadcastOptions,
+    PrefixStore,
+    ProcessGroupGloo,
+    ReduceOp,
+    ReduceOptions,
+    ReduceScatterOptions,
+    Work,
+)
+
+from synth.errors import SynthError
+from synth.runtime.dtypes import dtype
+from synth.runtime.kernel import build_host
+from synth.runtime.shared.lane import Lane, LaneProgram
+from synth.runtime.shared.segment import same_host
+from synth.torch.choice import LARGEST, Chooser, Chosen, Key, check_alike, plan_of
+from synth.torch.record import Record
+from synth.torch.works import Done, Pending, Received
+
+_TYPES = {
+    torch.float64: dtype("float64"), torch.float32: dtype("float32"), torch.float16: dtype("float16"),
+    torch.bfloat16: dtype("bfloat16"), torch.int8: dtype("int8"), torch.uint8: dtype("uint8"),
+    torch.int32: dtype("int32"), torch.int64: dtype("int64"),
+}  # fmt: skip
+_OPERATORS = {
+    "sum": ReduceOp.SUM,
+    "avg": ReduceOp.AVG,
+    "min": ReduceOp.MIN,
+    "max": ReduceOp.MAX,
+    "prod": ReduceOp.PRODUCT,
+}
+
+IN_PLACE = ("allreduce", "broadcast", "reduce")  # one tensor is input and output
+
+
+class Synth(Backend):
+    """One process group. `inner`: gloo, for what no program serves; `lane`: None where no program runs at all."""
+
+    def __init__(
+        self, store: Any, rank: int, size: int, timeout: timedelta, options: Any, closed: Callable[[Synth], None]
+    ) -> None:
+        super().__init__(rank, size)
+        self._closed = partial(closed, self)
+        self._options = options or Backend.Options("synth", timeout=timeout)
+        self._store, self._timeout = store, timeout
+        self.inner: Any = ProcessGroupGloo(PrefixStore("inner", store), rank, size, timeout)
+        self.record = Record()
+        self._sequence = 0
+        self._batch: list[Work] | None = None
+        self._queue: queue.SimpleQueue[tuple[Callable[[], None], Pending] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._waiting = 0
+        self._received: Work | None = None
+        self._cache: dict[tuple, Chosen] = {}
+        self._said: dict[tuple, bytes] = {}
+        self._agreeing: ProcessGroupGloo | None = None
+        plan = plan_of(os.environ.get("SYNTH_PLAN"))
+        check_alike(PrefixStore("alike", store), rank, size, plan)
+        self.lane, why = self._make_lane(rank, size)
+        self.chooser = None
+        if self.lane is not None:
+            self.chooser = Chooser(self.lane, PrefixStore("choice", store), self._greatest, plan)
+        if why and rank == 0:
+            print(f"synth: all collectives go to gloo: {why}", file=sys.stderr, flush=True)
+
+    def _make_lane(self, rank: int, size: int) -> tuple[Lane | None, str]:
+        """Return the lane, or why there is none; the same on all ranks."""
+        if os.environ.get("SYNTH_DISABLE") == "1":
+            return None, "SYNTH_DISABLE=1"
+        if size == 1:
+            return None, ""
+        store = PrefixStore("lane", self._store)
+        if not same_host(store, rank, size):
+            return None, "the ranks are on several hosts, or in several containers"
+        if build_host.compiler() is None:
+            return None, f"the kernel {build_host.MISSING}"
+        try:
+            return Lane(store, rank, size, self._timeout.total_seconds()), ""
+        except SynthError as error:
+            return None, str(error)
+
+    # ------------------------------------------------------------ what torch asks a backend
+
+    @property
+    def options(self) -> Any:
+        return self._options
+
+    @property
+    def supports_splitting(self) -> bool:
+        return False
+
+    @property
+    def supports_coalescing(self) -> bool:
+        return True
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        return False
+
+    def getBackendName(self) -> str:
+        return "synth"
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._sequence = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._timeout = timeout
+
+    def shutdown(self) -> None:
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join(5)
+            self._thread = None
+        if self.lane is not None:
+            self.lane.close()
+        # gloo's threads must have ended before the interpreter does
+        for group in (self.inner, self._agreeing):
+            if group is not None:
+                group.shutdown()
+        self._agreeing = self.inner = None
+        self.record.write(self.rank(), self.size())
+        self._closed()
+
+    def abort(self) -> None:
+        if self.lane is not None:
+            self.lane.abort()
+        self.shutdown()
+
+    # ------------------------------------------------------------ the order of calls
+
+    def _issue(self, function: Callable[[], None], tensors: list, opts: Any) -> Work:
+        """Carry `function` out after all calls before it; at once where the caller would wait anyhow."""
+        self._sequence += 1
+        waits = not getattr(opts, "asyncOp", True)
+        work: Work
+        if waits and not self._waiting:
+            function()
+            work = Done(tensors)
+        else:
+            work = pending = Pending(tensors)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._carry_out, daemon=True)
+                self._thread.start()
+            self._waiting += 1
+            self._queue.put((function, pending))
+            if waits:
+                pending.wait()
+        if self._batch is not None:
+            self._batch.append(work)
+        return work
+
+    def _carry_out(self) -> None:
+        while (item := self._queue.get()) is not None:
+            function, work = item
+            error = None
+            try:
+                function()
+            except Exception as problem:
+                error = problem
+            self._waiting -= 1
+            work.finish(error)
+
+    def _inner(self, name: str, *arguments: Any, why: str = "no program") -> Work:
+        """Let gloo carry a call out. In a coalescing window its work is kept: nobody else waits for it."""
+        self._sequence += 1
+        first = next((one for one in _flat(arguments) if isinstance(one, torch.Tensor)), None)
+        nbytes, kind = (0, "") if first is None else (first.numel() * first.element_size(), str(first.dtype))
+        self.record.add(name.strip("_"), nbytes, kind.removeprefix("torch."), "gloo", why, None)
+        work = getattr(self.inner, name)(*[argument for argument in arguments if argument is not None])
+        if self._batch is not None:
+            self._batch.append(work)
+        return work
+
+    def start_coalescing(self) -> None:
+        self._batch = []
+
+    def end_coalescing(self) -> Work:
+        works, self._batch = self._batch or [], None
+        for work in works:
+            work.wait()
+        return Done([])
+
+    def _start_coalescing(self, device: Any) -> None:
+        self.start_coalescing()
+
+    def _end_coalescing(self, device: Any) -> Work:
+        return self.end_coalescing()
+
+    # ------------------------------------------------------------ programs
+
+    def _against(self, collective: str, op: str | None, *tensors: torch.Tensor) -> str:
+        """Return why no program carries a call out, "" where one may: it depends on what is equal on all ranks."""
+        if self.chooser is None:
+            return "programs are off"
+        if op is None:
+            return "operator"
+        for tensor in tensors:
+            if tensor.dtype not in _TYPES:
+                return "type"
+            if not tensor.numel():
+                return "empty"
+            if not tensor.is_contiguous() and collective not in IN_PLACE:
+                return "not contiguous"
+        return ""
+
+    def _run(
+        self, collective: str, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str, root: int = 0
+    ) -> None:
+        """Carry a call out: data of units[0] units from `source`, of units[1] to `out`."""
+        assert self.lane is not None
+        larger = source if units[0] >= units[1] else out
+        key = collective, larger.numel(), larger.dtype, op, root
+        said = self._said.get(key)
+        if said is None:
+            said = self._said[key] = (
+                f"{collective} {op} {larger.dtype} {larger.numel()} {root or ''}".strip().replace("torch.", "").encode()
+            )
+        self.lane.begin(said)
+        chosen = self._cache.get(key)
+        if chosen is None:
+            chosen = self._cache[key] = self._choose(collective, larger, units, op, root)
+        begun = time.perf_counter()
+        if chosen.program is None:
+            self._by_gloo(collective, out, source, op, root)
+        else:
+            self._by_program(chosen.program, out, source, units, op)
+        seconds = time.perf_counter() - begun
+        self.record.add(
+            collective,
+            larger.numel() * larger.element_size(),
+            str(larger.dtype).removeprefix("torch."),
+            chosen.name,
+            chosen.why,
+            seconds,
+        )
+
+    def _choose(self, collective: str, larger: torch.Tensor, units: tuple[int, int], op: str, root: int) -> Chosen:
+        """Return the choice of calls like this one, raced on data of its own where there is none yet."""
+        assert self.chooser is not None
+        nbytes = larger.numel() * larger.element_size()
+        key = Key(collective, nbytes.bit_length(), str(larger.dtype), op, collective in IN_PLACE, root)
+        count = max(1, min(larger.numel(), LARGEST // larger.element_size()) // max(units))
+        source, out = (larger.new_zeros(count * number) for number in units)
+        if key.in_place:
+            out = source
+
+        def prepare(program: LaneProgram | None) -> Callable[[], None]:
+            if program is None:
+                return lambda: self._by_gloo(collective, out, source, op, root)
+            return lambda: self._by_program(program, out, source, units, op)
+
+        return self.chooser.choose(key, nbytes, prepare)
+
+    def _by_program(
+        self, loaded: LaneProgram, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str
+    ) -> None:
+        """Run a program. Where its chunks do not divide a unit, the data go through copies with padding."""
+        assert self.lane is not None
+        kind, chunks = _TYPES[source.dtype], loaded.program.chunks
+        unit = source.numel() // units[0]
+        elements = -(-unit // chunks)
+        padded = elements * chunks
+        if padded == unit:
+            self.lane.call(loaded, elements, kind, op, source.data_ptr(), out.data_ptr())
+        else:
+            inside = source.new_zeros(units[0], padded)
+            inside[:, :unit].copy_(source.view(units[0], unit))
+            outside = inside if out.data_ptr() == source.data_ptr() else out.new_empty(units[1], padded)
+            self.lane.call(loaded, elements, kind, op, inside.data_ptr(), outside.data_ptr())
+            out.view(units[1], unit).copy_(outside[:, :unit])
+        if op == "avg":
+            _divide(out, self.size())
+
+    def _by_gloo(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str, root: int) -> None:
+        """Let gloo carry out a call whose turn it is on the lane, by connections that only such calls use."""
+        assert self.lane is not None
+        try:
+            self._on_agreement(collective, out, source, op, root)
+        except RuntimeError:
+            self.lane.check()  # says more than a connection that was closed
+            raise
+
+    def _on_agreement(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str, root: int) -> None:
+        library = self._agreement()
+        operator = _OPERATORS["sum" if op == "avg" else op]
+        if collective == "allreduce":
+            given = AllreduceOptions()
+            given.reduceOp = operator
+            if out.data_ptr() != source.data_ptr():
+                out.copy_(source)
+            library.allreduce([out], given).wait()
+        elif collective == "allgather":
+            library._allgather_base(out, source).wait()
+        elif collective == "broadcast":
+            spread = BroadcastOptions()
+            spread.rootRank = root
+            library.broadcast([out], spread).wait()
+        elif collective == "reduce":
+            gather = ReduceOptions()
+            gather.rootRank, gather.reduceOp = root, operator
+            library.reduce([out], gather).wait()
+        elif collective == "alltoall":
+            library.alltoall_base(out, source, [], []).wait()
+        else:
+            scatter = ReduceScatterOptions()
+            scatter.reduceOp = operator
+            library._reduce_scatter_base(out, source, scatter).wait()
+        if op == "avg":
+            _divide(out, self.size())
+
+    def _agreement(self) -> ProcessGroupGloo:
+        if self._agreeing is None:
+            store = PrefixStore("agreement", self._store)
+            self._agreeing = ProcessGroupGloo(store, self.rank(), self.size(), self._timeout)
+        return self._agreeing
+
+    def _greatest(self, values: Sequence[float]) -> list[float]:
+        """Return the greatest of all ranks for each of `values`."""
+        tensor = torch.tensor(values, dtype=torch.float64)
+        given = AllreduceOptions()
+        given.reduceOp = ReduceOp.MAX
+        self._agreement().allreduce([tensor], given).wait()
+        return tensor.tolist()
+
+    # ------------------------------------------------------------ collectives that programs serve
+
+    def allreduce(self, tensors: list, opts: Any = None, name: str = "allreduce") -> Work:
+        op = _operator(opts)
+        if why := self._against("allreduce", op, *tensors):
+            return self._inner(name, tensors, opts, why=why)
+
+        return self._issue(lambda: self._in_place("allreduce", tensors, str(op)), tensors, opts)
+
+    def _in_place(self, collective: str, tensors: list, op: str, root: int = 0) -> None:
+        for tensor in tensors:
+            dense = tensor.contiguous()
+            self._run(collective, dense, dense, (1, 1), op, root)
+            if dense.data_ptr() != tensor.data_ptr():
+                tensor.copy_(dense)
+
+    def allreduce_coalesced(self, tensors: list, opts: Any = None) -> Work:
+        return self.allreduce(tensors, opts, "allreduce_coalesced")
+
+    def broadcast(self, tensors: list, opts: Any = None) -> Work:
+        root = getattr(opts, "rootRank", 0)
+        if why := self._against("broadcast", "sum", *tensors):
+            return self._inner("broadcast", tensors, opts, why=why)
+        return self._issue(lambda: self._in_place("broadcast", tensors, "sum", root), tensors, opts)
+
+    def reduce(self, tensors: list, opts: Any = None) -> Work:
+        op, root = _operator(opts), getattr(opts, "rootRank", 0)
+        if why := self._against("reduce", op, *tensors):
+            return self._inner("reduce", tensors, opts, why=why)
+
+        def carry_out() -> None:
+            self._in_place("reduce", tensors, "sum" if op == "avg" else str(op), root)
+            if op == "avg" and self.rank() == root:  # others' tensors stay as they are
+                for tensor in tensors:
+                    _divide(tensor, self.size())
+
+        return self._issue(carry_out, tensors, opts)
+
+    def all_gather_single(self, out: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
+        return self.all_gather_single_coalesced([out], [source], opts)
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outs: list, sources: list, opts: Any = None) -> Work:
+        if why := self._against("allgather", "sum", *outs, *sources):
+            pairs = zip(outs, sources, strict=True)
+            return self._all(
+                [self._inner("_allgather_base", out, source, opts, why=why) for out, source in pairs], outs
+            )
+
+        def carry_out() -> None:
+            for out, source in zip(outs, sources, strict=True):
+                self._run("allgather", out, source, (1, self.size()), "sum")
+
+        return self._issue(carry_out, outs, opts)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather(self, outs: list, sources: list, opts: Any = None) -> Work:
+        even = all(
+            part.numel() == source.numel() for parts, source in zip(outs, sources, strict=True) for part in parts
+        )
+        if why := "varying sizes" if not even else self._against("allgather", "sum", *sources):
+            return self._inner("allgather", outs, sources, opts, why=why)
+
+        def carry_out() -> None:
+            for parts, source in zip(outs, sources, strict=True):
+                flat = source.new_empty(self.size() * source.numel())
+                self._run("allgather", flat, source, (1, self.size()), "sum")
+                for part, found in zip(parts, flat.chunk(self.size()), strict=True):
+                    part.copy_(found.view(part.shape))
+
+        return self._issue(carry_out, outs, opts)
+
+    def allgather_coalesced(self, outs: list, sources: list, opts: Any = None) -> Work:
+        works = []
+        for k, source in enumerate(sources):
+            parts = [of_rank[k] for of_rank in outs]
+            works.append(self.allgather([parts], [source], opts))
+        return self._all(works, list(_flat(outs)))
+
+    def reduce_scatter_single(self, out: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Work:
+        op = _operator(opts)
+        if why := self._against("reduce-scatter", op, out, source):
+            return self._inner("_reduce_scatter_base", out, source, opts, why=why)
+
+        def carry_out() -> None:
+            # in place the output is a part of the input, which a program may still read
+            given = source.clone() if _overlap(out, source) else source
+            self._run("reduce-scatter", out, given, (self.size(), 1), str(op))
+
+        return self._issue(carry_out, [out], opts)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(self, outs: list, sources: list, opts: Any = None) -> Work:
+        works = [self.reduce_scatter_single(out, source, opts) for out, source in zip(outs, sources, strict=True)]
+        return self._all(works, outs)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def reduce_scatter(self, outs: list, sources: list, opts: Any = None) -> Work:
+        works = []
+        for out, parts in zip(outs, sources, strict=True):
+            if any(part.numel() != out.numel() for part in parts):
+                works.append(self._inner("reduce_scatter", [out], [parts], opts, why="varying sizes"))
+            else:
+                works.append(self.reduce_scatter_single(out, _joined(parts), opts))
+        return self._all(works, outs)
+
+    def all_to_all_single(
+        self, out: torch.Tensor, source: torch.Tensor, out_sizes: list, in_sizes: list, opts: Any = None
+    ) -> Work:
+        # sizes that are given may differ from rank to rank, so that no rank knows what the others decide
+        if why := "varying sizes" if out_sizes or in_sizes else self._against("alltoall", "sum", out, source):
+            return self._inner("alltoall_base", out, source, out_sizes, in_sizes, opts, why=why)
+
+        def carry_out() -> None:
+            given = source.clone() if _overlap(out, source) else source
+            self._run("alltoall", out, given, (self.size(), self.size()), "sum")
+
+        return self._issue(carry_out, [out], opts)
+
+    alltoall_base = all_to_all_single
+
+    def alltoall(self, outs: list, sources: list, opts: Any = None) -> Work:
+        source = _joined(sources)
+        out_sizes = [part.numel() for part in outs]
+        in_sizes = [part.numel() for part in sources]
+        out = source.new_empty(sum(out_sizes))
+        self._inner("alltoall_base", out, source, out_sizes, in_sizes, opts).wait()
+        for part, found in zip(outs, out.split(out_sizes), strict=True):
+            part.copy_(found.view(part.shape))
+        return Done(outs)
+
+    def _all(self, works: list[Work], tensors: list) -> Work:
+        """Return one work for several."""
+        if len(works) == 1:
+            return works[0]
+        for work in works:
+            work.wait()
+        return Done(tensors)
+
+    # ------------------------------------------------------------ what gloo carries out
+
+    def barrier(self, opts: Any = None) -> Work:
+        return self._inner("barrier", opts)
+
+    def gather(self, outs: list, sources: list, opts: Any = None) -> Work:
+        return self._inner("gather", outs, sources, opts)
+
+    def scatter(self, outs: list, sources: list, opts: Any = None) -> Work:
+        return self._inner("scatter", outs, sources, opts)
+
+    def send(self, tensors: list, rank: int, tag: int = 0) -> Work:
+        return self._inner("send", tensors, rank, tag)
+
+    def recv(self, tensors: list, rank: int, tag: int = 0) -> Work:
+        return self._inner("recv", tensors, rank, tag)
+
+    def recv_anysource(self, tensors: list, tag: int = 0) -> Work:
+        self._sequence += 1
+        work = self._received = Received(self.inner.recv_anysource(tensors, tag), tensors)
+        if self._batch is not None:
+            self._batch.append(work)
+        return work
+
+
+def _flat(values: Sequence) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+def _operator(opts: Any) -> str | None:
+    """Return the kernel's name of the reduction; None where it has none."""
+    wanted = getattr(opts, "reduceOp", ReduceOp.SUM)
+    return next((name for name, value in _OPERATORS.items() if wanted == value), None)
+
+
+def _divide(tensor: torch.Tensor, ranks: int) -> None:
+    if tensor.is_floating_point():
+        tensor.div_(ranks)
+    else:
+        tensor.div_(ranks, rounding_mode="trunc")
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return True if the memory of two contiguous tensors overlaps."""
+    first, second = one.data_ptr(), other.data_ptr()
+    return first < second + other.numel() * other.element_size() and second < first + one.numel() * one.element_size()

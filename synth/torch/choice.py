@@ -1,0 +1,262 @@
+"""Which program a call runs, or the inner library: raced where a (collective, size, type) is first called.
+
+The candidates are the plan's for that size, or, without a plan, programs of the library that suit memory that all ranks
+share. All ranks time them and the inner library, interleaved, and agree on the greatest median of any rank; so the
+choice is the same on all ranks, and whoever uses it loses at most the time of the race, 2 s a job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+
+from synth import topologies, version
+from synth.errors import SynthError
+from synth.export.plans.read import load
+from synth.model.collective import collective
+from synth.model.schedule import Schedule
+from synth.model.sends.bitwise_equality import same_bits
+from synth.model.tuning_plan import Plan
+from synth.program import checked_lowering
+from synth.program.lowering_options import LoweringOptions
+from synth.program.program import Program
+from synth.runtime.kernel import build_host, sources
+from synth.runtime.shared.lane import Lane, LaneProgram
+from synth.runtime.shared.segment import Rendezvous, exchange
+
+RACE_SECONDS = 2.0  # of all races of a job together
+ONE_RACE = 0.25  # seconds of one race
+ROUNDS = 15
+GAIN = 0.97  # a program is chosen where it takes less than so much of the library's time
+MOST_OF_PLAN = 3  # programs of a plan that are raced at one size
+LARGEST = 64 << 20  # bytes of the data that a race moves; greater calls take the choice of this size
+
+# Programs for memory that all ranks share, by collective: names of the library.
+SHARED_MEMORY = {
+    "allreduce": ("one-shot", "ring", "two-shot", "recursive-doubling", "halving-doubling"),
+    "allgather": ("direct", "ring"),
+    "reduce-scatter": ("direct", "ring"),
+    "alltoall": ("direct",),
+    "broadcast": ("binomial", "chain", "scatter-allgather"),
+    "reduce": ("binomial",),
+}
+
+Runner = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Key:
+    """The facts that a choice depends on: equal on all ranks of a call. `bucket`: bits of the size in bytes."""
+
+    collective: str
+    bucket: int
+    type: str
+    op: str
+    in_place: bool
+    root: int = 0
+
+    def __str__(self) -> str:
+        place = "in place" if self.in_place else "out of place"
+        return f"{self.collective} {self.type} {self.op} below 2^{self.bucket} bytes {place}, root {self.root}"
+
+
+@dataclass
+class Chosen:
+    """The choice of a key. `program`: None where the inner library carries the call out. `why`: in words, for the log.
+    `times`: the median seconds of each candidate on the slowest rank, by name."""
+
+    program: LaneProgram | None
+    why: str
+    times: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of what carries such calls out."""
+        return "gloo" if self.program is None else self.program.program.name
+
+
+class Chooser:
+    """The choices of one process group. `agree` returns the greatest value of all ranks, for each of a list. `store`:
+    where rank 0 says what it knows already."""
+
+    def __init__(
+        self, lane: Lane, store: Rendezvous, agree: Callable[[Sequence[float]], list[float]], plan: Plan | None = None
+    ) -> None:
+        self.lane, self.plan = lane, plan
+        self._store, self._agree = store, agree
+        self._programs: dict[tuple[str, str, bool, int], LaneProgram] = {}
+        self._known: dict[Key, Chosen] = {}
+        self._kept = Kept(lane.size, plan) if lane.rank == 0 else None
+
+    def candidates(self, collective: str, nbytes: int, in_place: bool, root: int = 0) -> dict[str, LaneProgram]:
+        """Return the programs for a call, loaded, by name. A program that the lane does not run is left out."""
+        found = {}
+        for name, make in self._sources(collective, nbytes):
+            key = collective, name, in_place, root
+            try:
+                if key not in self._programs:
+                    self._programs[key] = self.lane.load(make(), in_place=in_place, root=root)
+                found[name] = self._programs[key]
+            except SynthError:  # on all ranks alike: it is the program's, not the rank's
+                continue
+        return found
+
+    def _sources(self, collective: str, nbytes: int) -> list[tuple[str, Callable[[], Program]]]:
+        """Return the names of the programs that come into question, and what makes each."""
+        table = self.plan.table(collective, self.lane.size) if self.plan is not None else None
+        if self.plan is None or table is None:
+            return [
+                (name, partial(of_library, name, collective, self.lane.size))
+                for name in SHARED_MEMORY.get(collective, ())
+            ]
+        order = next((part.order for part in table.ranges if part.high is None or nbytes <= part.high), ())
+        found: list[tuple[str, Callable[[], Program]]] = []
+        for algorithm in [self.plan.algorithms[place] for place in order][:MOST_OF_PLAN]:
+            if algorithm.schedule is not None:
+                options = LoweringOptions(instances=algorithm.instances, name=algorithm.label)
+                found.append((algorithm.label, partial(_lowered, algorithm.schedule, options)))
+        return found
+
+    def choose(self, key: Key, nbytes: int, prepare: Callable[[LaneProgram | None], Runner]) -> Chosen:
+        """Return the choice of `key`, raced at its first use. `prepare` returns what runs a program, or the library
+        (None), once, on data of its own."""
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._race(key, nbytes, prepare)
+        return found
+
+    def _race(self, key: Key, nbytes: int, prepare: Callable[[LaneProgram | None], Runner]) -> Chosen:
+        programs = self.candidates(key.collective, nbytes, key.in_place, key.root)
+        if not programs:
+            return Chosen(None, "no program of the plan fits")
+
+        # rank 0 says what an earlier race found, or that one begins
+        place = f"choice/{len(self._known)}"
+        if self._kept is not None:
+            self._store.set(place, self._kept.answer(key))
+        known = bytes(self._store.get(place)).decode()
+        if known in ("library", *programs):
+            return Chosen(programs.get(known), "kept from an earlier race")
+        if known != "race":
+            return Chosen(None, "no time was left for a race")
+
+        # a first round is not counted: it loads and builds; the second says how many there is time for
+        runners: dict[str, Runner] = {"library": prepare(None)}
+        for name, program in programs.items():
+            runners[name] = prepare(program)
+        taken: dict[str, list[float]] = {name: [] for name in runners}
+        for runner in runners.values():
+            runner()
+        begun = time.perf_counter()
+        rounds, done = 1, 0
+        while done < rounds:
+            for name, runner in runners.items():
+                start = time.perf_counter()
+                runner()
+                taken[name].append(time.perf_counter() - start)
+            done += 1
+            if done == 1:
+                longest = self._agree([time.perf_counter() - begun])[0]
+                rounds = max(3, min(ROUNDS, int(ONE_RACE / longest)))
+        medians = self._agree([statistics.median(times) for times in taken.values()])
+        times = dict(zip(taken, medians, strict=True))
+        best = min(programs, key=lambda name: times[name])
+        if self._kept is not None:
+            won = best if times[best] < GAIN * times["library"] else "library"
+            self._kept.keep(key, won, times, time.perf_counter() - begun)
+        if times[best] < GAIN * times["library"]:
+            return Chosen(
+                programs[best], f"{best} takes {times[best] / times['library']:.2f} of the library's time", times
+            )
+        return Chosen(None, f"the library is faster than {best}", times)
+
+
+class Kept:
+    """The answers of races, of this process and of earlier jobs: a file for each machine, version, plan and number of
+    ranks. Rank 0 reads and writes it. `spent`: seconds of the races of this process."""
+
+    spent = 0.0
+    answers: ClassVar[dict[str, dict[str, dict]]] = {}
+
+    def __init__(self, ranks: int, plan: Plan | None) -> None:
+        facts = [platform.node(), platform.machine(), os.cpu_count(), torch.__version__, version.__version__, ranks]
+        facts += [sources.fingerprint(), plan and plan.to_json()]
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+        self._file = build_host.cache_directory().parent / "race" / f"{digest}.json"
+        self._found = self.answers.setdefault(digest, {})
+        if not self._found and os.environ.get("SYNTH_RACE") != "again":
+            with suppress(OSError, ValueError):
+                self._found.update(json.loads(self._file.read_text(encoding="utf-8")))
+
+    def answer(self, key: Key) -> str:
+        """Return the name of what won, "race" where it is not known yet, or "" where no time is left to find out."""
+        known = self._found.get(str(key))
+        if isinstance(known, dict) and isinstance(known.get("won"), str):
+            return known["won"]
+        return "race" if Kept.spent < RACE_SECONDS and os.environ.get("SYNTH_RACE") != "0" else ""
+
+    def keep(self, key: Key, won: str, times: dict[str, float], seconds: float) -> None:
+        """Write down what won, and the seconds of each."""
+        Kept.spent += seconds
+        self._found[str(key)] = {"won": won, "seconds": times}
+        build_host.write_atomically(self._file, json.dumps(self._found, indent=1).encode())
+
+
+def check_alike(store: Rendezvous, rank: int, size: int, plan: Plan | None) -> None:
+    """Raise SynthError, on all ranks, unless all have the same version and the same plan: else they would choose
+    differently."""
+    mine = f"synth {version.__version__}, torch {torch.__version__}, "
+    if plan is None:
+        mine += "no plan"
+    else:
+        digest = hashlib.sha256(json.dumps(plan.to_json(), sort_keys=True).encode()).hexdigest()
+        mine += f"the plan {digest[:8]} of {plan.topology.name}"
+    for other, theirs in enumerate(exchange(store, "rank", rank, size, mine)):
+        if theirs != mine:
+            raise SynthError(f"rank {other} has {theirs}; rank {rank} has {mine}: all ranks need the same")
+
+
+def of_library(name: str, task: str, ranks: int) -> Program:
+    """Return a program of the library for ranks that share memory: each as near to all others."""
+    from synth.language.library import LIBRARY
+
+    machine = topologies.topology(f"fully-connected:{ranks}")
+    wanted = collective(task, ranks)
+    for algorithm in LIBRARY:
+        if (algorithm.name, algorithm.collective) == (name, task):
+            made = algorithm.schedule(machine, wanted)
+            return _lowered(Schedule(machine.network(), wanted, made.chunks, made.steps), LoweringOptions(name=name))
+    raise SynthError(f"the library has no {name} for {task}")
+
+
+def _lowered(schedule: Schedule, options: LoweringOptions) -> Program:
+    """Return the program of a schedule. Raises SynthError for one whose ranks may end with different bits, from which
+    copies of a model would drift apart."""
+    if not same_bits(schedule):
+        raise SynthError("its ranks may end with different bits")
+    return checked_lowering.lower(schedule, options)
+
+
+def plan_of(path: str | None) -> Plan | None:
+    """Return the plan of SYNTH_PLAN, a file or a folder that `synth build --for torch` wrote; None where there is none.
+
+    Raises SynthError for a path that holds none.
+    """
+    if not path:
+        return None
+    file = Path(path) / "plan.json" if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        raise SynthError(f"SYNTH_PLAN={path}: there is no plan; `synth build --for torch -o {path}` writes one")
+    return load(file)
