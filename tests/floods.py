@@ -5,9 +5,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from synth.model.collective import COLLECTIVES, collective
-from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.step_routes import rounds_for
+from synth.model.sends.dead_sends import prune
+from synth.model.sends.step_routes import rounds_for
 from synth.model.topology import Link, Topology
 from synth.topologies import topology
 

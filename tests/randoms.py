@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.step_routes import rounds_for
+from synth.model.sends.step_routes import rounds_for
 from synth.model.topology import Limit, Link, Multicast, Route, Topology
 
 

@@ -10,10 +10,9 @@ from synth.encodings.engine import FrontierProblem, Options
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, Point
 from synth.model.topology import Network, Topology
-from synth.pareto.exact_sweep import ExactSweep
 from synth.pareto.found import Found
 from synth.pareto.log import Log
-from synth.pareto.synthesize import ENGINES, Row, run
+from synth.pareto.synthesize import ENGINES, ExactSweep, Row, run
 
 
 def begun(

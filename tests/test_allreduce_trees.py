@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from synth.checker.schedule import replay
 from synth.encodings import spanning_tree_packing
 from synth.errors import SynthError
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Link, Network, Route, Topology
 from synth.topologies import topology
 
@@ -105,3 +105,11 @@ def test_edges_that_lead_through_switches_are_sent_along_their_routes():
     found = spanning_tree_packing.schedule(made, collective("allreduce", 3), 3 * len(made.trees))
     replay.schedule(found)
     assert found.rounds_per_chunk == Fraction(len(found.steps), 3) / made.rate
+
+
+def test_a_line_of_unlike_links_is_packed_by_its_weakest():
+    """No more trees than the weak links let through; a tree for each unit of all links would take minutes."""
+    widths = (Fraction(127, 10), Fraction(7, 3), Fraction(11, 10), Fraction(3))
+    links = [Link(*ends, width) for a, width in enumerate(widths) for ends in ((a, a + 1), (a + 1, a))]
+    made = spanning_tree_packing.forest(Topology("line", 5, tuple(links)).network())
+    assert (made.rate, len(made.trees)) == (33, 33)

@@ -10,9 +10,9 @@ import randoms
 
 from synth.checker.schedule import replay
 from synth.errors import SynthError
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Network, Route
 from synth.program.lowering.lower import lower
 from synth.program.lowering_options import LoweringOptions

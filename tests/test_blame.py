@@ -13,7 +13,7 @@ from synth.errors import VerificationError
 from synth.language import ChunkAlgorithm, algorithm
 from synth.language.algorithm import CompileOptions
 from synth.language.library import direct, hierarchical, ring
-from synth.model.blame import Blame, RoundParts
+from synth.model.bounds.blame import Blame, RoundParts
 
 
 @algorithm("allgather")

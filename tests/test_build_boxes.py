@@ -13,9 +13,8 @@ import synth
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import SynthError, UsageError
 from synth.export.plans import registration_code
-from synth.model.build_result import BuildResult
+from synth.model.build_result import BuildResult, PlanRegistration
 from synth.model.collective import collective
-from synth.model.plan_registration import PlanRegistration
 from synth.program import plan_limits
 from synth.program.checked_lowering import too_many_ranks_for_plan
 from tests import command_line

@@ -118,9 +118,7 @@ def test_a_found_frontier_and_its_certificates_are_accepted(seed, tmp_path) -> N
 @pytest.fixture(scope="module")
 def broadcast() -> Frontier:
     """From the end of a line: the root cannot be carried to the middle."""
-    found = synth.frontier("line:3", "broadcast", roots=[0])
-    assert isinstance(found, Frontier)
-    return found
+    return synth.frontier("line:3", "broadcast", roots=[0])
 
 
 def test_the_root_must_be_carried_too(broadcast, tmp_path) -> None:

@@ -20,11 +20,11 @@ from synth.encodings import bounds
 from synth.encodings.bounds import dual_rounding, too_few_steps
 from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.errors import InfeasibleError, VerificationError
-from synth.model.canonical_json import canonical
 from synth.model.collective import Collective, collective
+from synth.model.documents.canonical_json import canonical
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Cap, Network, Route
-from synth.pareto.direct_sends import direct_schedule
+from synth.pareto.first_rows import direct_schedule
 from synth.topologies import topology
 
 RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))

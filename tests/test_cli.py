@@ -49,7 +49,7 @@ def line(ranks: int = 3) -> Frontier:
     network = api.topology(f"line:{ranks}").network()
     steps = tuple(Step(1, (Send(0, i, i + 1),)) for i in range(ranks - 1))
     schedule = Schedule(network, api.collective("broadcast", ranks), 1, steps)
-    point = Point.of(schedule, LowerBound(Fraction(ranks - 1), {"kind": "none"}), "best-known", "by hand")
+    point = Point.of(schedule, LowerBound(Fraction(1), {"kind": "none"}), "by hand")
     open_ = (Open(ranks, Fraction(1), Fraction(ranks - 1), "time"),)
     return Frontier(network, schedule.collective, (point,), open_, notes=("a note",))
 
@@ -147,7 +147,7 @@ def test_a_folder_without_permission_to_write_is_named_before_the_search(tmp_pat
 
 def test_size_prints_the_one_point_and_the_crossover():
     small = synth("pareto --topo dgx1 --coll allgather --size 1KB").stdout
-    assert "at 1 KB take the 2-step point" in small
+    assert "that of 2 steps is the fastest at 1 KB" in small
     # (3 - 2) * 0.7 us = (3/2 - 7/6) * size / 8 / 25 GB/s  =>  size = 420,000 bytes
     doc = json.loads(synth("pareto --topo dgx1 --coll allgather --size 1MB --format json").stdout)
     assert doc["size"] == 1 << 20
@@ -160,7 +160,7 @@ def test_size_prints_the_one_point_and_the_crossover():
 def test_an_exhausted_budget_prints_what_was_found_and_exits_4(monkeypatch):
     monkeypatch.setattr(pareto.frontier, "of", lambda _: line())
     outcome = synth("pareto --topo line:3 --coll broadcast", code=4)
-    assert "best known (bound 2)" in outcome.stdout
+    assert "best known (bound 1)" in outcome.stdout
     assert "open: with 3 steps the least rounds/chunk is at least 1, at most 2 (the time ran out)" in outcome.stdout
     assert "note: a note" in outcome.stdout
     assert "complete" not in outcome.stdout

@@ -6,8 +6,9 @@ import pytest
 
 from synth.errors import FormatError, SynthError, UsageError
 from synth.model.collective import COLLECTIVES, Collective, canonical_name, collective
-from synth.model.collective_files import load
+from synth.model.documents.collective_files import load
 
+SUM = "combining: true\npre: [[0, [0, 1]]]\npost: "
 SIZES = {"allgatherv": [1, 2, 0, 3], "reduce-scatterv": [1, 2, 0, 3], "alltoallv": [[0, 1, 2, 0]] * 4}
 
 
@@ -18,26 +19,15 @@ def made(name):
 @pytest.mark.parametrize(
     ("name", "units", "share", "combining"),
     [
-        ("broadcast", 1, 1, False),
-        ("reduce", 1, 1, True),
-        ("scatter", 4, Fraction(1, 4), False),
-        ("gather", 4, Fraction(1, 4), False),
-        ("allgather", 4, Fraction(1, 4), False),
-        ("reduce-scatter", 4, Fraction(1, 4), True),
-        ("allreduce", 1, 1, True),
-        ("alltoall", 16, Fraction(1, 4), False),
-        ("scan", 1, 1, True),
-        ("multi-broadcast", 2, Fraction(1, 2), False),
-        ("multi-reduce", 2, Fraction(1, 2), True),
-        ("multi-scatter", 8, Fraction(1, 4), False),
-        ("multi-gather", 8, Fraction(1, 4), False),
-        ("alltonext", 3, 1, False),
-        ("sendrecv", 4, 1, False),
-        ("allgatherv", 6, Fraction(1, 6), False),
-        ("reduce-scatterv", 6, Fraction(1, 6), True),
-        ("alltoallv", 12, Fraction(1, 8), False),
+        ("broadcast", 1, 1, False), ("reduce", 1, 1, True), ("allreduce", 1, 1, True), ("scan", 1, 1, True),
+        *((name, 4, Fraction(1, 4), False) for name in ("scatter", "gather", "allgather")),
+        ("reduce-scatter", 4, Fraction(1, 4), True), ("alltoall", 16, Fraction(1, 4), False),
+        ("multi-broadcast", 2, Fraction(1, 2), False), ("multi-reduce", 2, Fraction(1, 2), True),
+        ("multi-scatter", 8, Fraction(1, 4), False), ("multi-gather", 8, Fraction(1, 4), False),
+        ("alltonext", 3, 1, False), ("sendrecv", 4, 1, False), ("allgatherv", 6, Fraction(1, 6), False),
+        ("reduce-scatterv", 6, Fraction(1, 6), True), ("alltoallv", 12, Fraction(1, 8), False),
     ],
-)
+)  # fmt: skip
 def test_units_shares_and_kinds(name, units, share, combining):
     task = made(name)
     assert (task.units, task.unit_share, task.combining) == (units, share, combining)
@@ -115,6 +105,8 @@ def test_a_wrong_request_gets_one_line(arguments, says):
 
 
 def test_a_custom_collective_from_a_file(tmp_path):
+    with pytest.raises(SynthError, match="does not exist"):
+        load(tmp_path / "none.yaml", 4)
     file = tmp_path / "exchange.yaml"
     file.write_text("pre: [[0, 0], [1, 3]]\npost: [[0, [2, 3]], [1, 0]]\n")
     task = load(file, 4)
@@ -139,24 +131,12 @@ def test_a_custom_collective_from_a_file(tmp_path):
         ("a: &x [1]\npre: *x\npost: *x", "alias"),
         ("[1, 2]", "expected a mapping"),
         ("pre: [[true, 0]]\npost: [[0, 1]]", "found true"),
-        (
-            "combining: true\npre: [[0, [0, 1]]]\npost: [[0, 2], [0, 1, []]]",
-            r"post\[1\]: wants a sum of no contributions; leave",
-        ),
-        (
-            "combining: true\npre: [[0, [0, 1]]]\npost: [[0, 1, 0]]",
-            r"post\[0\]: expected a list, found 0",
-        ),
-        (
-            "combining: true\npre: [[0, [0, 1]]]\npost: [[0, 2], [0, [1, 2], [0]]]",
-            r"post\[1\]: rank 2 wants another sum of unit 0 in a row before",
-        ),
+        (f"{SUM}[[0, 2], [0, 1, []]]", r"post\[1\]: wants a sum of no contributions; leave"),
+        (f"{SUM}[[0, 1, 0]]", r"post\[0\]: expected a list, found 0"),
+        (f"{SUM}[[0, 2], [0, [1, 2], [0]]]", r"post\[1\]: rank 2 wants another sum of unit 0 in a row before"),
         ("pre: [[0, 0]]\npost: [[0, []]]", r"post\[0\]: names no rank"),
         ("pre: [[0, 0]]\npre: [[0, 1]]\npost: [[0, 1]]", r"yaml:2: the key 'pre' is given twice"),
-        (
-            'name: "a\\nb"\npre: [[0, 0]]\npost: [[0, 1]]',
-            "name: expected a text of 1 to 64 printable characters",
-        ),
+        ('name: "a\\nb"\npre: [[0, 0]]\npost: [[0, 1]]', "name: expected a text of 1 to 64 printable characters"),
         ('name: "a\\e[2J"\npre: [[0, 0]]\npost: [[0, 1]]', "printable characters"),
         ("pre: [[0, 0], [1, []]]\npost: [[0, 1]]", r"pre\[1\]: names no rank"),
     ],
@@ -168,11 +148,6 @@ def test_a_wrong_file_gets_one_line_with_its_place(tmp_path, text, says):
         load(file, 4)
     assert "exchange.yaml" in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_missing_file_is_an_error_not_a_traceback(tmp_path):
-    with pytest.raises(SynthError, match="does not exist"):
-        load(tmp_path / "none.yaml", 4)
 
 
 def test_chunks_share_lists_of_contributors_in_the_read_only_document_alone():

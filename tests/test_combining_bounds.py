@@ -16,7 +16,7 @@ from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import UsageError
 from synth.model.collective import collective
 from synth.model.outcome import Unknown
-from synth.pareto import prefetched_bounds
+from synth.pareto import step_search
 from synth.pareto.combining.close_combining import CombiningSearch
 from synth.pareto.events import SweepInterrupted
 from synth.pareto.synthesize import synthesize
@@ -41,7 +41,7 @@ def never(*_):
 def test_a_bound_that_rests_goes_on_and_is_answered(monkeypatch, tmp_path):
     gate = tmp_path / "gate"
     monkeypatch.setattr(bounds, "flow", doze_until)
-    asked = prefetched_bounds.PrefetchedBounds(gate, ALL, None, Deadline.after(LATE))
+    asked = step_search.PrefetchedBounds(gate, ALL, None, Deadline.after(LATE))
     assert asked.bound(2, 0.0) == Unknown("time") == asked.bound(2, 0.0)
     monkeypatch.setattr(bounds, "flow", never)
     gate.touch()
@@ -50,7 +50,7 @@ def test_a_bound_that_rests_goes_on_and_is_answered(monkeypatch, tmp_path):
 
 
 def test_a_bound_that_fails_says_so_and_one_that_dies_is_not_begun_again(monkeypatch):
-    asked = prefetched_bounds.PrefetchedBounds(NINE, ALL, None, Deadline.after(LATE))
+    asked = step_search.PrefetchedBounds(NINE, ALL, None, Deadline.after(LATE))
     monkeypatch.setattr(bounds, "flow", time.sleep)
     with pytest.raises(TypeError):
         asked.bound(2)

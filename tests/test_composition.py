@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from synth.checker.schedule import compressed_replay
 from synth.checker.schedule import replay as ordinary
 from synth.commands import api
-from synth.encodings.bounds.trees.cheapest_trees import SteinerTreeDP
+from synth.encodings.trees.cheapest_trees import SteinerTreeDP
 from synth.errors import VerificationError
-from synth.model.bitwise_equality import same_bits
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology
 from synth.program import analysis, checked_lowering
 from synth.scale import search

@@ -12,9 +12,10 @@ from synth.checker.documents import schedule_archive
 from synth.checker.schedule import compressed_replay, replay
 from synth.errors import FormatError, UsageError, VerificationError
 from synth.model import compressed_schedule
-from synth.model.spanning_forest import SpanningForest
 from synth.scale.forests import pipelining
+from synth.scale.forests.spanning_forest import SpanningForest
 from synth.topologies import topology
+from tests.compressed_columns import columns
 
 
 def ring_forest(ranks, *, collective="allgather", symmetric=True):
@@ -99,7 +100,7 @@ def test_a_file_gives_the_schedule_back(tmp_path):
         path = tmp_path / "a.npz"
         made.save(path)
         again = schedule_archive.load(path)
-        assert again.digest() == made.digest()
+        assert columns(again) == columns(made)
         assert (again.topology.links, again.topology.limits) == (made.topology.links, made.topology.limits)
         assert compressed_replay.replay(again) == compressed_replay.replay(made)
 
@@ -108,7 +109,7 @@ def test_a_file_of_a_machine_without_symmetry_gives_the_schedule_back(tmp_path):
     made = replace(pipelining.Pipeline(ring_forest(8)).schedule(2), generators=())
     made.save(tmp_path / "a.npz")
     again = schedule_archive.load(tmp_path / "a.npz")
-    assert again.generators == () and again.digest() == made.digest()
+    assert again.generators == () and columns(again) == columns(made)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no", b"{}"])

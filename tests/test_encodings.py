@@ -19,10 +19,9 @@ from synth.model.schedule import Problem
 from synth.model.symmetry import subgroups
 from synth.model.topology import Cap, Network, Route
 from synth.solvers.boolean_model import Model
-from synth.solvers.cadical import Cadical
 from synth.solvers.deadline import Budget, Deadline
-from synth.solvers.minicard import MiniCard
-from synth.solvers.z3_sat import Z3Sat
+from synth.solvers.python_sat import Cadical, MiniCard
+from synth.solvers.z3_solvers import Z3Sat
 from synth.topologies import topology
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -16,8 +16,8 @@ from synth.model.collective import collective
 from synth.model.frontier import LowerBound, Point
 from synth.model.schedule import Step
 from synth.pareto import synthesize as loop
-from synth.pareto.direct_sends import direct_schedule
 from synth.pareto.events import SweepInterrupted
+from synth.pareto.first_rows import direct_schedule
 from synth.pareto.synthesize import ENGINES, Row, synthesize
 from synth.topologies import topology
 
@@ -39,7 +39,7 @@ class Mine:
 
 
 def point(schedule, **changed) -> Point:
-    return replace(Point.of(schedule, LowerBound(Fraction(0), {}), "optimal", "mine"), **changed)
+    return replace(Point.of(schedule, LowerBound(Fraction(0), {}), "mine"), **changed)
 
 
 def frontier(monkeypatch, *items, ranks=(2, 8), problem=PROBLEM, listen=None):

@@ -55,7 +55,7 @@ def slow_schedule():
 def frontier():
     """2 steps at R/C 2 with one chunk, 3 steps at 3/2 with two: the second is better for large sizes."""
     two, three = slow_schedule(), ring_schedule(4)
-    points = tuple(Point.of(s, BOUND, "best-known", "", True, 0.0) for s in (two, three))
+    points = tuple(Point.of(s, BOUND, "", True, 0.0) for s in (two, three))
     return Frontier(two.network, two.collective, points)
 
 

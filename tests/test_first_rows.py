@@ -20,13 +20,14 @@ from synth.model.frontier import Point
 from synth.model.outcome import Unknown
 from synth.model.schedule import Schedule
 from synth.model.topology import Link, Topology
-from synth.pareto import close_step_count, direct_sends
-from synth.pareto.direct_sends import direct_schedule
+from synth.pareto import close_step_count
+from synth.pareto import first_rows as quick
 from synth.pareto.events import SweepInterrupted
-from synth.pareto.flow import FlowMethods
+from synth.pareto.first_rows import direct_schedule
+from synth.pareto.flow import QuickFlow
 from synth.pareto.flow_frontier import synthesize_flow
 from synth.pareto.portfolio import portfolio
-from synth.pareto.prefetched_bounds import PrefetchedBounds
+from synth.pareto.step_search import PrefetchedBounds
 from synth.pareto.sweep import Sweep
 from synth.pareto.synthesize import synthesize
 from synth.scale.search import ScaleSearch
@@ -47,7 +48,7 @@ def test_links_in_two_limits_of_one_side_are_read_by_both_engines(coll):
     across = [i for i, link in enumerate(machine.links) if link.src < 2 <= link.dst]
     shared = replace(machine.limits[0], name="box out", links=across)
     machine = replace(machine, limits=(*machine.limits, shared))
-    assert FlowMethods("quick").applies(FrontierProblem(machine, collective(coll, machine.ranks)))
+    assert QuickFlow().applies(FrontierProblem(machine, collective(coll, machine.ranks)))
     found = api.frontier(machine, coll, max_steps=1)
     assert found.points
     flow = api.frontier(machine, coll, engine="flow")
@@ -69,9 +70,9 @@ def test_rows_do_the_collective(name, coll):
 
 def test_long_direct_sends_are_no_first_row(monkeypatch):
     task = collective("gather", 9)
-    assert direct_sends.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
-    monkeypatch.setattr(direct_sends, "MAX_SENDS", 10)
-    assert not direct_sends.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
+    assert quick.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
+    monkeypatch.setattr(quick, "FEW_SENDS", 10)
+    assert not quick.DirectSends().applies(FrontierProblem(topology("torus:3x3"), task))
 
 
 @pytest.mark.parametrize(("name", "coll", "steps", "rounds"), [
@@ -208,7 +209,7 @@ def test_the_best_row_is_taken_and_long_ones_wait_for_the_solver():
     schedule = short.schedule
     bound = bounds.flow(schedule.network, schedule.collective, 2)
     slow = replace(schedule, steps=(schedule.steps[0]._replace(rounds=9), *schedule.steps[1:]))
-    found = begun(schedule.network, schedule.collective, [Point.of(slow, short.bound, "best-known", "slow"), short])
+    found = begun(schedule.network, schedule.collective, [Point.of(slow, short.bound, "slow"), short])
     found.rows = found.points
     point = close_step_count.row_at(found, 2)
     assert point is not None and point.schedule is schedule and close_step_count.has_few_chunks(found, point, bound)
@@ -222,7 +223,7 @@ def test_the_best_row_is_taken_and_long_ones_wait_for_the_solver():
         sends = [send._replace(chunk=3 * send.chunk + k) for send in step.sends for k in range(3)]
         steps.append(step._replace(rounds=3 * step.rounds, sends=tuple(sorted(sends))))
     many = Schedule(schedule.network, schedule.collective, 3 * schedule.chunks, tuple(steps))
-    long = begun(schedule.network, schedule.collective, [Point.of(many, short.bound, "best-known", "long")])
+    long = begun(schedule.network, schedule.collective, [Point.of(many, short.bound, "long")])
     long.rows = long.points
     assert long.rows[0].rounds_per_chunk == 2 and not close_step_count.has_few_chunks(long, long.rows[0], bound)
 

@@ -19,7 +19,7 @@ from synth.model.collective import collective
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.pareto import flow, synthesize, written_points
 from synth.pareto.events import SweepInterrupted
-from synth.pareto.flow import FlowMethods
+from synth.pareto.flow import AllFlow, QuickFlow, RestOfFlow
 from synth.pareto.found import UNPROVEN_BOUND, Found
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
@@ -32,8 +32,8 @@ from synth.view import frontier_text
 
 def limit_sends(monkeypatch, most):
     """Let no schedule of more than `most` sends be written out."""
-    monkeypatch.setattr(flow, "MAX_SENDS", most)
-    monkeypatch.setattr(flow, "FIRST_SENDS", most)
+    monkeypatch.setattr(flow, "MOST_SENDS", most)
+    monkeypatch.setattr(flow, "FEW_SENDS", most)
 
 
 def left_open(name, coll, *schedules, **changed):
@@ -43,7 +43,7 @@ def left_open(name, coll, *schedules, **changed):
     task = collective(coll, network.ranks, (2,) if coll in ("broadcast", "reduce") else ())
     least = bounds.steps(network, task)
     floor = bounds.flow(network, task, None)
-    made = tuple(Point.of(s, floor, "best-known", "exact") for s in schedules)
+    made = tuple(Point.of(s, floor, "exact") for s in schedules)
     steps = int(least.value)
     best = min((p.rounds_per_chunk for p in made if p.steps <= steps), default=None)
     gap = Open(steps, floor.value, best, "time", floor.certificate)
@@ -55,9 +55,7 @@ def completed(machine, frontier, deadline=NEVER, listen=None, **options):
     """Return `frontier` with the points that flow methods add."""
     found = Found.of(frontier, Options(**options), frontier.points)
     found.listen = listen or found.listen
-    for item in FlowMethods("rest").improve(
-        FrontierProblem(machine, frontier.collective, found.options), found, deadline
-    ):
+    for item in RestOfFlow().improve(FrontierProblem(machine, frontier.collective, found.options), found, deadline):
         found.take(item)
     found.update_open()
     return found.frontier()
@@ -132,13 +130,13 @@ def test_where_nothing_is_open_or_another_engine_is_asked_for_there_are_none(mon
     machine, found = left_open("torus:3x3", "allgather")
     assert not completed(machine, replace(found, open=())).points
     task = found.collective
-    assert FlowMethods("rest").applies(FrontierProblem(machine, task))
+    assert RestOfFlow().applies(FrontierProblem(machine, task))
     uneven = collective("allgatherv", 9, sizes=[1] * 8 + [2])
     others = [
         FrontierProblem(machine, task, engine="exact"),
         *(FrontierProblem(machine, t) for t in (collective("scan", 9), uneven)),
     ]
-    assert not any(FlowMethods("rest").applies(problem) for problem in others)
+    assert not any(RestOfFlow().applies(problem) for problem in others)
 
 
 def test_the_call_takes_both(monkeypatch):
@@ -174,7 +172,9 @@ def test_ctrl_c_while_points_are_written_out_keeps_those_before_it(monkeypatch):
         sweep.found.points, sweep.found.rows, sweep.found.sweeping = [], [], False
         yield from ()
 
-    monkeypatch.setattr(FlowMethods, "applies", lambda self, problem: self.part == "rest")
+    for early in (QuickFlow, AllFlow):
+        monkeypatch.setattr(early, "applies", lambda *_: False)
+    monkeypatch.setattr(RestOfFlow, "applies", lambda *_: True)
     with pytest.raises(SweepInterrupted) as kept:
         synthesize.synthesize(FrontierProblem(topology("dgx-a100*2"), collective("allgather", 16)), tell)
     assert len(kept.value.frontier.points) == 1 and kept.value.frontier.points[0].construction.startswith("flow: ")
@@ -193,7 +193,7 @@ def test_engines_hand_on_what_they_have(monkeypatch):
     found = first_rows(machine, task)
     assert calls == ["throughput", "build"] and found.points and found.floor.certificate["kind"] == "static-cuts"
     found.open.append(Open(9, Fraction(1), None, "time"))
-    list(FlowMethods("rest").improve(FrontierProblem(machine, task), found, NEVER))
+    list(RestOfFlow().improve(FrontierProblem(machine, task), found, NEVER))
     assert calls == ["throughput", "build"]
 
 
@@ -206,7 +206,7 @@ POINTS = search.frontier(MACHINE, "allgather").points
 
 def written(deadline=NEVER, known=(), points=POINTS, network=NETWORK, task=TASK, **how):
     writer, found = PointWriter(network, task, deadline, **how), begun(network, task)
-    found.points = [Point(s, rate.numerator, rate.denominator, LowerBound(rate, {}), "", "", None) for s, rate in known]
+    found.points = [Point(s, rate.numerator, rate.denominator, LowerBound(rate, {}), "", None) for s, rate in known]
     made = []
     for point, schedule in writer.improvements(points, found):
         assert replay.schedule(schedule).rounds_per_chunk == point.rounds_per_chunk

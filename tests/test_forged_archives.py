@@ -21,6 +21,7 @@ from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.search import frontier
 from synth.topologies import topology
+from tests.compressed_columns import columns
 
 
 def ring(ranks: int, switches: int = 0) -> Topology:
@@ -260,4 +261,4 @@ def test_nothing_but_synth_errors(tmp_path):
             again = schedule_archive.load(tmp_path / "b.npz")
         except SynthError:
             continue
-        assert again.digest() == made.digest()
+        assert columns(again) == columns(made)

@@ -10,7 +10,7 @@ from synth.checker.schedule import replay
 from synth.encodings import bounds
 from synth.encodings.hubs.column_generation import HubTreeResult, search_hub_trees
 from synth.encodings.hubs.exchanges import HubPathPricer, exchanges
-from synth.model.bitwise_equality import same_bits
+from synth.model.sends.bitwise_equality import same_bits
 from synth.pareto.combining.candidates import Candidates
 
 ODD = [1, 2, 3, 4, 6]  # five GPUs of a DGX-1, with no symmetry

@@ -14,7 +14,7 @@ from synth.encodings.translated_chunks import TranslatedChunks
 from synth.errors import VerificationError
 from synth.model.collective import collective
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.step_routes import rounds_for
+from synth.model.sends.step_routes import rounds_for
 from synth.model.topology import Network, Route
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.symmetry_candidates import symmetry_candidates

@@ -23,7 +23,7 @@ from synth.topologies import modify, topology
         ({"a": 1}, {}, "a stands, there is missing"),
         ([[1, 2], [3]], [[1, 2], [4]], "[1] is [3], there [4]"),
         ({"a": [[0]]}, {"a": [[0], [1]]}, "a has 1 entry, there 2"),
-        ({"a": {}}, {"a": 3}, "a is an object, there a number"),
+        ({"a": {}}, {"a": 3}, "a is {}, there 3"),
         (1, True, "the whole is 1, there True"),
         ({"a": [1]}, {"a": [1]}, "nothing that differs from it there"),
     ],
@@ -57,16 +57,6 @@ def test_a_changed_collective_beside_the_schedules(small):
 
 def _doc():
     return json.loads(json.dumps(bound(modify.apply(topology("dgx1"), degrade=("0-1:1/2",)), "allgather").to_json()))
-
-
-def test_a_certificate_for_the_machine_of_that_name():
-    doc = _doc()
-    doc["topology"]["name"] = "dgx1-v100"
-    doc["bound"] = bound(topology("dgx1"), "allgather").to_json()["bound"]
-    message = r"bound.certificate.topology: speaks about dgx1-v100, not about the machine written in the document: "
-    message += r"links\[0\] is \[0, 1, '25'\], in dgx1-v100 \[0, 1, '50'\]"
-    with pytest.raises(VerificationError, match=message):
-        api.verify(doc)
 
 
 def test_a_certificate_for_none_that_is_known():

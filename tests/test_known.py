@@ -13,16 +13,6 @@ from synth.model.outcome import Sat, Unsat
 DATA = Path(__file__).parent / "data"
 RESULTS = list(csv.DictReader((DATA / "known_results.csv").read_text().splitlines()))
 FRONTIERS = yaml.safe_load((DATA / "known_frontiers.yaml").read_text())
-# Of the allreduces test_allreduce.py asks for the same points.
-SLOW = {
-    ("dgx1-v100", "broadcast"),
-    ("dgx1*2:cross=0+2+5+7", "allgather"),
-    ("dgx1-v100", "allreduce"),
-    ("ring:8", "allreduce"),
-    ("hypercube:8", "allreduce"),
-    ("fully-connected:8", "allreduce"),
-    ("switch:8:units=12", "allreduce"),
-}
 
 
 def _name(row: dict) -> str:
@@ -30,12 +20,17 @@ def _name(row: dict) -> str:
 
 
 def _frontiers() -> list:
-    return [
-        pytest.param(
-            row, id=_name(row), marks=[pytest.mark.slow] if (row["topology"], row["collective"]) in SLOW else []
-        )
-        for row in FRONTIERS
-    ]
+    """Every frontier, whole ones that take long as slow tests, and in the quick tests the first of their points."""
+    rows = []
+    for row in FRONTIERS:
+        last = row.get("quick_to")
+        slow = last is not None or "cross" in row["topology"]
+        rows.append(pytest.param(row, id=_name(row), marks=[pytest.mark.slow] if slow else []))
+        if last is not None:
+            first = {key: row[key] for key in ("topology", "collective", "root") if key in row}
+            first |= {"last": last, "points": {s: rate for s, rate in row["points"].items() if s <= last}}
+            rows.append(pytest.param(first, id=f"{_name(row)} to {last} steps"))
+    return rows
 
 
 def _ask(row: dict, **options) -> Sat | Unsat:
@@ -67,7 +62,7 @@ def test_refuted_without_the_bounds_too(row):
 @pytest.mark.parametrize("row", _frontiers())
 def test_frontier(row, tmp_path):
     roots = [row["root"]] if "root" in row else []
-    last = row.get("complete_to") or (None if row.get("complete") else max(row["points"]))
+    last = row.get("last") or row.get("complete_to") or (None if row.get("complete") else max(row["points"]))
     frontier = synth.frontier(
         row["topology"], row["collective"], roots=roots, max_steps=last, log=tmp_path / "log", fresh=True
     )

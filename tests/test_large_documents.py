@@ -3,9 +3,7 @@ machine."""
 
 import json
 from dataclasses import replace
-from fractions import Fraction
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -15,7 +13,6 @@ from synth.checker.documents import scale_frontier
 from synth.commands import api, root
 from synth.errors import FormatError, VerificationError
 from synth.model.documents import link_columns
-from synth.model.link_table import LinkTable
 from synth.scale.forests import pipelining
 from synth.scale.search import bound, frontier
 from synth.topologies import modify, topology
@@ -34,11 +31,7 @@ def synth(*arguments):
 
 @pytest.mark.parametrize("name", ["dgx1", "dgx-a100*2", "fat-tree:4", "torus:3x4", "dgx2", "ndv2*2"])
 def test_machines_come_back(name):
-    made = (
-        modify.apply(topology(name), without=())
-        if name != "dgx1"
-        else modify.apply(topology(name), degrade=("0-1:1/3",))
-    )
+    made = modify.apply(topology(name), degrade=("0-1:1/3",) if name == "dgx1" else ())
     doc = json.loads(json.dumps({"name": made.name, "ranks": made.ranks} | link_columns.columns(made)))
     back = linkread.read(doc)
     assert back.links == made.links and (back.limits, back.switches) == (made.limits, made.switches)
@@ -78,9 +71,8 @@ def test_a_machine_known_by_name_needs_no_links(tmp_path):
 
 
 def _doc():
-    return json.loads(
-        json.dumps(api.frontier_document(bound(modify.apply(topology("dgx1"), degrade=("0-1:1/2",)), "allgather")))
-    )
+    slower = modify.apply(topology("dgx1"), degrade=("0-1:1/2",))
+    return json.loads(json.dumps(api.frontier_document(bound(slower, "allgather"))))
 
 
 @pytest.mark.parametrize(
@@ -129,11 +121,8 @@ def test_a_frontier_that_is_written_has_its_schedules_beside_it(tmp_path):
         f"a.b.schedules/{i + 1:02}-alltoall-S{row['steps']}.npz" for i, row in enumerate(points)
     ]
     checked = synth("verify", tmp_path / "a.b.json")
-    assert (
-        checked.exit_code == 0
-        and "not checked: the point" not in checked.output
-        and checked.stdout.count("every rank ends") == len(points)
-    )
+    assert checked.exit_code == 0 and "not checked: the point" not in checked.output
+    assert checked.stdout.count("every rank ends") == len(points)
     (tmp_path / points[0]["file"]).unlink()
     assert synth("verify", tmp_path / "a.b.json").exit_code == 4
 
@@ -144,14 +133,6 @@ def test_a_frontier_on_standard_output_or_a_device_names_no_files(tmp_path):
     checked = synth("verify", tmp_path / "a.json")
     assert checked.exit_code == 4 and "not checked: the point of 3 steps" in checked.stdout
     assert synth(*asked, "/dev/null").exit_code == 0
-
-
-def test_schedules_in_a_folder_beside_it_are_found_from_the_document(tmp_path):
-    asked = ("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o", tmp_path / "a.json")
-    assert synth(*asked).exit_code == 0
-    (row,) = json.loads((tmp_path / "a.json").read_text())["points"]
-    assert row["file"] == "a.schedules/01-allgather-S3.npz"
-    assert synth("verify", tmp_path / "a.json").exit_code == 0
 
 
 def test_a_frontier_is_not_lost_where_its_schedules_cannot_be_written(tmp_path):
@@ -169,17 +150,6 @@ def test_a_point_that_is_too_long_to_be_listed_is_named(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "a.json").read_text())["notes"] == [note]
     checked = synth("verify", tmp_path / "a.json")
     assert checked.exit_code == 4 and "not checked: the point of 3 steps" in checked.stdout
-
-
-def test_tables_of_links_are_compared_by_what_they_hold():
-    one, other = topology("dgx-a100*16").links, topology("dgx-a100*16").links
-    assert isinstance(one, LinkTable) and one == other
-    changed = LinkTable(
-        one.src, one.dst, one.sort, [s._replace(bandwidth=s.bandwidth + Fraction(1)) for s in one.sorts]
-    )
-    assert one != changed
-    shuffled = LinkTable(one.src, one.dst, np.asarray(len(one.sorts) - 1 - one.sort), one.sorts[::-1])
-    assert one == shuffled
 
 
 @pytest.fixture
@@ -223,16 +193,7 @@ def test_a_limit_counts_a_link_once():
         linkread.read(doc)
     machine = linkread.read(doc | {"limits": [["a", "10", [0]], ["b", "10", [1]]]})
     twice = replace(machine, limits=tuple(replace(m, links=(*m.links, *m.links)) for m in machine.limits))
-    for given, bad in ((machine, False), (twice, True)):
-        certificate = {
-            "kind": "alltoall-lengths",
-            "topology": path_lengths.alltoall_digest(given),
-            "links": [[2, 0]],
-            "limits": [[2, 1]],
-            "generators": [],
-        }
-        if bad:
-            with pytest.raises(VerificationError, match="twice"):
-                scale_frontier.bound(certificate, given)
-        else:
-            assert scale_frontier.bound(certificate, given) == 1
+    proof = {"kind": "alltoall-lengths", "links": [[2, 0]], "limits": [[2, 1]], "generators": []}
+    assert scale_frontier.bound(proof | {"topology": path_lengths.alltoall_digest(machine)}, machine) == 1
+    with pytest.raises(VerificationError, match="twice"):
+        scale_frontier.bound(proof | {"topology": path_lengths.alltoall_digest(twice)}, twice)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synth.model.collective import collective
-from synth.model.latency import latency
+from synth.model.graphs import latency
 from synth.scale.search import bound
 from synth.topologies import topology, topology_files
 from synth.view import rate_tables

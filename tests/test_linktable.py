@@ -22,18 +22,12 @@ from synth.scale.forests.build import build
 from synth.scale.forests.pipelining import Pipeline
 from synth.topologies import builders, clusters
 from synth.topologies.builders import with_generators
+from tests.compressed_columns import columns as held
 
 MACHINES = (
-    "dgx-a100*3",
-    "dgx-a100*4:net=odd-even",
-    "dgx-h100*3:net=rail",
-    "dgx-a100*2:nics=2",
-    "dgx-a100*2:nic=100,nics=4",
-    "mi250*2",
-    "ndv2*2",
-    "dgx1*3",
-    "dgx-a100*2:nics=1",
-)
+    "dgx-a100*3", "dgx-a100*4:net=odd-even", "dgx-h100*3:net=rail", "dgx-a100*2:nics=2", "dgx-a100*2:nic=100,nics=4",
+    "mi250*2", "ndv2*2", "dgx1*3", "dgx-a100*2:nics=1",
+)  # fmt: skip
 SHARED = Fraction(25)
 LINKS = (
     Link(0, 1, SHARED, Fraction(1), "net"),
@@ -82,8 +76,8 @@ def test_flows_find_the_same_on_it(columns, name, tmp_path):
         made = Pipeline(forest).schedule(2)
         made.save(tmp_path / "s.npz")
         again = schedule_archive.load(tmp_path / "s.npz")
-        assert again.topology.links == tuple(machine.links) and again.digest() == made.digest()
-        found.append((limit.time, limit.certificate, verify(forest), forest.parents.tolist(), made.digest()))
+        assert again.topology.links == tuple(machine.links) and held(again) == held(made)
+        found.append((limit.time, limit.certificate, verify(forest), forest.parents.tolist(), held(made)))
     assert found[0] == found[1]
 
 
@@ -130,6 +124,8 @@ def test_a_table_acts_like_a_tuple():
     assert table != LinkTable.of(LINKS[:2]) and table != LINKS[:2]
     assert hash(table) == hash(LINKS) and pickle.loads(pickle.dumps(table)) == LINKS
     assert table != LinkTable.of((*LINKS[:3], replace(LINKS[3], kind="xgmi"))) and table != list(LINKS)
+    turned = LinkTable(table.src, table.dst, np.asarray(len(table.sorts) - 1 - table.sort), table.sorts[::-1])
+    assert table == turned != LinkTable(table.src, table.dst, table.sort, turned.sorts)
     with pytest.raises(IndexError):
         table[4]
 

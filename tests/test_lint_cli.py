@@ -109,13 +109,6 @@ def test_what_cannot_be_read_is_no_finding(tmp_path):
     assert "missing.txt" in synth("lint", "missing.txt", code=1).stderr
 
 
-def test_a_file_of_a_folder_that_cannot_be_read_is_named_once(tmp_path):
-    """Its path stood twice in the line, with "schema is None"."""
-    (tmp_path / "a.json").write_text("{}")
-    lines = synth("lint", ".", code=1).stdout.splitlines()
-    assert len(lines) == 1 and lines[0].startswith("a.json: not checked: has no schema; expected synth.frontier/1")
-
-
 def test_a_file_without_permission_to_read_it_ends_as_a_missing_one(monkeypatch):
     """The command line's own check of permissions ended with 2, that of a wrong command."""
     Path("secret.txt").write_text("program p\n")

@@ -111,13 +111,6 @@ def test_one_run_of_single_chunks_tells_what_runs_of_all_splits_do():
     assert found.count(None) > 30 and found.count(0) > 30 and len(set(found)) > 3
 
 
-def test_a_program_that_is_safe_in_single_chunks_is_run_once(monkeypatch):
-    runs = []
-    run = deadlock.run_with_fifos
-    monkeypatch.setattr(deadlock, "run_with_fifos", lambda *given: runs.append(given[2]) or run(*given))
-    assert largest_safe_size(exchange(2), "synth") is None and runs == [1]
-
-
 def test_the_cycle_of_waits_is_named():
     wired = build_connection_tables(exchange(3))
     waits = run_with_fifos(wired, 2, 1)
@@ -131,22 +124,6 @@ def test_dependencies_in_a_circle_are_safe_at_no_size():
         Block(None, None, 0, (Op("cpy", I0, (Span("o", 1),), deps=(Dep(0, 0),), flag=True),)),
     )
     assert largest_safe_size(Program("c", None, 1, (Gpu(0, 1, 2, 0, blocks),)), "synth") == 0
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda op: op._replace(count=1),
-        lambda op: op._replace(deps=(Dep(0, 1),)),
-        lambda op: op._replace(deps=(Dep(5, 0),)),
-        lambda op: op._replace(code="cpy", dst=O0),
-    ],
-)
-def test_what_does_not_fit_together_is_safe_at_no_size(change):
-    program = exchange(2)
-    block = program.gpus[0].blocks[0]
-    gpu = program.gpus[0]._replace(blocks=(block._replace(ops=(change(block.ops[0]), block.ops[1])),))
-    assert largest_safe_size(Program("x", None, 2, (gpu, program.gpus[1])), "synth") == 0
 
 
 def test_one_sided_programs_wait_at_any_size_or_at_none():

@@ -90,13 +90,6 @@ def test_a_fault_names_the_two_ops_the_chunk_and_the_cure():
     )
 
 
-def test_the_label_of_the_protocol_changes_no_verdict():
-    for program, expected in CASES.values():
-        for protocol in ("Simple", "LL"):
-            labelled = replace(program, protocol=protocol)
-            assert {finding.rule for finding in analysis.check(labelled).errors} == expected
-
-
 def with_idle_blocks(program, count):
     """`program` with `count` more blocks on each rank, which do nothing."""
     idle = (Block(None, None, 0, (Op("nop"), Op("nop")), (), ()),) * count
@@ -112,21 +105,6 @@ def test_blocks_that_do_nothing_change_no_verdict():
         program, expected = CASES[name]
         report = analysis.check(with_idle_blocks(program, 1 + (1 << 14)))
         assert {finding.rule for finding in report.errors} == expected
-
-
-def test_clocks_kept_in_parts_find_the_same(monkeypatch):
-    """With more actors than clocks are kept of at once, the launches are run again for each part of them."""
-    module = analysis.symbolic_execution_onesided
-    for number in range(40):
-        program = onesided_launches.random_program(random.Random(f"parts {number}"))
-        whole = analysis.check(program)
-        monkeypatch.setattr(module, "PART", 2)
-        monkeypatch.setattr(module.execute_one_sided, "__defaults__", (2,))
-        parts = analysis.check(program)
-        monkeypatch.undo()
-        assert (parts.verdict, {f.rule for f in parts.errors}) == (whole.verdict, {f.rule for f in whole.errors}), (
-            number
-        )
 
 
 def test_random_programs_are_judged_alike():

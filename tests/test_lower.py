@@ -6,19 +6,15 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from randoms import schedule as random_schedule
 from symbolic import play
 
-from synth.checker.schedule.replay import schedule as replay
 from synth.commands import api
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Link, Topology
 from synth.program.analysis import check
-from synth.program.buffer_layout import Layout
 from synth.program.lowering.lower import lower
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
@@ -93,27 +89,6 @@ def test_collectives_of_a_dgx1(name):
             play(program, in_place=in_place)
         report = check(program, runtime)
         assert ([str(f) for f in report.errors if f.rule != "dispatch"], report.safe) == ([], None)
-
-
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.integers(0, 10**9), st.sampled_from(TWO_SIDED), st.data())
-def test_random_schedules(seed, runtime, data):
-    made = random_schedule(seed)
-    replay(made)
-    modes = ["out", "in", "both"] if Layout(made.collective, made.chunks).shares_chunks else ["out"]
-    program = lower(
-        made,
-        LoweringOptions(
-            runtime=runtime,
-            protocol=data.draw(st.sampled_from(["Simple", "LL"])),
-            instances=data.draw(st.integers(1, 2)),
-            in_place=data.draw(st.sampled_from(modes)),
-            fuse=data.draw(st.booleans()),
-            aggregate=data.draw(st.booleans()),
-            lanes=data.draw(st.sampled_from([None, 1, 2])),
-        ),
-    )
-    plays(program, runtime, seed)
 
 
 def test_the_same_schedule_gives_the_same_program_and_options_are_independent_of_sets():

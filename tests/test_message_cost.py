@@ -1,7 +1,5 @@
 """A cost per message at both ends: its text, known times, and what it does to programs of many messages."""
 
-from fractions import Fraction
-
 import pytest
 from click.testing import CliRunner
 
@@ -33,32 +31,20 @@ def wire(topology, size):
     return -(-size * 1000 * rate.denominator // rate.numerator)
 
 
-@pytest.mark.parametrize("text", ["0.3us", "300ns", "Simple=0.3us,LL=300 ns,LL128=0.0003ms", "0.3µs"])
+@pytest.mark.parametrize("text", ["0.3us", "300 ns", "0.0003ms", "0.3µs", "3/10us"])
 def test_the_same_cost_in_several_words(text):
     cost = MessageCost.parse(text)
-    assert cost.microseconds("LL") == Fraction(3, 10)
-    assert str(cost) == "0.3us"
-    assert MessageCost.parse(str(cost)) == cost
-
-
-def test_protocols_have_their_own_cost():
-    cost = MessageCost.parse("Simple=1us,LL=1/3us")
-    assert [cost.picoseconds(name) for name in ("Simple", "LL", "LL128")] == [1_000_000, 333_334, 0]
-    assert MessageCost.parse(str(cost)) == cost
+    assert (cost.picoseconds, str(cost), MessageCost.parse(str(cost))) == (300_000, "0.3us", cost)
     assert cost and not NO_COST and not MessageCost.parse("0us")
+    assert MessageCost.parse("1/3us").picoseconds == 333_334
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [("0.3", "has no unit"), ("-1us", "is negative"), ("fast", "is no time"), ("3 lightyears", "unknown unit"),
-     ("TCP=1us", "the protocols are"), ("LL=1us,LL=2us", "gives LL twice"), ("9999ms", "more than a second"),
-     ("nanus", "is no time"), ("", "is no time")],
-)  # fmt: skip
-def test_what_is_no_cost_is_refused_in_one_line(text, said):
+@pytest.mark.parametrize("text", ["0.3", "-1us", "fast", "3 lightyears", "LL=1us", "9999ms", "nanus", ""])
+def test_what_is_no_cost_is_refused_in_one_line(text):
     done = CliRunner().invoke(root, ["run", "--baseline", "direct", "--topo", "full:4", "--coll", "alltoall",
                                      "--per-send", text])  # fmt: skip
     assert done.exit_code == 2
-    assert said in " ".join(done.stderr.replace("│", " ").split())
+    assert "is no time from 0 to a second" in " ".join(done.stderr.replace("│", " ").split())
 
 
 def test_functions_take_a_cost_as_text():
@@ -69,9 +55,7 @@ def test_functions_take_a_cost_as_text():
     assert first == second
     first, second = (api.tune("full:2", "alltoall", [1024], per_send=cost) for cost in costs)
     assert first.tables == second.tables
-    with pytest.raises(UsageError, match=r"per_send: '0\.3' has no unit"):
-        api.run(program, per_send="0.3", **asked)
-    with pytest.raises(UsageError, match="per_send: '-1us' is negative"):
+    with pytest.raises(UsageError, match="per_send: '-1us' is no time from 0 to a second"):
         api.tune("full:2", "alltoall", [1024], per_send="-1us")
 
 
@@ -83,12 +67,6 @@ def test_one_message_costs_both_ends():
 def test_a_rank_sends_and_receives_one_message_at_a_time():
     """The last of 7 messages leaves after 7 o; before it arrives, those before it have been received."""
     assert time("direct", "full:8", "alltoall", 8192) == 7 * COST + wire("full:8", 1024) + ALPHA + COST
-
-
-def test_steps_pay_at_both_ends_again():
-    """Each of the 3 steps of recursive doubling waits for the message of the step before."""
-    took = time("recursive-doubling", "full:8", "allreduce", 1024)
-    assert took == 3 * (COST + wire("full:8", 1024) + ALPHA + COST)
 
 
 def test_parts_that_follow_each_other_are_one_message():
@@ -104,20 +82,6 @@ def test_no_cost_changes_no_time():
         schedule = api.baseline(name, "dgx1", collective)
         plain = api.run(schedule, size=1 << 20, bound=False, overheads=False).execution.picoseconds
         assert time(name, "dgx1", collective, 1 << 20, "0us") == plain
-
-
-def test_every_collective_still_ends_with_the_right_data():
-    for collective in ("allreduce", "allgather", "reduce-scatter", "alltoall", "broadcast"):
-        done = api.run(api.baseline("direct", "dgx1", collective), size=1 << 18, delays=3,
-                       per_send=MessageCost.parse("2us"))  # fmt: skip
-        assert done.checked is not None and done.ratio is not None and done.ratio >= 1
-
-
-def test_a_binomial_tree_wins_where_messages_cost():
-    """A root that sends to 31 others pays for 31 messages, in a binomial tree for 5 after one another."""
-    pair = [("direct", "full:32", "broadcast"), ("recursive-doubling", "full:32", "broadcast")]
-    assert time(*pair[0], 64, "0us") < time(*pair[1], 64, "0us")
-    assert time(*pair[0], 64, "0.5us") > time(*pair[1], 64, "0.5us")
 
 
 def test_it_needs_a_network_and_fifos():

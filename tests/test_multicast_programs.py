@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import onesided_machine
 import pytest
 import randoms
 import strict_mscclpp
@@ -77,8 +76,6 @@ def test_programs_are_right_and_round_trip(case: int, in_place: str) -> None:
     assert program.collective is not None
     again = read(json.dumps(plan), root=0 if program.collective.roots else None)
     assert again.gpus == program.gpus
-    for seed in range(3):
-        onesided_machine.launches(again, seed)
 
 
 def test_a_fetched_sum_that_is_multicast_next_is_one_op() -> None:

@@ -26,7 +26,7 @@ def found() -> Frontier:
     point = frontier.points[0]
     network = replace(frontier.network, name=EVIL)
     schedule = replace(point.schedule, network=network)
-    return replace(frontier, network=network, points=(replace(point, source=schedule),), notes=(EVIL,))
+    return replace(frontier, machine=network, points=(replace(point, source=schedule),), notes=(EVIL,))
 
 
 @pytest.fixture(scope="module")

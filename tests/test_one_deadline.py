@@ -17,8 +17,8 @@ from synth.encodings.engine import FrontierProblem, Options
 from synth.model.collective import collective
 from synth.model.frontier import LowerBound
 from synth.model.outcome import Unknown
-from synth.pareto import prefetched_bounds
-from synth.pareto.quick_bounds import SingleCut
+from synth.pareto import step_search
+from synth.pareto.first_rows import SingleCut
 from synth.pareto.step_search import ENTRY_SHARE, LAST_SHARE
 from synth.pareto.sweep import Sweep
 from synth.pareto.synthesize import FIRST, synthesize
@@ -46,13 +46,13 @@ def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatc
     assert found.seconds >= 0.2
 
 
-def ahead(monkeypatch, deadline: Deadline = NEVER, **job) -> prefetched_bounds.PrefetchedBounds:
+def ahead(monkeypatch, deadline: Deadline = NEVER, **job) -> step_search.PrefetchedBounds:
     """Bounds whose jobs end as `job` says, and that nobody computes here."""
     given = {"result": None, "out_of_memory": False, "done": False, "name": "flow", "status": 9} | job
     monkeypatch.setattr(pool, "submit", lambda *_: SimpleNamespace(signal=lambda number: None, **given))
     monkeypatch.setattr(pool, "wait", lambda *_: None)
     monkeypatch.setattr(bounds, "flow", lambda *_, **__: pytest.fail("was computed here"))
-    return prefetched_bounds.PrefetchedBounds(NETWORK, TASK, None, deadline)
+    return step_search.PrefetchedBounds(NETWORK, TASK, None, deadline)
 
 
 @pytest.mark.parametrize(
@@ -79,16 +79,16 @@ def test_no_bound_is_begun_when_the_time_is_over(monkeypatch):
 
 
 def test_bounds_under_a_limit_are_the_bounds():
-    some = prefetched_bounds.PrefetchedBounds(NETWORK, TASK, None, Deadline.after(1000))
+    some = step_search.PrefetchedBounds(NETWORK, TASK, None, Deadline.after(1000))
     for steps in (None, 2):
         made = some.bound(steps)
         assert isinstance(made, LowerBound) and made.value == bounds.flow(NETWORK, TASK, steps).value
 
 
 def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(monkeypatch):
-    bound = prefetched_bounds.PrefetchedBounds.bound
+    bound = step_search.PrefetchedBounds.bound
     monkeypatch.setattr(
-        prefetched_bounds.PrefetchedBounds,
+        step_search.PrefetchedBounds,
         "bound",
         lambda self, steps, *share: bound(self, steps) if steps is None else Unknown("memory"),
     )
@@ -103,7 +103,7 @@ LARGER = topology("random-regular:20")
 @pytest.fixture
 def late(monkeypatch):
     """No bound but the first one comes before the time is over."""
-    monkeypatch.setattr(prefetched_bounds.PrefetchedBounds, "bound", lambda *_: Unknown("time"))
+    monkeypatch.setattr(step_search.PrefetchedBounds, "bound", lambda *_: Unknown("time"))
 
 
 def test_a_cut_serves_where_the_best_bound_is_late(late):

@@ -11,10 +11,10 @@ from synth.catalog.tuner.cost_model import terms
 from synth.checker.schedule import replay as verify
 from synth.errors import VerificationError
 from synth.export.rank_map import check_links, links
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
-from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.sends.bitwise_equality import same_bits
+from synth.model.sends.dead_sends import prune
 from synth.model.topology import Network, Route
 from synth.program.lowering.lower import lower
 from synth.program.lowering_options import LoweringOptions

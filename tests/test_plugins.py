@@ -12,7 +12,7 @@ import pytest
 CODE = '''
 from dataclasses import dataclass
 
-from synth.solvers.cadical import Cadical
+from synth.solvers.python_sat import Cadical
 from synth.encodings.step import StepEncoding
 from synth.model.outcome import Unknown
 

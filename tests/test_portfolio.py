@@ -14,7 +14,7 @@ from synth.errors import UsageError
 from synth.model.collective import collective
 from synth.model.outcome import Sat, Unknown, Unsat
 from synth.model.schedule import Problem
-from synth.pareto.portfolio import members, portfolio, selection
+from synth.pareto.portfolio import members, portfolio
 from synth.solvers import pool
 from synth.solvers.deadline import Budget, Deadline
 from synth.topologies import topology
@@ -115,14 +115,14 @@ def _crash_instead(*_):
 
 def test_the_quick_solver_goes_first_except_on_large_problems():
     small = dgx1("allgather", 6, 3, 7)
-    names = [str(member) for member, _ in selection.select_members(small, "auto", "auto")]
+    names = [str(member) for member, _ in members.select_members(small, "auto", "auto")]
     assert names[:4] == ["quotient@0/minicard", "quotient@1/minicard", "step/minicard", "quotient@0/cadical"]
-    late = portfolio.start_delays([member for member, _ in selection.select_members(small, "auto", "auto")], small)
+    late = portfolio.start_delays([member for member, _ in members.select_members(small, "auto", "auto")], small)
     assert late == sorted(late)
     net = topology("torus:8x8").network()
     large = [
         str(member)
-        for member, _ in selection.select_members(Problem(net, collective("allgather", 64), 4, 8, 63), "auto", "auto")
+        for member, _ in members.select_members(Problem(net, collective("allgather", 64), 4, 8, 63), "auto", "auto")
     ]
     assert large[:2] == ["quotient@0/cadical", "tree"]
     assert set(names) >= set(large)

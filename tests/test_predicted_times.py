@@ -27,7 +27,7 @@ OVER = Deadline(-1.0)
 def of_direct(topology, collective):
     """Return a frontier whose only point is the direct schedule."""
     found = api.baseline("direct", topology, collective)
-    point = Point.of(found, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand")
+    point = Point.of(found, LowerBound(Fraction(1), {"kind": "none"}), "by hand")
     return Frontier(found.network, found.collective, (point,))
 
 

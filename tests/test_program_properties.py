@@ -12,7 +12,6 @@ from collections import Counter
 from dataclasses import replace
 
 import floods
-import onesided_machine
 import pytest
 import random_programs
 import randoms
@@ -148,8 +147,6 @@ def planned(schedule, seed: int) -> str:
         assert not isinstance(error, UsageError), error
         return "refused"
     right(program, schedule.network, "mscclpp", rng)
-    for mode in modes(program):
-        onesided_machine.launches(program, seed, mode == "in")
     if in_place == "both":
         return "planned for both"  # files are for one of the two
     content = api.export_program(program, "mscclpp", assume_root=roots(program)).files[0][1]

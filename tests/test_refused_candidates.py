@@ -108,7 +108,7 @@ def test_a_wrong_point_that_is_written_out_is_left_out():
     task = synth.collective("allgather", 9)
     writer, found = PointWriter(machine.network(), task), begun(machine.network(), task)
     for point, schedule in writer.improvements([wrong, right], found):
-        found.take(Point.of(schedule, found.floor, "best-known", point.construction))
+        found.take(Point.of(schedule, found.floor, point.construction))
     assert [point.construction for point in found.points] == [right.construction]
     (note,) = found.notes
     assert LEFT_OUT in note and "'made up'" in note and not writer.too_long

@@ -20,11 +20,11 @@ SOURCES = sorted((ROOT / "synth").rglob("*.py"))
 
 # The files that import each heavy library: one a use. A new one is a decision, so it is written down here.
 USES: dict[str, set[str]] = {
-    "z3": {"solvers/z3_integers.py", "solvers/z3_sat.py"},
-    "pysat": {"solvers/cadical.py", "solvers/minicard.py"},
-    "pysolvers": {"solvers/cadical_lrat.py"},
+    "z3": {"solvers/z3_solvers.py"},
+    "pysat": {"solvers/python_sat.py"},
+    "pysolvers": {"solvers/python_sat.py"},
     "ortools": {"solvers/cp_sat.py", "solvers/max_flow.py"},
-    "scipy.optimize": {"solvers/highs.py", "solvers/least_squares.py"},
+    "scipy.optimize": {"solvers/linear_program.py"},
     "matplotlib": set(),  # through registry.need, in view/plot.py
     "rich": {"commands/framework/progress.py"},
 }

@@ -70,7 +70,7 @@ def named(found: Frontier, name: str) -> Frontier:
     """The same on a machine of another name."""
     network = replace(found.network, name=name)
     points = tuple(replace(p, source=replace(p.schedule, network=network)) for p in found.points)
-    return replace(found, network=network, points=points)
+    return replace(found, machine=network, points=points)
 
 
 def through_switches() -> Schedule:
@@ -199,10 +199,10 @@ def test_a_point_is_only_called_optimal_where_its_bound_is_met(dgx1):
     point = dgx1.points[1]
     claim, _ = certificate_text.of_point(point)
     assert "fewer than 7/6 rounds per chunk" in claim and "any number of chunks" in claim and "it is optimal." in claim
-    worse = replace(point, bound=LowerBound(Fraction(1), point.bound.certificate), status="best-known")
+    worse = replace(point, bound=LowerBound(Fraction(1), point.bound.certificate))
     claim, _ = certificate_text.of_point(worse)
     assert "fewer than 1 rounds" in claim and "16.7% more" in claim and "not proved optimal" in claim
-    here = replace(point, bound=LowerBound(Fraction(7, 6), point.bound.certificate, "this-chunks"), status="best-known")
+    here = replace(point, bound=LowerBound(Fraction(7, 6), point.bound.certificate, "this-chunks"))
     claim, _ = certificate_text.of_point(here)
     assert "with 6 chunks per part" in claim and "optimal at this number of chunks" in claim
 
@@ -225,7 +225,7 @@ def made(*points: tuple[int, int], bounds=(), latency: Fraction = Fraction(1), *
     for steps, rounds in points:
         rows = [Step(1, (Send(0, 0, 1),)), *[Step(1, ()) for _ in range(steps - 2)], Step(rounds - steps + 1, ())]
         schedule = Schedule(network, task, 1, tuple(rows[:steps]))
-        found.append(Point.of(schedule, LowerBound(Fraction(rounds), {"kind": "test"}), "optimal", "by hand"))
+        found.append(Point.of(schedule, LowerBound(Fraction(rounds), {"kind": "test"}), "by hand"))
     known = tuple((s, LowerBound(Fraction(v), {"kind": "test"})) for s, v in bounds)
     return Frontier(network, task, tuple(found), bounds=known, **more)
 

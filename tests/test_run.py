@@ -46,7 +46,7 @@ def save(tmp_path, name, content):
 
 def test_programs_schedules_and_frontiers_in_files(tmp_path):
     schedule = ring_schedule(4)
-    point = Point.of(schedule, LowerBound(Fraction(3, 2), {"kind": "none"}), "best-known", "by hand")
+    point = Point.of(schedule, LowerBound(Fraction(3, 2), {"kind": "none"}), "by hand")
     save(tmp_path, "p.txt", text.dump(ring_allreduce(4)))
     save(tmp_path, "p.json", ring_allreduce(4).to_json())
     save(tmp_path, "s.json", schedule.to_json())

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from spanning_forest_check import verify
 
-from synth.model.spanning_forest import SpanningForest
 from synth.model.topology import Topology
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
 from synth.scale.forests.partial_trees import to_forest
+from synth.scale.forests.spanning_forest import SpanningForest
 from synth.scale.forests.symmetric_trees import grow
 from synth.topologies import topology
 

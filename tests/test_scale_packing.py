@@ -14,7 +14,6 @@ from synth.checker.certificates import machine_columns, throughput_cuts
 from synth.encodings import bounds
 from synth.errors import SynthError, UndecidedError, UsageError, VerificationError
 from synth.model.collective import collective as task
-from synth.model.spanning_forest import SpanningForest
 from synth.model.topology import Link, Topology
 from synth.scale.bounds.throughput_cut import COLLECTIVES, throughput
 from synth.scale.fabric.fabric import fabric
@@ -23,7 +22,8 @@ from synth.scale.forests.arborescence_packing import pack
 from synth.scale.forests.build import build
 from synth.scale.forests.edge_splitting import split
 from synth.scale.forests.partial_trees import to_forest
-from synth.solvers import highs
+from synth.scale.forests.spanning_forest import SpanningForest
+from synth.solvers import linear_program
 from synth.topologies import topology
 
 
@@ -98,7 +98,7 @@ def test_unequal_directions(seed: int) -> None:
 
 def test_several_cuts_are_weighed_without_another_process(monkeypatch) -> None:
     """The start of a process that loads SciPy would take longer than the bound and the forest of few boxes."""
-    monkeypatch.setattr(highs, "run_in_process", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setattr(linear_program, "run_in_process", lambda *_, **__: pytest.fail("a process was started"))
     for machine in (drawn(220, False), topology("p4d*2")):
         assert build(fabric(machine), "allgather", methods=("packing",)).gap == 0
 

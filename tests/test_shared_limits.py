@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from synth.checker.schedule import compressed_replay
 from synth.commands import root
 from synth.encodings import bounds
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.fabric.fabric import fabric
 from synth.scale.search import bound, frontier

@@ -77,7 +77,7 @@ def test_a_machine_of_another_name_keeps_its_notes_and_names_the_one_that_was_se
     assumed = "25 GB/s a link assumed"
     network = replace(cut_short.network, name="topo")
     entry = shipped.entry_of(network, synth.collective("allgather", 8))
-    found = replace(cut_short, network=network, notes=(assumed, f"{shipped.UNWRITTEN} 1 more point"))
+    found = replace(cut_short, machine=network, notes=(assumed, f"{shipped.UNWRITTEN} 1 more point"))
     joined = shipped.joined(found, entry, ANY)
     assert joined.complete and joined.notes[0] == assumed and len(joined.notes) == 2
     assert "synth pareto --topo dgx1-v100 --coll allgather" in joined.notes[1]

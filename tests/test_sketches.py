@@ -10,8 +10,8 @@ import synth
 from synth.commands import pareto
 from synth.commands.root import root
 from synth.errors import FormatError, InfeasibleError, UsageError, VerificationError
-from synth.model import symmetry
 from synth.topologies import sketches
+from tests.automorphisms import route_permutation
 
 PAIRS = [(a, b) for a in range(4) for b in range(4) if a != b]
 # two boxes of two ranks, whose links between boxes share the port of their source
@@ -62,7 +62,7 @@ def test_symmetries_that_a_sketch_names_are_declared_first():
     turn, swap = (2, 3, 0, 1), (1, 0, 3, 2)
     under = synth.Sketch("turns", symmetric=[[2, 4], swap]).applied(MACHINE)
     assert under.generators == (turn, swap)
-    assert all(symmetry.route_permutation(under.network(), ranks) for ranks in under.generators)
+    assert all(route_permutation(under.network(), ranks) for ranks in under.generators)
     for row in ([1, 4], [2, 1, 0, 3], [0, 1], [0, 0, 0, 0], [2, 8], [7]):
         with pytest.raises(UsageError, match=r"symmetric\[0\]: .* does not keep the links and limits of two boxes"):
             synth.Sketch(symmetric=[row]).applied(MACHINE)

@@ -6,12 +6,10 @@ from hypothesis import strategies as st
 
 from synth.checker.certificates import lrat
 from synth.errors import MissingDependencyError, VerificationError
-from synth.solvers import cadical, minicard, z3_sat
+from synth.solvers import python_sat, z3_solvers
 from synth.solvers.boolean_model import Model
-from synth.solvers.cadical import Cadical
-from synth.solvers.cadical_lrat import refute
-from synth.solvers.minicard import MiniCard
-from synth.solvers.z3_sat import Z3Sat, reason
+from synth.solvers.python_sat import Cadical, MiniCard, refute
+from synth.solvers.z3_solvers import Z3Sat, reason
 
 SOLVERS = (Cadical, MiniCard, Z3Sat)
 clause = st.lists(st.integers(1, 6).flatmap(lambda v: st.sampled_from([v, -v])), min_size=1, max_size=3)
@@ -61,9 +59,9 @@ def test_a_budget_of_conflicts_ends_unknown(solver):
 @pytest.mark.parametrize(
     ("module", "name", "solver"),
     [
-        (cadical, "Cadical195", Cadical),
-        (minicard, "Library", MiniCard),
-        (z3_sat, "z3", Z3Sat),
+        (python_sat, "Cadical195", Cadical),
+        (python_sat, "Minicard", MiniCard),
+        (z3_solvers, "z3", Z3Sat),
     ],
 )
 def test_a_missing_library_names_its_install_command(monkeypatch, module, name, solver):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.encodings.bounds.trees.cheapest_trees import MOST_FREE, SteinerTreeDP, make_pricer
-from synth.encodings.bounds.trees.time_expanded_trees import Tree, TreeSearch
+from synth.encodings.trees.cheapest_trees import MOST_FREE, SteinerTreeDP, make_pricer
+from synth.encodings.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.topology import Network, Route
 from synth.topologies import topology
 

@@ -23,33 +23,6 @@ def values(found):
     return {p.steps: p.rounds_per_chunk for p in found.points}
 
 
-@pytest.mark.parametrize(
-    ("topology", "collective", "expected"),
-    [
-        ("dgx1", "allgather", {2: F(3, 2), 3: F(7, 6)}),
-        ("dgx1", "reduce-scatter", {2: F(3, 2), 3: F(7, 6)}),
-        ("dgx1", "alltoall", {2: F(8, 3)}),
-        ("ring:8", "allgather", {4: F(7, 2)}),
-        ("hypercube:16", "allgather", {4: F(15, 4)}),
-        pytest.param("torus:4x4", "allgather", {4: F(15, 4)}, marks=pytest.mark.slow),
-        pytest.param("dgx2", "allgather", {1: F(15)}, marks=pytest.mark.slow),
-    ],
-)
-def test_known_complete_frontiers(tmp_path, topology, collective, expected):
-    found = frontier(tmp_path, topology, collective)
-    assert values(found) == expected
-    assert found.complete
-    assert found.max_steps is None
-    assert exact_frontier.document(json.loads(json.dumps(found.to_json())))[-2].startswith("complete")
-
-
-def test_broadcast_is_followed_to_a_given_number_of_steps(tmp_path):
-    found = frontier(tmp_path, "dgx1", "broadcast", max_steps=5)
-    assert values(found) == {2: 1, 3: F(9, 22), 4: F(4, 13), 5: F(5, 19)}
-    assert (found.complete, found.max_steps) == (True, 5)
-    assert exact_frontier.document(found.to_json())[-2].endswith("up to 5 steps")
-
-
 def test_an_infinite_frontier_says_what_its_end_is(tmp_path):
     found = synth.frontier("dgx1", "broadcast", max_steps=3, log=tmp_path / "log")
     (note,) = [note for note in found.notes if "any number of steps" in note]

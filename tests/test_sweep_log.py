@@ -9,8 +9,8 @@ import pytest
 import synth
 from synth.errors import SynthError
 from synth.model.rational import size_bytes
+from synth.pareto.first_rows import SingleCut
 from synth.pareto.log import Log, LogError
-from synth.pareto.quick_bounds import SingleCut
 
 
 def test_a_cache_that_cannot_be_written_stops_no_sweep(tmp_path, monkeypatch) -> None:

@@ -13,9 +13,9 @@ from sweeps import begun, swept
 from synth.commands import api
 from synth.encodings import bounds
 from synth.model.collective import collective
-from synth.model.frontier import Frontier, LowerBound, Open, Point
+from synth.model.frontier import LowerBound, Open, Point
 from synth.pareto import close_step_count
-from synth.pareto.resume import point_record, points_from_records
+from synth.pareto.log import point_record, points_from_records
 from synth.pareto.sweep import Sweep
 from synth.solvers.deadline import Deadline
 from synth.topologies import topology
@@ -34,7 +34,6 @@ def sweep(limit: float | None = 60.0, *points: Point, opened: Iterable[int] = ()
 
 def known() -> list[Point]:
     found = api.frontier("dgx1", "allgather", jobs=1)
-    assert isinstance(found, Frontier)
     return list(found.points)
 
 

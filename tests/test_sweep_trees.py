@@ -3,19 +3,18 @@ it."""
 
 from __future__ import annotations
 
-import time
 from fractions import Fraction
 
 import pytest
 
 import synth
 from synth.encodings import bounds
-from synth.encodings.tree_packing import search
+from synth.encodings.trees import search
 from synth.model.collective import collective
-from synth.model.frontier import Frontier, LowerBound
+from synth.model.frontier import LowerBound
 from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem
-from synth.pareto import prefetched_bounds
+from synth.pareto import step_search
 from synth.pareto.portfolio import portfolio
 from synth.solvers import pool
 from synth.solvers.deadline import Budget, Deadline
@@ -34,9 +33,12 @@ def _no_helpers_left():
 
 def asked(steps, seconds=20.0):
     bound = bounds.flow(MACHINE, TASK, steps)
-    return bound, prefetched_bounds.submit_tree_query(
-        search.meet, MACHINE, TASK, steps, bound, 100, Budget(Deadline.after(seconds))
-    )
+    return bound, beside(steps, bound, 100, seconds)
+
+
+def beside(steps, bound, most, seconds):
+    arguments = (MACHINE, TASK, steps, bound.value, most, Budget(Deadline.after(seconds)))
+    return pool.submit(step_search.TREE_MEMBER.imports, search.meet, arguments)
 
 
 @pytest.mark.slow
@@ -48,7 +50,7 @@ def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
     assert isinstance(verdict, Sat | Unknown)
     if isinstance(verdict, Unknown):
         assert verdict.reason == "interrupted"
-        answer = prefetched_bounds.tree_verdict(job, 5.0)
+        answer = pool.outcome(job)
         assert isinstance(answer, Sat)
         assert answer.schedule.rounds_per_chunk == bound.value == F(15, 13)
     assert messages
@@ -56,25 +58,15 @@ def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
 
 
 def test_a_race_goes_on_where_the_trees_beside_it_find_nothing():
-    too_few = prefetched_bounds.submit_tree_query(
-        search.meet, MACHINE, TASK, 2, bounds.flow(MACHINE, TASK, 2), 1, Budget(Deadline.after(5.0))
-    )  # 103 chunks at the least
+    too_few = beside(2, bounds.flow(MACHINE, TASK, 2), 1, 5.0)  # 103 chunks at the least
     verdict = portfolio.solve(Problem(MACHINE, TASK, 1, 2, 2), budget=Budget(Deadline.after(20.0)), beside=too_few)
     assert isinstance(verdict, Sat)
     assert verdict.schedule.rounds_per_chunk == 2
-    assert isinstance(prefetched_bounds.tree_verdict(too_few, Deadline.after(5.0)), Unknown)
-
-
-def test_a_job_that_nobody_needs_is_ended():
-    _, job = asked(3, 600.0)
-    began = time.monotonic()
-    prefetched_bounds.end_job(job)
-    assert time.monotonic() - began < 60
-    assert isinstance(prefetched_bounds.tree_verdict(job, Deadline.after(0.0)), Unknown)
+    assert isinstance(pool.outcome(too_few), Unknown)
 
 
 def test_bounds_ahead_are_the_bounds():
-    ahead = prefetched_bounds.PrefetchedBounds(MACHINE, TASK, None)
+    ahead = step_search.PrefetchedBounds(MACHINE, TASK, None)
     ahead.begin(3)
     assert list(ahead.jobs) == [3]
     made, other = ahead.bound(3), ahead.bound(2)
@@ -86,7 +78,6 @@ def test_bounds_ahead_are_the_bounds():
 @pytest.mark.slow
 def test_sixteen_ranks_are_proved_or_near_their_bounds(tmp_path):
     found = synth.frontier("dgx-a100*2", "allgather", log=tmp_path / "log", jobs=2)
-    assert isinstance(found, Frontier)
     proved = {p.steps: p.rounds_per_chunk for p in found.points if p.status == "optimal"}
     assert proved == {1: 8, 2: F(152, 103), 4: F(15, 13)}
     (near,) = [p for p in found.points if p.status != "optimal"]

@@ -15,9 +15,9 @@ from synth.commands import api
 from synth.encodings.bounds.multicast import multicast_bound, parts_bound
 from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import VerificationError
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import collective
 from synth.model.frontier import Frontier
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Link, Multicast, Topology
 from synth.pareto.synthesize import through_switches
 from synth.scale.composition.switch_boxes import SwitchBoxes, boxes_of_switches

@@ -7,19 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.model.collective import collective, pattern
-from synth.model.symmetry import (
-    closure,
-    compose,
-    generators,
-    inverse,
-    isomorphism,
-    orbits,
-    route_permutation,
-    subgroups,
-)
+from synth.model.collective import collective
+from synth.model.symmetry import closure, compose, generators, inverse, isomorphism, orbits, subgroups
 from synth.model.topology import Cap, Link, Network, Route, Topology
 from synth.topologies import topology
+from tests.automorphisms import route_permutation
 
 
 def network(ranks, units, caps=()):
@@ -86,12 +78,7 @@ def test_the_search_finds_the_whole_group(net, order):
     found = generators(net)
     assert all(is_automorphism(net, g) for g in found)
     assert len(closure([g.ranks for g in found], 1000) or [()]) == order
-
-
-def test_large_symmetric_groups_come_with_few_generators():
-    found = generators(known("switch:16"))
-    assert len(found) == 2
-    assert set(orbits(16, [g.ranks for g in found])) == {0}
+    assert net.name != "switch:5" or len(found) == 2  # a symmetric group comes with few generators
 
 
 def test_declared_generators_are_checked():
@@ -101,39 +88,26 @@ def test_declared_generators_are_checked():
     assert len(closure(found, 100)) == 12
 
 
-def test_route_permutation_refuses_what_is_none():
+def test_what_is_no_automorphism_has_no_image_of_routes():
     net = known("dgx1")
-    assert route_permutation(net, (1, 0, 2, 3, 4, 5, 6, 7)) is None
-    assert route_permutation(net, (0, 0, 2, 3, 4, 5, 6, 7)) is None
-    assert route_permutation(net, (0, 1)) is None
+    for ranks in ((1, 0, 2, 3, 4, 5, 6, 7), (0, 0, 2, 3, 4, 5, 6, 7), (0, 1)):
+        assert route_permutation(net, ranks) is None
     assert route_permutation(net, range(8)) == tuple(range(len(net.routes)))
 
 
 @pytest.mark.parametrize(
     ("name", "options", "order"),
     [
-        ("allgather", {}, 384),
-        ("alltoall", {}, 384),
-        ("reduce-scatter", {}, 384),
-        ("allreduce", {}, 384),
-        ("broadcast", {"roots": [3]}, 24),
-        ("gather", {"roots": [0]}, 24),
-        ("multi-broadcast", {"roots": [0, 15]}, 48),
-        ("allgatherv", {"sizes": [2] + [1] * 15}, 24),
-        ("scan", {}, 1),
-        ("alltonext", {}, 1),
+        *((name, {}, 384) for name in ("allgather", "alltoall", "reduce-scatter", "allreduce")),
+        ("broadcast", {"roots": [3]}, 24), ("gather", {"roots": [0]}, 24), ("scan", {}, 1), ("alltonext", {}, 1),
+        ("multi-broadcast", {"roots": [0, 15]}, 48), ("allgatherv", {"sizes": [2] + [1] * 15}, 24),
     ],
-)
+)  # fmt: skip
 def test_collectives_keep_the_stabiliser(name, options, order):
     net, coll = known("hypercube:16"), collective(name, 16, **options)
     found = generators(net, coll)
     assert all(is_automorphism(net, g) and keeps(coll, g) for g in found)
     assert len(closure([g.ranks for g in found], 1000) or [()]) == order
-
-
-def test_patterns_keep_the_stabiliser_of_the_messages():
-    coll = pattern(6, [(i, (i + 1) % 6) for i in range(6)])
-    assert len(closure([g.ranks for g in generators(known("ring:6"), coll)], 100)) == 6
 
 
 def test_routes_through_switches_follow_the_switches():
@@ -179,16 +153,11 @@ def test_subgroups_hold_the_semiregular_ones(name, translations):
     assert len(set(partitions)) == len(partitions)
 
 
-def test_rooted_collectives_have_subgroups_too():
+def test_rooted_collectives_have_subgroups_too_and_machines_without_symmetry_the_trivial_one():
     chain = subgroups(known("torus:4x4"), collective("broadcast", 16))
     assert len(chain) >= 3
     assert all(g.ranks[0] == 0 for group in chain for g in group)
-
-
-def test_no_symmetry_gives_the_trivial_group():
-    net = network(3, {(0, 1): 1, (1, 2): 2, (2, 0): 3})
-    assert generators(net) == ()
-    assert subgroups(net) == ((),)
+    assert subgroups(network(3, {(0, 1): 1, (1, 2): 2, (2, 0): 3})) == ((),)
 
 
 def test_isomorphism_is_the_least_one_and_ignores_scale():

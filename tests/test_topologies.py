@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from synth.commands import api
 from synth.errors import UsageError
-from synth.model.symmetry import route_permutation
 from synth.model.symmetry.permutations import orbits
 from synth.model.topology import Cap, Limit, Link, Network, Topology
 from synth.topologies import ALIASES, FAMILIES, MACHINES, summaries, topology
 from synth.topologies.builders import preserves
+from tests.automorphisms import route_permutation
 from tests.command_line import synth
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from synth.checker.schedule import replay as verify
 from synth.encodings import bounds
-from synth.encodings.bounds.trees.column_generation import FoldedProblem, generate
-from synth.encodings.tree_packing.search import solve
+from synth.encodings.trees.column_generation import FoldedProblem, generate
+from synth.encodings.trees.search import near, solve
 from synth.model import symmetry
 from synth.model.collective import Collective, collective
 from synth.model.outcome import Sat, Unknown
@@ -168,3 +168,31 @@ def test_bounds_stay_below_schedules(problem):
     verdict = solve(Problem(net, coll, 2, steps, rounds), Budget(Deadline.after(10)))
     if isinstance(verdict, Sat):
         assert verify.schedule(verdict.schedule).rounds_per_chunk >= flow
+
+
+# machines of 16 ranks, where trees are searched, not priced exactly
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.parametrize(("name", "steps"), [("dgx-a100*2", 4), ("mi250", 5)])
+def test_a_search_leaves_the_steps_that_its_first_trees_send_in(name, steps, seed):
+    net = network(name)
+    task = collective("allgather", net.ranks)
+    group = symmetry.generators(net, task)
+    bound = float(bounds.flow(net, task, steps).value)
+    found = generate(FoldedProblem(net, task, steps, group), bound, seed=seed)
+    assert found is not None
+    assert found.value == pytest.approx(bound, rel=1e-6)
+    assert found.iterations <= 40
+
+
+@pytest.mark.slow
+def test_near_stops_once_fractions_are_close_enough():
+    net = network("mi250")
+    task = collective("allgather", net.ranks)
+    bound = Fraction(191, 78)
+    verdict = near(net, task, 6, bound, 60, Budget(Deadline.after(20.0)), close=0.05)
+    assert isinstance(verdict, Sat)
+    verify.schedule(verdict.schedule)
+    assert float(bound) * (1 + 1e-6) < verdict.cost.detail["lp"] <= float(bound) * 1.05
+    assert bound < verdict.schedule.rounds_per_chunk <= bound * Fraction(11, 10)

@@ -36,7 +36,7 @@ GPU3	PHB	PHB	PIX	 X 	0-15	0
 
 def made(*names, topology="full:4", collective="allgather"):
     found = [api.baseline(name, topology, collective) for name in names]
-    points = tuple(Point.of(s, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand") for s in found)
+    points = tuple(Point.of(s, LowerBound(Fraction(1), {"kind": "none"}), "by hand") for s in found)
     return Frontier(found[0].network, found[0].collective, points)
 
 

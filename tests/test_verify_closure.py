@@ -14,8 +14,8 @@ import synth
 PACKAGE = Path(synth.__file__).parent
 DOOR = "synth.checker.documents.dispatch"
 VALUES = {
-    "synth", "synth.errors", "synth.version", "synth.model", "synth.model.bitwise_equality",
-    "synth.model.canonical_json", "synth.model.collective",
+    "synth", "synth.errors", "synth.version", "synth.model", "synth.model.sends", "synth.model.sends.bitwise_equality",
+    "synth.model.documents.canonical_json", "synth.model.collective",
     "synth.model.compressed_schedule", "synth.model.documents", "synth.model.documents.json_diff",
     "synth.model.documents.json_reader", "synth.model.documents.text_file", "synth.model.documents.whole_file",
     "synth.model.gc_pause", "synth.model.link_table",

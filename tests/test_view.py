@@ -14,11 +14,11 @@ import pytest
 
 from synth.commands import api
 from synth.errors import UsageError
+from synth.model.bounds.time_bound import SizeBound, TimeBound
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.number_text import bytes_text, number, size_text
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.time_bound import SizeBound, TimeBound
 from synth.program.analysis.report import size_text as lint_size_text
 from synth.view import build, frontier_text, plot, tables
 from synth.view.algorithm_times import AlgorithmTime
@@ -47,7 +47,7 @@ def test_numbers_of_bytes_are_digits_without_separators():
     assert lint_size_text(1572865) == "1572865 bytes" and lint_size_text(1 << 20) == "1 MiB"
 
 
-def made(*points: tuple[int, int, int], topology: str = "line:2", status: str = "optimal", **more) -> Frontier:
+def made(*points: tuple[int, int, int], topology: str = "line:2", **more) -> Frontier:
     """A frontier of broadcasts with the given (steps, rounds, chunks); schedules are filled with empty steps."""
     network, collective = api.topology(topology).network(), api.collective("broadcast", 2)
     found = []
@@ -56,7 +56,7 @@ def made(*points: tuple[int, int, int], topology: str = "line:2", status: str = 
             :steps
         ]
         schedule = Schedule(network, collective, chunks, tuple(empty))
-        found.append(Point.of(schedule, LowerBound(Fraction(rounds, chunks), {"kind": "test"}), status, "by hand"))
+        found.append(Point.of(schedule, LowerBound(Fraction(rounds, chunks), {"kind": "test"}), "by hand"))
     return Frontier(network, collective, tuple(found), **more)
 
 
@@ -129,7 +129,7 @@ def test_intervals_are_one_line_and_the_gap_to_the_bound_is_said_once():
     floor = LowerBound(Fraction(1), {})
     uppers = ((2, None), (3, Fraction(3)), (4, Fraction(2)), (5, Fraction(2)), (7, Fraction(3, 2)))
     opened = tuple(Open(steps, Fraction(1), upper, "time") for steps, upper in uppers)
-    three = tuple(replace(p, status="best-known", bound=floor) for p in made((3, 3, 1), (4, 4, 2), (7, 9, 6)).points)
+    three = tuple(replace(p, bound=floor) for p in made((3, 3, 1), (4, 4, 2), (7, 9, 6)).points)
     found = made(open=opened, bounds=((None, floor),))
     lines = frontier_text.sentences(replace(found, points=three))
     assert lines[:4] == [

@@ -13,15 +13,15 @@ import pytest
 from synth.checker.schedule import replay as verify
 from synth.encodings import bounds
 from synth.encodings.step import StepEncoding
-from synth.encodings.tree_packing.search import meet, near
+from synth.encodings.trees.search import meet, near
 from synth.model.collective import collective
 from synth.model.outcome import Sat, Unknown
 from synth.model.schedule import Problem
 from synth.pareto.portfolio import portfolio
 from synth.pareto.portfolio.members import Member
 from synth.solvers import pool
-from synth.solvers.cadical import Cadical
 from synth.solvers.deadline import Budget, Deadline, TimeUp
+from synth.solvers.python_sat import Cadical
 from synth.topologies import topology
 
 

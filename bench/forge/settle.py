@@ -20,10 +20,10 @@ from synth.checker.certificates import cuts, machine_columns, path_lengths
 from synth.checker.documents import link_columns, scale_frontier
 from synth.checker.schedule import replay as verify
 from synth.errors import VerificationError
-from synth.model.bitwise_equality import same_bits
-from synth.model.canonical_json import canonical
+from synth.model.documents.canonical_json import canonical
 from synth.model.rational import show
 from synth.model.schedule import Schedule
+from synth.model.sends.bitwise_equality import same_bits
 
 OF_STEPS = ("distance", "too-few-steps")
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
+from synth.model.documents.canonical_json import canonical
 from synth.model.frontier import Frontier
 from synth.model.rational import show
 from synth.model.schedule import problem_fingerprint

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
+from synth.model.documents.canonical_json import canonical
 from synth.model.symmetry.colour_refinement import graph
 from synth.model.topology import Network
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.frontier import Frontier, LowerBound
 from synth.model.schedule import Schedule, Send, Step, problem_fingerprint
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.symmetry import Generator, compose, inverse
 from synth.model.topology import Network, Route
 
@@ -85,7 +85,7 @@ def frontier(
         proof = interval.certificate
         intervals.append(replace(interval, certificate=certificate(proof, move)) if proof else interval)
     return replace(
-        source, network=network, collective=collective, points=tuple(points), open=tuple(intervals),
+        source, machine=network, task=collective, points=tuple(points), open=tuple(intervals),
         bounds=tuple((steps, bound(given)) for steps, given in source.bounds), labels=tuple(labels),
     )  # fmt: skip
 

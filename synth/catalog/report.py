@@ -16,15 +16,15 @@ from synth.catalog.report_sheets import WRONG, SheetContext, read
 from synth.checker.documents import exact_frontier
 from synth.errors import FormatError
 from synth.model.documents.json_reader import schema_text
-from synth.model.frontier import Frontier, ParetoFrontier
+from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
-from synth.topologies import rank_placement, scale_frontier_files
+from synth.topologies import frontier_files, rank_placement
 from synth.view.page import sections as sheets
 from synth.view.page.frontier_section import Sheet
 from synth.view.page.sections import EntryContext
 
-ReportSource = str | Path | ParetoFrontier | Plan | Schedule
+ReportSource = str | Path | Frontier | Plan | Schedule
 SheetMaker = Callable[[SheetContext], Iterator[Sheet]]
 
 
@@ -69,15 +69,13 @@ def _of_file(path: Path, context: SheetContext) -> SheetMaker | None:
     doc, name = rank_placement.marked(exact_frontier.read(path)), path.name
     rows = (("file", name),)
     match doc.get("schema"):
-        case "synth.frontier/1":
-            return partial(report_sheets.value_sheets, read(name, lambda: Frontier.from_json(doc)), name, rows)
+        case "synth.frontier/1" | "synth.large/1":
+            frontier = read(name, lambda: frontier_files.read(doc, path.parent, name))
+            return partial(report_sheets.value_sheets, frontier, name, rows)
         case "synth.schedule/1":
             return partial(report_sheets.value_sheets, read(name, lambda: Schedule.from_json(doc)), name, rows)
         case "synth.plan/1":
             return partial(report_sheets.value_sheets, read(name, lambda: Plan.from_json(doc)), name, rows)
-        case "synth.large/1":
-            frontier = read(name, lambda: scale_frontier_files.read(doc, path.parent, name))
-            return partial(report_sheets.value_sheets, frontier, name, rows)
         case "synth.measured/1":
             _measured(name, doc)  # a malformed one is refused before anything is shown
             context.measured.append((name, doc))

@@ -12,8 +12,7 @@ from synth.checker.documents import exact_frontier, scale_frontier
 from synth.checker.schedule import replay
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.language.library import rooted_trees
-from synth.model.frontier import Frontier, ParetoFrontier
-from synth.model.scale_frontier import ScaleFrontier
+from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import Plan
 from synth.scale.baselines.algorithms import ring
@@ -79,12 +78,10 @@ def failed_sheet(name: str, topology: str, collective: str, ranks: int, error: E
     return sections.of_nothing(EntryContext(name, provenance=rows), problem, WRONG, says)
 
 
-def value_sheets(
-    value: ParetoFrontier | Plan | Schedule, name: str, rows: Rows, context: SheetContext
-) -> Iterator[Sheet]:
+def value_sheets(value: Frontier | Plan | Schedule, name: str, rows: Rows, context: SheetContext) -> Iterator[Sheet]:
     """Yield the sheets of `value`, called `name`, with `rows` of provenance. Raises FormatError."""
     match value:
-        case ParetoFrontier():
+        case Frontier():
             yield _of_frontier(value, name, rows, context)
         case Plan():
             yield from _of_plan(value, name, rows, context)
@@ -92,7 +89,7 @@ def value_sheets(
             yield _of_schedule(value, name, rows, context)
 
 
-def _of_frontier(frontier: ParetoFrontier, name: str, rows: Rows, context: SheetContext) -> Sheet:
+def _of_frontier(frontier: Frontier, name: str, rows: Rows, context: SheetContext) -> Sheet:
     machine, collective, roots = frontier.machine, frontier.collective_name, frontier.roots
     check, checked = CHECKS[frontier.engine]
     if context.verify:
@@ -103,7 +100,7 @@ def _of_frontier(frontier: ParetoFrontier, name: str, rows: Rows, context: Sheet
     root = roots[0] if len(roots) == 1 else None
     measured = context.measurements_of(machine.name, collective, machine.ranks, root)
     about = context.about(name, rows, measured, checked)
-    if isinstance(frontier, Frontier):
+    if frontier.engine == "exact":
         about = replace(about, libraries=_library_marks(frontier))
     return read(name, lambda: sections.of_frontier(frontier, about))
 
@@ -127,7 +124,7 @@ def _check_exact(frontier: Frontier) -> None:
     exact_frontier.document(frontier.to_json())
 
 
-def _check_bound(frontier: ScaleFrontier) -> None:
+def _check_bound(frontier: Frontier) -> None:
     proved = scale_frontier.bound(frontier.certificate, frontier.topology)
     if proved < frontier.bound:
         raise VerificationError(f"the certificate proves {proved}, {frontier.bound} is claimed", "bound")

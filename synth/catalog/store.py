@@ -25,8 +25,8 @@ from synth.catalog.entry import DONE, OPEN, Entry, EntryRow
 from synth.catalog.isomorphism import invariant
 from synth.checker.documents import exact_frontier
 from synth.errors import FormatError, SynthError, UsageError, VerificationError
-from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
+from synth.model.documents.canonical_json import canonical
 from synth.model.frontier import Frontier
 from synth.model.rational import rational
 from synth.model.symmetry import renumbering

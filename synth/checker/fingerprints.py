@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from synth.model.canonical_json import canonical
+from synth.model.documents.canonical_json import canonical
 
 
 def with_one_chunk(collective: dict, chunks: int) -> dict:

@@ -29,7 +29,7 @@ from synth.commands.inputs import integers, named_topology, sizes_in_bytes
 from synth.commands.programs import chosen_point
 from synth.commands.run import opened
 from synth.errors import TooManySendsError, UsageError
-from synth.model.frontier import ParetoFrontier, StepCount
+from synth.model.frontier import Frontier, StepCount
 from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.program.lowering_options import LoweringOptions
@@ -45,7 +45,7 @@ SIZES = tuple(1 << k for k in range(10, 29, 2))  # 1 KiB to 256 MiB
 class Timing(ExecutorOptions):
     """The options of times over sizes."""
 
-    source: Program | Schedule | ParetoFrontier | str | Path = option(
+    source: Program | Schedule | Frontier | str | Path = option(
         doc="a frontier, of which every point is timed, or a schedule or program; or a file of one.",
     )
     sizes: int | str | Iterable[int | str] = sizes_option(
@@ -125,7 +125,7 @@ def bench(asked: Timing) -> Measured:
         programs = [BenchmarkProgram(found.name, found)]
     else:
         rows: list[tuple[str, int | None, Schedule]] = []
-        if isinstance(found, ParetoFrontier):
+        if isinstance(found, Frontier):
             chosen, refused = chosen_point(found, point, None), None  # an error for a frontier without points, too
             points = enumerate(found.points, 1) if point is None else [(found.number_of(point), chosen)]
             for number, one in points:

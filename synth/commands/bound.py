@@ -39,9 +39,9 @@ from synth.program.program import PROTOCOLS
 
 if TYPE_CHECKING:
     from synth.commands.inputs import CollectiveLike, TopologyLike
+    from synth.model.bounds.time_bound import TimeBound
     from synth.model.collective import Collective
-    from synth.model.scale_frontier import ScaleFrontier
-    from synth.model.time_bound import TimeBound
+    from synth.model.frontier import Frontier
     from synth.model.topology import Network
 
 BOUND_EFFORT = 20.0  # wall seconds of `bound` for better bounds than the quick one, where nobody limited them
@@ -116,10 +116,9 @@ def bound(question: BoundQuestion) -> list[tuple[int | None, LowerBound]]:
     from synth.encodings.bounds import too_few_steps
     from synth.encodings.bounds.single_cut import single_cut_bound
     from synth.pareto.combining.close_combining import has_no_end
-    from synth.pareto.direct_sends import direct_schedule, few_sends
-    from synth.pareto.quick_bounds import allreduce_parts_bound
+    from synth.pareto.events import with_machine_names
+    from synth.pareto.first_rows import allreduce_parts_bound, direct_schedule, few_sends
     from synth.pareto.sweep import STEPS_BEYOND
-    from synth.pareto.unreachable import with_machine_names
     from synth.solvers.deadline import Deadline, TimeUp, time_limited
     from synth.solvers.pool import MAX_RANKS_IN_PROCESS, run_in_process
 
@@ -194,14 +193,14 @@ def scale_bound(
     roots: Sequence[int] = (),
     engine: str = "flow",
     time_limit: float | None = None,
-) -> ScaleFrontier | None:
+) -> Frontier | None:
     """Return the lower bound of a machine of any size by flow methods, with its certificate.
 
     None where `engine` is "auto" and the machine is small enough for `bound`. After `time_limit` seconds it is the best
-    bound so far, and `ScaleFrontier.unfinished` says that there may be a higher one.
+    bound so far, and `Frontier.unfinished` says that there may be a higher one.
     """
     from synth.pareto.engine_choice import engine_of, flow_collective
-    from synth.pareto.unreachable import with_machine_names
+    from synth.pareto.events import with_machine_names
     from synth.scale.bounds.switches import holds_with_multicast
     from synth.scale.search import bound as flow_bound
 
@@ -304,7 +303,7 @@ def time_bound(question: TimeQuestion) -> TimeBound:
     1048576 6.816693333333333
     """
     from synth.pareto.engine_choice import flow_collective
-    from synth.pareto.unreachable import with_machine_names
+    from synth.pareto.events import with_machine_names
     from synth.program.overheads import NCCL
     from synth.scale.time_bound import time_bound as bound_of
     from synth.solvers.deadline import Deadline, time_limited

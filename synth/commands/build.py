@@ -42,10 +42,9 @@ from synth.commands.programs import load_plan
 from synth.commands.root import INTERRUPTED
 from synth.errors import SynthError, UsageError
 from synth.export.request import Machine
-from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime
+from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime, PlanRegistration
 from synth.model.collective import COLLECTIVES, canonical_name
 from synth.model.documents.whole_file import write
-from synth.model.plan_registration import PlanRegistration
 from synth.model.rational import counted
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS, Plan, joined
@@ -401,7 +400,7 @@ def _planned(task: Collective, request: TuningRequest, document: Path, fresh: bo
     files = {}
     beside = document.with_suffix(".schedules")
     shutil.rmtree(beside, ignore_errors=True)
-    if found.in_files:
+    if found.engine == "flow":
         beside.mkdir()
         for place, name in write_schedules(found, beside):
             files[place] = f"{beside.name}/{name}"

@@ -36,10 +36,9 @@ from synth.model.schedule import Schedule
 if TYPE_CHECKING:
     from synth.commands.inputs import CollectiveLike, TopologyLike
     from synth.encodings.bounds.blame import Places
-    from synth.model.blame import Blame
+    from synth.model.bounds.blame import Blame
     from synth.model.compressed_schedule import CompressedSchedule
-    from synth.model.frontier import LowerBound, StepCount
-    from synth.model.scale_frontier import ScaleFrontier
+    from synth.model.frontier import Frontier, LowerBound, StepCount
     from synth.scale.baselines.comparison import Explanation
 
 EXPLAINED = 1024  # ranks up to which rings are looked for
@@ -58,7 +57,7 @@ def explain(
     than `EXPLAINED` ranks.
     """
     from synth.encodings import bounds
-    from synth.pareto.unreachable import with_machine_names
+    from synth.pareto.events import with_machine_names
     from synth.scale.baselines.comparison import MethodRate
     from synth.scale.baselines.comparison import explain as explained
     from synth.solvers.deadline import Deadline, time_limited
@@ -74,7 +73,7 @@ def explain(
     task = task_of(collective, machine.ranks)
     root = task.roots[0] if task.roots else 0
 
-    def by_flows(name: str) -> ScaleFrontier:
+    def by_flows(name: str) -> Frontier:
         from synth.scale.search import bound
 
         return bound(machine, name, root)

@@ -36,7 +36,7 @@ from synth.commands.programs import load_plan, placed, read, size_choice
 from synth.commands.show import load_program
 from synth.errors import SynthError, UsageError
 from synth.export.request import ExportRequest
-from synth.model.frontier import ParetoFrontier, StepCount
+from synth.model.frontier import Frontier, StepCount
 from synth.model.number_text import size_text
 from synth.model.rational import counted
 from synth.model.schedule import Schedule
@@ -67,7 +67,7 @@ NOT_OF_PLANS = ("point", "step", "protocol", "instances", "size", "coll", "root"
 class ExportOptions(Blocks):
     """The options of an export."""
 
-    source: str | Path | ParetoFrontier | Schedule | Program = option(
+    source: str | Path | Frontier | Schedule | Program = option(
         "file", type=FILE, required=False, doc="a frontier, schedule or program, or a file of one."
     )
     to: str = option(
@@ -181,15 +181,15 @@ def export_program(options: ExportOptions) -> ExportResult:
             task = task_of(task, load_program(source).ranks, () if root is None else (root,))
         found = read(Path(source), task, root)
     chosen = size_choice(source, found)
-    if isinstance(found, ParetoFrontier):
+    if isinstance(found, Frontier):
         exported_files.named_point(found, request)  # refused before anything is made of its machine
 
     # The target: ranks and links of the machine, and a choice of `synth pareto --size` in the file.
     machine: Any = request.topology
     ranks, said, facts = request.rank_map, [], None if machine is None else Machine.of(machine)
     links = None if machine is None else machine.network()
-    if isinstance(found, ParetoFrontier | Schedule):
-        labels = found.labels if isinstance(found, ParetoFrontier) else ()
+    if isinstance(found, Frontier | Schedule):
+        labels = found.labels if isinstance(found, Frontier) else ()
         ranks, facts, said = placed(found.network, labels, machine, request.rank_map)
     else:
         links = calls.timed_links(machine, found)
@@ -328,7 +328,7 @@ def chakra(
         schedule = source if isinstance(source, Schedule) else import_schedule(source, topology).schedule
     except FrontierGivenError:
         frontier = program_reader.load(Path(str(source)))
-        assert isinstance(frontier, ParetoFrontier)
+        assert isinstance(frontier, Frontier)
         number = named_point(frontier, ExportRequest(point=point))
         schedule = frontier.schedule_of(frontier.points[number - 1], MAX_SENDS)
     replay.schedule(schedule)

@@ -239,7 +239,7 @@ def collective(
             raise UsageError(f"{name.name} is over {name.ranks} ranks, the topology has {ranks}")
         return _checked_collective(name)
     if isinstance(name, Mapping):
-        from synth.model.collective_files import from_mapping
+        from synth.model.documents.collective_files import from_mapping
 
         return from_mapping(name, ranks)
     if not isinstance(name, str | Path):
@@ -248,7 +248,7 @@ def collective(
         )
     # A file, a name of ours, or a name that an installed package adds.
     if isinstance(name, Path) or Path(str(name)).suffix in (".yaml", ".yml", ".json"):
-        from synth.model.collective_files import load
+        from synth.model.documents.collective_files import load
 
         return load(Path(name), ranks)
     chosen = integers(roots, "roots")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from html import escape
 
 from synth.model.build_result import BuildResult
-from synth.model.frontier import ParetoFrontier
+from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.program.program import Program
@@ -31,7 +31,7 @@ def topology_svg(machine: Topology) -> str | None:
     return drawing(machine) if len(machine.links) <= MOST_LINKS else None
 
 
-def frontier_html(found: ParetoFrontier) -> str:
+def frontier_html(found: Frontier) -> str:
     """Return the table of a frontier, and its page."""
     from synth.view import frontier_text
 
@@ -45,7 +45,7 @@ def schedule_html(schedule: Schedule) -> str:
     return _frame(schedule, title, times=False)
 
 
-def _frame(value: ParetoFrontier | Schedule, title: str, times: bool = True) -> str:
+def _frame(value: Frontier | Schedule, title: str, times: bool = True) -> str:
     from synth.catalog.report import collect
     from synth.view.page import html
     from synth.view.page.frontier_section import Times

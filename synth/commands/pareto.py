@@ -38,9 +38,8 @@ from synth.pareto.events import Listener, SweepInterrupted
 from synth.solvers.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
+    from synth.model.bounds.time_bound import TimeBound
     from synth.model.collective import Collective
-    from synth.model.scale_frontier import ScaleFrontier
-    from synth.model.time_bound import TimeBound
     from synth.model.topology import Topology
     from synth.pareto.cross_check import CrossCheck
     from synth.view.algorithm_times import AlgorithmTime
@@ -96,13 +95,13 @@ class Search(EngineOptions, TaskOptions):
 
 
 @function(Search)
-def frontier(search: Search) -> Frontier | ScaleFrontier:
+def frontier(search: Search) -> Frontier:
     """Return the Pareto frontier between steps and rounds per chunk, each point with its proof.
 
     Returns
     -------
-    A `Frontier`, or of flow methods a `ScaleFrontier`, every point with its certified gap. Intervals that the limits
-    left undecided are in `open` or `unfinished`. `Frontier.answers` says which solver answered what.
+    A `Frontier`. Intervals that the limits left undecided are in `open`, or of flow methods in `unfinished`; `answers`
+    says which solver answered what.
 
     Raises
     ------
@@ -120,7 +119,7 @@ def frontier(search: Search) -> Frontier | ScaleFrontier:
     """
     from synth.pareto import engine_choice
     from synth.pareto.multicast import seconds_before
-    from synth.pareto.portfolio.selection import check_names
+    from synth.pareto.portfolio.members import check_names
     from synth.pareto.synthesize import synthesize, through_switches
 
     # Options that choose an engine or its queries; flow methods have none of them.

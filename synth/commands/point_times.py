@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from synth.commands.programs import placed
-from synth.model.frontier import Frontier, ParetoFrontier, Point
+from synth.model.frontier import Frontier, Point
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS
 from synth.program.message_cost import NO_COST
@@ -15,7 +15,7 @@ from synth.program.overheads import label as label_of
 from synth.solvers.deadline import Deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
-    from synth.model.time_bound import TimeBound
+    from synth.model.bounds.time_bound import TimeBound
     from synth.view.algorithm_times import AlgorithmTime
 
 SWITCH_PROTOCOLS = ("Simple",)  # packets do not pass switches that multicast
@@ -23,7 +23,7 @@ FAR = 4.0  # multiple of the least time from which, by its lower bound, a progra
 
 
 def times_at(
-    frontier: ParetoFrontier,
+    frontier: Frontier,
     size: int,
     seconds: float = 10.0,
     machine: Topology | None = None,
@@ -49,7 +49,7 @@ def times_at(
     # The points that can be run at all.
     schedules = []
     for point in frontier.points:
-        if frontier.engine == "exact" or frontier.least_sends(point) <= MAXIMUM_SENDS >= point.schedule.sends:
+        if not point.compressed or frontier.least_sends(point) <= MAXIMUM_SENDS >= point.schedule.sends:
             schedule = point.schedule.written_out()
             protocols = SWITCH_PROTOCOLS if schedule.uses_multicast else ()
             schedules.append(NamedSchedule(_name(point), schedule, protocols))

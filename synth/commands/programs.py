@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from synth.errors import FormatError, SynthError, UsageError
 from synth.model.collective import Collective
-from synth.model.frontier import ParetoFrontier, Point, StepCount
+from synth.model.frontier import Frontier, Point, StepCount
 from synth.model.schedule import Schedule
 from synth.model.topology import Network, Topology
 from synth.program.lowering_options import LoweringOptions
@@ -76,7 +76,7 @@ def lower(
 
 def read(
     path: Path, collective: Collective | None = None, root: int | None = None, runtime: str | None = None
-) -> Program | Schedule | ParetoFrontier:  # fmt: skip
+) -> Program | Schedule | Frontier:  # fmt: skip
     """Return the program, schedule or frontier in a file. A compressed schedule (``.npz``) is written out.
 
     Raises FormatError, TooManySendsError.
@@ -104,7 +104,7 @@ def read(
 
 
 def size_choice(
-    source: object, found: Program | Schedule | ParetoFrontier, element_type: str = "float32"
+    source: object, found: Program | Schedule | Frontier, element_type: str = "float32"
 ) -> SizeChoice | None:
     """Return the size and the protocol that the file `source` of `found` was chosen for by `synth pareto --size`.
 
@@ -123,7 +123,7 @@ def size_choice(
 
 
 def lowered(
-    given: Program | Schedule | ParetoFrontier,
+    given: Program | Schedule | Frontier,
     point: int | StepCount | None,
     size: int | None,
     options: LoweringOptions,
@@ -135,7 +135,7 @@ def lowered(
     """
     from synth.program import checked_lowering
 
-    if isinstance(given, ParetoFrontier):
+    if isinstance(given, Frontier):
         given = given.schedule_of(chosen_point(given, point, size), checked_lowering.MAX_SENDS)
     elif point is not None:
         raise UsageError("a point is chosen from a frontier; this is none")
@@ -146,7 +146,7 @@ def lowered(
     return given, None
 
 
-def chosen_point(frontier: ParetoFrontier, point: int | StepCount | None, size: int | None) -> Point:
+def chosen_point(frontier: Frontier, point: int | StepCount | None, size: int | None) -> Point:
     """Return the point of that number (from 1) or of so many steps; None: the fastest at `size` bytes, or at 1 MiB."""
     if not frontier.points:
         raise SynthError("this frontier has no point")

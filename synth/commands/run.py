@@ -33,7 +33,7 @@ from synth.commands.inputs import collective as task_of
 from synth.commands.inputs import integers, named_topology, size_in_bytes
 from synth.commands.programs import chosen_point, lowered, read, size_choice
 from synth.errors import SynthError, UsageError, VerificationError
-from synth.model.frontier import ParetoFrontier, StepCount
+from synth.model.frontier import Frontier, StepCount
 from synth.model.number_text import size_text
 from synth.model.schedule import Schedule
 from synth.runtime.run_request import RunRequest
@@ -53,7 +53,7 @@ OF_EXECUTORS = ("depth", "part", "delays", "threads", "timeout", "clock", "ranks
 class RunOptions(ExecutorOptions):
     """The options of a run."""
 
-    program: Program | Schedule | ParetoFrontier | str | Path = option(
+    program: Program | Schedule | Frontier | str | Path = option(
         doc="a program, or a schedule or frontier, which is lowered first; or a file of one."
     )
     arrays: Any = option(
@@ -157,7 +157,7 @@ def run(options: RunOptions) -> RunResult:
 
 
 def prepare(
-    program: Program | Schedule | ParetoFrontier | str | Path,
+    program: Program | Schedule | Frontier | str | Path,
     arrays: Any,
     outputs: Any,
     executor: str = "cuda",
@@ -246,7 +246,7 @@ def _call(program: object, request: RunRequest, open_size: bool = False) -> Call
 
     # The program, and the links that give its times.
     picked: object = found
-    if isinstance(found, ParetoFrontier) and found.network.multicast:
+    if isinstance(found, Frontier) and found.network.multicast:
         picked = chosen_point(found, request.point, request.size).schedule
     switch_sends = isinstance(picked, Schedule) and picked.uses_multicast
     lowered_program, network = lowered(found, request.point, request.size, request.lowering)
@@ -273,7 +273,7 @@ def _too_large(call: Call) -> str:
 
 def opened(
     given: object, runtime: str | None, collective: CollectiveLike | None, roots: Sequence[int]
-) -> Program | Schedule | ParetoFrontier:
+) -> Program | Schedule | Frontier:
     """Return the program, schedule or frontier to run; read it where a file is given.
 
     `collective`, `roots`: the collective that a file computes, where the file does not say.
@@ -284,7 +284,7 @@ def opened(
     path = Path(given) if isinstance(given, str | Path) else None
     root = roots[0] if collective is None and len(roots) == 1 else None
     found = given if path is None else read(path, None, root, runtime)
-    if not isinstance(found, Program | Schedule | ParetoFrontier):
+    if not isinstance(found, Program | Schedule | Frontier):
         raise UsageError(f"a {type(found).__name__} cannot be run; programs, schedules and frontiers can")
     if collective is None:
         return found

@@ -23,7 +23,7 @@ from synth.commands.framework.shared import (
 )
 from synth.commands.programs import chosen_point, lower, read
 from synth.errors import UsageError
-from synth.model.frontier import ParetoFrontier, StepCount
+from synth.model.frontier import Frontier, StepCount
 from synth.model.rational import counted
 from synth.model.schedule import Schedule
 
@@ -93,9 +93,9 @@ def load_program(loaded: Loaded) -> Program:
     # Options of lowering are refused for what is a program already.
     path, point = loaded.path, loaded.point
     found = read(Path(path), loaded.collective, loaded.root, loaded.runtime)
-    if point is not None and not isinstance(found, ParetoFrontier):
+    if point is not None and not isinstance(found, Frontier):
         raise UsageError(f"{path} is no frontier, which --point and --step choose from")
-    if not isinstance(found, ParetoFrontier | Schedule):
+    if not isinstance(found, Frontier | Schedule):
         if flags_not_default(loaded, "protocol", "instances", "in_place"):
             raise UsageError(
                 f"{path} is a program already; leave --protocol, --instances and --in-place out, which schedules are "
@@ -105,7 +105,7 @@ def load_program(loaded: Loaded) -> Program:
     # A schedule, or a point of a frontier, is lowered.
     if loaded.root is not None:
         raise UsageError(f"{path} says its root itself; leave --root out")
-    if isinstance(found, ParetoFrontier):
+    if isinstance(found, Frontier):
         if point is None and len(found.points) > 1:
             raise UsageError(f"{path} has {len(found.points)} points; choose one with --point K or --step S")
         found = found.schedule_of(chosen_point(found, point, None), MAX_SENDS)

@@ -43,7 +43,7 @@ from synth.commands.tuning_inputs import (
 from synth.commands.tuning_schedules import candidate_schedules, library_schedules, without_plans
 from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 from synth.errors import SynthError, UsageError, VerificationError
-from synth.model.frontier import ParetoFrontier
+from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule
 from synth.model.topology import MULTICAST_NOTE, Network, Topology
 from synth.model.tuning_plan import OURS, Plan, joined
@@ -83,7 +83,7 @@ class Tuning:
         SIZES, 2, "1KiB:1GiB",
     )  # fmt: skip
     _: KW_ONLY
-    frontiers: Sequence[ParetoFrontier | str | Path] = option(
+    frontiers: Sequence[Frontier | str | Path] = option(
         "--from", default=(), type=FILE, multiple=True, metavar="FILE",
         help="A frontier, instead of --topo (repeatable).",
         doc="values or files. (): those that come with the package, else synthesized ones.",
@@ -229,7 +229,7 @@ def _planned(inputs: CollectiveInputs, request: TuningRequest, machine: Topology
     else:
         found = _predicted_candidates(inputs, request, machine, facts)
         overheads = selected(request.overheads)
-        messages = f", {request.per_send.words()}" if request.per_send else ""
+        messages = f", {request.per_send.words}" if request.per_send else ""
         says = f"predicted, not measured: event-driven runs of the programs on {inputs.network.name}{messages}; "
         says += describe(overheads)
         model = {"kind": "nominal", "overheads": request.overheads}

@@ -11,7 +11,7 @@ from synth.commands.inputs import collective as task_of
 from synth.commands.programs import read
 from synth.errors import FormatError, TooManySendsError, UsageError
 from synth.model.collective import Collective, canonical_name
-from synth.model.frontier import Frontier, ParetoFrontier
+from synth.model.frontier import Frontier
 from synth.model.number_text import number, size_text
 from synth.model.topology import Network, Topology
 from synth.solvers.deadline import current_deadline
@@ -37,10 +37,10 @@ class CollectiveInputs(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def frontier(given: ParetoFrontier | str | Path) -> ParetoFrontier:
+def frontier(given: Frontier | str | Path) -> Frontier:
     """Return a frontier from a value or a file. Raises FormatError, UsageError for something else."""
     found = read(Path(given)) if isinstance(given, str | Path) else given
-    if not isinstance(found, ParetoFrontier):
+    if not isinstance(found, Frontier):
         raise UsageError(
             f"{given} holds a {type(found).__name__.lower()}, not a frontier; `synth pareto -o` writes one"
         )
@@ -111,7 +111,7 @@ def collective_inputs(
     name: str,
     request: TuningRequest,
     machine: Topology | None,
-    frontiers: Sequence[ParetoFrontier],
+    frontiers: Sequence[Frontier],
     held: Sequence[Measurement],
     on_event: Listener | None,
 ) -> CollectiveInputs:
@@ -168,7 +168,7 @@ def _task(name: str, ranks: int | None, root: int | None, timed: bool) -> Collec
         raise
 
 
-def _written_out(found: ParetoFrontier, notes: list[str], replayed: bool) -> Frontier:
+def _written_out(found: Frontier, notes: list[str], replayed: bool) -> Frontier:
     """The frontier with every send of its schedules listed, those of the fewest steps first, while there is time.
 
     `notes` gets those of points that are left out. `replayed`: each schedule is, which raises VerificationError.

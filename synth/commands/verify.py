@@ -16,7 +16,7 @@ from synth.commands.framework.shared import FILE
 from synth.commands.root import UNDECIDED
 from synth.errors import FormatError, UndecidedError, UsageError, VerificationError
 from synth.model.documents.text_file import files_of
-from synth.model.frontier import ParetoFrontier
+from synth.model.frontier import Frontier
 from synth.model.rational import counted
 from synth.model.schedule import Schedule, SynchronousSchedule
 
@@ -29,7 +29,7 @@ GRAVITY = (0, UNDECIDED, 1, 5)  # exit codes, the gravest last
 CHECKED = (VerificationError, FormatError, UndecidedError)  # errors of a document, which end no other check
 
 
-def verify(given: str | Path | dict | ParetoFrontier | SynchronousSchedule) -> Claims:
+def verify(given: str | Path | dict | Frontier | SynchronousSchedule) -> Claims:
     """Replay the schedules and re-check the certificates of a value or a file.
 
     Parameters
@@ -61,7 +61,7 @@ def verify(given: str | Path | dict | ParetoFrontier | SynchronousSchedule) -> C
         return check_document(given, _named_machine)
     if isinstance(given, Schedule):
         return check_document(given.to_json(), _named_machine)
-    if not isinstance(given, ParetoFrontier | SynchronousSchedule):
+    if not isinstance(given, Frontier | SynchronousSchedule):
         raise UsageError(f"a {type(given).__name__} is not verified; give a frontier, a schedule, a document or a file")
     from synth.commands.framework.frontier_files import frontier_document, write_schedules
 
@@ -71,7 +71,7 @@ def verify(given: str | Path | dict | ParetoFrontier | SynchronousSchedule) -> C
             file = folder / f"schedule{given.suffix}"
             given.save(file)
             return check_document(file, _named_machine)
-        files = dict(write_schedules(given, folder)) if given.in_files else {}
+        files = dict(write_schedules(given, folder)) if given.engine == "flow" else {}
         return check_document(frontier_document(given, files), _named_machine, folder)
 
 

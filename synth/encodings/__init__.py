@@ -13,7 +13,7 @@ ENCODINGS: Mapping[str, str] = {
     "step": "synth.encodings.step:StepEncoding",
     "quotient": "synth.encodings.quotient:Quotient",
     "sccl": "synth.encodings.sccl:solve",
-    "tree": "synth.encodings.tree_packing.search:solve",
+    "tree": "synth.encodings.trees.search:solve",
 }
 
 SUMMARIES: Mapping[str, str] = {
@@ -26,15 +26,16 @@ SUMMARIES: Mapping[str, str] = {
     "z3": "z3's SAT core",
 }
 
-ENGINES = ("sccl", "tree")
+# encodings that solve by themselves
+SOLVE_ALONE = ("sccl", "tree")
 # other names of encodings
 ALIASES: Mapping[str, str] = {"path": "sccl"}
 
 # solver -> class
 SOLVERS: Mapping[str, str] = {
-    "cadical": "synth.solvers.cadical:Cadical",
-    "minicard": "synth.solvers.minicard:MiniCard",
-    "z3": "synth.solvers.z3_sat:Z3Sat",
+    "cadical": "synth.solvers.python_sat:Cadical",
+    "minicard": "synth.solvers.python_sat:MiniCard",
+    "z3": "synth.solvers.z3_solvers:Z3Sat",
 }
 
 # what must be installed: name -> (module, command that installs it)

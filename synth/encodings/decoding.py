@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from synth.model.dead_sends import prune
 from synth.model.schedule import Problem, Schedule, Send, Step
+from synth.model.sends.dead_sends import prune
 
 
 def assemble(problem: Problem, steps: Sequence[Sequence[tuple[int, int]]]) -> Schedule:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound, Point, Rate
@@ -107,12 +107,10 @@ class FrontierProblem:
 class Findings(Protocol):
     """The findings so far, as an engine sees them.
 
-    `floor`: the greatest bound on R/C for any number of steps. `rates`: S and R/C of the points. `kept`: what engines
-    keep here from one of their turns to the next.
+    `floor`: the greatest bound on R/C for any number of steps. `rates`: S and R/C of the points.
     """
 
     floor: LowerBound
-    kept: dict[str, Any]
 
     @property
     def rates(self) -> Sequence[Rate]:
@@ -126,17 +124,20 @@ class Findings(Protocol):
         """Send a line of progress to the listener; `kind` as in `synth.pareto.events.Event`."""
 
 
-class FrontierEngine(Protocol):
+F = TypeVar("F", contravariant=True)
+
+
+class FrontierEngine(Protocol[F]):
     """A way to points or bounds. It is a frozen dataclass with a row in the table of `synth.pareto.synthesize`."""
 
     def applies(self, problem: FrontierProblem) -> bool:
         """Return True where the engine may have something to add. Nothing is built to find out."""
         ...
 
-    def improve(self, problem: FrontierProblem, found: Any, deadline: Deadline) -> Iterator[Point | LowerBound]:
+    def improve(self, problem: FrontierProblem, found: F, deadline: Deadline) -> Iterator[Point | LowerBound]:
         """Yield points, and lower bounds on R/C for any number of steps, until the deadline.
 
         A point's bound is `found.floor`, or one with a certificate of its own; the loop gives it the greatest that is
-        known at its steps. `found` is a `Findings`.
+        known at its steps. `found` is a `Findings`, in which some engines know more.
         """
         ...

@@ -24,8 +24,8 @@ from math import gcd
 
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule, Send, Step, SwitchSend
+from synth.model.sends.unicast import switch_routes
 from synth.model.topology import MulticastSwitch, Network
-from synth.model.unicast import switch_routes
 
 COLLECTIVES = ("allreduce", "broadcast", "reduce")
 # Chunks times ranks of one schedule, at most: a document lists so many pairs before and after.
@@ -49,8 +49,7 @@ def whole_switch(network: Network) -> MulticastSwitch | None:
 class MulticastPipelining:
     """Schedules of a collective through the switch that all ranks of `network` have ports at.
 
-    `max_chunks`: the most chunks into which a unit is split. `loss`: R/C of many chunks may be so many times the least
-    one.
+    `max_chunks`: the most chunks into which a unit is split.
 
     Attributes:
         units: chunks that the narrowest port carries in a round.
@@ -58,14 +57,12 @@ class MulticastPipelining:
         linked: True if groups are summed and copied over links, too, which are wide enough for a share of a port.
     """
 
-    def __init__(
-        self, network: Network, collective: Collective, max_chunks: int | None = None, loss: Fraction = LOSS
-    ) -> None:
+    def __init__(self, network: Network, collective: Collective, max_chunks: int | None = None) -> None:
         switch = whole_switch(network)
         if switch is None or collective.name not in COLLECTIVES:
             raise ValueError(f"{collective.name} on {network.name} is not of this family")
         self.network, self.collective, self.switch = network, collective, switch
-        self.ranks, self.through, self.loss = network.ranks, switch.own == "through", loss
+        self.ranks, self.through = network.ranks, switch.own == "through"
         limits = {k for port in switch.ports for k in (*port.up, *port.down)}
         self.units = min(network.caps[k].units for k in limits)
         self.max_chunks = MAX_ADDRESSES // self.ranks
@@ -139,7 +136,7 @@ class MulticastPipelining:
             return None
         size = min(costs, key=lambda size: (costs[size], size))
         if size * (steps - 1) > EXACT_CHUNKS:
-            allowed = costs[size] * self.loss
+            allowed = costs[size] * LOSS
             size = next(size for size, cost in costs.items() if cost <= allowed)
         first, middle = self._group_rounds(size)
         rows = []

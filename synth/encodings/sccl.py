@@ -32,7 +32,7 @@ from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
 from synth.model.schedule import Problem
 from synth.model.topology import Network
 from synth.solvers.deadline import NEVER, Budget, Deadline
-from synth.solvers.z3_integers import IntegerModel
+from synth.solvers.z3_solvers import IntegerModel
 
 
 def solve(problem: Problem, budget: Budget) -> Verdict:

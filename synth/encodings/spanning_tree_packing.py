@@ -21,8 +21,8 @@ from itertools import chain, repeat
 
 from synth.errors import SynthError
 from synth.model.collective import Collective
-from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.sends.dead_sends import prune
 from synth.model.topology import Network
 from synth.solvers.deadline import check_deadline
 

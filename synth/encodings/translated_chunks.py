@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from synth.model.collective import Collective
-from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.sends.dead_sends import prune
 from synth.model.symmetry import Generator
 from synth.model.topology import Network
 

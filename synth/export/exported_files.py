@@ -15,7 +15,7 @@ from synth.export.folder_notes import divisor, span
 from synth.export.msccl_xml.limits import root_warning, unnamed_remark
 from synth.export.request import ExportRequest, Target
 from synth.model.documents import whole_file
-from synth.model.frontier import ParetoFrontier
+from synth.model.frontier import Frontier
 from synth.model.rational import counted
 from synth.model.registry import find
 from synth.model.schedule import Schedule
@@ -73,7 +73,7 @@ class ExportResult:
         return written
 
 
-def export_point(source: ParetoFrontier | Schedule | Program, target: Target) -> ExportResult:
+def export_point(source: Frontier | Schedule | Program, target: Target) -> ExportResult:
     """Export a program, a schedule or one point of a frontier, as one file or two (out of place and in place).
 
     Of a frontier, the point is the request's, or the only one. Raises UsageError if the request contradicts itself,
@@ -85,7 +85,7 @@ def export_point(source: ParetoFrontier | Schedule | Program, target: Target) ->
         raise UsageError(f"{to} is not for the runtime {runtime!r}; it is for {', '.join(exporter.runtimes)}")
     target = replace(target, request=replace(target.request, to=to.lower(), runtime=runtime))
     remarks = []
-    if isinstance(source, ParetoFrontier):
+    if isinstance(source, Frontier):
         number = named_point(source, target.request)
         point = source.points[number - 1]
         program = program_for_runtime(source.schedule_of(point, checked_lowering.MAX_SENDS), target)
@@ -109,14 +109,14 @@ def export_point(source: ParetoFrontier | Schedule | Program, target: Target) ->
     return ExportResult(tuple(files), exporter.suffix, (*remarks, *rank_remarks(source, target)))
 
 
-def rank_remarks(source: ParetoFrontier | Schedule | Program, target: Target) -> list[str]:
+def rank_remarks(source: Frontier | Schedule | Program, target: Target) -> list[str]:
     """Return remarks where the machine's links are unknown: that none was checked, and the devices of the ranks."""
     remarks = []
     if target.links is None and target.ranks and list(target.ranks) != sorted(target.ranks):
         remarks.append(
             "the ranks are renumbered, and the machine's links are not known, so none was checked; name it with --topo"
         )
-    labels = sorted(source.labels) if isinstance(source, ParetoFrontier) else []
+    labels = sorted(source.labels) if isinstance(source, Frontier) else []
     if target.links is None and labels and labels != list(range(len(labels))):
         remarks.append(
             f"made for the devices {','.join(map(str, labels))}, which must be ranks 0 to {len(labels) - 1} of the "
@@ -125,7 +125,7 @@ def rank_remarks(source: ParetoFrontier | Schedule | Program, target: Target) ->
     return remarks
 
 
-def named_point(frontier: ParetoFrontier, request: ExportRequest) -> int:
+def named_point(frontier: Frontier, request: ExportRequest) -> int:
     """Return the number of the point that `request` names, or of the only one.
 
     Raises UsageError where it names none, TooManySendsError where no program is made of so large a schedule.

@@ -16,9 +16,9 @@ from synth.model.collective import Collective
 from synth.model.documents.foreign_forms import form_of, named_form
 from synth.model.documents.json_reader import schema_text
 from synth.model.documents.text_file import head_of, text_of
+from synth.model.frontier import SCALE_SCHEMA as SCALE_FRONTIER
 from synth.model.frontier import SCHEMA as FRONTIER
-from synth.model.frontier import Frontier, ParetoFrontier
-from synth.model.scale_collectives import SCHEMA as SCALE_FRONTIER
+from synth.model.frontier import Frontier
 from synth.model.schedule import SCHEMA as SCHEDULE
 from synth.model.schedule import Schedule
 from synth.program import text
@@ -30,7 +30,7 @@ MAX_TEXT = 1 << 26  # characters of a text that is read
 
 def load(
     path: Path, task: Collective | None = None, root: int | None = None, runtime: str | None = None
-) -> ParetoFrontier | Schedule | Program:
+) -> Frontier | Schedule | Program:
     """Read the document in `path`. `task`, `root`, `runtime`: see `synth.export.msccl_xml.read.read`.
 
     Raises FormatError with the place of the fault.
@@ -62,12 +62,10 @@ def load(
         doc = rank_placement.marked(doc)
     try:
         match doc.get("schema"):
-            case "synth.frontier/1":
-                return Frontier.from_json(doc)
-            case "synth.large/1":
-                from synth.topologies import scale_frontier_files  # loads NumPy
+            case "synth.frontier/1" | "synth.large/1":
+                from synth.topologies import frontier_files
 
-                return scale_frontier_files.read(doc, path.parent, str(path))
+                return frontier_files.read(doc, path.parent, str(path))
             case "synth.schedule/1":
                 return Schedule.from_json(doc)
             case "synth.choice/1" if doc["schedule"] is not None:

@@ -14,7 +14,7 @@ from synth.errors import UsageError
 from synth.language.chunk_operations import Operations, replaced_too_early
 from synth.language.place import error_at
 from synth.model.schedule import Send
-from synth.model.step_routes import routes_by_pair
+from synth.model.sends.step_routes import routes_by_pair
 from synth.model.topology import Network
 
 MODES = ("asap", "written", "paced")

@@ -14,7 +14,7 @@ from synth.language.place import SourceLine
 from synth.language.step_assignment import ListScheduling, sends_by_step, step_ranges
 from synth.language.trace import MAX_CHUNKS, AlgorithmTrace
 from synth.model.schedule import Send, Step
-from synth.model.step_routes import routes_by_pair, step_of_sends
+from synth.model.sends.step_routes import routes_by_pair, step_of_sends
 from synth.model.topology import Network
 from synth.program.send_hints import SendHints
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from synth.model.plan_registration import PlanRegistration
 from synth.model.registry import NOTEBOOK, load
 from synth.model.tuning_plan import Plan
 
@@ -62,11 +61,31 @@ class BuiltTable:
 
     def to_json(self) -> dict:
         """Return the table's part of ``build.json``."""
+        # Tuples are lists in JSON, and the library's algorithms are fields by name.
         rows = []
         for row in self.rows:
             lists = {"files": list(row.files), "estimated": list(row.estimated), "libraries": dict(row.libraries)}
             rows.append({**row._asdict(), **lists})
         return {"collective": self.collective, "ranks": self.ranks, "root": self.root, "sizes": rows}
+
+
+class PlanRegistration(NamedTuple):
+    """The calls that one MSCCL++ plan serves: sizes from `low` to `high` bytes, multiples of `divisor`.
+
+    Sizes are MSCCL++'s: the input's bytes, for allgather the output's. `ranks_per_node`: of the jobs that it is for, 0
+    for any. `switches`: it uses switch channels, which sum no 8-bit types. `name`: the path of the file without
+    ``.json``, in the folder of the code that registers it.
+    """
+
+    collective: str
+    ranks: int
+    ranks_per_node: int
+    low: int
+    high: int
+    divisor: int
+    in_place: bool
+    switches: bool
+    name: str
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TypeAlias
 
 from synth.errors import UsageError, unknown
@@ -45,7 +45,8 @@ def rank_set(ranks: Ranks) -> frozenset[int]:
     """Return a rank, or several, as a set of Python's integers. Raises TypeError for anything else."""
     if type(ranks) is frozenset:
         return ranks
-    return frozenset(map(operator.index, ranks)) if isinstance(ranks, Iterable) else frozenset([operator.index(ranks)])
+    listed = ranks if isinstance(ranks, Iterable) else (ranks,)
+    return frozenset(map(operator.index, listed))
 
 
 def _sums(wants: Wants) -> tuple[tuple[int, frozenset[int]], ...]:
@@ -117,6 +118,7 @@ class Collective:
     @property
     def buffer_units(self) -> int:
         """Units in the larger of one rank's send and receive buffers: what nccl-tests calls the size."""
+        # What each rank has before, and after.
         held, got = [0] * self.ranks, [0] * self.ranks
         for pre, post in zip(self.pre, self.post, strict=True):
             for r in pre:
@@ -150,25 +152,21 @@ class Collective:
         goal = onto or self
         if (goal.units, goal.combining) != (self.units, self.combining):
             return None
-        moved: dict[frozenset[int], frozenset[int]] = {}
 
+        @cache
         def move(ranks: frozenset[int]) -> frozenset[int]:
-            if ranks not in moved:
-                moved[ranks] = frozenset([pi[r] for r in ranks])
-            return moved[ranks]
+            return frozenset([pi[r] for r in ranks])
 
+        # The units of the goal by what they join, the last ones first.
         places: dict[tuple, list[int]] = {}
-        for u in range(goal.units):
+        for u in reversed(range(goal.units)):
             places.setdefault(goal._signature(u, lambda ranks: ranks), []).append(u)
-        taken: dict[tuple, int] = {}
         image = []
         for u in range(self.units):
-            key = self._signature(u, move)
-            at = taken.get(key, 0)
-            if at >= len(places.get(key, ())):
+            alike = places.get(self._signature(u, move))
+            if not alike:
                 return None
-            taken[key] = at + 1
-            image.append(places[key][at])
+            image.append(alike.pop())
         return tuple(image)
 
     def _signature(self, unit: int, move: Callable[[frozenset[int]], frozenset[int]]) -> tuple:
@@ -193,6 +191,7 @@ class Collective:
         return self.document if chunks == 1 else self._document(chunks)
 
     def _document(self, chunks: int) -> dict:
+        # Chunks of one unit have equal rows but for their number.
         pre: list[list] = []
         post: list[list] = []
         for u in range(self.units):
@@ -215,6 +214,8 @@ class Collective:
         total = doc["chunks"]
         if chunks < 1 or total % chunks:
             raise ValueError(f"{total} chunks are not a multiple of {chunks} per unit")
+
+        # Chunk 0 of each unit says where all of its chunks are.
         units = total // chunks
         pre: list[set[int]] = [set() for _ in range(units)]
         post: list[set[int]] = [set() for _ in range(units)]
@@ -230,23 +231,10 @@ class Collective:
         for rank in set().union(*pre, *post):
             if type(rank) is not int or not 0 <= rank < doc["ranks"]:
                 raise ValueError(f"{rank!r} is no rank of {doc['ranks']}"[:80])
-        root = doc.get("root")
-        if root is None:
-            roots: tuple[int, ...] = ()
-        else:
-            roots = (root,) if isinstance(root, int) else tuple(root)
-        partial = None
-        if any(wants):
-            partial = tuple(tuple(sorted(row.items())) for row in wants)
-        return Collective(
-            printable(doc["name"]),
-            doc["ranks"],
-            tuple(map(frozenset, pre)),
-            tuple(map(frozenset, post)),
-            doc["combining"],
-            roots,
-            partial,
-        )
+        root = [] if doc.get("root") is None else doc["root"]
+        roots = [root] if isinstance(root, int) else root
+        partial = wants if any(wants) else None
+        return Collective(printable(doc["name"]), doc["ranks"], pre, post, doc["combining"], roots, partial)
 
 
 REVERSALS = {
@@ -255,69 +243,12 @@ REVERSALS = {
 }  # fmt: skip
 
 
-def _sets(rows: Sequence[Sequence[int] | range]) -> tuple[frozenset[int], ...]:
-    return tuple(frozenset(row) for row in rows)
-
-
-def _alone(ranks: Iterable[int]) -> tuple[frozenset[int], ...]:
-    return tuple(frozenset([rank]) for rank in ranks)
-
-
-def _rooted(name: str, ranks: int, roots: tuple[int, ...], *, spread: bool, combining: bool = False) -> Collective:
-    alone, everyone = _alone(roots), _sets([range(ranks)] * len(roots))
-    pre, post = (alone, everyone) if spread else (everyone, alone)
-    return Collective(name, ranks, pre, post, combining, roots)
-
-
-def _broadcast(ranks: int, roots: tuple[int, ...]) -> Collective:
-    return _rooted("broadcast" if len(roots) == 1 else "multi-broadcast", ranks, roots, spread=True)
-
-
-def _reduce(ranks: int, roots: tuple[int, ...]) -> Collective:
-    return _rooted("reduce" if len(roots) == 1 else "multi-reduce", ranks, roots, spread=False, combining=True)
-
-
-def _scatter(ranks: int, roots: tuple[int, ...]) -> Collective:
-    pairs = [(root, n) for root in roots for n in range(ranks)]
-    name = "scatter" if len(roots) == 1 else "multi-scatter"
-    return replace(pattern(ranks, pairs, name), roots=roots)
-
-
-def _gather(ranks: int, roots: tuple[int, ...]) -> Collective:
-    pairs = [(n, root) for root in roots for n in range(ranks)]
-    name = "gather" if len(roots) == 1 else "multi-gather"
-    return replace(pattern(ranks, pairs, name), roots=roots)
-
-
-def _allgather(ranks: int, sizes: tuple[int, ...]) -> Collective:
-    owners = [r for r in range(ranks) for _ in range(sizes[r])]
-    name = "allgather" if set(sizes) == {1} else "allgatherv"
-    return Collective(name, ranks, _sets([[r] for r in owners]), _sets([range(ranks)] * len(owners)))
-
-
-def _reduce_scatter(ranks: int, sizes: tuple[int, ...]) -> Collective:
-    return _allgather(ranks, sizes).reversed()
-
-
-def _alltoall(ranks: int, sizes: tuple[tuple[int, ...], ...]) -> Collective:
-    pairs = [(s, d) for s in range(ranks) for d in range(ranks) for _ in range(sizes[s][d])]
-    uniform = all(count == 1 for row in sizes for count in row)
-    return pattern(ranks, pairs, "alltoall" if uniform else "alltoallv")
-
-
-def _allreduce(ranks: int) -> Collective:
-    return Collective("allreduce", ranks, _sets([range(ranks)]), _sets([range(ranks)]), True)
-
-
-def _scan(ranks: int) -> Collective:
-    wants = (tuple((r, frozenset(range(r + 1))) for r in range(ranks)),)
-    return Collective("scan", ranks, _sets([range(ranks)]), _sets([range(ranks)]), True, (), wants)
-
-
 def pattern(ranks: int, messages: Sequence[tuple[int, int]], name: str = "pattern") -> Collective:
     """Return a collective of independent messages ``(source, destination)``, one unit each."""
-    sources, destinations = zip(*messages, strict=True) if messages else ((), ())
-    return Collective(name, ranks, _alone(sources), _alone(destinations))
+    alone = [frozenset([rank]) for rank in range(ranks)]
+    pre = [alone[src] for src, _ in messages]
+    post = [alone[dst] for _, dst in messages]
+    return Collective(name, ranks, pre, post)
 
 
 # name -> (summary, options it takes); `collective` below builds it
@@ -372,7 +303,9 @@ def collective(
         raise UsageError(
             f"{key} over {ranks} ranks: at most {MAX_UNITS} {'parts' if least > ranks else 'ranks'} are supported"
         )
-    takes = COLLECTIVES[key][1]
+
+    # Roots and sizes that the collective does not take are refused, not ignored.
+    takes, everyone = COLLECTIVES[key][1], frozenset(range(ranks))
     roots = tuple(roots)
     if roots and "root" not in takes:
         raise UsageError(f"{key} has no root; remove --root")
@@ -383,60 +316,66 @@ def collective(
             raise UsageError(f"root {root} is not a rank of 0..{ranks - 1}")
         if roots.count(root) > 1:
             raise UsageError(f"root {root} is given twice")
-    if "root" in takes:
-        many = key.startswith("multi-")
-        roots = roots or tuple(range(min(1 + many, ranks)))
-        if not many and len(roots) > 1:
-            raise UsageError(f"{key} has one root, {len(roots)} were given; multi-{key} takes several")
-        build = {"broadcast": _broadcast, "reduce": _reduce, "scatter": _scatter, "gather": _gather}[
-            key.removeprefix("multi-")
-        ]
-        return build(ranks, roots)
-    if key in ("alltoall", "alltoallv"):
-        return _alltoall(ranks, _pair_sizes(key, ranks, sizes))
-    if key in ("allgather", "allgatherv", "reduce-scatter", "reduce-scatterv"):
-        build = _allgather if key.startswith("allgather") else _reduce_scatter
-        return build(ranks, _rank_sizes(key, ranks, sizes))
-    if key == "allreduce":
-        return _allreduce(ranks)
-    if key == "scan":
-        return _scan(ranks)
-    wrap = ranks if key == "sendrecv" else ranks - 1
-    return pattern(ranks, [(i, (i + 1) % ranks) for i in range(wrap)], key)
+    several = key.startswith("multi-")
+    roots = roots or tuple(range(min(1 + several, ranks)))
+    if not several and len(roots) > 1:
+        raise UsageError(f"{key} has one root, {len(roots)} were given; multi-{key} takes several")
+
+    # One root is no multi-root collective, and equal sizes are none by rank or by pair.
+    kind = key.removesuffix("v") if "sizes" in takes else key.removeprefix("multi-")
+    name = key if len(roots) > 1 else key.removeprefix("multi-")
+    every_root = [everyone] * len(roots)
+    match kind:
+        case "broadcast":
+            return Collective(name, ranks, roots, every_root, False, roots)
+        case "reduce":
+            return Collective(name, ranks, every_root, roots, True, roots)
+        case "scatter" | "gather":
+            pairs = [(root, rank) for root in roots for rank in range(ranks)]
+            scattered = pattern(ranks, pairs, name)
+            if kind == "gather":
+                return Collective(name, ranks, scattered.post, scattered.pre, False, roots)
+            return replace(scattered, roots=roots)
+        case "allreduce":
+            return Collective(kind, ranks, [everyone], [everyone], True)
+        case "scan":
+            return Collective(kind, ranks, [everyone], [everyone], True, (), [{r: range(r + 1) for r in everyone}])
+        case "allgather" | "reduce-scatter":
+            counts = _sizes(key, ranks, sizes)
+            owners = [rank for rank in range(ranks) for _ in range(counts[rank])]
+            name = "allgather" if set(counts) == {1} else "allgatherv"
+            gathered = Collective(name, ranks, owners, [everyone] * len(owners))
+            return gathered if kind == "allgather" else gathered.reversed()
+        case "alltoall":
+            counts, pairs = _sizes(key, ranks, sizes, by_pair=True), []
+            for src in range(ranks):
+                for dst in range(ranks):
+                    pairs += [(src, dst)] * counts[src * ranks + dst]
+            return pattern(ranks, pairs, "alltoall" if set(counts) == {1} else "alltoallv")
+        case _:  # alltonext and, cyclically, sendrecv
+            return pattern(ranks, [(i, (i + 1) % ranks) for i in range(ranks - (kind == "alltonext"))], kind)
 
 
-def _listed(counts: Sequence) -> str:
-    return str(list(counts)) if len(counts) <= 16 else f"{len(counts)} of them"
-
-
-def _rank_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[int, ...]:
+def _sizes(name: str, ranks: int, sizes: Sequence | None, by_pair: bool = False) -> Sequence[int]:
+    """Return the chunks of each rank, or of each pair of ranks, row by row. Raises UsageError."""
+    count = ranks * ranks if by_pair else ranks
     if sizes is None:
         if name.endswith("v"):
-            example = ",".join("1" * min(ranks, 8)) + (",..." if ranks > 8 else "")
-            raise UsageError(f"{name} needs a chunk count per rank: --counts {example}, in Python and files `sizes`")
-        return (1,) * ranks
-    if len(sizes) != ranks or any(not isinstance(n, int) or n < 0 for n in sizes) or not any(sizes):
-        raise UsageError(f"{name} over {ranks} ranks needs {ranks} chunk counts >= 0, not all 0; got {_listed(sizes)}")
-    return tuple(sizes)
-
-
-def _pair_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[tuple[int, ...], ...]:
-    if sizes is None:
-        if name.endswith("v"):
-            raise UsageError(
-                f"{name} needs a chunk count per pair of ranks: --counts with a file or rows split by ';'; in Python "
-                "and files `sizes`"
+            whose = (
+                "pair of ranks, --counts with a file or rows split by ';'" if by_pair else "rank, --counts 1,1,2,..."
             )
-        return ((1,) * ranks,) * ranks
-    if ranks == 1 and all(isinstance(n, int) for n in sizes):
-        sizes = [sizes]  # of one rank a row is a matrix
-    rows: list[tuple] = []
-    for row in sizes:
-        rows.append(tuple(row) if isinstance(row, Sequence) else ())
-    counts = [n for row in rows for n in row]
-    square = {len(rows), *map(len, rows)} == {ranks}
-    if not square or not all(isinstance(n, int) and n >= 0 for n in counts):
-        raise UsageError(f"{name} over {ranks} ranks needs a {ranks} x {ranks} matrix of chunk counts >= 0")
+            raise UsageError(f"{name} needs a chunk count per {whose}; in Python and files `sizes`")
+        return (1,) * count
+    counts: list = list(sizes)
+    if by_pair and not (ranks == 1 and all(isinstance(n, int) for n in sizes)):  # of one rank a row is a matrix
+        counts = []
+        for row in sizes:
+            counts += row if isinstance(row, Sequence) and len(row) == ranks else [None]
+    if len(counts) != count or not all(isinstance(n, int) and n >= 0 for n in counts):
+        shape = f"a {ranks} x {ranks} matrix of" if by_pair else str(ranks)
+        raise UsageError(f"{name} over {ranks} ranks needs {shape} chunk counts >= 0")
+    if not by_pair and not any(counts):
+        raise UsageError(f"{name} over {ranks} ranks needs a chunk count above 0; all are 0")
     if sum(counts) > MAX_UNITS:
         raise UsageError(f"{name}: {sum(counts)} parts of the data, at most {MAX_UNITS} are supported")
-    return tuple(rows)
+    return counts

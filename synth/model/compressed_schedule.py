@@ -12,11 +12,9 @@ unless it passes switches. Times are those of `synth.model.schedule`: sends of a
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -80,12 +78,6 @@ class CompressedSchedule(SynchronousSchedule):
         n = self.topology.ranks
         return {"allgather": n, "reduce-scatter": n, "alltoall": n * n}.get(self.collective, 1)
 
-    @property
-    def unit_share(self) -> Fraction:
-        """Bytes of one unit divided by the size, in nccl-tests' sense."""
-        n = self.topology.ranks
-        return Fraction(1, n) if self.collective in ("allgather", "reduce-scatter", "alltoall") else Fraction(1)
-
     @cached_property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Two arrays: the first rank and the last rank of each path."""
@@ -121,6 +113,8 @@ class CompressedSchedule(SynchronousSchedule):
         sorts = np.array(
             [(wide[s.bandwidth], late[s.latency], KINDS.index(s.kind)) for s in links.sorts], np.int64
         ).reshape(-1, 3)
+
+        # Names and exact numbers stand in the header, once each; columns hold their places.
         header = {
             "schema": SCHEMA,
             "collective": self.collective,
@@ -136,6 +130,8 @@ class CompressedSchedule(SynchronousSchedule):
                 "limits": [m.name for m in limits],
             },
         }
+
+        # Lists of unlike lengths are one column with another one of their ends.
         columns = {
             "rounds": self.step_rounds,
             "step": self.step,
@@ -171,6 +167,8 @@ class CompressedSchedule(SynchronousSchedule):
             raise TooManySendsError(self.sends, f"{self.sends} sends; at most {MAXIMUM_SENDS} are written out")
         if not self.generators:
             return self
+
+        # An element moves paths by the ends of their links, and chunks with their units.
         group = self._elements()
         links = self.topology.links
         link_of = {(link.src, link.dst): i for i, link in enumerate(links)}
@@ -201,6 +199,7 @@ class CompressedSchedule(SynchronousSchedule):
         `task`: the collective, where `collective` and `root` do not define it. Raises TooManySendsError above
         `MAXIMUM_SENDS` sends, UsageError for a path through switches that the network has not.
         """
+        # Each path is a route of the network, which lists links and the shortest ways through switches.
         full = self.expanded()
         network = self.topology.network()
         roots = () if self.root is None else (self.root,)
@@ -215,6 +214,8 @@ class CompressedSchedule(SynchronousSchedule):
                     "shortest one"
                 )
             routes.append((src, dst, via))
+
+        # Sends of a step in the order of `Schedule`.
         rows: list[list[Send]] = [[] for _ in range(full.step_count)]
         columns = (column.tolist() for column in (full.step, full.chunk, full.path, full.kind))
         for t, c, p, k in zip(*columns, strict=True):
@@ -231,6 +232,7 @@ class CompressedSchedule(SynchronousSchedule):
         Raises SynthError where there are too many, or more than `images`: an element other than the identity fixes a
         rank.
         """
+        # Products with the generators from the identity on, until none is new.
         size = self.topology.ranks + len(self.topology.switches)
         if self.images * size > MAXIMUM_ENTRIES:
             raise SynthError(f"{self.topology.name}: the symmetries make too many copies to list")
@@ -245,15 +247,6 @@ class CompressedSchedule(SynchronousSchedule):
                     found.add(product)
                     queue.append(product)
         return np.array(queue, np.int64)
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the sends, which identifies the schedule among those of one topology."""
-        found = hashlib.sha256(
-            f"{self.topology.name} {self.collective} {self.root} {self.chunks} {self.paths} {self.generators}".encode()
-        )
-        for column in (self.step_rounds, self.step, self.chunk, self.path, self.kind):
-            found.update(np.ascontiguousarray(column, np.int64).tobytes())
-        return found.hexdigest()
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:

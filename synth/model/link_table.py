@@ -107,21 +107,19 @@ def ends(links: Sequence[Link]) -> tuple[np.ndarray, np.ndarray]:
 def widths(items: Sequence[Link] | Sequence[Limit]) -> tuple[list[Fraction], np.ndarray]:
     """Return the distinct bandwidths in the order of first appearance, and for each item the index of its bandwidth."""
     if isinstance(items, LinkTable):
-        few = np.flatnonzero(np.bincount(items.sort))
-        first = np.array([np.argmax(items.sort == s) for s in few.tolist()], np.int64)
-        objects = [items.sorts[s].bandwidth for s in few.tolist()]
-        which = np.zeros(int(few[-1]) + 1 if len(few) else 0, np.int64)
-        which[few] = np.arange(len(few))
-        which = which[items.sort]
-    else:  # many items share few objects
-        keys = np.fromiter(map(id, map(attrgetter("bandwidth"), items)), np.int64, len(items))
-        _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        objects = [items[i].bandwidth for i in first.tolist()]
+        objects, index = [sort.bandwidth for sort in items.sorts], items.sort
+    else:  # many items share few objects, and an id is hashed sooner than a Fraction
+        shared = {id(item.bandwidth): item.bandwidth for item in items}
+        objects, place = list(shared.values()), {key: i for i, key in enumerate(shared)}
+        index = np.array([place[id(item.bandwidth)] for item in items], np.int64)
+
+    # Equal bandwidths may be several objects; each gets the number of its first appearance.
+    used, first = np.unique(index, return_index=True)
     numbers: dict[Fraction, int] = {}
-    number = np.empty(len(objects), np.int64)
-    for _, i in sorted(zip(first.tolist(), range(len(objects)), strict=True)):
+    number = np.zeros(len(objects), np.int64)
+    for i in used[np.argsort(first)].tolist():
         number[i] = numbers.setdefault(objects[i], len(numbers))
-    return list(numbers), number[which]
+    return list(numbers), number[index]
 
 
 def members(limits: Sequence[Limit]) -> list[np.ndarray]:

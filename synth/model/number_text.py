@@ -23,6 +23,7 @@ def bytes_text(size: int) -> str:
 
 def number(value: Fraction | int | float) -> str:
     """Three significant digits, never in powers of ten."""
+    # Whole from 100 on, three digits down to a thousandth, six places below.
     number = float(value)
     if number == 0:
         return "0"

@@ -68,6 +68,7 @@ def size_bytes(value: int | str) -> int:
 def duration(value: str) -> float:
     """Seconds, above 0, of ``30s``, ``5m``, ``1h30m`` or a bare number of seconds. Raises ValueError for anything
     else."""
+    # Every part may be missing, but not all of them.
     text = value.strip()
     parts = _DURATION.match(text.replace(" ", ""))
     if not text or parts is None:
@@ -101,6 +102,7 @@ def counted(count: int, what: str) -> str:
 def gcd(values: Iterable[Fraction]) -> Fraction:
     """Return the greatest fraction of which every value is a multiple. Raises ValueError when there is none to
     divide."""
+    # Of a/b and c/d it is gcd(a·d, c·b) / (b·d).
     numerator, denominator = 0, 1
     for value in values:
         numerator = math.gcd(numerator * value.denominator, value.numerator * denominator)

@@ -84,6 +84,7 @@ def plugins(table: str) -> Mapping[str, str]:
 
 def table(kind: str, built_in: Iterable[str]) -> Mapping[str, str]:
     """Return the plug-ins of `kind`. Raises SynthError where one takes a name of `built_in`."""
+    # Names are compared in lower case, as they are looked up.
     added = plugins(kind)
     clash = sorted(set(added) & {name.lower() for name in built_in})
     if clash:

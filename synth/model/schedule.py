@@ -23,8 +23,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
+from synth.model.documents.canonical_json import canonical
 from synth.model.documents.whole_file import whole_file
 from synth.model.registry import NOTEBOOK, load
 from synth.model.topology import Network
@@ -211,8 +211,7 @@ class Schedule(SynchronousSchedule):
     steps : for each step its rounds and its sends, ``Send(chunk, src, dst, kind, via)``. All sends of a step read the
         state before it.
     timed : the steps only put the messages of each link in the order of time (list scheduling). Then every link has one
-        connection, and no receive waits for a link to forward. A copy in a later step than its chunk and its link
-        demand is held back until its rank has sent what it sends in the step before over a limit that both share.
+        connection, and no receive waits for a link to forward.
 
     Examples
     --------
@@ -275,6 +274,8 @@ class Schedule(SynchronousSchedule):
         for route in self.network.routes if self.uses_multicast else ():
             for switch in route.via or ("",):
                 through.setdefault((route.src, route.dst, switch), route.latency)
+
+        # A step lasts as long as its slowest route, or the slowest one through a switch that it uses.
         total = Fraction(0)
         for step in self.steps:
             used = {(send.src, send.dst, send.via) for send in step.sends if not send.local}
@@ -328,6 +329,7 @@ class Schedule(SynchronousSchedule):
         return self._document({})
 
     def _document(self, problem: dict) -> dict:
+        # Switches and switch sends are left out of the rows of the many steps without them.
         rows = []
         for step in self.steps:
             sends: list[list] = []
@@ -352,6 +354,7 @@ class Schedule(SynchronousSchedule):
         """
         if doc["schema"] != SCHEMA:
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
+        # Rows as `_document` writes them; whether they are sends of the problem is for the replay.
         steps = []
         for row in doc["steps"]:
             if type(row["rounds"]) is not int:

@@ -366,6 +366,7 @@ class Network:
         It carries what they carry together, and has their least latency. A cap holds it where it holds all of them. So
         the result can do what this network can, without multicasts; it is this network where no routes are parallel.
         """
+        # Routes alike in ends and switches, by which they are merged.
         members: dict[tuple, list[int]] = {}
         for i, route in enumerate(self.routes):
             members.setdefault((route.src, route.dst, route.via), []).append(i)
@@ -375,6 +376,8 @@ class Network:
         for (src, dst, via), same in members.items():
             units = sum(self.routes[i].units for i in same)
             routes.append(Route(src, dst, units, via, min(self.routes[i].latency for i in same)))
+
+        # A cap binds a merged route as often as it binds the one of its members that it lists least.
         caps = []
         for cap in self.caps:
             crossed, times = [], Counter(cap.routes)
@@ -405,6 +408,7 @@ class Network:
 
         Limits share the rows of routes, and routes through the same switches the list of their names.
         """
+        # Rows of routes share the lists of their switches, and limits the rows of routes.
         doc: dict = {"name": self.name, "ranks": self.ranks}
         paths: dict[tuple[str, ...], list] = {}  # the last field of a route's row in a list, or an empty list
         for route in self.routes:
@@ -417,6 +421,8 @@ class Network:
         doc["limits"] = []
         for cap in self.caps:
             doc["limits"].append({"links": list(map(members.__getitem__, cap.routes)), "units": cap.units})
+
+        # Fields that most networks do not need are left out where they say nothing.
         doc["unit_gbps"] = show(self.unit)
         if self.connections > 1:
             doc["connections"] = self.connections
@@ -447,6 +453,8 @@ class Network:
         routes = []
         for (src, dst, units, *via), latency in zip(doc["links"], latencies, strict=True):
             routes.append(Route(src, dst, units, _names(via), latency))
+
+        # Limits name their routes by ends and switches.
         index = {(r.src, r.dst, r.via): i for i, r in enumerate(routes)}
         caps = []
         for cap in doc["limits"]:
@@ -552,6 +560,7 @@ class Topology:
             return self
         if any(width < 0 for width in widths):
             raise SynthError(f"{self.name}: a bandwidth is negative; a link that is down has 0")
+        # Links that carry nothing go, and those that are left are numbered anew in their limits.
         dead = {i for limit in self.limits if not limit.bandwidth for i in limit.links}
         alive = [i for i, link in enumerate(self.links) if link.bandwidth and i not in dead]
         index = {i: k for k, i in enumerate(alive)}
@@ -570,6 +579,7 @@ class Topology:
         A port has the caps that hold all routes of its rank into, or out of, the switch. A rank without such routes
         takes no part. Raises SynthError for a `Multicast` that makes no sense.
         """
+        # A port is all that its rank sends into the switch, and all that it receives from it.
         network = self.network()
         caps, switches = list(network.caps), []
         for multicast in self.multicast:
@@ -626,6 +636,8 @@ class Topology:
         connections = (unit / (self.connection or unit)).numerator
         if self.switches:
             return replace(self._through_switches(unit, units), connections=connections)
+
+        # Without switches a link is a route, and a limit a cap.
         routes = tuple(
             Route(link.src, link.dst, n, (), link.latency) for link, n in zip(self.links, units, strict=True)
         )
@@ -642,6 +654,8 @@ class Topology:
         leaving: list[list[_Hop]] = [[] for _ in range(self.ranks + len(self.switches))]
         for i, link in enumerate(self.links):
             leaving[link.src].append(_Hop(i, link.dst, units[i], int(link.latency * scale)))
+
+        # A route for each path; equal latencies are one object, since there are few and many routes share them.
         latencies: dict[int, Fraction] = {}
         routes: list[Route] = []
         crossing: list[list[int]] = [[] for _ in self.links]  # the routes on each link
@@ -655,12 +669,16 @@ class Topology:
                     crossing[i].append(len(routes))
                 crossing[hop.link].append(len(routes))
                 routes.append(Route(start, hop.dst, width, path.via, latencies[time]))
+
+        # A link that one route alone crosses is narrow enough in that route's own units.
         caps = [Cap(tuple(members), units[i]) for i, members in enumerate(crossing) if len(members) > 1]
         for limit in self.limits:
             # A limit is the sum of what crosses its links: a route is listed once for each of its links in the limit.
             members = sorted(r for i in limit.links for r in crossing[i])
             if members:  # perhaps no route passes the links of this limit
                 caps.append(Cap(tuple(members), int(limit.bandwidth / unit)))
+
+        # The links themselves are kept for those who draw the machine or look for its symmetries.
         used = any(route.via for route in routes)  # perhaps no switch joins two ranks
         wires = tuple(
             (name.get(k.src, k.src), name.get(k.dst, k.dst), n) for k, n in zip(self.links, units, strict=True) if used

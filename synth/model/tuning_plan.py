@@ -216,6 +216,7 @@ class Plan:
 
         Without `padding` it is the first whose chunks divide the size.
         """
+        # The order of a range is from the fastest on, so the first that may be called is taken.
         table = self.table(collective, ranks)
         size_range = table.at(size) if table else None
         if size_range is None:
@@ -258,6 +259,8 @@ def joined(plans: Sequence[Plan]) -> Plan:
     model: dict = {}
     shared = set.intersection(*(set(plan.notes) for plan in plans))
     notes = [note for note in plans[0].notes if note in shared]
+
+    # Places in the list of algorithms move by those of the plans before.
     for plan in plans:
         (table,), shift = plan.tables, len(algorithms)
         for algorithm in plan.algorithms:
@@ -271,6 +274,8 @@ def joined(plans: Sequence[Plan]) -> Plan:
         tables.append(replace(table, ranges=tuple(ranges), chosen=tuple(chosen)))
         model |= plan.model
         notes += [f"{table.collective}: {note}" for note in plan.notes if note not in shared]
+
+    # What is of the machine is alike in all of them.
     first = next((plan for plan in plans if plan.topology is not None), plans[0])
     return replace(
         first,

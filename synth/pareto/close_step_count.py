@@ -16,10 +16,9 @@ from synth.model.frontier import LowerBound, Open, Point
 from synth.model.outcome import Sat, Unknown
 from synth.model.rational import counted, show
 from synth.model.schedule import Problem
-from synth.pareto import prefetched_bounds
 from synth.pareto.found import Found
-from synth.pareto.queries import begin_tree_query, finish_tree_query, point, query_portfolio
-from synth.pareto.step_search import StepSearch
+from synth.pareto.step_search import StepSearch, point
+from synth.solvers import pool
 from synth.solvers.pool import ProcessJob
 
 # The m that are tried, beyond the least one, and seconds of each processor for each. Some bounds are met only by whole
@@ -41,7 +40,7 @@ NEAR_CHUNKS = 3000
 # chunks per unit in it.
 SEARCH_SECONDS, SEARCH_SLICE, SEARCH_CHUNKS = 20.0, 9.0, 12
 # That search ends within this share of the bound, and tries ratios that improve by this share, at least.
-CLOSE, WORTH = Fraction(1, 20), Fraction(1, 80)
+CLOSE, FINER = Fraction(1, 20), Fraction(1, 80)
 
 
 def close(sweep: StepSearch, steps: int, bound: LowerBound) -> Iterator[Point]:
@@ -98,7 +97,7 @@ def has_few_chunks(found: Found, known: Point, bound: LowerBound) -> bool:
 
 def near(sweep: StepSearch, steps: int, bound: LowerBound, began: float) -> Iterator[Point]:
     """Yield a schedule on trees near the bound, where one exists that improves on the best known."""
-    from synth.encodings.tree_packing import search as trees
+    from synth.encodings.trees import search as trees
 
     options, best = sweep.options, sweep.found.best(steps)
     sweep.found.tell("query", f"S={steps}: whole chunks on trees, near the bound", steps, bound.value)
@@ -107,7 +106,7 @@ def near(sweep: StepSearch, steps: int, bound: LowerBound, began: float) -> Iter
     if best is not None:
         away = min(away, float(best / bound.value - 1) / 2)  # or it would not improve on the best
     query = partial(trees.near, close=away)
-    verdict = finish_tree_query(sweep, begin_tree_query(sweep, query, steps, bound, chunks), steps, bound)
+    verdict = sweep.finish_trees(sweep.begin_trees(query, steps, bound, chunks), steps, bound)
     if isinstance(verdict, Sat) and (best is None or verdict.schedule.rounds_per_chunk < best):
         schedule = verdict.schedule
         if options.allows(steps, schedule.rounds, schedule.chunks):
@@ -128,9 +127,9 @@ def search(sweep: StepSearch, steps: int, bound: LowerBound, work_limit: float, 
         remaining_seconds, best = sweep.seconds_left(work_limit), sweep.found.best(steps)
         if remaining_seconds <= 0 or (best is not None and best <= enough):
             break
-        if ratio > bound.value and (best is None or ratio <= best * (1 - WORTH)):
+        if ratio > bound.value and (best is None or ratio <= best * (1 - FINER)):
             problem = Problem(sweep.network, sweep.collective, chunks, steps, rounds)
-            verdict = query_portfolio(sweep, problem, min(SEARCH_SLICE * sweep.longer, remaining_seconds))
+            verdict = sweep.query_portfolio(problem, min(SEARCH_SLICE * sweep.longer, remaining_seconds))
             if isinstance(verdict, Sat):
                 yield point(verdict, bound, began)
 
@@ -140,7 +139,7 @@ def meet_bound(sweep: StepSearch, steps: int, bound: LowerBound, work_limit: flo
 
     The search ends when `sweep.work` is `work_limit`, in CPU seconds.
     """
-    from synth.encodings.tree_packing import search as trees
+    from synth.encodings.trees import search as trees
 
     exact_pricing, tree_search, units = sweep.exact_pricing, sweep.tree_search, sweep.collective.units
     max_chunks = MOST_CHUNKS if not exact_pricing else max(MOST_ON_TREES, (sweep.options.max_chunks or 0) * units)
@@ -155,16 +154,16 @@ def meet_bound(sweep: StepSearch, steps: int, bound: LowerBound, work_limit: flo
         first = ()
     beside = None
     if tree_search and not exact_pricing and sweep.options.jobs > 1 and not sweep.options.deterministic:
-        beside = begin_tree_query(sweep, trees.meet, steps, bound, _max_chunks_on_trees(sweep, steps, bound))
+        beside = sweep.begin_trees(trees.meet, steps, bound, _max_chunks_on_trees(sweep, steps, bound))
     verdict, why = _query_multiples(sweep, steps, bound, first, work_limit, beside=beside)
 
     # then trees, and longer queries for one multiple after the other
     if verdict is not None or (sweep.seconds_left(work_limit) <= 0 and not (beside and beside.result)):
-        prefetched_bounds.end_job(beside)
+        pool.end([beside] if beside else [])
     elif tree_search:
         sweep.found.tell("query", f"S={steps}: whole chunks on trees", steps, bound.value)
-        job = beside or begin_tree_query(sweep, trees.meet, steps, bound, _max_chunks_on_trees(sweep, steps, bound))
-        answer = finish_tree_query(sweep, job, steps, bound)
+        job = beside or sweep.begin_trees(trees.meet, steps, bound, _max_chunks_on_trees(sweep, steps, bound))
+        answer = sweep.finish_trees(job, steps, bound)
         verdict, why = (answer, "") if isinstance(answer, Sat) else (None, answer.reason)
     if verdict is None and sweep.seconds_left(work_limit) > 0:
         verdict, why = _query_multiples(sweep, steps, bound, SLICES[1:], work_limit, MULTIPLES[1:])
@@ -206,7 +205,7 @@ def _query_multiples(
         if remaining_seconds <= 0:
             break
         problem = Problem(sweep.network, sweep.collective, q * m, steps, p * m)
-        verdict = query_portfolio(sweep, problem, remaining_seconds, beside)
+        verdict = sweep.query_portfolio(problem, remaining_seconds, beside)
         if isinstance(verdict, Sat):
             return verdict, ""
         if isinstance(verdict, Unknown):

@@ -20,9 +20,8 @@ from synth.model.schedule import Problem, Schedule
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.sccl_questions import QuestionsOfParts
 from synth.pareto.portfolio import portfolio
-from synth.pareto.portfolio.members import Member, run_member
-from synth.pareto.portfolio.selection import select_members
-from synth.pareto.queries import record
+from synth.pareto.portfolio.members import Member, run_member, select_members
+from synth.pareto.step_search import record
 from synth.solvers import pool
 from synth.solvers.deadline import NEVER, Budget, Deadline
 
@@ -267,7 +266,7 @@ def _ask(problem: Problem, budget: Budget) -> Verdict:
 def _direct(problem: Problem, seed: int, conflicts: int | None = None) -> Verdict:
     """Decide the direct encoding with a chunk for every representative and no symmetry by z3, in this process."""
     from synth.encodings import contributions
-    from synth.solvers.z3_sat import Z3Sat
+    from synth.solvers.z3_solvers import Z3Sat
 
     began = time.process_time()
     candidates = Candidates(problem.network, problem.collective).exactly(problem.steps, problem.chunks, problem.rounds)

@@ -10,9 +10,10 @@ from synth.errors import SynthError, UsageError
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.topology import Topology
-from synth.pareto.flow import MAX_SENDS, QUICK_RANKS
+from synth.pareto.flow import QUICK_RANKS
+from synth.pareto.written_points import MOST_SENDS
 
-ENGINES = ("auto", "exact", "flow")
+NAMES = ("auto", "exact", "flow")
 # "auto" means flow methods above so many ranks: exact synthesis would spend its budget without an end. The same for
 # an alltoall, whose units are pairs of ranks: flow methods have bounds and points that are no worse, in seconds.
 EXACT_RANKS, EXACT_PAIRED_RANKS = 64, 40
@@ -31,7 +32,7 @@ FINE_GRAINED = (
 
 def engine_of(engine: str, machine: Topology, collective: str | Path | Collective) -> str:
     """Return the engine, "exact" or "flow", that `engine` means for this machine and collective. Raises UsageError."""
-    if engine not in ENGINES:
+    if engine not in NAMES:
         raise UsageError(f"unknown engine {engine!r}; exact, flow and auto exist")
     if engine != "auto":
         return engine
@@ -69,7 +70,7 @@ def _written_rounds(machine: Topology) -> float:
     """Return the rounds of the longest allgather that is written out, at the bound of a cut; infinite where methods at
     scale do not take the machine. Of other collectives there are about as many.
     """
-    from synth.model.scale_collectives import sends_per_chunk
+    from synth.model.scale_collectives import ScaleCollective
     from synth.scale.bounds.throughput_cut import throughput
     from synth.scale.fabric.fabric import fabric
 
@@ -77,7 +78,7 @@ def _written_rounds(machine: Topology) -> float:
         rounds_per_chunk = throughput(fabric(machine.live()), "allgather", 0).time
     except SynthError:
         return inf
-    return float(MAX_SENDS * rounds_per_chunk / sends_per_chunk("allgather", machine.ranks))
+    return float(MOST_SENDS * rounds_per_chunk / ScaleCollective("allgather", machine.ranks).sends_per_chunk)
 
 
 def exact_ranks(name: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from synth.encodings.engine import FrontierProblem
 from synth.errors import InfeasibleError, SynthError, UndecidedError
@@ -19,7 +19,7 @@ from synth.model.frontier import LowerBound, Point
 from synth.model.rational import show
 from synth.model.scale_collectives import COLLECTIVES
 from synth.pareto.found import Found
-from synth.pareto.written_points import PointWriter
+from synth.pareto.written_points import FEW_SENDS, MOST_SENDS, PointWriter
 from synth.solvers.deadline import Deadline, time_limited
 
 if TYPE_CHECKING:
@@ -33,68 +33,35 @@ BESIDE = "points of the flow methods stand beside those of exact synthesis, wher
 FEW_RANKS = 8
 # Up to this many ranks exact synthesis often closes the frontier within the seconds that the slower stages take.
 QUICK_RANKS = 16
-# Most sends of a first row, and the least fraction by which it has fewer rounds per chunk than those before.
-FIRST_SENDS, WORTH = 60_000, Fraction(1, 20)
-# Most sends of any schedule that is written out.
-MAX_SENDS = 200_000
+# Least fraction by which a first row has fewer rounds per chunk than those before.
+IMPROVES = Fraction(1, 20)
 # Share of the time for one quick stage of the search, or for all others; the rest is for writing out their points.
 SEARCH_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class FlowMethods:
-    """A part of the search by flow methods, which each part continues.
-
-    `part`: the "quick" stages; "all" of them, where exact synthesis seldom gets beyond a few steps; or the "rest",
-    where it left something open.
-    """
-
-    part: Literal["quick", "all", "rest"]
+class QuickFlow:
+    """The quick stages of the search by flow methods, with their bounds, one after the other."""
 
     def applies(self, problem: FrontierProblem) -> bool:
-        """Return True for the named collectives of equal sizes, on so many ranks that this part is worth its time."""
-        task, ranks, several = problem.collective, problem.machine.ranks, problem.several_boxes
-        if task.name not in COLLECTIVES or len(task.roots) > 1 or task != collective(task.name, ranks, task.roots):
-            return False
-        if self.part == "quick":
-            return ranks > FEW_RANKS or several
-        if problem.engine == "exact" or problem.options.alone:
-            return False
-        limited = several and problem.options.time_limit is not None
-        return self.part == "rest" or ranks > (FEW_RANKS if limited else QUICK_RANKS)
+        """Return True where solvers do not answer sooner than the stages are loaded."""
+        return _known(problem) and (problem.machine.ranks > FEW_RANKS or problem.several_boxes)
 
     def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point | LowerBound]:
-        """Yield points and bounds. Raises InfeasibleError where data cannot reach a rank."""
-        if self.part == "rest" and not found.open:
-            return
-        search = _search(problem, found)
-        if self.part == "quick":
-            yield from self._quickly(search, problem, found, deadline)
-        elif self.part == "all" and search.bounded:
-            search.advance(deadline.share(SEARCH_SHARE))
-            yield from self._rows(search, problem, found, PointWriter(problem.network, problem.collective, deadline))
-        elif self.part == "rest":
-            yield from self._rest(search, problem, found, deadline)
-        if search.state.interrupted:
-            raise KeyboardInterrupt
-
-    def _quickly(
-        self, search: ScaleSearch, problem: FrontierProblem, found: Found, deadline: Deadline
-    ) -> Iterator[Point | LowerBound]:
-        """Yield the bounds of the search, and then the points of one quick stage after the other."""
+        """Yield bounds and points. Raises InfeasibleError where data cannot reach a rank."""
         from synth.encodings.bounds.single_cut import single_cut_bound
-        from synth.pareto.quick_bounds import bound_of_parts
+        from synth.pareto.first_rows import bound_of_parts
 
-        network, task, first = problem.network, problem.collective, True
-        while True:
+        network, task, first, search = problem.network, problem.collective, True, _search(problem, found)
+        while not search.state.interrupted:
             try:
                 with time_limited(deadline.share(SEARCH_SHARE)):
                     if not search.advance_quickly():
-                        return
+                        break
             except (InfeasibleError, UndecidedError):
                 raise
             except SynthError:  # its capacities do not fit 64 bits, and no other part of the search goes further
-                return
+                break
             if first:
                 side, (_, certificate) = search.state.side, search.state.bound
                 if side:
@@ -102,28 +69,50 @@ class FlowMethods:
                 if "regions" in certificate and not network.multicast:
                     yield bound_of_parts(network, task, certificate)
                 first = False
-            yield from self._rows(search, problem, found, PointWriter(network, task, deadline, FIRST_SENDS, WORTH))
+            yield from _rows(search, found, PointWriter(network, task, deadline, FEW_SENDS, IMPROVES))
+        if search.state.interrupted:
+            raise KeyboardInterrupt
 
-    def _rows(
-        self, search: ScaleSearch, problem: FrontierProblem, found: Found, writer: PointWriter
-    ) -> Iterator[Point]:
-        """Yield the points that improve on what is found. `found.reached` counts those that are too long, too."""
-        points = search.state.points()
-        found.reached = min((rate for _, rate in found.rates), default=found.reached)
-        for point in points:
-            if found.reached is None or point.rounds_per_chunk < found.reached:
-                found.reached = point.rounds_per_chunk
-        for point, schedule in writer.improvements(points, found):
-            yield Point.of(schedule, found.floor, "best-known", point.construction)
 
-    def _rest(self, search: ScaleSearch, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point]:
+@dataclass(frozen=True)
+class AllFlow:
+    """All stages before exact synthesis, where that seldom gets beyond a few steps."""
+
+    def applies(self, problem: FrontierProblem) -> bool:
+        """Return True on many ranks; with a time limit on fewer of several boxes."""
+        limited = problem.several_boxes and problem.options.time_limit is not None
+        least = FEW_RANKS if limited else QUICK_RANKS
+        return _known(problem) and _asked(problem) and problem.machine.ranks > least
+
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point]:
+        """Yield points, if the quick stages have a bound."""
+        search = _search(problem, found)
+        if search.bounded:
+            search.advance(deadline.share(SEARCH_SHARE))
+            yield from _rows(search, found, PointWriter(problem.network, problem.collective, deadline, MOST_SENDS))
+        if search.state.interrupted:
+            raise KeyboardInterrupt
+
+
+@dataclass(frozen=True)
+class RestOfFlow:
+    """The remaining stages, where exact synthesis left something open."""
+
+    def applies(self, problem: FrontierProblem) -> bool:
+        """Return True where flow methods take the collective, and the options leave them in."""
+        return _known(problem) and _asked(problem)
+
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point]:
         """Run the remaining stages, and yield the points that improve; after the deadline only where there is none."""
+        if not found.open:
+            return
+        search = _search(problem, found)
         try:
             search.advance(deadline.share(SEARCH_SHARE))
         except SynthError:
             return  # exact synthesis has already reported what cannot exist
         candidates = [p for p in search.state.points() if problem.options.allows(p.steps, p.rounds, p.chunks)]
-        writer = PointWriter(problem.network, problem.collective, deadline, MAX_SENDS, one_at_least=True)
+        writer = PointWriter(problem.network, problem.collective, deadline, MOST_SENDS, one_at_least=True)
         before, interrupted = found.points, False
 
         # rows that are written out already
@@ -131,10 +120,10 @@ class FlowMethods:
             same = [p for p in candidates if (p.steps, p.rounds_per_chunk) == (row.steps, row.rounds_per_chunk)]
             known = [rate for steps, rate in found.rates if steps <= row.steps]
             if same and (not known or row.rounds_per_chunk < min(known)):
-                yield Point.of(row.schedule, found.floor, "best-known", LABEL + same[0].construction)
+                yield Point.of(row.schedule, found.floor, LABEL + same[0].construction)
         try:
             for point, schedule in writer.improvements(candidates, found):
-                yield Point.of(schedule, found.floor, "best-known", LABEL + point.construction)
+                yield Point.of(schedule, found.floor, LABEL + point.construction)
         except KeyboardInterrupt:
             interrupted = True
 
@@ -152,18 +141,42 @@ class FlowMethods:
                 found.note(f"{UNWRITTEN} {many}, {down}: {why}; add --engine flow")
         if found.points is not before:
             found.note(BESIDE)
-        if interrupted:
+        if interrupted or search.state.interrupted:
             raise KeyboardInterrupt
 
 
+def _known(problem: FrontierProblem) -> bool:
+    """Return True for the named collectives of equal sizes that flow methods take."""
+    task = problem.collective
+    if task.name not in COLLECTIVES or len(task.roots) > 1:
+        return False
+    return task == collective(task.name, problem.machine.ranks, task.roots)
+
+
+def _asked(problem: FrontierProblem) -> bool:
+    """Return True where neither the engine nor the options leave long searches by flow methods out."""
+    return problem.engine != "exact" and not problem.options.alone
+
+
 def _search(problem: FrontierProblem, found: Found) -> ScaleSearch:
-    """Return the search of this problem, begun or not."""
-    if "flow" not in found.kept:
+    """Return the search of this problem, which one engine begins and the next ones continue."""
+    if found.flow_search is None:
         from synth.scale.search import ScaleSearch
 
         task = problem.collective
-        found.kept["flow"] = ScaleSearch(
+        found.flow_search = ScaleSearch(
             problem.machine, task.name, task.roots[0] if task.roots else 0, lambda text: found.tell("query", text),
-            most_sends=MAX_SENDS, same_bits=problem.options.same_bits,
+            most_sends=MOST_SENDS, same_bits=problem.options.same_bits,
         )  # fmt: skip
-    return found.kept["flow"]
+    return found.flow_search
+
+
+def _rows(search: ScaleSearch, found: Found, writer: PointWriter) -> Iterator[Point]:
+    """Yield the points that improve on what is found. `found.reached` counts those that are too long, too."""
+    points = search.state.points()
+    found.reached = min((rate for _, rate in found.rates), default=found.reached)
+    for point in points:
+        if found.reached is None or point.rounds_per_chunk < found.reached:
+            found.reached = point.rounds_per_chunk
+    for point, schedule in writer.improvements(points, found):
+        yield Point.of(schedule, found.floor, point.construction)

@@ -8,14 +8,12 @@ from synth.checker.documents.scale_frontier import bound as checked_bound
 from synth.checker.schedule.compressed_replay import replay
 from synth.encodings.engine import Options
 from synth.errors import InfeasibleError, UsageError, VerificationError, refused
-from synth.model.frontier import LowerBound, Point
+from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.rational import counted, show
-from synth.model.scale_collectives import sends_per_chunk
-from synth.model.scale_frontier import ScaleFrontier
+from synth.model.scale_collectives import ScaleCollective
 from synth.model.topology import Topology
-from synth.pareto.events import Event, Listener, SweepInterrupted
-from synth.pareto.flow import WORTH
-from synth.pareto.unreachable import with_machine_names
+from synth.pareto.events import Event, Listener, SweepInterrupted, with_machine_names
+from synth.pareto.flow import IMPROVES
 from synth.scale.candidate import Candidate
 from synth.scale.search import ScaleSearch
 from synth.solvers.deadline import Deadline
@@ -29,7 +27,7 @@ MOST_RECEIVED, MOST_REPLAYED = 100_000, 1_000_000
 
 def synthesize_flow(
     machine: Topology, name: str, root: int = 0, on_event: Listener | None = None, *, time_limit: float | None = None
-) -> ScaleFrontier:
+) -> Frontier:
     """Return the frontier by flow methods; its `unfinished` lists the searches that `time_limit` (seconds) ended.
 
     Raises InfeasibleError, UsageError for a collective that they do not know, and SweepInterrupted with the points so
@@ -43,17 +41,17 @@ def synthesize_flow(
         )
         search.advance(Deadline.after(time_limit))
         search.state.leave_out(rows.refusal)
-        scale_frontier = search.frontier()
+        frontier = search.frontier()
     except InfeasibleError as error:
         raise with_machine_names(error, machine) from None
-    if scale_frontier.interrupted:
-        raise SweepInterrupted(scale_frontier, None)
-    return scale_frontier
+    if frontier.interrupted:
+        raise SweepInterrupted(frontier, None)
+    return frontier
 
 
 def within_limits(
     machine: Topology, name: str, root: int, options: Options, on_event: Listener | None = None
-) -> ScaleFrontier:
+) -> Frontier:
     """Return the frontier of `synthesize_flow` with the points that the limits of `options` on steps and chunks allow.
 
     Raises InfeasibleError where fewer steps are allowed than any schedule takes.
@@ -90,7 +88,7 @@ class ScaleRows:
             text = f"no schedule takes fewer than {show(self.bound)} rounds per chunk"
             self.listener(Event("bound", text, None, self.bound))
         known = [rate for steps, rate in self.rates.items() if steps <= candidate.steps]
-        if known and candidate.rounds_per_chunk > min(known) * (1 - WORTH):
+        if known and candidate.rounds_per_chunk > min(known) * (1 - IMPROVES):
             return None
         point = candidate.point(bound)
         if self.rates and not self._quickly_replayed(point):
@@ -121,5 +119,5 @@ class ScaleRows:
 
     def _quickly_replayed(self, point: Point) -> bool:
         """Return True for a schedule of few sends, or of few chunks: with symmetries few of its sends are listed."""
-        sends = point.chunks * sends_per_chunk(self.collective, self.machine.ranks)
+        sends = point.chunks * ScaleCollective(self.collective, self.machine.ranks).sends_per_chunk
         return sends <= MOST_REPLAYED or point.chunks * self.machine.ranks <= MOST_RECEIVED

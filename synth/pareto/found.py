@@ -6,25 +6,26 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
 
 from synth.checker.certificates import cuts
 from synth.checker.schedule import replay
 from synth.encodings.bounds import distance
 from synth.encodings.engine import Options
 from synth.errors import SynthError, VerificationError, refused
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, LowerBound, Open, Point, QueryRecord, Rate
+from synth.model.frontier import NO_BOUND, Frontier, LowerBound, Open, Point, QueryRecord, Rate
 from synth.model.rational import show
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Network
 from synth.pareto.events import Event, Listener
-from synth.pareto.log import Log
-from synth.pareto.resume import point_record
+from synth.pareto.log import Log, point_record
+
+if TYPE_CHECKING:
+    from synth.scale.search import ScaleSearch
 
 # Begins the note on a bound for any number of steps whose search was ended early; untrue where it is attained.
 UNPROVEN_BOUND = "the bound for any number of steps may be higher: "
-NO_BOUND = LowerBound(Fraction(0), {})
 
 
 @dataclass
@@ -35,7 +36,7 @@ class Found:
     its number of steps; `sweeping` is None before, True until it ends, and False from then on. `floor`: the greatest
     bound on R/C for any number of steps. `reached`: the least R/C of all schedules so far, also of those too long to
     be written out. `last`: the greatest number of steps that the sweep followed, None where no more can gain;
-    `visited`: that at which it has ended so far. `kept`: what engines keep between their turns.
+    `visited`: that at which it has ended so far. `flow_search`: what flow methods continue in their next turn.
     """
 
     network: Network
@@ -57,7 +58,7 @@ class Found:
     sweeping: bool | None = None
     last: int | None = None
     visited: int = 0
-    kept: dict[str, Any] = field(default_factory=dict)
+    flow_search: ScaleSearch | None = None
     proved: dict[tuple[int, int | None], LowerBound] = field(default_factory=dict)  # by id of the bound, and steps
 
     @staticmethod
@@ -107,7 +108,7 @@ class Found:
         except VerificationError as error:
             self.note(refused(item.construction, error))
             return False
-        point = Point.of(schedule, item.bound, item.status, item.construction, same_bits(schedule), item.seconds)
+        point = Point.of(schedule, item.bound, item.construction, same_bits(schedule), item.seconds)
         asked = self.options.allows(point.steps, point.rounds, point.chunks)
         if not self.sweeping and not (asked and (point.same_bits or not self.options.same_bits)):
             return False
@@ -140,8 +141,7 @@ class Found:
                     raise
                 continue
             break
-        status = "optimal" if bound.value == point.rounds_per_chunk else "best-known"
-        point = replace(point, bound=bound, status=status)
+        point = replace(point, bound=bound)
         rate = point.rounds_per_chunk
         self.points = [p for p in self.points if p.steps != point.steps or p.rounds_per_chunk <= rate] + [point]
         return point

@@ -9,18 +9,27 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from synth.errors import SynthError
+from synth.checker.certificates import cuts
+from synth.checker.schedule import replay
+from synth.errors import SynthError, VerificationError
+from synth.model.collective import Collective
 from synth.model.documents.own_file import open_own
+from synth.model.frontier import Point
 from synth.model.schedule import Problem
+from synth.model.topology import Network
+from synth.solvers.deadline import NEVER, Deadline
 
 # Version of the records and of the queries behind them: a log of a more restrictive model is not continued.
 VERSION = 2
 # Beginning of every log, without blanks.
 HEAD = b'{"kind":"head"'
+# Seconds, about, to replay one send of a record; errors of broken records.
+SECONDS_PER_RECORD = 4e-5
+BROKEN = (SynthError, KeyError, ValueError, TypeError, IndexError, AttributeError)
 
 
 class LogError(SynthError):
@@ -152,3 +161,38 @@ def _locked(file: IO[str]) -> bool:
     except OSError:  # a file system without locks
         return True
     return True
+
+
+def point_record(point: Point) -> dict:
+    """Return the record of a point in a log: its document without machine and collective, which the question has."""
+    return {"kind": "point", "point": point.document_without_problem}
+
+
+def points_from_records(
+    network: Network,
+    collective: Collective,
+    records: Iterable[dict],
+    steps: int | None = None,
+    deadline: Deadline = NEVER,
+) -> Iterator[Point]:
+    """Yield the points of an earlier run that replay and whose certificates check: those of `steps` steps, or all.
+
+    They are replayed on `network`, whatever machine a record names. Points that are expected to take longer than the
+    time until the `deadline` are left out.
+    """
+    for record in records:
+        if record.get("kind") == "point":
+            try:
+                document = record["point"]
+                sends = sum(len(step["sends"]) for step in document["schedule"]["steps"])
+                late = deadline.remaining() < SECONDS_PER_RECORD * sends
+                if late or (steps is not None and document["steps"] != steps):
+                    continue
+                point = Point.from_json(document, (network, collective))
+                replay.schedule(point.schedule)
+                bound = point.bound
+                if cuts.check(bound.certificate, network, collective.document, steps=point.steps) != bound.value:
+                    raise VerificationError("its certificate proves another bound")
+            except BROKEN:
+                continue
+            yield point

@@ -13,7 +13,6 @@ from synth.encodings.bounds.distance import steps as least_steps
 from synth.encodings.engine import FrontierProblem
 from synth.errors import SynthError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
-from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.model.topology import MULTICAST_NOTE, Topology
 from synth.pareto.found import Found
@@ -44,7 +43,7 @@ class _Row(NamedTuple):
 class SwitchMulticast:
     """Points of `links`, a frontier without multicasts, beside those of schedules through switches."""
 
-    links: Frontier | ScaleFrontier
+    links: Frontier
 
     def applies(self, problem: FrontierProblem) -> bool:
         """Return True if schedules of the collective pass the switches of the machine."""
@@ -66,7 +65,7 @@ class SwitchMulticast:
         # points at scale that are too long to be written out beside these: the side with the best rate stays
         best = min((point.rounds_per_chunk for point in self.links.points), default=None)
         least = min(row.rounds_per_chunk for row in rows)
-        if isinstance(self.links, ScaleFrontier) and best is not None and best < least:
+        if best is not None and best < least:
             return
         yield multicast_bound(found.network, found.collective)
         found.note(NOTE)
@@ -84,7 +83,7 @@ class SwitchMulticast:
             schedule, before = row.make(), found.points
             if schedule is not None:
                 bound = bound_at_steps(found.network, found.collective, schedule.step_count, found.floor)
-                yield Point.of(schedule, bound, "best-known", row.construction)
+                yield Point.of(schedule, bound, row.construction)
             if found.points is before:  # it was refused
                 rows = [other for other in rows if other is not row]
             else:
@@ -99,7 +98,7 @@ class SwitchMulticast:
             make = partial(_on_links, point, found)
             sends = least_sends(point, found.collective)
             allowed = problem.options.allows(point.steps, point.rounds, point.chunks)
-            if allowed and (isinstance(self.links, Frontier) or sends <= FEW_SENDS):
+            if allowed and (not point.compressed or sends <= FEW_SENDS):
                 yield _Row(point.steps, point.rounds_per_chunk, sends, point.construction, make)
 
     def _through_switches(self, problem: FrontierProblem, found: Found) -> Iterator[_Row]:
@@ -146,17 +145,17 @@ def _on_links(point: Point, found: Found) -> Schedule | None:
         return None
 
 
-def widened(links: Frontier | ScaleFrontier, problem: FrontierProblem) -> Found:
+def widened(links: Frontier, problem: FrontierProblem) -> Found:
     """Return what is found of `problem` with multicasts before there is anything."""
     found = Found(problem.machine.multicast_network(), problem.collective, problem.options)
     # the others are on bounds of links alone
     found.notes = tuple(note for note in problem.machine.notes if note != MULTICAST_NOTE)
     found.labels, found.started = problem.machine.labels, time.monotonic() - links.seconds
-    found.answers = list(links.answers) if isinstance(links, Frontier) else []
+    found.answers = list(links.answers)
     return found
 
 
-def finished(links: Frontier | ScaleFrontier, found: Found) -> Frontier | ScaleFrontier:
+def finished(links: Frontier, found: Found) -> Frontier:
     """Return the frontier of what was found, with the intervals that the search for `links` left open.
 
     It is complete where every point is optimal, and no other one is possible (up to the most steps allowed). It is

@@ -21,8 +21,8 @@ from synth.model.frontier import LowerBound, Open, Point, QueryRecord
 from synth.model.outcome import Sat, Unknown, Verdict
 from synth.model.schedule import Problem
 from synth.pareto.combining.sccl_questions import QuestionsOfParts
-from synth.pareto.portfolio.selection import check_names
-from synth.pareto.queries import asked, point, query_portfolio
+from synth.pareto.portfolio.members import check_names
+from synth.pareto.step_search import point
 from synth.pareto.sweep import STEPS_BEYOND, Sweep
 
 # Maximum C where `Options.max_chunks` gives none.
@@ -109,8 +109,8 @@ class ScclSweep(Sweep):
     def _ask(self, problem: Problem) -> Verdict:
         questions, seconds = self.questions, self.point_seconds()
         if questions is None:
-            return query_portfolio(self, problem, seconds)
-        return asked(self, problem, lambda: questions.decide(problem, self.budget(seconds).deadline))
+            return self.query_portfolio(problem, seconds)
+        return self.asked(problem, lambda: questions.decide(problem, self.budget(seconds).deadline))
 
     def answered(self, answer: QueryRecord) -> None:
         """Record an answer; that the parts of an allreduce have no schedule says nothing of other schedules of it."""

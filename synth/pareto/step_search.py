@@ -1,23 +1,32 @@
-"""Means of the searches at one number of steps: what is found, the time that they have, and the choice of engines."""
+"""Means of the searches at one number of steps: queries to solvers and trees, bounds, time, the choice of engines."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from signal import SIGCONT, SIGSTOP
 
+from synth.encodings import bounds
+from synth.errors import UncheckedError
 from synth.model.collective import Collective
-from synth.model.frontier import Point, QueryRecord
+from synth.model.frontier import LowerBound, Point, QueryRecord
+from synth.model.outcome import Sat, Unknown, Unsat, Verdict
+from synth.model.schedule import Problem, Schedule
 from synth.model.topology import Network
 from synth.pareto.found import Found
-from synth.pareto.prefetched_bounds import PrefetchedBounds
-from synth.pareto.resume import points_from_records
+from synth.pareto.log import points_from_records
+from synth.pareto.portfolio import portfolio
+from synth.pareto.portfolio.members import Member
+from synth.solvers import pool
 from synth.solvers.deadline import NEVER, Budget, Deadline
-from synth.solvers.pool import MAX_RANKS_IN_PROCESS
+from synth.solvers.pool import MAX_RANKS_IN_PROCESS, ProcessJob
 
 # Ranks up to which trees are searched well enough to be queried before solvers have had long slices.
 TREE_RANKS = 32
+# CPU seconds of the tree engine for one query, and the member of the portfolio whose modules its process imports.
+TREE_SECONDS, TREE_MEMBER = 30.0, Member("tree")
 # Wall seconds that a CPU second may take on a busy machine, without a time limit; least wall seconds of any budget.
 PATIENCE, LEAST_SECONDS = 8.0, 0.1
 # Greatest share of the remaining time for replaying points of an earlier run.
@@ -26,6 +35,59 @@ RESUME_SHARE = 0.5
 LAST_SHARE, ENTRY_SHARE = 0.1, 0.25
 # Seconds, about, to enter one send of a row.
 SECONDS_PER_SEND = 1.5e-5
+
+
+@dataclass
+class PrefetchedBounds:
+    """Flow bounds that are computed in other processes.
+
+    The bound of the next S is computed while the tree engine works on this one. All bounds are where there is a
+    deadline, at which the wait for any bound ends, or where there are many ranks. A bound whose time is over rests
+    until it is asked for again. One that ran out of memory is not tried again.
+
+    `jobs`: the bounds at work or at rest, by S. `ended`: the others, or Unknown with the reason why there is none.
+    """
+
+    network: Network
+    collective: Collective
+    memory: int | None
+    deadline: Deadline = NEVER
+    jobs: dict[int | None, ProcessJob] = field(default_factory=dict)
+    ended: dict[int | None, LowerBound | Unknown] = field(default_factory=dict)
+
+    def begin(self, steps: int | None) -> None:
+        """Begin the bound for `steps` (None: for any number), or continue it where it rests."""
+        if steps in self.jobs:
+            self.jobs[steps].signal(SIGCONT)
+        elif steps not in self.ended:
+            arguments = (self.network, self.collective, steps)
+            self.jobs[steps] = pool.submit(TREE_MEMBER.imports, bounds.flow, arguments, self.memory)
+
+    def bound(self, steps: int | None, share: float = 1.0) -> LowerBound | Unknown:
+        """Return `bounds.flow`, from its job where there is one, or the reason why its job ended without.
+
+        It may take `share` of the time until the deadline. Raises what the computation raised.
+        """
+        if steps in self.ended:
+            return self.ended[steps]
+        if steps not in self.jobs:
+            if self.deadline.over:
+                return Unknown("time")
+            # In another process Ctrl-C need not wait for a linear program.
+            if not self.deadline.limited and self.network.ranks <= MAX_RANKS_IN_PROCESS:
+                return bounds.flow(self.network, self.collective, steps)
+        self.begin(steps)
+        job = self.jobs[steps]
+        pool.wait([job], self.deadline.share(share))
+        if not job.done:
+            job.signal(SIGSTOP)
+            return Unknown("time")
+        del self.jobs[steps]
+        try:
+            self.ended[steps] = pool.outcome(job)
+        except UncheckedError:
+            self.ended[steps] = Unknown("gave-up", "its certificate is too large to check")
+        return self.ended[steps]
 
 
 @dataclass
@@ -82,14 +144,15 @@ class StepSearch:
 
     def forwards(self) -> tuple[Network, Collective]:
         """Return the problem as one that copies: itself, or its time reversal where it combines."""
-        if self.collective.combining:
-            return self.network.reversed(), self.collective.reversed()
-        return self.network, self.collective
+        network, collective = self.network, self.collective
+        if collective.combining:
+            network, collective = network.reversed(), collective.reversed()
+        return network, collective
 
     @cached_property
     def exact_pricing(self) -> bool:
         """True where trees are priced exactly, because there are few ranks, and the options name no engine."""
-        from synth.encodings.bounds.trees.cheapest_trees import SteinerTreeDP
+        from synth.encodings.trees.cheapest_trees import SteinerTreeDP
 
         network, collective = self.forwards()
         free = self.options.encoding == self.options.solver == "auto"
@@ -137,3 +200,78 @@ class StepSearch:
             deadline = Deadline.after(None if seconds is None else PATIENCE * seconds)
         options = self.options
         return Budget(deadline, seconds, options.memory, options.seed, options.jobs, options.deterministic)
+
+    # ------------------------------------------------------------ queries
+
+    def asked(self, problem: Problem, decide: Callable[[], Verdict]) -> Verdict:
+        """Return the answer of `decide` to a problem, recorded, or that of an earlier run in the log."""
+        log = self.found.log
+        if log.refuted(problem):
+            return Unsat("refuted in an earlier run")
+        self.found.tell("query", f"C={problem.chunks} S={problem.steps} R={problem.rounds}", problem.steps)
+        verdict = decide()
+        self.answered(record(problem, verdict))
+        if isinstance(verdict, Unsat):
+            query = [problem.chunks, problem.steps, problem.rounds]
+            log.append({"kind": "unsat", "query": query, "engine": verdict.cost.engine})
+        return verdict
+
+    def query_portfolio(self, problem: Problem, seconds: float, beside: ProcessJob | None = None) -> Verdict:
+        """Decide a problem by the portfolio in `seconds` of each processor, or by the log of an earlier run.
+
+        `beside`: as in `portfolio.solve`.
+        """
+        options = self.options
+
+        def decide() -> Verdict:
+            verdict = portfolio.solve(
+                problem, budget=self.budget(seconds), encoding=options.encoding, solver=options.solver,
+                on_event=lambda text: self.found.tell("query", text, problem.steps), beside=beside,
+            )  # fmt: skip
+            self.spent += verdict.cost.total_cpu / options.jobs
+            return verdict
+
+        return self.asked(problem, decide)
+
+    def begin_trees(self, query: Callable, steps: int, bound: LowerBound, max_chunks: int) -> ProcessJob:
+        """Begin `query`, a function of the tree engine, in another process, with up to `max_chunks` chunks per unit."""
+        network, collective = self.forwards()
+        # routes in the order of their ends, so that with equal routes both ways a reduce is searched as its broadcast;
+        # limits refer to routes by their numbers
+        if not network.caps:
+            network = replace(network, routes=tuple(sorted(network.routes, key=lambda r: (r.src, r.dst, r.via))))
+        budget = self.budget(TREE_SECONDS * self.longer)
+        arguments = (network, collective, steps, bound.value, max_chunks, budget)
+        return pool.submit(TREE_MEMBER.imports, query, arguments, budget.memory)
+
+    def finish_trees(self, job: ProcessJob, steps: int, bound: LowerBound) -> Sat | Unknown:
+        """Wait for a query of `begin_trees` and return its verdict.
+
+        Meanwhile the bound of the next S is computed where there is another processor.
+        """
+        options = self.options
+        several = options.jobs > 1 and not self.exact_pricing
+        if several and steps != options.max_steps and bound.value > self.found.floor.value:
+            self.prefetched.begin(steps + 1)
+        deadline = self.budget(TREE_SECONDS * self.longer).deadline
+        verdict: Sat | Unknown = pool.outcome(job, deadline, errors_crash=True)
+        self.spent += verdict.cost.total_cpu / options.jobs
+        if not isinstance(verdict, Sat):
+            return verdict
+        schedule = verdict.schedule.reversed() if self.collective.combining else verdict.schedule
+        return Sat(Schedule(self.network, self.collective, schedule.chunks, schedule.steps), verdict.cost)
+
+
+def record(problem: Problem, verdict: Verdict) -> QueryRecord:
+    """Return the record of a verdict on `problem`, as it stands in a frontier."""
+    text = "undecided"
+    if isinstance(verdict, Sat):
+        text = "schedule"
+    elif isinstance(verdict, Unsat):
+        text = "infeasible"
+    return QueryRecord(problem.chunks, problem.steps, problem.rounds, text, verdict.cost.engine)
+
+
+def point(verdict: Sat, bound: LowerBound, began: float) -> Point:
+    """Return the point of a verdict. `began`: start of its search in monotonic seconds."""
+    return Point.of(verdict.schedule, bound, verdict.cost.engine, True, time.monotonic() - began)

@@ -8,28 +8,23 @@ is a way to schedules and nothing else. Whoever has a better idea adds a file an
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
 from synth.encodings.engine import FrontierEngine, FrontierProblem, Options
 from synth.errors import InfeasibleError, UndecidedError, VerificationError, refused
-from synth.model.canonical_json import canonical
-from synth.model.frontier import Frontier
-from synth.model.scale_frontier import ScaleFrontier
+from synth.model.documents.canonical_json import canonical
+from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.schedule import problem_fingerprint
-from synth.pareto import multicast
-from synth.pareto.composed_messages import ComposedMessages
-from synth.pareto.direct_sends import DirectSends
-from synth.pareto.events import Event, Listener, SweepInterrupted
-from synth.pareto.exact_sweep import ExactSweep
-from synth.pareto.flow import FlowMethods
+from synth.pareto.events import Event, Listener, SweepInterrupted, with_machine_names
+from synth.pareto.first_rows import AllreducePartition, ComposedMessages, DirectSends, LibraryPrograms, SingleCut
+from synth.pareto.flow import AllFlow, QuickFlow, RestOfFlow
 from synth.pareto.found import NO_BOUND, Found
-from synth.pareto.library_programs import LibraryPrograms
 from synth.pareto.log import Log, LogError, default_directory, foreign
-from synth.pareto.quick_bounds import AllreducePartition, SingleCut
 from synth.solvers import pool
 from synth.solvers.deadline import Budget, Deadline, TimeUp, time_limited
 
@@ -42,6 +37,23 @@ CROSS_CHECK = 0.1
 LAST_SECONDS = 1.0
 
 
+@dataclass(frozen=True)
+class ExactSweep:
+    """The sweep over numbers of steps, guided by bounds, or with the option `sweep` "blind" SCCL's."""
+
+    def applies(self, problem: FrontierProblem) -> bool:
+        """Return True: exact synthesis takes every collective."""
+        return True
+
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point | LowerBound]:
+        """Yield points and bounds. Raises InfeasibleError where no schedule exists."""
+        if found.options.sweep == "blind":
+            from synth.pareto.sccl_sweep import ScclSweep as Sweep
+        else:
+            from synth.pareto.sweep import Sweep
+        yield from Sweep(found, deadline).run()
+
+
 class Row(NamedTuple):
     """An engine with its place in the order.
 
@@ -50,7 +62,7 @@ class Row(NamedTuple):
     that it has however late it is. `named`: it runs, too, where the options name an encoding, a solver or a sweep.
     """
 
-    engine: FrontierEngine
+    engine: FrontierEngine[Found]
     ranks: tuple[int, float] = (1, inf)
     plans: bool = False
     least: float = 0.0
@@ -69,10 +81,10 @@ ENGINES: tuple[Row, ...] = (
     Row(ComposedMessages()),
     Row(LibraryPrograms()),
     Row(AllreducePartition(), ranks=(2, 8)),
-    Row(FlowMethods("quick")),
-    Row(FlowMethods("all")),
+    Row(QuickFlow()),
+    Row(AllFlow()),
     Row(ExactSweep(), plans=True, named=True),
-    Row(FlowMethods("rest"), plans=True, least=0.1, named=True),
+    Row(RestOfFlow(), plans=True, least=0.1, named=True),
 )
 
 
@@ -100,8 +112,6 @@ def synthesize(
                 run(row, problem, found)
         frontier = found.frontier()
     except InfeasibleError as error:
-        from synth.pareto.unreachable import with_machine_names
-
         found.log.close(finished=True)
         raise with_machine_names(error, machine) from None
     except KeyboardInterrupt:
@@ -160,15 +170,17 @@ def end_of_turn(found: Found, until: float, least: float) -> Deadline:
     return deadline.at_least(max(limit * least, LAST_SECONDS)) if least else deadline
 
 
-def through_switches(
-    found: Frontier | ScaleFrontier, problem: FrontierProblem, on_event: Listener | None = None
-) -> Frontier | ScaleFrontier:
+def through_switches(found: Frontier, problem: FrontierProblem, on_event: Listener | None = None) -> Frontier:
     """Return the frontier with the points of `found` and of schedules through the machine's switches that multicast.
 
     It is `found` itself where no schedule passes such a switch. Its bounds hold for schedules with and without such
     sends. Of the time limit of `problem` it takes what `found` left. Raises SweepInterrupted, with the points so far,
     on Ctrl-C.
     """
+    if not problem.machine.multicast:
+        return found
+    from synth.pareto import multicast
+
     engine, options = multicast.SwitchMulticast(found), problem.options
     if not engine.applies(problem):
         return found

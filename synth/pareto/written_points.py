@@ -18,8 +18,8 @@ from synth.solvers.deadline import NEVER, Deadline
 
 # Seconds, about, to write out and replay one send on an idle machine, and to read one route.
 SECONDS_PER_SEND = 1.5e-5
-# Most sends of a schedule that is written out within a second, whatever the deadline.
-FEW_SENDS = 60_000
+# Most sends of a schedule that is written out and replayed within a second, and of any.
+FEW_SENDS, MOST_SENDS = 60_000, 200_000
 
 
 @dataclass
@@ -35,7 +35,7 @@ class PointWriter:
     network: Network
     task: Collective
     deadline: Deadline = NEVER
-    most_sends: int = 200_000
+    most_sends: int = MOST_SENDS
     worth: Fraction = Fraction(0)
     one_at_least: bool = False
     too_long: list[Point] = field(default_factory=list)

@@ -57,6 +57,7 @@ class Layout:
         inputs, outputs = self.inputs[rank], self.outputs[rank]
         if not inputs or not outputs or self.replaces_input:
             return 0
+        # the smaller buffer must lie in the larger one as a whole, in the same order
         small, large = (inputs, outputs) if len(inputs) <= len(outputs) else (outputs, inputs)
         if small[0] not in large:
             return None

@@ -17,7 +17,7 @@ from synth.checker.schedule import replay
 from synth.errors import TooManySendsError, VerificationError
 from synth.model.gc_pause import collector_off
 from synth.model.schedule import Schedule
-from synth.model.unicast import unicast
+from synth.model.sends.unicast import unicast
 from synth.program.connections import on_connections
 from synth.program.lowering import lower as two_sided
 from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions

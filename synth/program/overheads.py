@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from synth.model.rational import show
 from synth.model.topology import Network
-from synth.program.message_cost import NO_COST, MessageCost
+from synth.program.message_cost import NO_COST, MessageCost, decimal
 
 
 class ProtocolCost(NamedTuple):
@@ -73,10 +72,10 @@ def label(overheads: Overheads, protocol: str, event_driven: bool = True, per_se
     `per_send`: the cost of a message at either end.
     """
     model = "event-driven" if event_driven else "synchronous steps"
-    message = f", {per_send.words(protocol)}" if per_send.microseconds(protocol) else ""
+    message = f", {per_send.words}" if per_send else ""
     if overheads == NO_OVERHEADS:
         return f"predicted, {model}, {protocol} on bare links without a launch{message}"
-    return f"predicted, {model}, {protocol}, launch {_decimal(overheads.of(protocol).launch)} µs included{message}"
+    return f"predicted, {model}, {protocol}, launch {decimal(overheads.of(protocol).launch)} µs included{message}"
 
 
 def describe(overheads: Overheads) -> str:
@@ -85,17 +84,12 @@ def describe(overheads: Overheads) -> str:
         return "bare links, without a launch and without costs of protocols"
     launches, hops, shares = [], [], []
     for protocol, cost in overheads.by_protocol:
-        launches.append(f"{protocol} {_decimal(cost.launch)}")
+        launches.append(f"{protocol} {decimal(cost.launch)}")
         if cost.hop:
-            hops.append(f"{protocol} +{_decimal(cost.hop)}")
+            hops.append(f"{protocol} +{decimal(cost.hop)}")
         if cost.wire != 1:
             shares.append(f"{protocol} {float(100 / cost.wire):.0f}%")
     return (
         f"with NCCL's constants of each protocol: a launch ({', '.join(launches)} µs), hops ({', '.join(hops)} µs) and "
         f"bandwidth ({', '.join(shares)})"
     )
-
-
-def _decimal(value: Fraction) -> str:
-    text = f"{float(value):g}"
-    return text if Fraction(text) == value else show(value)

@@ -240,6 +240,7 @@ class Program:
     @cached_property
     def one_sided(self) -> bool:
         """True if ranks write into each other's memory (ports) rather than send through FIFOs."""
+        # ports are of one-sided programs alone; without ports and FIFOs the instructions tell
         blocks = [block for _, block in self.blocks()]
         if any(block.ports for block in blocks):
             return True
@@ -273,6 +274,7 @@ class Program:
 
     def to_json(self) -> dict:
         """Return the program as a JSON document (schema: docs/formats.md); fields with default values are omitted."""
+        # what has its default value is left out, so that files of older versions stay equal
         doc: dict = {"schema": SCHEMA}
         doc |= {name: getattr(self, name) for name in ("name", "chunks", "protocol", "in_place")}
         if self.collective is not None:
@@ -293,10 +295,11 @@ class Program:
         collective = Collective.from_json(doc["collective"], 1) if doc.get("collective") is not None else None
         if doc["protocol"] not in PROTOCOLS or doc["in_place"] not in ("out", "in", "both"):
             raise ValueError(f"protocol {doc['protocol']!r}, in_place {doc['in_place']!r}")
+        # each number is checked on its way in: the file may be anybody's
         gpus = []
         for gpu in doc["gpus"]:
             rank, *sizes = (_natural(gpu[name]) for name in ("rank", "input", "output", "scratch"))
-            gpus.append(Gpu(rank, sizes[0], sizes[1], sizes[2], tuple(map(_block, gpu["blocks"]))))
+            gpus.append(Gpu(rank, sizes[0], sizes[1], sizes[2], tuple(map(block_from_json, gpu["blocks"]))))
         return Program(
             str(doc["name"]), collective, _natural(doc["chunks"]), tuple(gpus), doc["protocol"], doc["in_place"],
             _natural(doc["min_bytes"]), _optional(doc["max_bytes"]), _optional(doc.get("scratch_bytes")),
@@ -313,6 +316,7 @@ def checked_part(part: Part) -> Part:
 
 def checked_loops(loops: Sequence[Loop], ops: int) -> tuple[Loop, ...]:
     """Return the loops of a block with `ops` ops. Raises ValueError unless they are ranges of its ops, in order."""
+    # loops follow each other and do not nest
     end = 0
     for loop in loops:
         if not end <= loop.first < loop.end <= ops or loop.chunks < 1 or loop.unit < UNIT or loop.unit % UNIT:
@@ -342,23 +346,26 @@ def _json(value: Any) -> Any:
         return value
     row = list(map(_json, value))
     if isinstance(value, Span | Dep):
+        # a span has a buffer and an offset, a dependency a block and an op; the rest may be missing
         while len(row) > 2 and row[-1] == value._field_defaults[value._fields[len(row) - 1]]:
             row.pop()
     return row
 
 
-def _block(doc: dict) -> Block:
+def block_from_json(doc: dict) -> Block:
+    """Return the block of its document. Raises KeyError, ValueError, TypeError."""
     ports = tuple(Port(str(k), _natural(p), _natural(i)) for k, p, i in doc.get("ports", ()))
     if any(port.kind not in PORT_KINDS for port in ports):
         raise ValueError(f"port kinds are {', '.join(PORT_KINDS)}; got {doc['ports']}")
     return Block(
-        _optional(doc["send"]), _optional(doc["recv"]), _natural(doc["channel"]), tuple(map(_op, doc["ops"])),
+        _optional(doc["send"]), _optional(doc["recv"]), _natural(doc["channel"]), tuple(map(op_from_json, doc["ops"])),
         tuple(map(str, doc.get("via", ()))), ports,
         checked_loops([Loop(*map(_natural, loop)) for loop in doc.get("loops", ())], len(doc["ops"])),
     )  # fmt: skip
 
 
-def _op(doc: dict) -> Op:
+def op_from_json(doc: dict) -> Op:
+    """Return the op of its document. Raises KeyError, ValueError, TypeError."""
     if doc["code"] not in CODES:
         raise ValueError(f"unknown instruction {doc['code']!r}")
     src, dst = (tuple(map(_span, doc.get(side, ()))) for side in ("src", "dst"))

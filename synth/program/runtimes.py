@@ -67,6 +67,7 @@ _NCCL = {
     "alltoall": "alltoall",
     "reduce-scatter": "reducescatter",
 }
+# msccl runs these where the application asks for them by name
 _CUSTOM = (
     "gather",
     "scatter",

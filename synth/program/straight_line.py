@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-from synth.program.program import UNIT, Block, Dep, Gpu, Loop, Op, Part, Program, Span
+from synth.program.program import UNIT, Block, Dep, Gpu, Loop, Op, Part, Program
 
 OFFSET_BYTES = 1 << 32  # no chunk is larger: the kernel's offsets have 32 bits
 MAX_TURNS = (1 << 16) - 1  # turns of a loop: the kernel counts them in 16 bits
@@ -87,12 +87,15 @@ def loop_unit(program: Program) -> int | None:
     return math.gcd(*units) if units else None
 
 
-def loop_cells(unit: int, even: int, chunk_bytes: int) -> tuple[int, int]:
-    """Return the number of cells of a chunk of `chunk_bytes` bytes of a program with loops, and the bytes of a cell.
+def loop_cells(program: Program, chunk_bytes: int) -> tuple[int, int]:
+    """Return (cells of a chunk of `chunk_bytes` bytes, bytes of a cell) for a program with loops.
 
-    `unit`: its `loop_unit`, which `even`, its `even_cells`, divides.
+    All turns move whole cells if the unit of each loop is a multiple of a cell, and all shares of a turn do if the unit
+    has `even_cells` cells. So a cell is that share of the largest common unit, and the chunk is rounded up to units.
     """
-    return -(-chunk_bytes // unit) * even, unit // even
+    unit, even = loop_unit(program) or UNIT, even_cells(program)
+    units = -(-chunk_bytes // unit)
+    return units * even, unit // even
 
 
 def written_ops(program: Program, chunk_bytes: int) -> int:
@@ -110,15 +113,33 @@ def straight_line(program: Program, cells: int, cell_bytes: int) -> StraightLine
     """
     if program.straight:
         return StraightLine(program)
-    stride = scratch_stride(program)
-    scratch_cells = cells if stride is None else min(cells, stride // cell_bytes)
-    writer = _Writer(cells, scratch_cells, cell_bytes, None if stride is None else stride // cell_bytes)
+    stride_bytes = scratch_stride(program)
+    stride = None if stride_bytes is None else stride_bytes // cell_bytes
+    scratch_cells = cells if stride is None else min(cells, stride)
     gpus, origin = [], {}
     for gpu in program.gpus:
+        # The place of each (op, turn) in its block written out; the last turn of an op also has the turn -1.
+        runs, places = [], []
+        for block in gpu.blocks:
+            runs.append(_runs(block, cells * cell_bytes))
+            places.append({})
+            for place, (i, turn) in enumerate(runs[-1]):
+                places[-1][i, turn] = places[-1][i, -1] = place
         blocks = []
-        first = [writer.numbers(block) for block in gpu.blocks]
         for b, block in enumerate(gpu.blocks):
-            ops, origin[gpu.rank, b] = writer.ops(gpu, b, first)
+            units = {i: loop.unit // cell_bytes for loop in block.loops for i in range(loop.first, loop.end)}
+            ops = []
+            for i, turn in runs[b]:
+                op, deps = block.ops[i], []
+                for dep in op.deps:
+                    # the first turns do not wait; an op without that turn stands for its last one
+                    before = places[dep.block]
+                    place = before.get((dep.op, turn - dep.turns if turn >= 0 else -1), before.get((dep.op, -1)))
+                    if place is not None and (turn < 0 or turn >= dep.turns):
+                        deps.append(Dep(dep.block, place))
+                moved = _in_cells(op, turn, units.get(i, 0), cells, scratch_cells, stride)
+                ops.append(moved._replace(deps=tuple(deps), part=None))
+            origin[gpu.rank, b] = [i for i, _ in runs[b]]
             blocks.append(block._replace(ops=tuple(ops), loops=()))
         sizes = (gpu.input * cells, gpu.output * cells, gpu.scratch * scratch_cells)
         gpus.append(Gpu(gpu.rank, *sizes, tuple(blocks)))
@@ -126,68 +147,41 @@ def straight_line(program: Program, cells: int, cell_bytes: int) -> StraightLine
     return StraightLine(written, cells, scratch_cells, origin)
 
 
-class _Writer(NamedTuple):
-    """The sizes of a call, in cells. `stride`: the cells after which turns begin anew in a chunk of scratch."""
+def _runs(block: Block, chunk_bytes: int) -> list[tuple[int, int]]:
+    """Return the (op, turn) pairs of a block in their order; the turn is -1 outside loops."""
+    runs, at = [], 0
+    for loop in sorted(block.loops):
+        runs += [(i, -1) for i in range(at, loop.first)]
+        for turn in range(turns(loop, chunk_bytes)):
+            runs += [(i, turn) for i in range(loop.first, loop.end)]
+        at = loop.end
+    return runs + [(i, -1) for i in range(at, len(block.ops))]
 
-    cells: int
-    scratch_cells: int
-    cell_bytes: int
-    stride: int | None
 
-    def runs(self, block: Block) -> list[tuple[int, int]]:
-        """Return the (op, turn) pairs of a block in their order; the turn is -1 outside loops."""
-        runs, at = [], 0
-        for loop in sorted(block.loops):
-            runs += [(i, -1) for i in range(at, loop.first)]
-            for turn in range(turns(loop, self.cells * self.cell_bytes)):
-                runs += [(i, turn) for i in range(loop.first, loop.end)]
-            at = loop.end
-        return runs + [(i, -1) for i in range(at, len(block.ops))]
+def _in_cells(op: Op, turn: int, unit: int, cells: int, scratch_cells: int, stride: int | None) -> Op:
+    """Return `op` with its spans in cells, in turn `turn` of `unit` cells; a nop if it moves none.
 
-    def numbers(self, block: Block) -> dict[tuple[int, int], int]:
-        """Return the place of each (op, turn) of a block; the last turn of an op also has the turn -1."""
-        places = {}
-        for place, (i, turn) in enumerate(self.runs(block)):
-            places[i, turn] = places[i, -1] = place
-        return places
-
-    def ops(self, gpu: Gpu, b: int, places: list[dict[tuple[int, int], int]]) -> tuple[list[Op], list[int]]:
-        """Return the ops of block `b`, and the op that each comes from. ``places[block]``: as `numbers` gives them."""
-        block = gpu.blocks[b]
-        units = {i: loop.unit // self.cell_bytes for loop in block.loops for i in range(loop.first, loop.end)}
-        ops, origin = [], []
-        for i, turn in self.runs(block):
-            op = block.ops[i]
-            deps = []
-            for dep in op.deps:
-                if turn < 0 or turn >= dep.turns:
-                    at = places[dep.block]
-                    place = at.get((dep.op, turn - dep.turns if turn >= 0 else -1), at.get((dep.op, -1)))
-                    deps += [Dep(dep.block, place)] if place is not None else []
-            ops.append(self.moved(op, turn, units.get(i, 0))._replace(deps=tuple(deps), part=None))
-            origin.append(i)
-        return ops, origin
-
-    def moved(self, op: Op, turn: int, unit: int) -> Op:
-        """Return `op` with its spans in cells, in turn `turn` of `unit` cells; a nop if it moves none."""
-        if not op.src and not op.dst:
-            return op
-        size, first = op.count * self.cells, 0
-        if op.part is not None:
-            first, end = share(size, op.part)
-            size = end - first
-        offset = 0
-        if turn >= 0:
-            offset = turn * unit
-            # the kernel counts unsigned: from beyond the end it moves a whole unit
-            size = min(size - offset, unit) if offset <= size else unit
-        if size == 0:
-            return Op("nop", deps=op.deps, flag=op.flag)
-
-        def cells(span: Span) -> Span:
+    `stride`: the cells after which turns begin anew in a chunk of scratch.
+    """
+    if not op.src and not op.dst:
+        return op
+    size, first = op.count * cells, 0
+    if op.part is not None:
+        first, end = share(size, op.part)
+        size = end - first
+    offset = max(0, turn) * unit
+    if turn >= 0:
+        # the kernel counts unsigned: from beyond the end it moves a whole unit
+        size = min(size - offset, unit) if offset <= size else unit
+    if size == 0:
+        return Op("nop", deps=op.deps, flag=op.flag)
+    sides = []
+    for spans in (op.src, op.dst):
+        side = []
+        for span in spans:
+            start = span.offset * cells + offset
             if span.buffer == "s":
-                at = offset if self.stride is None else offset % self.stride
-                return span._replace(offset=span.offset * self.scratch_cells + first + at)
-            return span._replace(offset=span.offset * self.cells + first + offset)
-
-        return op._replace(src=tuple(map(cells, op.src)), dst=tuple(map(cells, op.dst)), count=size)
+                start = span.offset * scratch_cells + (offset if stride is None else offset % stride)
+            side.append(span._replace(offset=start + first))
+        sides.append(tuple(side))
+    return op._replace(src=sides[0], dst=sides[1], count=size)

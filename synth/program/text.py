@@ -22,41 +22,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from typing import NoReturn, TypeVar
 
 from synth.errors import FormatError, UsageError
 from synth.model.collective import COLLECTIVES, Collective, collective
-from synth.program.program import (
-    BUFFERS,
-    CODES,
-    PORT_KINDS,
-    PROTOCOLS,
-    Block,
-    Dep,
-    Gpu,
-    Loop,
-    Op,
-    Part,
-    Port,
-    Program,
-    Span,
-    checked_loops,
-    checked_part,
-)
+from synth.program.program import SCHEMA, Block, Op, Program, Span, block_from_json, op_from_json
 
-T = TypeVar("T")
-
-_SPAN = re.compile(r"(?:(\d+)\.)?([a-z])\[(\d+)(?::(\d+))?\](!?)")
+# The kinds of lines. An integer has 18 digits at most.
+_COLLECTIVE = re.compile(r"(?P<name>\S+) ranks (?P<ranks>\d{1,6})(?: roots (?P<roots>[\d,]{1,9999}))?")
 _HEAD = re.compile(
-    r"chunks (\d+) protocol (\S+) in-place (out|in|both) bytes (\d+)\.\.(\d*)(?: scratch-bytes (\d+))?( one-scratch)?"
+    r"chunks (?P<chunks>\d{1,18}) protocol (?P<protocol>\S+) in-place (?P<in_place>\S+) "
+    r"bytes (?P<min_bytes>\d{1,18})\.\.(?P<max_bytes>\d{0,18})"
+    r"(?: scratch-bytes (?P<scratch_bytes>\d{1,18}))?(?P<one_scratch> one-scratch)?"
 )
-_RANK = re.compile(r"rank (\d+): input (\d+) output (\d+) scratch (\d+)")
+_RANK = re.compile(
+    r"rank (?P<rank>\d{1,18}): input (?P<input>\d{1,18}) output (?P<output>\d{1,18}) scratch (?P<scratch>\d{1,18})"
+)
 _BLOCK = re.compile(
-    r"block (\d+): send (\d+|-) recv (\d+|-) channel (\d+)(?: via (\S+))?(?: ports (\S+))?(?: loops (\S+))?"
+    r"block (?P<number>\d{1,18}): send (?P<send>\d{1,18}|-) recv (?P<recv>\d{1,18}|-) channel (?P<channel>\d{1,18})"
+    r"(?: via (?P<via>\S+))?(?: ports (?P<ports>\S+))?(?: loops (?P<loops>\S+))?"
 )
-_LOOP = re.compile(r"(\d{1,9})-(\d{1,9}):(\d{1,9}):(\d{1,12})")
-_DEP = re.compile(r"(\d{1,9})\.(\d{1,9})(?:-(\d{1,9}))?")
+_SPAN = re.compile(r"(?:(\d{1,18})\.)?([a-z])\[(\d{1,18})(?::(\d{1,18}))?\](!?)")
+_NUMBERS = re.compile(r"\d{1,18}(?:[-.,:/]\d{1,18})*")
 
 
 def dump(program: Program) -> str:
@@ -108,12 +94,125 @@ def span_text(span: Span, count: int) -> str:
 
 def parse(text: str, file: str | None = None) -> Program:
     """Return the program of a text that `dump` gave. Raises FormatError with the line."""
-    return _Reader(text, file).program()
+    doc: dict = {"schema": SCHEMA, "gpus": []}
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    number, line = 1, ""
+    try:
+        for number, line in lines:  # noqa: B007
+            # the first three lines are the head, in this order
+            if "name" not in doc:
+                keyword, _, doc["name"] = line.partition(" ")
+                if keyword != "program":
+                    raise ValueError("expected `program NAME`")
+            elif "collective" not in doc:
+                doc["collective"] = _collective_json(line.removeprefix("collective "))
+            elif "chunks" not in doc:
+                doc |= _fields(_HEAD, line, "chunks N protocol P in-place both bytes MIN..MAX")
+                Program.from_json(doc)
+            else:
+                _read_line(line, doc["gpus"])
+        if "chunks" not in doc:
+            raise ValueError("the text ends before its third line")
+        return Program.from_json(doc)
+    except (UsageError, ValueError, KeyError, TypeError, RecursionError) as fault:
+        raise FormatError(f"{fault}; found {line[:60]!r}", file, number) from None
+
+
+def _read_line(line: str, gpus: list[dict]) -> None:
+    """Add a line of a rank, a block or an op to the documents of the ranks. Raises ValueError."""
+    if line.startswith("rank "):
+        gpus.append(_fields(_RANK, line, "rank R: input N output N scratch N") | {"blocks": []})
+        return
+    blocks = gpus[-1]["blocks"] if gpus else []
+    if gpus and line.startswith("block "):
+        block = _fields(_BLOCK, line, "block B: send P recv P channel C")
+        if block.pop("number") != len(blocks):
+            raise ValueError(f"expected block {len(blocks)}: blocks are numbered from 0 without gaps")
+        # the block is checked with its line, its loops at the end, when its ops are known
+        ports = []
+        for port in filter(None, (block["ports"] or "").split(",")):
+            kind, _, numbers = port.partition(":")
+            ports.append([kind, *_numbers(numbers)])
+        loops = list(map(_numbers, filter(None, (block["loops"] or "").split(","))))
+        block |= {"via": block["via"].split(",") if block["via"] else [], "ports": ports, "loops": [], "ops": []}
+        block_from_json(block)
+        block["loops"] = loops
+        blocks.append(block)
+        return
+    index, *words = line.split()
+    if not blocks or index != str(len(blocks[-1]["ops"])) or not words:
+        raise ValueError("expected a rank, a block or the next op: ops are numbered from 0 without gaps")
+    op = _op_json(words)
+    op_from_json(op)
+    blocks[-1]["ops"].append(op)
+
+
+def _op_json(words: list[str]) -> dict:
+    """Return the document of an op from the words of its line after the number. Raises ValueError."""
+    op: dict = {"code": words[0], "src": [], "dst": []}
+    # a word that names a field has its value in the next word; all others are spans
+    counts, side = set(), "src"
+    rest = iter(words[1:])
+    for word in rest:
+        if word == "->":
+            side = "dst"
+        elif word == "flag":
+            op["flag"] = True
+        elif word == "after":
+            op["deps"] = [_numbers(dep) for dep in next(rest, "").split(",")]
+        elif word in ("ports", "group", "part"):
+            op[word] = _numbers(next(rest, ""))
+        elif word == "count":
+            (op["count"],) = _numbers(next(rest, ""))
+        elif span := _SPAN.fullmatch(word):
+            rank, buffer, first, end, packet = span.groups()
+            counts.add(int(end or int(first) + 1) - int(first))
+            op[side].append([buffer, int(first), None if rank is None else int(rank), bool(packet)])
+        else:
+            raise ValueError(f"expected a span such as o[3] or 2.s[0:4] instead of {word!r}")
+    if len(counts) > 1:
+        raise ValueError(f"the spans of one op have one length, not {sorted(counts)}")
+    if counts:
+        op["count"] = counts.pop()
+    return op
+
+
+def _fields(pattern: re.Pattern[str], line: str, expected: str) -> dict:
+    """Return the named fields of a line, with numbers as such: None for ``-`` and "". Raises ValueError."""
+    match = pattern.fullmatch(line)
+    if match is None:
+        raise ValueError(f"expected `{expected}`")
+    fields = {}
+    for name, text in match.groupdict().items():
+        fields[name] = int(text) if text and text.isdecimal() else text
+        if text in ("", "-"):
+            fields[name] = None
+    return fields
+
+
+def _numbers(text: str) -> list[int]:
+    """Return the numbers of a text such as ``1.2-3`` or ``0,4``. Raises ValueError."""
+    if not _NUMBERS.fullmatch(text):
+        raise ValueError(f"expected numbers, not {text!r}")
+    return list(map(int, re.findall(r"\d+", text)))
+
+
+def _collective_json(text: str) -> dict | None:
+    if text == "unknown":
+        return None
+    if text.startswith("{"):
+        return json.loads(text)
+    match = _COLLECTIVE.fullmatch(text)
+    if match is None:
+        raise ValueError("expected `collective NAME ranks N [roots R,..]`")
+    roots = _numbers(match["roots"]) if match["roots"] else []
+    return collective(match["name"], int(match["ranks"]), roots).to_json(1)
 
 
 def _collective_text(task: Collective | None) -> str:
     if task is None:
         return "unknown"
+    # a collective that its name, ranks and roots give is written so
     named = task.name in COLLECTIVES and COLLECTIVES[task.name][1] in ((), ("root",))
     named |= task.name in ("allgather", "reduce-scatter", "alltoall")
     if named and collective(task.name, task.ranks, task.roots) == task:
@@ -131,147 +230,3 @@ def _block_text(number: int, block: Block) -> str:
     for name, parts in (("via", block.via), ("ports", ports), ("loops", loops)):
         text += f" {name} {','.join(parts)}" if parts else ""
     return text
-
-
-class _Reader:
-    """Recursive-descent reader of the text; `at` is the index of the next line that is not empty."""
-
-    def __init__(self, text: str, file: str | None) -> None:
-        self.lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
-        self.at, self.file = 0, file
-
-    def fail(self, fault: str) -> NoReturn:
-        line = self.lines[min(self.at, len(self.lines) - 1)][0] if self.lines else 1
-        raise FormatError(fault, self.file, line)
-
-    def peek(self) -> str:
-        return self.lines[self.at][1] if self.at < len(self.lines) else ""
-
-    def match(self, pattern: re.Pattern[str], expected: str) -> re.Match[str]:
-        match = pattern.fullmatch(self.peek())
-        if match is None:
-            self.fail(f"expected {expected}, found {self.peek()[:60]!r}")
-        self.at += 1
-        return match
-
-    def program(self) -> Program:
-        name = self.match(re.compile(r"program (.*)"), "`program NAME`")[1]
-        task = self.collective(self.match(re.compile(r"collective (.*)"), "`collective NAME ranks N`")[1])
-        head = self.match(_HEAD, "`chunks N protocol P in-place both bytes MIN..MAX`")
-        if head[2] not in PROTOCOLS:
-            self.at -= 1
-            self.fail(f"unknown protocol {head[2]!r}; {', '.join(PROTOCOLS)} exist")
-        gpus = []
-        while self.at < len(self.lines):
-            gpus.append(self.gpu())
-        low, high = int(head[4]), int(head[5]) if head[5] else None
-        scratch = int(head[6]) if head[6] else None
-        sizes = (low, high, scratch, bool(head[7]))
-        return Program(name, task, int(head[1]), tuple(gpus), head[2], head[3], *sizes)  # type: ignore[arg-type]
-
-    def collective(self, text: str) -> Collective | None:
-        if text == "unknown":
-            return None
-        match = re.fullmatch(r"(\S+) ranks (\d{1,6})(?: roots ([\d,]+))?", text)
-        try:
-            if text.startswith("{"):
-                return Collective.from_json(json.loads(text), 1)
-            if match is None:
-                raise ValueError(f"expected `collective NAME ranks N [roots R,..]`, found {text[:60]!r}")
-            return collective(match[1], int(match[2]), [int(r) for r in (match[3] or "").split(",") if r])
-        except (UsageError, ValueError, KeyError, TypeError, RecursionError) as error:
-            self.at -= 1
-            self.fail(f"{error}")
-
-    def gpu(self) -> Gpu:
-        rank, inputs, outputs, scratch = map(int, self.match(_RANK, "`rank R: input N output N scratch N`").groups())
-        blocks = []
-        while self.peek().startswith("block "):
-            blocks.append(self.block(len(blocks)))
-        return Gpu(rank, inputs, outputs, scratch, tuple(blocks))
-
-    def block(self, number: int) -> Block:
-        head = self.match(_BLOCK, "`block B: send P recv P channel C`")
-        if int(head[1]) != number:
-            self.at -= 1
-            self.fail(f"block {head[1]}, expected block {number}: blocks are numbered from 0 without gaps")
-        ports = []
-        for text in head[6].split(",") if head[6] else ():
-            port = re.fullmatch(r"([a-z]+):(\d+):(\d+)", text)
-            if port is None or port[1] not in PORT_KINDS:
-                self.at -= 1
-                self.fail(f"expected a port such as memory:2:0, found {text!r}")
-            ports.append(Port(port[1], int(port[2]), int(port[3])))
-        ops = []
-        while (line := self.peek()) and line[0].isdigit():
-            ops.append(self.op(line, len(ops)))
-            self.at += 1
-        send = None if head[2] == "-" else int(head[2])
-        recv = None if head[3] == "-" else int(head[3])
-        via = tuple(head[5].split(",")) if head[5] else ()
-        loops = []
-        for text in filter(None, (head[7] or "").split(",")):
-            loops.append(Loop(*self.parsed(_LOOP, text, "a loop such as 0-8:1:65536")))
-        return Block(
-            send, recv, int(head[4]), tuple(ops), via, tuple(ports), self.checked(checked_loops, loops, len(ops))
-        )
-
-    def checked(self, check: Callable[..., T], *values: object) -> T:
-        """Return the value that `check` lets pass."""
-        try:
-            return check(*values)
-        except ValueError as error:
-            self.at = min(self.at, len(self.lines) - 1)
-            self.fail(f"{error}")
-
-    def op(self, line: str, number: int) -> Op:
-        index, code, *words = [*line.split(), ""][: max(2, len(line.split()))]
-        if index != str(number):
-            self.fail(f"op {index}, expected op {number}: ops are numbered from 0 without gaps")
-        if code not in CODES:
-            self.fail(f"unknown instruction {code!r}")
-        src = []
-        dst = []
-        counts = set()
-        spans, fields, flag = src, {}, False
-        words = iter(words)
-        for word in words:
-            if word == "->":
-                spans = dst
-            elif word == "flag":
-                flag = True
-            elif word in ("ports", "group", "after", "count", "part"):
-                fields[word] = next(words, "")
-            else:
-                spans.append(self.span(word, counts))
-        if len(counts) > 1:
-            self.fail(f"the spans of one op have one length; found {sorted(counts)}")
-        count = counts.pop() if counts else self.numbers(fields.get("count", "1"))[0]
-        deps = []
-        for item in filter(None, fields.get("after", "").split(",")):
-            deps.append(Dep(*self.parsed(_DEP, item, "a dependency such as 1.2")))
-        part = self.checked(checked_part, Part(*self.numbers(fields["part"], "/", 2))) if "part" in fields else None
-        ports = tuple(self.numbers(fields["ports"])) if "ports" in fields else ()
-        group = tuple(self.numbers(fields["group"])) if "group" in fields else ()
-        return Op(code, tuple(src), tuple(dst), count, tuple(deps), flag, ports, group, part)
-
-    def parsed(self, pattern: re.Pattern[str], text: str, expected: str) -> Iterator[int]:
-        """Return the numbers of `text`, 0 for those that it leaves out."""
-        match = pattern.fullmatch(text)
-        if match is None:
-            self.fail(f"expected {expected}, found {text!r}")
-        return (int(number or 0) for number in match.groups())
-
-    def numbers(self, text: str, separator: str = ",", count: int | None = None) -> list[int]:
-        parts = text.split(separator)
-        if not all(re.fullmatch(r"\d{1,9}", part) for part in parts) or count not in (None, len(parts)):
-            self.fail(f"expected numbers, found {text!r}")
-        return list(map(int, parts))
-
-    def span(self, word: str, counts: set[int]) -> Span:
-        match = _SPAN.fullmatch(word)
-        if match is None or match[2] not in BUFFERS:
-            self.fail(f"expected a span such as o[3] or 2.s[0:4], found {word!r}")
-        start = int(match[3])
-        counts.add(int(match[4]) - start if match[4] else 1)
-        return Span(match[2], start, None if match[1] is None else int(match[1]), bool(match[5]))

@@ -93,7 +93,7 @@ def written_out(program: Program, unit_bytes: int) -> Program:
             raise SynthError(
                 f"{program.name}: its pipelines move {unit} bytes, which {cells} equal shares do not divide"
             )
-        cells, cell_bytes = loop_cells(unit, cells, chunk_bytes)
+        cells, cell_bytes = loop_cells(program, chunk_bytes)
         if written_ops(program, chunk_bytes) > MAX_RUN_OPS:
             loops = [loop for gpu in program.gpus for block in gpu.blocks for loop in block.loops]
             rounds = max(turns(loop, chunk_bytes) for loop in loops)

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 from synth.model.compressed_schedule import CompressedSchedule
 from synth.model.frontier import LowerBound, Point
-from synth.model.scale_frontier import scale_point
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +23,7 @@ class Candidate:
     def point(self, bound: LowerBound) -> Point[CompressedSchedule]:
         """Return the candidate as a point with its bound."""
         rounds = int(self.rounds_per_chunk * self.chunks)
-        return scale_point(self.steps, rounds, self.chunks, self.construction, self.make, bound)
+        return Point(self.steps, rounds, self.chunks, bound, self.construction, self.make)
 
     @classmethod
     def of(cls, schedule: CompressedSchedule, construction: str) -> Candidate:

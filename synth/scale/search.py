@@ -19,9 +19,8 @@ import numpy as np
 
 from synth.checker.certificates.path_lengths import check as check_lengths
 from synth.errors import UndecidedError, UsageError
-from synth.model.scale_collectives import COLLECTIVES
-from synth.model.scale_frontier import ScaleFrontier
-from synth.model.spanning_forest import ROOTED, SpanningForest
+from synth.model.frontier import Frontier, LowerBound
+from synth.model.scale_collectives import COLLECTIVES, ScaleCollective
 from synth.model.topology import Topology
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.alltoall.multiplicative_weights import by_weights
@@ -37,6 +36,7 @@ from synth.scale.fabric.fabric import Fabric, fabric
 from synth.scale.forests.bfs_trees import BreadthFirstTrees
 from synth.scale.forests.build import build
 from synth.scale.forests.pipelining import Pipeline
+from synth.scale.forests.spanning_forest import ROOTED, SpanningForest
 from synth.scale.frontier_points import broadcast_points, pipelined_points
 from synth.scale.search_state import OnCandidate, SearchState
 from synth.solvers.deadline import NEVER, Deadline, TimeUp, current_deadline, time_limited
@@ -139,8 +139,8 @@ class ScaleSearch:
             yield
         self._seconds += time.perf_counter() - begun
 
-    def frontier(self) -> ScaleFrontier:
-        """Return the frontier of the stages so far. `ScaleFrontier.unfinished` lists those that were cut short."""
+    def frontier(self) -> Frontier:
+        """Return the frontier of the stages so far. `Frontier.unfinished` lists those that were cut short."""
         graph, state = self._graph, self.state
         assert graph is not None  # `advance` has read it
 
@@ -151,20 +151,21 @@ class ScaleSearch:
         with with_certificate(self.topology, self.collective, self.root):
             least = BreadthFirstTrees(graph.topology, name).height(self.root, self._group, most)
         root = self.root if self.collective in ROOTED else None
-        return ScaleFrontier(
-            graph.topology, self.collective, root, *state.bound, least, state.points(), self._seconds,
-            tuple(state.notes), tuple(state.open), state.interrupted,
+        task = ScaleCollective(self.collective, graph.topology.ranks, root)
+        return Frontier.at_scale(
+            graph.topology, task, state.points(), LowerBound(*state.bound), least, self._seconds, state.notes,
+            state.open, state.interrupted,
         )  # fmt: skip
 
 
 def frontier(
     topology: Topology, collective: str, root: int = 0, *, progress: Callable[[str], None] = lambda text: None,
     time_limit: float | None = None,
-) -> ScaleFrontier:  # fmt: skip
+) -> Frontier:  # fmt: skip
     """Return the frontier: a certified bound and points.
 
     After `time_limit` seconds, and on Ctrl-C once there is a bound, the search ends with its result so far. Then
-    `ScaleFrontier.unfinished` lists the stages that were cut short. Raises InfeasibleError where a rank cannot be
+    `Frontier.unfinished` lists the stages that were cut short. Raises InfeasibleError where a rank cannot be
     reached, UsageError for other collectives.
     """
     search = ScaleSearch(topology, collective, root, progress)
@@ -172,7 +173,7 @@ def frontier(
     return search.frontier()
 
 
-def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: float | None = None) -> ScaleFrontier:
+def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: float | None = None) -> Frontier:
     """Return the frontier without points: the bound, its certificate and the least number of steps.
 
     Raises the errors of `frontier`, and KeyboardInterrupt.

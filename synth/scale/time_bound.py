@@ -32,13 +32,13 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.errors import InfeasibleError, SynthError
+from synth.model.bounds.time_bound import SizeBound, TimeBound
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
 from synth.model.frontier import LowerBound
 from synth.model.link_table import LinkTable, ends
 from synth.model.number_text import number, size_text
 from synth.model.scale_collectives import COLLECTIVES, ROOTED
-from synth.model.time_bound import SizeBound, TimeBound
 from synth.model.topology import Network, Topology
 from synth.program.overheads import NO_OVERHEADS, Overheads
 from synth.program.program import PROTOCOLS

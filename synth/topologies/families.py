@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 from synth.errors import UsageError
-from synth.model.components import components
+from synth.model.graphs import components
 from synth.model.rational import rational
 from synth.model.topology import Multicast, Topology, check_multicast
 from synth.topologies.builders import (  # fmt: skip

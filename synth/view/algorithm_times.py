@@ -34,8 +34,8 @@ def report(rows: Sequence[AlgorithmTime], size: int) -> Report:
         slower = f"{100 * (row.seconds / best.seconds - 1):.1f}%"
         time, rate = number(row.seconds * 1e6), number(size / row.seconds / 1e9)
         table.append((row.label, row.protocol, time, rate, slower if row is not best else ""))
-    fastest_one = f"of these algorithms {best.label} in {best.protocol} is the fastest at {size_text(size)}"
-    lines = [f"{fastest_one}: {number(best.seconds * 1e6)} µs {best.model}"]
+    taken = f"at {size_text(size)} take {best.label} in {best.protocol}"
+    lines = [f"{taken}: {number(best.seconds * 1e6)} µs {best.model}"]
     if len(fastest) > SHOWN:
         lines.append(f"{counted(len(fastest) - SHOWN, 'slower algorithm')} left out (--format json has all)")
     lines.append(

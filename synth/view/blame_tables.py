@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from synth.model.blame import Blame, RoundParts
+from synth.model.bounds.blame import Blame, RoundParts
 from synth.model.rational import counted, show
 from synth.view.frontier_text import Report
 

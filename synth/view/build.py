@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from synth.model.bounds.time_bound import holds_for
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable
 from synth.model.number_text import microseconds, number, size_text
-from synth.model.time_bound import holds_for
 from synth.view.frontier_text import Report
 from synth.view.plans import ESTIMATE
 

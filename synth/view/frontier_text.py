@@ -8,11 +8,11 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from synth.model.bounds.time_bound import TimeBound
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, Open, ParetoFrontier, Point
+from synth.model.frontier import Frontier, Open, Point
 from synth.model.number_text import GB, KB, MB, number, size_text
 from synth.model.rational import counted, show
-from synth.model.time_bound import TimeBound
 from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ SYNCHRONOUS = (
 OTHERS = ("flow: ", "catalog: ")  # begin the constructions of points that are not of this exact search
 
 
-def report(found: ParetoFrontier) -> Report:
+def report(found: Frontier) -> Report:
     """Return the table of `synth pareto`: a row per point, then proofs, open intervals and a recommended point."""
     flow = found.engine == "flow"
     sums = not flow and found.collective.combining
@@ -92,7 +92,7 @@ def report(found: ParetoFrontier) -> Report:
     return Report.of(heading(found), columns, rows, sentences(found))
 
 
-def heading(found: ParetoFrontier) -> str:
+def heading(found: Frontier) -> str:
     """Return the title of the tables of a frontier."""
     if isinstance(found, Frontier):
         return title(found.network, found.collective, found.labels)
@@ -134,7 +134,7 @@ def table_title(
     )
 
 
-def sentences(found: ParetoFrontier) -> list[str]:
+def sentences(found: Frontier) -> list[str]:
     """Return the sentences below a frontier's table: proofs, open intervals, the best point at 128 MB, and notes."""
     lines = claims(found)
     if found.points:
@@ -154,7 +154,7 @@ def sentences(found: ParetoFrontier) -> list[str]:
     return lines + [f"left open: {'; '.join(found.unfinished)}" for _ in found.unfinished[:1]]
 
 
-def claims(found: ParetoFrontier) -> list[str]:
+def claims(found: Frontier) -> list[str]:
     """Return the sentences on what is proved of a frontier, and on what is not."""
     if isinstance(found, Frontier):
         return _proved(found) + _open(found) + _gap(found)
@@ -170,7 +170,7 @@ def claims(found: ParetoFrontier) -> list[str]:
 
 
 def choice(
-    found: ParetoFrontier,
+    found: Frontier,
     size: int,
     bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),
@@ -225,7 +225,7 @@ def choice(
     return Report.of(heading(found), columns, rows, lines)
 
 
-def point_times(found: ParetoFrontier, times: Sequence[AlgorithmTime]) -> dict[int, AlgorithmTime]:
+def point_times(found: Frontier, times: Sequence[AlgorithmTime]) -> dict[int, AlgorithmTime]:
     """Return the fastest program of each point by the point's `id`; a point may have none."""
     fastest: dict[str, AlgorithmTime] = {}
     for row in times:
@@ -238,24 +238,24 @@ def point_times(found: ParetoFrontier, times: Sequence[AlgorithmTime]) -> dict[i
     return programs
 
 
-def best_point(found: ParetoFrontier, size: int, times: Sequence[AlgorithmTime]) -> Point:
+def best_point(found: Frontier, size: int, times: Sequence[AlgorithmTime]) -> Point:
     """Return the point of the fastest program at `size` bytes; the fastest in synchronous steps without `times`."""
     programs = point_times(found, times)
     timed = [point for point in found.points if id(point) in programs]
     return min(timed, key=lambda point: programs[id(point)].seconds) if timed else found.best(size)
 
 
-def _taken(found: ParetoFrontier, best: Point, size: int, time: AlgorithmTime | None) -> str:
-    said = f"at {size_text(size)} take the {best.steps}-step point"
-    if time is not None:
-        microseconds = number(time.seconds * 1e6)
-        return f"{said} in {time.protocol}: C={best.chunks}, R={best.rounds}; {microseconds} µs {time.model}"
+def _taken(found: Frontier, best: Point, size: int, time: AlgorithmTime | None) -> str:
+    csr = f"C={best.chunks}, R={best.rounds}"
+    if time is not None:  # the table of all programs below says what to take
+        fastest = f"of the points that of {counted(best.steps, 'step')} is the fastest at {size_text(size)}"
+        return f"{fastest}, in {time.protocol}: {csr}; {number(time.seconds * 1e6)} µs {time.model}"
     alpha = best.steps * float(found.latency)
     beta = float(seconds_per_byte(found, best)) * size * 10**6
-    rate = fraction_text(best.rounds_per_chunk)
+    parts = f"{number(alpha)} µs for {counted(best.steps, 'latency')} + {number(beta)} µs"
     return (
-        f"{said}: C={best.chunks}, R={best.rounds}; predicted, synchronous steps: {number(alpha)} µs for "
-        f"{counted(best.steps, 'latency')} + {number(beta)} µs for {rate} rounds per chunk"
+        f"at {size_text(size)} take the {best.steps}-step point: {csr}; predicted, synchronous steps: {parts} for "
+        f"{fraction_text(best.rounds_per_chunk)} rounds per chunk"
     )
 
 
@@ -273,7 +273,7 @@ def _time_bound(bound: TimeBound | None, seconds: float) -> list[str]:
     ]
 
 
-def seconds_per_byte(found: ParetoFrontier, point: Point) -> Fraction:
+def seconds_per_byte(found: Frontier, point: Point) -> Fraction:
     """Return the predicted seconds per byte of the size, without latencies.
 
     They are (R/C) · (share of the size in one unit of data) / (bandwidth of one unit).
@@ -281,7 +281,7 @@ def seconds_per_byte(found: ParetoFrontier, point: Point) -> Fraction:
     return point.rounds_per_chunk * found.unit_share / (found.unit * 10**9)
 
 
-def fastest_sizes(found: ParetoFrontier) -> list[tuple[Fraction, Fraction | None] | None]:
+def fastest_sizes(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:
     """Return for each point the half-open range [from, to) of sizes in bytes at which it is predicted fastest.
 
     `to` None: without end. The entry is None for a point that is fastest at no size.
@@ -373,9 +373,7 @@ def _gap(found: Frontier) -> list[str]:
 
 
 def _status(point: Point) -> str:
-    if point.status != "optimal":
-        return f"best known (bound {show(point.bound.value)})"
-    return "optimal" if point.bound.scope == "any-chunks" else f"optimal for {counted(point.chunks, 'chunk')}"
+    return "optimal" if point.status == "optimal" else f"best known (bound {show(point.bound.value)})"
 
 
 def _range(low: Fraction, high: Fraction | None) -> str:

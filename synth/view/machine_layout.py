@@ -13,7 +13,7 @@ from math import ceil, isqrt, pi
 
 import numpy as np
 
-from synth.model.components import components
+from synth.model.graphs import components
 
 Spot = tuple[float, float]
 Line = tuple[int, int, Fraction | int]  # end, end, rate

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from synth.model.bounds.time_bound import TimeBound
 from synth.model.number_text import microseconds, number, size_text
-from synth.model.time_bound import TimeBound
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
 from synth.view.frontier_text import Report
 from synth.view.table_layout import report_html

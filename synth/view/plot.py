@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from synth.errors import UsageError
-from synth.model.frontier import ParetoFrontier
+from synth.model.frontier import Frontier
 from synth.model.number_text import size_text
 from synth.model.registry import need
 from synth.view.page import time_chart
@@ -71,7 +71,7 @@ def plot_run(doc: dict, axes: Axes | None = None) -> Axes | Figure:
     return _on(axes, draw)
 
 
-def plot_frontier(frontier: ParetoFrontier, axes: Axes | None = None) -> Axes | Figure:
+def plot_frontier(frontier: Frontier, axes: Axes | None = None) -> Axes | Figure:
     """Plot rounds per chunk over steps: points, lower bounds as a staircase, and open intervals.
 
     Raises MissingDependencyError without matplotlib.
@@ -79,7 +79,7 @@ def plot_frontier(frontier: ParetoFrontier, axes: Axes | None = None) -> Axes | 
     return _on(axes, partial(_draw_frontier, frontier))
 
 
-def _draw_frontier(frontier: ParetoFrontier, axes: Axes) -> None:
+def _draw_frontier(frontier: Frontier, axes: Axes) -> None:
     # The staircase of the report's page; one step beyond the last makes its tread visible.
     stairs = time_chart.stairs(frontier)
     points = frontier.points

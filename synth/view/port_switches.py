@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from synth.model.components import components
+from synth.model.graphs import components
 
 Ranks = frozenset[int]
 

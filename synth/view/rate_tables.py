@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from synth.model.collective import Collective
-from synth.model.latency import latency
+from synth.model.graphs import latency
 from synth.model.number_text import number
 from synth.model.rational import counted, show
 from synth.model.topology import MULTICAST_NOTE, Topology

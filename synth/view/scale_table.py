@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from synth.model.documents.int_ranges import runs
+from synth.model.frontier import Frontier
 from synth.model.rational import counted
-from synth.model.scale_frontier import ScaleFrontier
 from synth.view.frontier_text import Report, fraction_text, heading
 
 
-def bound(found: ScaleFrontier) -> Report:
+def bound(found: Frontier) -> Report:
     """Return the table of `synth bound` at scale: the bound in GB/s, and its limit in words."""
     columns = ("bound on", ">at least", ">GB/s at most", "certificate")
     kind = str(found.certificate["kind"])
@@ -25,7 +25,7 @@ def bound(found: ScaleFrontier) -> Report:
     return Report.of(heading(found), columns, rows, said)
 
 
-def limit(found: ScaleFrontier) -> str:
+def limit(found: Frontier) -> str:
     """Return the limit that the certificate proves, in words."""
     certificate, ranks = found.certificate, found.topology.ranks
     match certificate["kind"]:

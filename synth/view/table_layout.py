@@ -7,7 +7,7 @@ import textwrap
 from html import escape
 from itertools import zip_longest
 
-from synth.model.printable_text import printable
+from synth.model.documents.printable_text import printable
 from synth.view.frontier_text import Report
 
 GAP = 3  # blanks between two columns; 2 in a table that is too wide

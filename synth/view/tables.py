@@ -7,12 +7,12 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from synth.model.bounds.time_bound import TimeBound
 from synth.model.collective import Collective
-from synth.model.frontier import Frontier, LowerBound, ParetoFrontier
+from synth.model.frontier import Frontier, LowerBound
 from synth.model.outcome import Cost
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule, SwitchSend
-from synth.model.time_bound import TimeBound
 from synth.model.topology import MULTICAST_NOTE, Network, Topology
 from synth.view import frontier_text
 from synth.view.algorithm_times import AlgorithmTime
@@ -39,13 +39,18 @@ def print_report(content: Report) -> None:
         print(line)
 
 
-def print_frontier(frontier: ParetoFrontier) -> None:
+def frontier_report(frontier: Frontier) -> Report:
+    """Return the table of `synth pareto`."""
+    return frontier_text.report(frontier)
+
+
+def print_frontier(frontier: Frontier) -> None:
     """Print the table of `synth pareto`."""
-    print_report(frontier_text.report(frontier))
+    print_report(frontier_report(frontier))
 
 
 def print_choice(
-    frontier: ParetoFrontier,
+    frontier: Frontier,
     size: int,
     bound: TimeBound | None = None,
     times: Sequence[AlgorithmTime] = (),

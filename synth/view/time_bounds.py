@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from synth.model.bounds.time_bound import TimeBound
 from synth.model.number_text import number, size_text
 from synth.model.rational import counted
-from synth.model.time_bound import TimeBound
 from synth.view.frontier_text import Report
 
 

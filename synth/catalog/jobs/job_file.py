@@ -22,8 +22,8 @@ from synth import topologies
 from synth.catalog.jobs.task import Task
 from synth.encodings.engine import Options
 from synth.errors import FormatError, SynthError
-from synth.model import collective_files
 from synth.model.collective import COLLECTIVES, Collective, canonical_name, collective
+from synth.model.documents import collective_files
 from synth.model.documents.file_reader import Fields, parse_yaml
 from synth.model.documents.text_file import text_of
 from synth.model.rational import duration, size_bytes

@@ -15,7 +15,7 @@ from synth.catalog.tuner.clock import Clock, Time, Variant
 from synth.catalog.tuner.measurements import Measurement, Sample, interpolated
 from synth.errors import SynthError, VerificationError
 from synth.export.request import Machine
-from synth.model.canonical_json import canonical
+from synth.model.documents.canonical_json import canonical
 from synth.model.rational import show
 from synth.model.schedule import Schedule
 from synth.model.tuning_plan import OURS, Algorithm

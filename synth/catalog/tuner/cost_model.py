@@ -61,7 +61,7 @@ def fit(rows: Sequence[MeasuredTime]) -> dict:
     """
     import numpy as np
 
-    from synth.solvers.least_squares import nonnegative
+    from synth.solvers.linear_program import nonnegative
 
     # a row for each time, divided by it, so that the sum of squares is of relative errors; columns of one length
     table = [terms(row.schedule, row.protocol, row.size) for row in rows]

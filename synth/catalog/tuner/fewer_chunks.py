@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from synth.model.schedule import Schedule, Step
-from synth.model.step_routes import with_fewest_rounds
+from synth.model.sends.step_routes import with_fewest_rounds
 
 
 def of_chunks(schedule: Schedule, chunks: int) -> Schedule:

@@ -9,7 +9,7 @@ from synth.model.tuning_plan import Plan
 from synth.program.overheads import selected
 
 if TYPE_CHECKING:
-    from synth.model.time_bound import TimeBound
+    from synth.model.bounds.time_bound import TimeBound
 
 
 def plan_bounds(plan: Plan) -> list[TimeBound | None]:

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 from synth.errors import UsageError
-from synth.model.frontier import ParetoFrontier
+from synth.model.frontier import Frontier
 from synth.model.topology import Topology
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.program import PROTOCOLS
@@ -29,7 +29,7 @@ class TuningRequest:
     topology: str | Path | Topology | None = None
     collective: str | Sequence[str] = ()
     sizes: tuple[int, ...] = SIZES
-    frontiers: Sequence[ParetoFrontier | str | Path] = ()
+    frontiers: Sequence[Frontier | str | Path] = ()
     measured: Sequence[str | Path | dict] = ()
     logs: Sequence[tuple[str, str | Path]] = ()
     root: int | None = None

@@ -11,11 +11,11 @@ from synth.checker.certificates.instance import Instance
 from synth.checker.fingerprints import with_one_chunk
 from synth.checker.schedule import replay as verify
 from synth.errors import FormatError, VerificationError, json_kind, malformed
-from synth.model.bitwise_equality import same_bits
 from synth.model.documents import json_diff, json_reader
 from synth.model.documents.text_file import text_of
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule
+from synth.model.sends.bitwise_equality import same_bits
 
 MAX_BYTES = 1 << 30  # of a document that is read: its values take several times as much memory
 OF_STEPS = ("distance", "too-few-steps")  # kinds of certificates that bound the number of steps
@@ -55,51 +55,46 @@ def document(doc: dict) -> list[str]:
     Raises VerificationError, with the place, for a claim that is false or not proved, and FormatError for another
     schema.
     """
-    match doc.get("schema"):
-        case "synth.schedule/1":
-            replay = verify.schedule(doc)
-            sends = counted(replay.sends, "send")
-            lines = [
-                f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {sends} replayed, postcondition holds"
-            ]
-        case "synth.frontier/1":
-            lines = frontier(doc)
-        case "synth.bounds/1":
-            lines = bounds(doc)
-        case "synth.infeasible/1":
-            lines = [infeasible(doc)]
-        case "synth.choice/1":
-            raise FormatError("a choice by size has no certificates; `synth pareto -o FILE` without --size writes them")
-        case other:
-            if "gpus" in doc:
-                raise FormatError("a program has no certificates to verify; `synth lint` checks it")
-            known = f"{', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)"
-            raise FormatError(f"{json_reader.schema_text(other)}; synth verifies {known}")
+    try:
+        match doc.get("schema"):
+            case "synth.schedule/1":
+                replay = verify.schedule(doc)
+                size = f"C={replay.chunks} S={replay.steps} R={replay.rounds}"
+                lines = [f"schedule: {size}, {counted(replay.sends, 'send')} replayed, postcondition holds"]
+            case "synth.frontier/1":
+                lines = frontier(doc)
+            case "synth.bounds/1":
+                lines = bounds(doc)
+            case "synth.infeasible/1":
+                lines = [infeasible(doc)]
+            case "synth.choice/1":
+                instead = "`synth pareto -o FILE` without --size writes them"
+                raise FormatError(f"a choice by size has no certificates; {instead}")
+            case other:
+                if "gpus" in doc:
+                    raise FormatError("a program has no certificates to verify; `synth lint` checks it")
+                known = f"{', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)"
+                raise FormatError(f"{json_reader.schema_text(other)}; synth verifies {known}")
+    except (KeyError, TypeError, IndexError, AttributeError) as error:  # a value of another kind somewhere inside
+        raise VerificationError(malformed(error), "$") from None
     return [*lines, assumed(doc)]
 
 
 def assumed(doc: dict) -> str:
     """Return the last line on a document that was checked: what it states beside its claims."""
-    machines = [doc["topology"]]
-    if "multicast" in doc:
-        machines.append(doc["multicast"]["topology"])
-    switches = []
-    for machine in machines:
-        switches += [switch["switch"] for switch in machine.get("multicast", [])]
+    machine = doc["topology"]
+    switches = [switch["switch"] for switch in machine.get("multicast", [])]
     beside = FRONTIER_ASSUMED if doc["schema"] == "synth.frontier/1" else ""
-    return json_reader.assumed(any(machine["limits"] for machine in machines), switches) + beside
+    return json_reader.assumed(bool(machine["limits"]), switches) + beside
 
 
 def bounds(doc: dict) -> list[str]:
     """Check every bound of the document that `synth bound -o` writes; return a line for each. Raises
     VerificationError."""
     json_reader.fields(doc, "$", PROBLEM | {"bounds"})
-    try:
-        verify.problem(doc["topology"], doc["collective"])
-        rows = json_reader.items(doc["bounds"], "$.bounds")
-        entries = [_bound(doc, entry, f"$.bounds[{i}]") for i, entry in enumerate(rows)]
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise VerificationError(malformed(error), "$") from None
+    verify.problem(doc["topology"], doc["collective"])
+    rows = json_reader.items(doc["bounds"], "$.bounds")
+    entries = [_bound(doc, entry, f"$.bounds[{i}]") for i, entry in enumerate(rows)]
     if not entries:
         raise VerificationError("is empty: the document claims nothing", "$.bounds")
     return [f"bound: {_in_words(steps, value)}, certificate checked" for steps, value in entries]
@@ -119,23 +114,20 @@ def infeasible(doc: dict) -> str:
     """
     json_reader.fields(doc, "$", PROBLEM | {"max_steps", "certificate"})
     most = None if doc["max_steps"] is None else json_reader.number(doc["max_steps"], "$.max_steps", 0)
-    try:
-        verify.problem(doc["topology"], doc["collective"])
-        certificate = doc["certificate"]
-        if not isinstance(certificate, dict):
-            raise VerificationError(NO_CERTIFICATE, "$.certificate")
-        kinds = ("unreachable",) if most is None else OF_STEPS
-        if certificate["kind"] not in kinds:
-            raise VerificationError(
-                f"{certificate['kind']!r} does not prove this, {kinds[0]!r} would", "$.certificate.kind"
-            )
-        value = proved_bound(doc, certificate, "$.certificate")
-        name = f"{doc['collective']['name']} on {doc['topology']['name']}"
-        if most is None:
-            unit, rank = certificate["pair"]
-            return f"{name}: no schedule, unit {unit} cannot reach rank {rank}, certificate checked"
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise VerificationError(malformed(error), "$") from None
+    verify.problem(doc["topology"], doc["collective"])
+    certificate = doc["certificate"]
+    if not isinstance(certificate, dict):
+        raise VerificationError(NO_CERTIFICATE, "$.certificate")
+    kinds = ("unreachable",) if most is None else OF_STEPS
+    if certificate["kind"] not in kinds:
+        raise VerificationError(
+            f"{certificate['kind']!r} does not prove this, {kinds[0]!r} would", "$.certificate.kind"
+        )
+    value = proved_bound(doc, certificate, "$.certificate")
+    name = f"{doc['collective']['name']} on {doc['topology']['name']}"
+    if most is None:
+        unit, rank = certificate["pair"]
+        return f"{name}: no schedule, unit {unit} cannot reach rank {rank}, certificate checked"
     if value <= most:
         raise VerificationError(f"the certificate asks for {show(value)} steps, which {most} allow", "$.max_steps")
     return (
@@ -150,22 +142,20 @@ def frontier(doc: dict) -> list[str]:
     """
     json_reader.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels"})
     json_reader.one_of(doc["schema"], ("synth.frontier/1",), "$.schema")
-    try:
-        verify.problem(doc["topology"], doc["collective"])
-        return _frontier(doc)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise VerificationError(malformed(error), "$") from None
+    verify.problem(doc["topology"], doc["collective"])
 
-
-def _frontier(doc: dict) -> list[str]:
-    said, points, floors = [], [], []
+    # Points, of which none is dominated, and the bounds for any number of chunks that they bring.
+    said: list[str] = []
+    points: list[tuple[int, Fraction, bool]] = []
+    floors: list[tuple[int | None, Fraction]] = []
     for i, entry in enumerate(json_reader.items(doc["points"], "$.points")):
         point, floor = _point(doc, entry, f"$.points[{i}]", said)
+        if points and (point[0] <= points[-1][0] or point[1] >= points[-1][1]):
+            raise VerificationError("is dominated by the point before it", f"$.points[{i}]")
         points.append(point)
         floors.append((point[0], floor))
-    for i, (before, after) in enumerate(itertools.pairwise(points)):
-        if after[0] <= before[0] or after[1] >= before[1]:
-            raise VerificationError("is dominated by the point before it", f"$.points[{i + 1}]")
+
+    # Bounds beside those, and the open intervals, which rest on all of them.
     rows = json_reader.items(doc.get("bounds", []), "$.bounds")
     bounds = [_bound(doc, entry, f"$.bounds[{i}]") for i, entry in enumerate(rows)]
     if bounds:
@@ -175,7 +165,11 @@ def _frontier(doc: dict) -> list[str]:
     intervals = []
     for i, entry in enumerate(json_reader.items(doc["open"], "$.open")):
         intervals.append(_open(doc, entry, points, [*bounds, *floors], f"$.open[{i}]"))
-    said += _open_lines(intervals)
+    for text, alike in itertools.groupby(intervals, key=lambda interval: interval[1]):
+        steps = [interval[0] for interval in alike]
+        said.append(f"open at S={', '.join(map(str, steps))}: {text}")
+
+    # What no claim rests on has its form.
     if not isinstance(doc["complete"], bool):
         raise VerificationError("is true or false", "$.complete")
     if doc["max_steps"] is not None:
@@ -184,7 +178,12 @@ def _frontier(doc: dict) -> list[str]:
     for i, line in enumerate(json_reader.items(doc.get("notes", []), "$.notes")):
         json_reader.text(line, f"$.notes[{i}]")
     for i, row in enumerate(json_reader.items(doc.get("answers", []), "$.answers")):
-        _answer(row, f"$.answers[{i}]")
+        place = f"$.answers[{i}]"
+        json_reader.fields(row, place, {"chunks", "steps", "rounds", "verdict", "solver"})
+        for key in ("chunks", "steps", "rounds"):
+            json_reader.number(row[key], f"{place}.{key}", 1)
+        json_reader.text(row["solver"], f"{place}.solver")
+        json_reader.one_of(row["verdict"], ("schedule", "infeasible", "undecided"), f"{place}.verdict")
     labels = json_reader.items(doc.get("labels", []), "$.labels")
     for i, label in enumerate(labels):
         json_reader.number(label, f"$.labels[{i}]", 0)
@@ -194,35 +193,24 @@ def _frontier(doc: dict) -> list[str]:
     return said
 
 
-def _answer(row: dict, place: str) -> None:
-    """Check the form of a record of which solver answered a query; no claim rests on it."""
-    json_reader.fields(row, place, {"chunks", "steps", "rounds", "verdict", "solver"})
-    for key in ("chunks", "steps", "rounds"):
-        json_reader.number(row[key], f"{place}.{key}", 1)
-    json_reader.text(row["solver"], f"{place}.solver")
-    json_reader.one_of(row["verdict"], ("schedule", "infeasible", "undecided"), f"{place}.verdict")
-
-
 def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[int, Fraction, bool], Fraction]:
     """Check a point, and add a line on it to `said`.
 
     Returns its S, R/C and whether that is optimal, and the bound on R/C at S that is proved for any number of chunks.
     """
+    # The schedule is right, and one of this problem.
     json_reader.fields(entry, place, POINT)
     json_reader.text(entry["construction"], f"{place}.construction")
     replay = verify.schedule(entry["schedule"], f"{place}.schedule")
     inner = entry["schedule"]
-    if inner["topology"] != doc["topology"]:
-        differs = json_diff.describe(inner["topology"], doc["topology"], "in $.topology")
-        raise VerificationError(
-            f"runs on another topology than the frontier's: {differs}", f"{place}.schedule.topology"
-        )
-    asked = with_one_chunk(inner["collective"], inner["chunks"])
-    if asked != doc["collective"]:
-        differs = json_diff.describe(asked, doc["collective"], "in $.collective")
-        raise VerificationError(
-            f"answers another collective than the frontier's: {differs}", f"{place}.schedule.collective"
-        )
+    own = {"topology": inner["topology"], "collective": with_one_chunk(inner["collective"], inner["chunks"])}
+    for key, verb in (("topology", "runs on"), ("collective", "answers")):
+        if own[key] != doc[key]:
+            differs = json_diff.describe(own[key], doc[key], f"in $.{key}")
+            message = f"{verb} another {key} than the frontier's: {differs}"
+            raise VerificationError(message, f"{place}.schedule.{key}")
+
+    # Its numbers are those of the row, whose bound is proved and whose status follows.
     for key, value in (("steps", replay.steps), ("rounds", replay.rounds), ("chunks", replay.chunks)):
         if type(entry[key]) is not int or entry[key] != value:
             raise VerificationError(f"says {entry[key]}, the schedule has {value}", f"{place}.{key}")
@@ -245,7 +233,13 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
         raise VerificationError(
             f"status {entry['status']!r}: R/C {show(replay.rounds_per_chunk)}, bound {show(value)}", f"{place}.status"
         )
-    _same_bits(entry, place)
+    if not isinstance(entry["same_bits"], bool):
+        raise VerificationError("'same_bits' is true or false", f"{place}.same_bits")
+    alike = not inner["collective"]["combining"] or same_bits(Schedule.from_json(inner))
+    if entry["same_bits"] != alike:
+        raise VerificationError(f"says {entry['same_bits']}, the order of the sums says {alike}", f"{place}.same_bits")
+
+    # A line on the point.
     scope = "" if any_chunks else f" at C={replay.chunks}"
     proved = "optimal for any C" if optimal else f"bound {show(value)}{scope}"
     if inner["collective"]["combining"]:
@@ -255,15 +249,6 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
         f"S={replay.steps}: R/C {show(replay.rounds_per_chunk)} with C={replay.chunks}, {sends} replayed, {proved}"
     )
     return (replay.steps, replay.rounds_per_chunk, optimal), value if any_chunks else Fraction(0)
-
-
-def _same_bits(entry: dict, place: str) -> None:
-    if not isinstance(entry["same_bits"], bool):
-        raise VerificationError("'same_bits' is true or false", f"{place}.same_bits")
-    combining = entry["schedule"]["collective"]["combining"]
-    found = not combining or same_bits(Schedule.from_json(entry["schedule"]))
-    if entry["same_bits"] != found:
-        raise VerificationError(f"says {entry['same_bits']}, the order of the sums says {found}", f"{place}.same_bits")
 
 
 def proved_bound(
@@ -342,21 +327,6 @@ def _open(
     return steps, f"R/C ≥ {show(lower)} is proved, {known} is known"
 
 
-def _open_lines(intervals: list[tuple[int, str]]) -> list[str]:
-    """Return a line for each run of consecutive numbers of steps of which the same is proved and known."""
-    runs: list[tuple[int, int, str]] = []
-    for steps, text in intervals:
-        if runs and (steps, text) == (runs[-1][1] + 1, runs[-1][2]):
-            runs[-1] = (runs[-1][0], steps, text)
-        else:
-            runs.append((steps, steps, text))
-    lines = []
-    for first, last, text in runs:
-        steps_text = str(first) if first == last else f"{first} to {last}"
-        lines.append(f"open at S={steps_text}: {text}")
-    return lines
-
-
 def unproved_intervals(
     points: list[tuple[int, Fraction]], bounds: list[tuple[int | None, Fraction]], until: int
 ) -> list[tuple[int, int]]:
@@ -366,12 +336,10 @@ def unproved_intervals(
     `points`: (steps, R/C) pairs, at least one. `bounds`: (steps, R/C) pairs. A bound at S steps rules out a better
     point at S steps and fewer, as idle steps can be added to any schedule.
     """
-    ends = [(steps - 1, rounds_per_chunk) for (_, rounds_per_chunk), (steps, _) in itertools.pairwise(points)] + [
-        (until, points[-1][1])
-    ]
     intervals = []
-    for (start, _), (end, rounds_per_chunk) in zip(points, ends, strict=True):
-        excluded = any(steps is not None and steps >= end and value >= rounds_per_chunk for steps, value in bounds)
+    ends = [*(steps - 1 for steps, _ in points[1:]), until]
+    for (start, rate), end in zip(points, ends, strict=True):
+        excluded = any(steps is not None and steps >= end and value >= rate for steps, value in bounds)
         if end > start and not excluded:
             intervals.append((start, end))
     return intervals

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
-from itertools import chain
 from pathlib import Path
 
-from synth.checker.certificates import machine_columns, partition, path_lengths, throughput_cuts, unreachable
+from synth.checker.certificates import partition, path_lengths, throughput_cuts, unreachable
 from synth.checker.documents import link_columns, scale_schema, schedule_archive
 from synth.checker.schedule import compressed_replay
 from synth.errors import FormatError, VerificationError
@@ -17,7 +16,7 @@ from synth.model.documents import json_diff, json_reader
 from synth.model.documents.json_reader import Unchecked
 from synth.model.link_table import ends
 from synth.model.rational import counted, rational, show
-from synth.model.scale_collectives import COLLECTIVES
+from synth.model.scale_collectives import COLLECTIVES, ScaleCollective
 from synth.model.topology import Topology
 
 # The collective of certificates that name none.
@@ -40,26 +39,6 @@ def bound(certificate: dict, topology: Topology) -> Fraction:
         str(kind), throughput_cuts.check
     )
     return check(certificate, topology) * topology.unit_bandwidth()
-
-
-def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Topology | None]]) -> Fraction:
-    """Return `bound`. Where the certificate is about one of `others`, the error says how that machine differs."""
-    place = "bound.certificate"
-    try:
-        return bound(certificate, machine)
-    except VerificationError as error:
-        if error.place == "topology":
-            for what, other in others:
-                digest = (
-                    path_lengths.alltoall_digest
-                    if certificate["kind"] == "alltoall-lengths"
-                    else machine_columns.digest
-                )
-                if other is not None and certificate["topology"] == digest(other):
-                    differs = json_diff.describe(json_diff.plain(machine), json_diff.plain(other), f"in {what}")
-                    message = f"speaks about {what}, not about the machine written in the document: {differs}"
-                    raise VerificationError(message, f"{place}.topology") from None
-        raise VerificationError(str(error), place) from None
 
 
 def schedule(given: compressed_schedule.CompressedSchedule, where: str = "") -> str:
@@ -87,8 +66,10 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
     """
     machine, known, files = open_document(doc, folder, named)
     given = doc["topology"]
-    stated = _stated(doc, machine, folder, named, files)
-    gbps = machine.unit_bandwidth() / (stated * rational(_share(doc["collective"], machine.ranks)))
+    stated = _stated(doc, machine)
+    gbps = machine.unit_bandwidth() / (stated * ScaleCollective(doc["collective"], machine.ranks).unit_share)
+
+    # The bound, and the least number of steps.
     if known:
         where = machine.name
     else:
@@ -101,6 +82,8 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
         lines += [f"no {claim} takes fewer than {least}"] if doc["least_steps"] else []
     else:
         unchecked.append(Unchecked(f"that no {claim} takes fewer than {least}: the machine is large"))
+
+    # Points: numbers that go together, none below the bound or no better than the one before, and a replay.
     before: tuple[int, Fraction] | None = None
     for i, row in enumerate(doc["points"]):
         place, rate = f"points[{i}]", rational(row["bandwidth"])
@@ -140,7 +123,14 @@ def open_document(
     """
     scale_schema.check(doc)
     given = doc["topology"]
-    files = {i: row["file"] for i, row in enumerate(doc["points"]) if "file" in row and _there(folder, row["file"], i)}
+    files: dict[int, str] = {}
+    for i, row in enumerate(doc["points"]):
+        if Path(row.get("file", "")).is_absolute():
+            raise VerificationError(f"{row['file']}: expected a file beside the document", f"points[{i}].file")
+        if "file" in row and (folder / row["file"]).is_file():
+            files[i] = row["file"]
+
+    # The machine: the links in the document, the one of its name, or that of a schedule.
     known = None if "links" in given else named()
     machine = link_columns.read(given) if "links" in given else known
     if machine is None and files:
@@ -170,18 +160,17 @@ def point_schedule(doc: dict, i: int, folder: Path, machine: Topology) -> compre
     return found
 
 
-def _stated(
-    doc: dict, machine: Topology, folder: Path, named: Callable[[], Topology | None], files: dict[int, str]
-) -> Fraction:
+def _stated(doc: dict, machine: Topology) -> Fraction:
     """Return the bound that the document states, which its certificate proves. Raises VerificationError."""
     certificate, stated = doc["bound"]["certificate"], rational(doc["bound"]["value"])
     if not isinstance(certificate, dict):
         raise VerificationError("there is no certificate: nothing proves this", "bound.certificate")
     if stated <= 0:
         raise VerificationError(f"{show(stated)} is no bound: it must be above 0", "bound.value")
-    others = ((f"the machine of {name}", _load(folder, i, name).topology) for i, name in files.items())
-    by_name = ((doc["topology"]["name"], make()) for make in (named,) if "links" in doc["topology"])
-    proved = _bound(certificate, machine, chain(by_name, others))
+    try:
+        proved = bound(certificate, machine)
+    except VerificationError as error:
+        raise VerificationError(str(error), "bound.certificate") from None
     if proved < stated:
         raise VerificationError(f"the certificate proves {show(proved)}, {show(stated)} is claimed", "bound")
     if _COLLECTIVE_OF.get(certificate["kind"], certificate.get("collective")) != doc["collective"]:
@@ -189,13 +178,6 @@ def _stated(
     if certificate.get("root") != doc["root"]:
         raise VerificationError("the certificate is for another root", "bound")
     return stated
-
-
-def _there(folder: Path, name: str, point: int) -> bool:
-    """Return True where the file of a point is there. Raises VerificationError for a name that is no relative path."""
-    if Path(name).is_absolute():
-        raise VerificationError(f"{name}: expected a file beside the document", f"points[{point}].file")
-    return (folder / name).is_file()
 
 
 def _load(folder: Path, point: int, name: str) -> compressed_schedule.CompressedSchedule:
@@ -241,10 +223,6 @@ def infeasible(doc: dict) -> str:
     return f"{claim}: no schedule, rank {start} cannot reach rank {end}, certificate checked"
 
 
-def _share(collective: str, ranks: int) -> str:
-    return f"1/{ranks}" if collective in ("allgather", "reduce-scatter", "alltoall") else "1"
-
-
 def _least_steps(doc: dict, machine: Topology) -> bool:
     """Check that `least_steps` are needed: that a rank is so far from another. False where the machine is too large.
 
@@ -264,6 +242,8 @@ def _least_steps(doc: dict, machine: Topology) -> bool:
     for a, b in zip(*ends(machine.links), strict=True):
         a, b = (b, a) if doc["collective"] == "reduce" else (a, b)
         out[int(a)].append(int(b))
+
+    # The first rank that is far enough from another proves it.
     far = 0
     for start in starts[:looked]:
         far = max(far, _farthest(out, machine.ranks, start))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from synth.errors import VerificationError
 from synth.model.documents import json_reader
-from synth.model.scale_collectives import COLLECTIVES, ROOTED, SCHEMA
+from synth.model.scale_collectives import COLLECTIVES, ROOTED
 
 LINKS = frozenset({"connection", "switches", "sorts", "links", "limits"})  # all of them or none
 MOST_RANKS = 1 << 20  # of a machine in a document: arrays of some numbers a rank stay small
@@ -18,7 +18,9 @@ def check(doc: dict) -> None:
     """Raise VerificationError, with the place, where `doc` has not the shape of a ``synth.large/1`` document."""
     must = {"schema", "topology", "collective", "root", "bound", "least_steps", "points", "seconds", "notes"}
     json_reader.fields(doc, "$", must, {"open"})
-    json_reader.one_of(doc["schema"], (SCHEMA,), "schema")
+    json_reader.one_of(doc["schema"], ("synth.large/1",), "schema")
+
+    # The machine, with all of its links or by name alone.
     machine = doc["topology"]
     beside = LINKS if isinstance(machine, dict) and LINKS & machine.keys() else frozenset()
     json_reader.fields(machine, "topology", {"name", "ranks", "unit_gbps"} | beside)
@@ -29,6 +31,8 @@ def check(doc: dict) -> None:
         json_reader.number(doc["root"], "root", 0, ranks)
     elif doc["root"] is not None:
         raise VerificationError(f"{doc['collective']} has no root, found {doc['root']!r}"[:120], "root")
+
+    # The bound and the points.
     bound = json_reader.fields(doc["bound"], "bound", {"value", "certificate"})
     json_reader.fraction(bound["value"], "bound.value")
     json_reader.number(doc["least_steps"], "least_steps", 0)

@@ -12,8 +12,8 @@ from weakref import finalize
 
 from synth.checker.fields import need
 from synth.errors import VerificationError
-from synth.model.canonical_json import canonical, object_digest
 from synth.model.documents import json_reader
+from synth.model.documents.canonical_json import canonical, object_digest
 from synth.model.documents.json_reader import items, number
 from synth.model.gc_pause import collector_off
 from synth.model.topology import Network

@@ -8,7 +8,7 @@ from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from synth.commands.explain import Distance
-    from synth.model.blame import Blame
+    from synth.model.bounds.blame import Blame
     from synth.model.compressed_schedule import CompressedSchedule
 
 RIGHT = "right: every rank ends with what it must (replayed)"

@@ -12,19 +12,17 @@ from synth.commands.framework.output import note, wrote
 from synth.commands.framework.progress import progress
 from synth.commands.root import INTERRUPTED
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.model.frontier import ParetoFrontier
+from synth.model.frontier import Frontier
 from synth.model.rational import counted
 
 
-def frontier_document(frontier: ParetoFrontier, files: Mapping[int, str] | None = None) -> dict:
+def frontier_document(frontier: Frontier, files: Mapping[int, str] | None = None) -> dict:
     """Return a frontier as a JSON document that `synth verify` checks alone.
 
     That of exact synthesis holds its schedules. That of flow methods names their `files`,
     by the index of the point, and holds the links of its machine unless the machine's name gives the same machine.
     """
-    from synth.model.scale_frontier import ScaleFrontier
-
-    if not isinstance(frontier, ScaleFrontier):
+    if frontier.engine == "exact":
         return frontier.to_json()
     from synth.topologies import topology_or_none
 
@@ -35,7 +33,7 @@ def frontier_document(frontier: ParetoFrontier, files: Mapping[int, str] | None 
 
 
 def write_schedules(
-    frontier: ParetoFrontier, folder: Path, announce: Callable[[str], None] = lambda text: None
+    frontier: Frontier, folder: Path, announce: Callable[[str], None] = lambda text: None
 ) -> Iterator[tuple[int, str]]:
     """Write the schedule of each point to a file in `folder`; yield (index of the point, name of the file) after each.
 
@@ -71,14 +69,14 @@ class SavedFrontier(NamedTuple):
         return frontier_document(self.frontier, self.files)
 
 
-def save_schedules(frontier: ParetoFrontier, output: str | None, form: str | None = None) -> SavedFrontier:
+def save_schedules(frontier: Frontier, output: str | None, form: str | None = None) -> SavedFrontier:
     """Write the schedules that the document `output` does not hold into FILE.schedules; none unless it is a JSON file.
 
     A folder that cannot be written costs a message and exit code 1, and Ctrl-C the file in hand and those after it.
     """
     path = Path(str(output))
     is_file = output not in (None, "-") and (path.is_file() or not path.exists())
-    if not is_file or form == "table" or not frontier.in_files or not frontier.points:
+    if not is_file or form == "table" or frontier.engine == "exact" or not frontier.points:
         return SavedFrontier(frontier, {})
     folder, files, code = path.with_suffix(".schedules"), {}, 0
     try:
@@ -96,7 +94,7 @@ def save_schedules(frontier: ParetoFrontier, output: str | None, form: str | Non
     missing = [str(point.steps) for i, point in enumerate(frontier.points) if i not in files]
     if missing:
         absent = f"not written out, so not replayed by `synth verify`: the schedules of {', '.join(missing)} steps"
-        frontier = replace(frontier, notes=(*frontier.notes, absent))  # type: ignore[type-var]
+        frontier = replace(frontier, notes=(*frontier.notes, absent))
     if folder.is_dir():
         wrote(f"{counted(len(files), 'schedule')} to {folder}; `synth verify` replays them")
     return SavedFrontier(frontier, files, code)

@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from synth.errors import SynthError
+from synth.model.documents.printable_text import printable as printable
 from synth.model.documents.whole_file import write as write
-from synth.model.printable_text import printable as printable
 
 # True while a command runs with --quiet.
 QUIET: ContextVar[bool] = ContextVar("QUIET", default=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TextIO
 
-from synth.model.printable_text import printable
+from synth.model.documents.printable_text import printable
 
 
 class PlainStream:

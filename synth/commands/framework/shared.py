@@ -130,7 +130,7 @@ def per_send_option(default: Any = None) -> Any:
     """Return --per-send, the cost of a message."""
     return option(
         "--per-send", default=default, type=PerSend(), metavar="0.3us",
-        help="Cost of a message for its sender and for its receiver: 0.3us, or by protocol Simple=1us,LL=300ns.",
+        help="Cost of a message for its sender and for its receiver: such as 0.3us.",
     )  # fmt: skip
 
 

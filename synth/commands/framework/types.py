@@ -62,7 +62,7 @@ class AnySize(Parsed):
 
 
 class PerSend(Parsed):
-    """A cost of messages at either end: ``0.3us`` in every protocol, or ``Simple=1us,LL=300ns``."""
+    """A cost of messages at either end, such as ``0.3us``."""
 
     name = "time"
     parse = staticmethod(MessageCost.parse)

@@ -16,8 +16,8 @@ from typing import Any
 from synth.encodings.bounds.demands import sends_of_a_chunk
 from synth.encodings.bounds.distance import steps
 from synth.errors import InfeasibleError
-from synth.model.canonical_json import canonical
 from synth.model.collective import Collective
+from synth.model.documents.canonical_json import canonical
 from synth.model.frontier import LowerBound
 from synth.model.topology import Network
 

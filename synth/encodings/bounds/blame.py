@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from synth.checker.certificates.cuts import prices
-from synth.model.blame import Blame, IdleLink, LineParts, RoundParts
+from synth.model.bounds.blame import Blame, IdleLink, LineParts, RoundParts
 from synth.model.documents.int_ranges import runs
 from synth.model.frontier import LowerBound
 from synth.model.schedule import Schedule

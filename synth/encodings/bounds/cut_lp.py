@@ -24,8 +24,7 @@ from synth.encodings.bounds.receive_covers import Cover, covered_sends, covers
 from synth.model.collective import Collective
 from synth.model.symmetry.stabilisers import Generator, orbit, orbits, stabiliser
 from synth.model.topology import Network
-from synth.solvers.cutting_planes import CutProgram, CutRow
-from synth.solvers.linear_program import LinearProgram
+from synth.solvers.linear_program import CutProgram, CutRow, LinearProgram
 from synth.solvers.max_flow import growing_flow
 
 Cut = tuple[int, ...]  # θ: rank n is inside from time 0 through time θ[n]; -1: never

@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from itertools import chain
 from math import lcm
-
-import numpy as np
 
 from synth.checker.certificates.cuts import check
 from synth.checker.certificates.instance import MOST_WORK
@@ -30,7 +27,6 @@ from synth.solvers.deadline import current_deadline
 
 Ranks = frozenset[int]
 Prices = dict[tuple[str, int], tuple[int, Fraction]]  # by link or limit: its units, and its price if a send pays 1
-TOLERANCE = 1e-9  # relative; capacities are ratios of small integers, which differ by more
 
 
 @collector_off()
@@ -50,10 +46,9 @@ def single_cut_bound(network: Network, collective: Collective, sets: Iterable[Ra
     if counted:
         prices = route_prices(network, set(range(len(network.routes))))
         best = Fraction(counted) / capacity(prices)
-    least_capacity = _LeastCapacity(network)
     for ranks in dict.fromkeys(_candidate_sets(network) if sets is None else sets):
         sends = sum(demands.sends(unit, ranks) for unit in demands.parted(ranks))
-        if sends and sends > best * least_capacity.into(ranks):
+        if sends:
             prices_into = _prices_into(network, ranks)
             value = Fraction(sends) / capacity(prices_into)
             if value > best:
@@ -206,45 +201,6 @@ def route_prices(network: Network, routes: set[int]) -> Prices:
         else:
             prices["limit", k] = network.caps[k].units, Fraction(1, times[k])
     return prices | {("link", i): (network.routes[i].units, Fraction(1)) for i in sorted(unpaid)}
-
-
-class _LeastCapacity:
-    """Lower bounds on the capacity that `_prices_into` pays for, by which sets without a better cut are left out.
-
-    Each link gets its units times the least share of them that fits into one of its limits: a solution of the linear
-    program dual to the choice of prices, so that no choice is below its sum.
-    """
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self._units = np.array([route.units for route in network.routes], dtype=float)
-        # Each route in a limit once, by route and then by limit, and how often a send over it counts there.
-        limits = np.repeat(np.arange(len(network.caps)), [len(cap.routes) for cap in network.caps])
-        routes = np.fromiter(chain.from_iterable(cap.routes for cap in network.caps), np.intp, len(limits))
-        pairs, times = np.unique(routes * max(1, len(network.caps)) + limits, return_counts=True)
-        owners, self._limits = np.divmod(pairs, max(1, len(network.caps)))
-        # The limits of route i are those from `first[i]` to `first[i + 1]`.
-        self._first = np.searchsorted(owners, np.arange(len(network.routes) + 1))
-        most = np.ones(len(network.caps))
-        np.maximum.at(most, self._limits, times)
-        self._room = np.array([cap.units for cap in network.caps], dtype=float) / most
-
-    def into(self, ranks: Ranks) -> Fraction:
-        """Return a lower bound, times 1 + `TOLERANCE`, on the capacity of prices that pay for each send into `ranks`.
-
-        The bound is a rounded sum. The margin leaves out cuts that are as good as the best one, which are the most.
-        """
-        entering = np.array(list(_entering(self._network, ranks)), dtype=np.intp)
-        units, first = self._units[entering], self._first[entering]
-        counts = self._first[entering + 1] - first
-        starts = np.cumsum(counts) - counts  # of each route's limits, among those of all that enter
-        limits = self._limits[np.repeat(first - starts, counts) + np.arange(counts.sum())]
-        load = np.bincount(limits, weights=np.repeat(units, counts), minlength=len(self._room))
-        limited, share = counts > 0, np.ones(len(units))
-        if limited.any():
-            ratios = self._room[limits] / load[limits]
-            share[limited] = np.minimum(1, np.minimum.reduceat(ratios, starts[limited]))
-        return Fraction(float((units * share).sum()) * (1 + TOLERANCE))
 
 
 class _Demands:

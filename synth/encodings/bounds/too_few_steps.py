@@ -14,9 +14,6 @@ from synth.model.collective import Collective
 from synth.model.frontier import LowerBound
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Network
-from synth.solvers.boolean_model import Model
-from synth.solvers.cadical import Cadical
-from synth.solvers.cadical_lrat import refute
 
 MOST_VARIABLES = 400  # of the formula of a chunk, at most (a DGX-1, two steps: 344); more take many minutes
 CONFLICTS = 4_000  # of a query, at most
@@ -30,6 +27,9 @@ def too_few_steps(network: Network, collective: Collective, steps: int) -> Lower
     """
     if not _small(network, collective, steps):
         return None
+    from synth.solvers.boolean_model import Model
+    from synth.solvers.python_sat import Cadical, refute
+
     try:
         problem = Instance(network, collective.document)
         model = Model()

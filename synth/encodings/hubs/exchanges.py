@@ -8,7 +8,7 @@ each other all they have in one step. Four hubs in a ring do it in two steps, tw
 two that takes 2(N - 1) sends, the fewest possible; more hubs take more sends and fewer steps.
 
 A tree down is a tree up reversed in time on the reversed network. So the cheapest path at any prices comes from two
-dynamic programs over the sets of ranks that hold the data (`encodings.bounds.trees.cheapest_trees`): the cost to go
+dynamic programs over the sets of ranks that hold the data (`encodings.trees.cheapest_trees`): the cost to go
 from a set of hubs after any step.
 """
 
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synth.encodings.bounds.trees.cheapest_trees import SteinerTreeDP
+from synth.encodings.trees.cheapest_trees import SteinerTreeDP
 from synth.model.topology import Network
 
 MOST_HUBS = 4  # maximum number of hubs of one chunk

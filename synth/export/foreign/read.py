@@ -15,7 +15,7 @@ from synth.language.algorithm import Compiled
 from synth.model.collective import Collective
 from synth.model.documents import json_reader
 from synth.model.documents.text_file import text_of
-from synth.model.frontier import ParetoFrontier, StepCount
+from synth.model.frontier import Frontier, StepCount
 from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.program.analysis import check
@@ -124,7 +124,7 @@ def _document(text: str, file: str) -> dict:
 def _own(path: Path, request: Request) -> Imported:
     """Read a document of this project, or raise FormatError for what is none of the known kinds."""
     found: Any = program_reader.load(path, request.task, request.root)
-    if isinstance(found, ParetoFrontier) and request.point is not None:
+    if isinstance(found, Frontier) and request.point is not None:
         point = found.points[found.number_of(request.point) - 1]
         found = found.schedule_of(point, MAX_SENDS)
     elif request.point is not None:

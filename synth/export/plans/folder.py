@@ -18,7 +18,7 @@ from synth.export.mscclpp.emit import Mscclpp, port_channels, ports_remark
 from synth.export.plans import programs, registration_code
 from synth.export.plans.programs import NCCL, TargetOfNetwork
 from synth.export.plans.size_ranges import SizeShare, SizeShares, drop_to_fit, unserved
-from synth.model.plan_registration import PlanRegistration
+from synth.model.build_result import PlanRegistration
 from synth.model.tuning_plan import Algorithm, Plan, Table
 from synth.program.program import Program
 from synth.program.runtimes import ROOTED

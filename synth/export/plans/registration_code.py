@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from synth.export.mscclpp.emit import collective_name, message_sizes, switch_channels
 from synth.export.request import Machine
-from synth.model.plan_registration import PlanRegistration
+from synth.model.build_result import PlanRegistration
 from synth.program import plan_limits as limits
 from synth.program.program import Program
 

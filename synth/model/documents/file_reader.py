@@ -40,6 +40,8 @@ def parse_yaml(text: str, file: str) -> Any:
     """The document in YAML `text`. Raises FormatError with the line; aliases, tags and repeated keys are refused."""
     import yaml
 
+    # Events, not objects: nothing is built from a tag or expanded. The last item of `stack` is the container that is
+    # being read, and that of `keys` the key that waits for its value.
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     holder: list[Any] = []
     stack: list[list[Any] | dict[str, Any]] = [holder]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from synth.errors import json_kind
+from typing import Any
+
 from synth.model.rational import counted
 from synth.model.topology import Topology, columns
 
@@ -12,37 +13,35 @@ def describe(here: object, there: object, other: str) -> str:
 
     ``links[3] is [0, 5, 2], in the frontier [0, 5, 1]`` where `other` is "in the frontier".
     """
-    difference = first(here, there)
+    difference = _first(here, there, "")
     if difference is None:
         return f"nothing that differs from it {other}"
     path, one, two = difference
     return f"{path.removeprefix('.') or 'the whole'} {one}, {other} {two}"
 
 
-def first(here: object, there: object, path: str = "") -> tuple[str, str, str] | None:
+def _first(here: Any, there: Any, path: str) -> tuple[str, str, str] | None:
     """Return the path of the first difference, and a text for each of the two values; None where they are equal."""
     if isinstance(here, dict) and isinstance(there, dict):
         for key in sorted(here.keys() | there.keys(), key=str):
             if key not in here or key not in there:
                 one, two = ("stands", "is missing") if key in here else ("is missing", "stands")
                 return f"{path}.{key}", one, two
-            if difference := first(here[key], there[key], f"{path}.{key}"):
+            if difference := _first(here[key], there[key], f"{path}.{key}"):
                 return difference
         return None
+    # Rows of a few numbers are shown whole; of other lists the first entry that differs, or how many there are.
     if isinstance(here, list | tuple) and isinstance(there, list | tuple):
-        rows = [isinstance(item, dict | list | tuple) for doc in (here, there) for item in doc]
-        if rows and not any(rows) and list(here) != list(there) and max(len(here), len(there)) <= 8:
+        row = not any(isinstance(item, dict | list | tuple) for item in (*here, *there))
+        if row and list(here) != list(there) and max(len(here), len(there)) <= 8:
             return path, f"is {list(here)}", f"{list(there)}"
         for i, (one, two) in enumerate(zip(here, there, strict=False)):
-            if difference := first(one, two, f"{path}[{i}]"):
+            if difference := _first(one, two, f"{path}[{i}]"):
                 return difference
-        if len(here) == len(there):
-            return None
-        return path, f"has {counted(len(here), 'entry')}", str(len(there))
+        same = len(here) == len(there)
+        return None if same else (path, f"has {counted(len(here), 'entry')}", str(len(there)))
     if type(here) is type(there) and here == there:
         return None
-    if isinstance(here, dict | list) or isinstance(there, dict | list):
-        return path, f"is {json_kind(here)}", json_kind(there)
     return path, f"is {here!r}"[:60], f"{there!r}"[:60]
 
 

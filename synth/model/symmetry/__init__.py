@@ -24,7 +24,6 @@ __all__ = [
     "isomorphism",
     "orbits",
     "renumbering",
-    "route_permutation",
     "subgroups",
 ]
 
@@ -33,16 +32,6 @@ SEARCHED_SIZE = 60_000
 ISOMORPHISM_BUDGET = 6_000_000
 # Groups are listed up to this many ranks times elements to find generators that are not needed.
 REDUCED = 1 << 16
-
-
-def route_permutation(network: Network, pi: Sequence[int]) -> Permutation | None:
-    """Return where the rank permutation `pi` sends each route, or None if it is no automorphism of `network`.
-
-    Units are preserved, caps go onto caps, switches go wherever they fit. Linear in routes and members of caps (the
-    images of switches are searched for, within a budget).
-    """
-    made = AutomorphismSearch(network).extended(pi)
-    return made.routes if made else None
 
 
 def generators(network: Network, collective: Collective | None = None) -> tuple[Generator, ...]:
@@ -57,6 +46,7 @@ def generators(network: Network, collective: Collective | None = None) -> tuple[
 def _generators(search: AutomorphismSearch) -> tuple[Generator, ...]:
     """Return `generators` of the network and the collective of a search that has found none yet."""
     network = search.a
+    # Declared symmetries are tried as any other, then the search looks for what they leave.
     identity = tuple(range(network.ranks))
     declared = {tuple(pi): None for pi in network.generators if tuple(pi) != identity}
     known = [made for made in map(search.extended, declared) if made is not None]

@@ -58,10 +58,14 @@ def carry(
     switch_image = _multicast_image(a, b, ranks)
     if switch_image is None:
         return None
+
+    # Routes of `b` alike in ends, switches and units, to be taken in order.
     places: dict[tuple, list[int]] = {}
     for i in range(len(b.routes) - 1, -1, -1):
         r = b.routes[i]
         places.setdefault((r.src, r.dst, r.via, r.units // scales[1]), []).append(i)
+
+    # Each route of `a` takes the first one that is left; caps then say whether that was right.
     image = []
     for r in a.routes:
         via: tuple[str, ...] = ()
@@ -190,6 +194,8 @@ class AutomorphismSearch:
         target = node.target
         if target is None or target >= ranks:
             return
+
+        # Orbits under the permutations so far that fix the path above this level: one try for each orbit is enough.
         targets = [path[i].target for i in range(level)]
         fixed = [t for t in targets if t is not None and t < ranks]
         inside = []  # the known permutations that fix the ranks above this level
@@ -233,6 +239,7 @@ class AutomorphismSearch:
         return self._down(path, level + 1, refined, budget) if trace == path[level + 1].trace else None
 
     def _down(self, path: list[_Node], level: int, colours: list[int], budget: EdgeBudget) -> Generator | None:
+        # At the end all ranks and switches have colours of their own, and the map is read off.
         node, named = path[level], self.graph_a.named
         if node.target is None:
             budget.spend(self.graph_a.size)
@@ -244,6 +251,8 @@ class AutomorphismSearch:
             if max(image[:ranks]) >= ranks or min(image[ranks:], default=ranks) < ranks:
                 return None
             return self.verified(image[:ranks], {s: b[image[ranks + i] - ranks] for i, s in enumerate(a)})
+
+        # Else each vertex of the target's colour is tried as its image.
         wanted = node.colours[node.target]
         for v in range(named):
             if colours[v] == wanted:

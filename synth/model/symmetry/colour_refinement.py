@@ -63,6 +63,8 @@ def graph(network: Network, collective: Collective | None, scale: int, names: di
     """The graph of `network`, units divided by `scale`. Graphs that share `names` can be compared."""
     switches = tuple(dict.fromkeys(s for r in network.routes for s in r.via))
     place: dict[int | str, int] = {s: network.ranks + i for i, s in enumerate(switches)}
+
+    # Edges between ranks and switches: the links where they are known, else the hops of routes.
     between: dict[tuple[int, int], list] = {}
     if network.wires:
         for a, b, units in network.wires:
@@ -81,6 +83,8 @@ def graph(network: Network, collective: Collective | None, scale: int, names: di
     for cap in network.caps:
         _add_cap(network, cap.routes, cap.units // scale, scale, colours, edges)
     _add_multicast(network, len(colours) - len(network.caps), colours, edges)
+
+    # An edge is seen from both ends, with a label that tells them apart.
     near: list[list[tuple[int, int]]] = [[] for _ in colours]
     for a, b, label in edges:
         code = 2 * names.setdefault(label, len(names))
@@ -119,6 +123,7 @@ def _add_multicast(network: Network, first_cap: int, colours: list, edges: list)
 
 def _add_collective(coll: Collective, between: dict[tuple[int, int], list], colours: list, edges: list) -> None:
     """One rank's units colour it, messages from one rank to one other label the pair, other units are vertices."""
+    # Units by their shape. Those that every rank has, or gets, tell no rank from another.
     messages: Counter[tuple[int, int]] = Counter()
     marks: list[list] = [[] for _ in range(coll.ranks)]
     units: list[tuple] = []
@@ -188,6 +193,8 @@ def twins(g: Graph, colours: Sequence[int], budget: EdgeBudget) -> list[list[int
             if w < g.named:
                 row[w] = (*row.get(w, ()), label)
         rows.append({w: tuple(sorted(labels)) for w, labels in row.items()})
+
+    # A rank joins the first class of which its row differs by the exchange alone.
     classes: list[list[int]] = []
     for u in range(g.ranks):
         for members in classes:

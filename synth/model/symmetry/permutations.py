@@ -25,6 +25,7 @@ def orbits(size: int, permutations: Iterable[Sequence[int]]) -> list[int]:
     moves = list(permutations)
     if not moves:
         return list(range(size))
+    # From the least member on, everything that moves reach is of its orbit.
     least = [-1] * size
     for start in range(size):
         if least[start] >= 0:
@@ -46,6 +47,7 @@ def closure(permutations: Sequence[Sequence[int]], limit: int) -> tuple[Permutat
     generators = [tuple(pi) for pi in permutations]
     if not generators:
         return ()
+    # Products with the generators reach every element, as the group is finite.
     identity = tuple(range(len(generators[0])))
     found, queue = {identity}, [identity]
     for element in queue:

@@ -41,6 +41,8 @@ def stabiliser(point: T, generators: Sequence[Generator], act: Callable[[Generat
     """Generators of a group that fixes `point` (Schreier's lemma; at most a fixed number are kept, so a subgroup)."""
     if not generators:
         return ()
+
+    # A way from the point to each of its images; two ways to one image make a loop, which fixes the point.
     reach: dict[T, Generator | None] = {point: None}
     queue, kept = [point], {}
     for x in queue:

@@ -46,6 +46,8 @@ def chain(
     """
     if not generators:
         return [()]
+
+    # Elements without fixed ranks, translations first, are what groups are grown from.
     moves = [g.ranks for g in generators]
     elements = _elements(moves, distances)
     free = sorted((pi for pi in elements if _free(pi)), key=lambda pi: _reach(pi, distances))
@@ -55,6 +57,8 @@ def chain(
     offers = [tower[0] for tower in towers]
     offers += [group for tower in towers for group in tower[1:]]
     offers += [(order(pi), (pi,)) for pi in (free or elements)[:STARTS] if order(pi) == _least_prime(order(pi))]
+
+    # Of groups with the same orbits the first one is kept.
     kept = {_partition(tuple(generators)): tuple(generators)}
     lifted: dict[Permutation, Generator | None] = {}
     for _, basis in _spread(offers):
@@ -114,6 +118,8 @@ def _elements(generators: Sequence[Permutation], distances: Distances) -> list[P
         walk = compose(walk, queue[(state >> 8) % len(queue)])
         if walk != identity:
             found[walk] = None
+
+    # Conjugates of translations are translations, too.
     translations = [pi for pi in found if _reach(pi, distances) == 1 and _free(pi)]
     back = [inverse(g) for g in generators]
     for pi in translations:
@@ -162,6 +168,8 @@ def _tower(start: Permutation, free: Sequence[Permutation]) -> list[tuple[int, B
         if bigger > size and set(Counter(orbits(ranks, [*basis, h])).values()) == {bigger}:
             basis.append(h)
             size = bigger
+
+    # Smaller and smaller: the last element to a power, or without it.
     tower = [(size, tuple(basis))]
     while basis:
         last = basis.pop()

@@ -17,7 +17,7 @@ from synth.solvers.pool import ProcessJob
 MODULES = (
     "synth.pareto.combining.attempts",
     "pysat.solvers",
-    "synth.solvers.cadical",
+    "synth.solvers.python_sat",
     "synth.encodings.contributions",
     "synth.encodings.hubs.reduce_broadcast",
 )
@@ -91,7 +91,7 @@ def _sat(attempt: Attempt) -> AttemptOutcome:
     """Return the answer of CaDiCaL to the direct encoding, or to the hub encoding."""
     from synth.encodings import contributions
     from synth.encodings.hubs import reduce_broadcast
-    from synth.solvers.cadical import Cadical
+    from synth.solvers.python_sat import Cadical
 
     if attempt.engine == "direct":
         local = attempt.local or attempt.translation.collective.wants is not None

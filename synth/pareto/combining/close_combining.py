@@ -14,25 +14,23 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from synth.model.bitwise_equality import same_bits
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound, Open, Point
 from synth.model.rational import show
 from synth.model.schedule import Schedule
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Network
 from synth.pareto.combining.attempts import Attempt, AttemptOutcome, AttemptPool
 from synth.pareto.combining.candidates import Candidates, CombiningCandidate, Frame, construction, meets
-from synth.pareto.combining.constructions import composed
 from synth.pareto.step_search import StepSearch
 from synth.solvers.deadline import NEVER, Deadline, TimeUp, check_deadline, time_limited
-from synth.solvers.pool import MAX_RANKS_IN_PROCESS
 
 # Ranks up to which the search for a collective that no construction serves ends by itself.
 FEW_RANKS = 16
 # Kinds of effort, and their limits: conflicts of each attempt, or CPU seconds for whole chunks of columns. Near a bound
 # that no schedule attains, all attempts to meet it give up, so with hubs "near" comes before "meet".
 HUB_EFFORTS = (
-    ("composition", 0), ("hubs", 2_000), ("columns", 0), ("mixture", 8), ("columns", 9), ("near", 2_000),
+    ("hubs", 2_000), ("columns", 0), ("mixture", 8), ("columns", 9), ("near", 2_000),
     ("meet", 2_000), ("columns", 30), ("near", 60_000), ("meet", 60_000), ("columns", 120), ("near", 600_000),
     ("meet", 600_000),
 )  # fmt: skip
@@ -112,7 +110,7 @@ class CombiningSearch:
                         schedule, name = next(improvements)
                 except (TimeUp, StopIteration):
                     break
-                yield Point.of(schedule, bound, "best-known", name, True, time.monotonic() - began)
+                yield Point.of(schedule, bound, name, True, time.monotonic() - began)
             improvements.close()
             search.visits += 1
         best = found.best(steps)
@@ -155,15 +153,7 @@ class CombiningSearch:
             kind, limit = efforts[effort]
             seed = sweep.options.seed + effort + 1_000 * search.visits
             few = FEW if limit <= 60_000 else FEW_OF_LONG
-            if kind == "composition":
-                few_ranks = sweep.network.ranks <= MAX_RANKS_IN_PROCESS and sweep.collective.units == 1
-                budget = replace(sweep.budget(None), deadline=search.deadline)
-                if few_ranks:
-                    best = sweep.found.best(search.steps)
-                    made = composed(sweep.network, sweep.collective, search.steps, best, budget)
-                    if made is not None and (best is None or made.rounds_per_chunk < best):
-                        yield made, "reduce-scatter + allgather"
-            elif kind == "columns":
+            if kind == "columns":
                 # fractions alone decide whether a mixture is worth a search; where there is none, whole chunks are next
                 if not limit and self.candidates.mixture(search.steps, bound) is None:
                     continue

@@ -11,8 +11,8 @@ from math import lcm
 
 from synth.errors import SynthError
 from synth.model.collective import Collective
-from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.sends.dead_sends import prune
 
 
 def compose(backwards: Schedule, forwards: Schedule, collective: Collective) -> Schedule:

@@ -20,8 +20,7 @@ from signal import SIGCONT, SIGSTOP
 from synth.errors import UsageError
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict, Why
 from synth.model.schedule import Problem, Schedule
-from synth.pareto.portfolio.members import Member, MemberResult, run_member
-from synth.pareto.portfolio.selection import QUICK, select_members, size
+from synth.pareto.portfolio.members import QUICK, Member, MemberResult, run_member, select_members, size
 from synth.solvers import pool
 from synth.solvers.deadline import Budget
 from synth.solvers.pool import ProcessJob

@@ -22,7 +22,6 @@ from synth.program.analysis.symbolic_execution import ExecutionOutcome
 from synth.program.buffer_layout import Layout
 from synth.program.program import InPlace, Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
-from synth.program.straight_line import StraightLine
 
 NAMED_WAITS = 6  # waits of a cycle that a finding names
 ENDLESS = 1 << 40  # a FIFO depth in parts, and a part size in chunks, that no program reaches
@@ -72,6 +71,7 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
         safe = 0
     elif waits:
         findings.append(_deadlock_above(program, runtime, safe or 0, waits))
+    # The data flow, by one order of execution, for each kind of call.
     outcomes = {}
     for mode in modes(program, in_place):
         outcomes[mode] = symbolic_execution.execute_two_sided(program, wired, done, mode == "in")
@@ -91,20 +91,22 @@ def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     findings += rules_onesided.unlike_turns(program) if not program.straight else ()
     findings += [*rules_onesided.check(program, runtime), *unflagged(program)]
     sizes = call_sizes(program)
-    outcomes, waits = _run_lines(program, sizes.lines, in_place)
+    # all lines together: the outcomes by mode, and the waits of the first line that waits for ever
+    outcomes: dict[str, ExecutionOutcome] = {}
+    waits = []
+    for line in sizes.lines:
+        done, line_waits = onesided_order.execution_order(line)
+        waits = waits or line_waits
+        for mode in modes(program, in_place):
+            outcome = symbolic_execution_onesided.execute_one_sided(line, done, mode == "in")
+            before = outcomes.get(mode, outcome)
+            outcomes[mode] = before._replace(findings=list(dict.fromkeys([*before.findings, *outcome.findings])))
     if waits:
         findings.append(_deadlock(waits, "waits for ever"))
     safe = None
     if sizes.limit is not None:
-        faults = []
-        if sizes.beyond is not None and not waits:
-            larger, larger_waits = _run_lines(program, (sizes.beyond,), in_place)
-            faults = [finding for outcome in larger.values() for finding in outcome.findings]
-            faults += [_deadlock(larger_waits, "waits for ever")] if larger_waits else []
-            faults = [fault for fault in faults if fault.severity == "error"]
-        if faults or sizes.beyond is None:
-            safe = sizes.limit.size
-            findings += _beyond_limit(program, sizes.limit, faults)
+        safe = sizes.limit.size
+        findings += _beyond_limit(program, sizes.limit)
     if any((finding.rule, finding.severity) == ("offsets", "warning") for finding in findings):
         reached = rules_onesided.largest_with_short_offsets(program)
         safe = reached if safe is None else min(safe, reached)
@@ -113,41 +115,17 @@ def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     return _report(program, runtime, findings, safe, outcomes, not waits)
 
 
-def _run_lines(
-    program: Program, lines: tuple[StraightLine, ...], in_place: InPlace | None
-) -> tuple[dict[str, ExecutionOutcome], list[WaitingBlock]]:
-    """Return the outcomes by mode, of all `lines` together, and the waits of the first that waits for ever."""
-    first_waits = []
-    outcomes = {}
-    for line in lines:
-        done, waits = onesided_order.execution_order(line)
-        first_waits = first_waits or waits
-        for mode in modes(program, in_place):
-            outcome = symbolic_execution_onesided.execute_one_sided(line, done, mode == "in")
-            if mode in outcomes:
-                findings = list(dict.fromkeys([*outcomes[mode].findings, *outcome.findings]))
-                outcome = outcomes[mode]._replace(findings=findings)
-            outcomes[mode] = outcome
-    return outcomes, first_waits
-
-
-def _beyond_limit(program: Program, limit: SizeLimit, faults: list[Finding]) -> Iterator[Finding]:
+def _beyond_limit(program: Program, limit: SizeLimit) -> Iterator[Finding]:
     """Yield the finding that the program is proved up to `limit` only, if it is offered for larger sizes.
 
-    `faults`: those of a larger call, of which the first is named; larger calls are not analysed if there are none. A
-    warning if the program sets no largest size.
+    A warning if the program sets no largest size.
     """
     top = program.max_bytes
     if top is not None and top <= limit.size:
         return
-    text = f"above {size_text(limit.size)} {limit.reason}"
-    place: tuple[int | None, int | None, int | None] = (None, None, None)
-    if faults:
-        place, text = faults[0][2:5], f"{text}, and turns come round: {faults[0].message}"
     advice = f"set its largest size to {option_text(limit.size)} (max_message_size in a plan)"
-    finding = error("scratch", place, f"{text}; {advice}")
-    if not faults:
-        finding = not_analysed("scratch", place, f"{text}, and calls that large are not followed; {advice}")
+    text = f"above {size_text(limit.size)} {limit.reason}, and calls that large are not followed; {advice}"
+    finding = not_analysed("scratch", (None, None, None), text)
     warns = top is None and program.min_bytes <= limit.size
     yield finding._replace(severity="warning") if warns else finding
 
@@ -172,6 +150,7 @@ def _report(
     outcomes: dict[str, ExecutionOutcome],
     complete: bool,
 ) -> LintReport:
+    # A finding of one kind of call says so; one of all kinds stands once.
     modes_of = {}
     for mode, outcome in outcomes.items():
         for finding in outcome.findings:

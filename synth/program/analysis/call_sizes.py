@@ -6,10 +6,10 @@ the waits for them. So where the least size leaves shares of packets empty, each
 
 *Loops.* Every event that turn k waits for is of turn k or before. So the turns of a call are the first turns of a
 longer one, and the order of events within a turn, or between turns k and k + d, is the same for every k. Turns touch
-the same memory only where they go round a bounded scratch: turn k and turn k + w. So a call with two turns decides
-about all in which no turn comes round, and a call with w + 2 turns about the rest. Dependencies on a turn d turns
-before take d turns more, and so do d signals outside loops on a port of a loop. Signals, waits and barriers that do not
-pair turn by turn, and loops over several chunks that share only some, are refused: for them this does not hold.
+the same memory only where they go round a bounded scratch. So a call with two turns decides about all in which no turn
+comes round; larger calls are not analysed. Dependencies on a turn d turns before take d turns more, and so do d signals
+outside loops on a port of a loop. Signals, waits and barriers that do not pair turn by turn, and loops over several
+chunks that share only some, are refused: for them this does not hold.
 """
 
 from __future__ import annotations
@@ -29,11 +29,9 @@ from synth.program.straight_line import (
     scratch_stride,
     size_limit,
     straight_line,
-    turns,
     written_ops,
 )
 
-WRITTEN_TURNS = 128  # turns of a loop that are written out: round a scratch of 64 MiB in pieces of 512 KiB
 MAX_ANALYSED_OPS = 1 << 20  # ops of a program written out for analysis, which has values and clocks for each
 
 
@@ -47,25 +45,28 @@ class SizeLimit(NamedTuple):
 class CallSizes(NamedTuple):
     """The calls to analyse.
 
-    `lines`: the program written out for calls that stand for all sizes up to `limit` (None: for all sizes). `beyond`:
-    for a call whose turns come round the scratch, larger than `limit`; None where nothing decides about those.
+    `lines`: the program written out for calls that stand for all sizes up to `limit` (None: for all sizes).
     """
 
     lines: tuple[StraightLine, ...]
     limit: SizeLimit | None = None
-    beyond: StraightLine | None = None
 
 
 def call_sizes(program: Program) -> CallSizes:
     """Return the calls to analyse of a `program` without structural faults."""
     if program.straight:
         return CallSizes((StraightLine(program),))
-    cells, unit = even_cells(program), loop_unit(program)
+    cells, unit, limit = even_cells(program), loop_unit(program), _scratch_limit(program)
     if unit is not None:
-        return _with_loops(program, unit, cells)
+        unbounded = replace(program, scratch_bytes=None)  # as it is where no turn comes round
+        line = straight_line(unbounded, *loop_cells(unbounded, _least_chunk(program)))
+        top = size_limit(unbounded)
+        if top is not None and (limit is None or top <= limit.size):
+            limit = SizeLimit(top, f"a pipeline has more than {MAX_TURNS} turns")
+        return CallSizes((line,), limit)
     lines = [straight_line(program, cells, 1)]
     lines += [straight_line(program, units, UNIT) for units in _sizes_with_empty_packets(program)]
-    return CallSizes(tuple(lines), _scratch_limit(program))
+    return CallSizes(tuple(lines), limit)
 
 
 def written_size(program: Program) -> tuple[int, int]:
@@ -78,11 +79,12 @@ def written_size(program: Program) -> tuple[int, int]:
     if unit is None:
         return chunks * (cells + sum(_sizes_with_empty_packets(program))), program.ops
     size = _least_chunk(program)
-    return chunks * loop_cells(unit, cells, size)[0], written_ops(program, size)
+    return chunks * loop_cells(program, size)[0], written_ops(program, size)
 
 
 def _least_chunk(program: Program) -> int:
     """Return the bytes of a chunk with which every loop has two turns, and as many more as an op can wait back."""
+    # two turns show all orders between neighbouring turns
     piece = max(loop.unit for _, block in program.blocks() for loop in block.loops)
     # the most turns that an op waits back, by a dependency or by signals outside loops on the same port
     back = 0
@@ -118,29 +120,9 @@ def _scratch_limit(program: Program) -> SizeLimit | None:
     stride = scratch_stride(program)
     if stride is None:
         return None
+    # a scratch chunk holds the bytes of one chunk, which a loop over several shares out
     inside = [loop.chunks for _, block in program.blocks() for loop in block.loops]
     stride = stride // max(inside, default=1) // UNIT * UNIT  # a loop over several chunks comes round after one
     return SizeLimit(
         stride * program.loop_chunks, f"chunks are larger than the {stride} bytes that each has of the scratch"
     )
-
-
-def _with_loops(program: Program, unit: int, even: int) -> CallSizes:
-    loops = [loop for _, block in program.blocks() for loop in block.loops]
-    limit, stride = _scratch_limit(program), scratch_stride(program)
-    unbounded = replace(program, scratch_bytes=None)  # as it is where no turn comes round
-    first = (straight_line(unbounded, *loop_cells(unit, even, _least_chunk(program))),)
-    top = size_limit(unbounded)
-    ends = None if top is None else SizeLimit(top, f"a pipeline has more than {MAX_TURNS} turns")
-    if limit is None or stride is None or (ends is not None and ends.size <= limit.size):
-        return CallSizes(first, ends)
-    size = stride + _least_chunk(program)
-    unlike = len({gpu.scratch for gpu in program.gpus}) > 1  # ranks count each other's chunks by their own
-    long = max(turns(loop, size) for loop in loops) > WRITTEN_TURNS or written_ops(program, size) > MAX_ANALYSED_OPS
-    outside = False  # an op touches scratch outside loops
-    for _, block in program.blocks():
-        for i in {*range(len(block.ops))} - _inside(block):
-            outside |= any(span.buffer == "s" for span in (*block.ops[i].src, *block.ops[i].dst))
-    if any(stride % loop.unit for loop in loops) or long or unlike or ends or outside:
-        return CallSizes(first, limit)
-    return CallSizes(first, limit, straight_line(program, *loop_cells(unit, even, size)))

@@ -44,6 +44,7 @@ class Memory:
         self.program = self.line.program
         self.base, self.values = [], []
         for gpu in self.program.gpus:
+            # in place input and output are one range of cells, the smaller inside the larger
             shift = (self.layout.overlaps[gpu.rank] or 0) if self.layout is not None and self.in_place else None
             start = len(self.values)
             if shift is None:

@@ -67,6 +67,7 @@ def first_deadlock(
 
     The result is (None, []) if no size has a deadlock. The program must have no structural fault, and `wired` no fault.
     """
+    # if the run of single chunks ends, all do (the module's docstring)
     safe, depth = 0, FIFO_DEPTH[program.protocol]
     if not run_with_fifos(wired, depth, 1):
         return None, []
@@ -120,6 +121,7 @@ def run_with_fifos(
         )
         sleepers, i, before, idle[b] = sleeping[b], at[b], part[b], 0
         passed = False  # True once a part was sent or received
+        # The block runs until an op lacks a dependency, a message or room.
         for i in range(at[b], len(moves)):
             if before == 0 and i in waits:
                 at[b] = i
@@ -127,6 +129,7 @@ def run_with_fifos(
                 if missing is not None:
                     sleeping[missing[0]].setdefault(missing[1], []).append(b)
                     break
+            # as many parts as have arrived, and as find room, move at once
             if move := moves[i]:
                 parts = -(-counts[i] // chunks)
                 n = parts - before
@@ -152,6 +155,7 @@ def run_with_fifos(
             i = len(moves)
         at[b], part[b] = i, before
         if passed:
+            # a block at the other end of a connection that waits for what has now happened runs again
             if out >= 0 and idle[wired.ends[out][1]] == MESSAGE:
                 ready.append(wired.ends[out][1])
             if into >= 0 and idle[wired.ends[into][0]] == ROOM:

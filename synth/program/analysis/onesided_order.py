@@ -7,14 +7,14 @@ one order of execution that ends proves that all do, and sizes do not matter.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from synth.program.analysis.finding import WaitingBlock, cycle_first
-from synth.program.program import Op, Place, Port, Span
+from synth.program.program import Op, Place, Port
 from synth.program.straight_line import StraightLine
 
-Cell = tuple[int, str, int]
+Event = tuple  # ("op", place), ("signal", rank, port), ("barrier", rank, blocks) or ("packet", rank, buffer, offset)
 
 
 def other_end(rank: int, port: Port) -> tuple[int, Port]:
@@ -28,110 +28,108 @@ def execution_order(line: StraightLine) -> tuple[list[Place], list[WaitingBlock]
     No wait remains if the program ends. Otherwise a cycle of waits comes first, which names the ops of the program that
     `line` was made of.
     """
-    return _Run(line).result()
+    blocks = dict(line.program.blocks())
+    at = dict.fromkeys(blocks, 0)
+    happened = Counter[Event]()
+    passed = Counter[Event]()  # signals that were waited for
+    met = Counter[tuple]()  # (block, barrier): how often the block has left it
+    sleeping = defaultdict(list)
+    order = []
+    ready = list(blocks)[::-1]
+    arrived = set()  # ops at a barrier that have been counted
+
+    def missing(rank: int, b: int) -> Event | None:
+        """Return an event that the next op of a block still waits for."""
+        op, here = blocks[rank, b].ops[at[rank, b]], (rank, b)
+        for event, count in _needs(rank, op, blocks[here].ports).items():
+            wanted = 1
+            if event[0] == "signal":
+                wanted = passed[event] + count
+            elif event[0] == "barrier":
+                wanted = (met[here, event] + 1) * len(event[2])
+            if happened[event] < wanted:
+                return event
+        return None
+
+    # Run each block as far as it goes; an event wakes those who wait for it.
+    while ready:
+        rank, b = here = ready.pop()
+        ops, ports = blocks[here].ops, blocks[here].ports
+        while at[here] < len(ops):
+            op, place = ops[at[here]], (rank, b, at[here])
+            if op.code == "barrier" and place not in arrived:
+                arrived.add(place)
+                for event in _needs(rank, op, ports):
+                    happened[event] += event[0] == "barrier"
+            event = missing(rank, b)
+            if event is not None:
+                sleeping[event].append(here)
+                break
+            for event, count in _needs(rank, op, ports).items():
+                passed[event] += count
+                met[here, event] += 1
+            order.append(place)
+            at[here] += 1
+            for event in _causes(rank, b, place[2], op, ports):
+                happened[event] += event[0] != "barrier"
+                ready += sleeping.pop(event, ())
+
+    # What the remaining blocks wait for, and a block whose later op would cause it.
+    waits = []
+    for (rank, b), i in at.items():
+        if i == len(blocks[rank, b].ops):
+            continue
+        event = missing(rank, b)
+        assert event is not None
+        cause = None
+        for other, first in at.items():
+            for j in range(first, len(blocks[other].ops)):
+                op = blocks[other].ops[j]
+                counted = op.code == "barrier" and (*other, j) in arrived
+                if cause is None and not counted and event in _causes(*other, j, op, blocks[other].ports):
+                    cause = other
+        waits.append(WaitingBlock(rank, b, line.step(rank, b, i), _reason(line, event), cause))
+    return order, cycle_first(waits)
 
 
-def _packets(rank: int, spans: Iterable[Span], count: int) -> Iterator[Cell]:
-    """Yield the cells of the packets that an op of `rank` names."""
+def _needs(rank: int, op: Op, ports: tuple[Port, ...]) -> Counter[Event]:
+    """Return the events that an op waits for, with their number."""
+    needed = Counter[Event](("op", rank, dep.block, dep.op) for dep in op.deps)
+    if op.code == "wait":
+        needed.update(("signal", rank, ports[p]) for p in op.ports)
+    if op.code == "barrier":
+        needed["barrier", rank, tuple(sorted(set(op.group)))] += 1
+    for owner, buffer, offset in _packets(rank, op, op.src):
+        needed["packet", owner, buffer, offset] = 1
+    return needed
+
+
+def _causes(rank: int, b: int, i: int, op: Op, ports: tuple[Port, ...]) -> Iterator[Event]:
+    """Yield the events that an op causes: a barrier when its block arrives, the others when it ends."""
+    yield "op", rank, b, i
+    if op.code == "signal":
+        for p in op.ports:
+            yield "signal", *other_end(rank, ports[p])
+    if op.code == "barrier":
+        yield "barrier", rank, tuple(sorted(set(op.group)))
+    for owner, buffer, offset in _packets(rank, op, op.dst):
+        yield "packet", owner, buffer, offset
+
+
+def _packets(rank: int, op: Op, spans: tuple) -> Iterator[tuple[int, str, int]]:
+    """Yield the cells of the packets among `spans` of an op of `rank`."""
     for span in spans:
-        for k in range(count if span.packet else 0):
+        for k in range(op.count if span.packet else 0):
             yield (rank if span.rank is None else span.rank), span.buffer, span.offset + k
 
 
-class _Run:
-    def __init__(self, line: StraightLine) -> None:
-        self.line, self.program = line, line.program
-        self.at = {(gpu.rank, b): 0 for gpu in line.program.gpus for b in range(len(gpu.blocks))}
-        self.signals = Counter()  # sent and not yet waited for
-        self.met = Counter()  # arrivals at the barriers of a group
-        self.barriers = {}  # (block, group): its arrivals there
-        self.waiting = set()  # blocks that stand at a barrier
-        self.written = set()
-        self.sleeping = {}
-        self.done = []
-
-    def result(self) -> tuple[list[Place], list[WaitingBlock]]:
-        ready = list(self.at)[::-1]
-        while ready:
-            rank, b = place = ready.pop()
-            ops = self.program.gpus[rank].blocks[b].ops
-            while self.at[place] < len(ops):
-                op = ops[self.at[place]]
-                need = next(self.missing(rank, b, op), None)
-                if need is not None:
-                    self.sleeping.setdefault(need[0], []).append(place)
-                    break
-                self.done.append((rank, b, self.at[place]))
-                self.at[place] += 1
-                for key in self.effects(rank, b, op):
-                    ready += self.sleeping.pop(key, ())
-        waits = []
-        for (rank, b), i in self.at.items():
-            ops = self.program.gpus[rank].blocks[b].ops
-            if i < len(ops):
-                key, reason = next(self.missing(rank, b, ops[i]))
-                waits.append(WaitingBlock(rank, b, self.line.step(rank, b, i), reason, self.giver(key)))
-        return self.done, cycle_first(waits)
-
-    def missing(self, rank: int, b: int, op: Op) -> Iterator[tuple[tuple, str]]:
-        """Yield (key, text) for each event that `op` still waits for; `effects` yields the key when it may be due."""
-        for dep in op.deps:
-            if self.at[rank, dep.block] <= dep.op:
-                step = self.line.step(rank, dep.block, dep.op)
-                yield ("block", rank, dep.block), f"for block {dep.block} step {step}"
-        if op.code == "wait":
-            for port, n in self.ports(rank, b, op).items():
-                if self.signals[rank, port] < n:
-                    yield ("port", rank, port), f"for a signal of rank {port.peer} on {port.kind} channel {port.index}"
-        if op.code == "barrier":
-            key = ("barrier", rank, tuple(sorted(set(op.group))))
-            if (rank, b) not in self.waiting:
-                self.waiting.add((rank, b))
-                self.barriers[b, key] = self.barriers.get((b, key), 0) + 1
-                self.met[key] += 1
-            if self.met[key] < self.barriers[b, key] * len(key[2]):
-                yield key, f"at the barrier of blocks {', '.join(map(str, key[2]))}"
-        for cell in _packets(rank, op.src, op.count):
-            if cell not in self.written:
-                owner, buffer, offset = cell
-                yield ("cell", *cell), f"for packet {buffer}[{offset // self.line.scale(buffer)}] of rank {owner}"
-
-    def effects(self, rank: int, b: int, op: Op) -> Iterator[tuple]:
-        """Record that `op` has ended, and yield the keys of the events that it causes."""
-        yield ("block", rank, b)
-        if op.code == "signal":
-            for port, n in self.ports(rank, b, op).items():
-                end = other_end(rank, port)
-                self.signals[end] += n
-                yield ("port", *end)
-        elif op.code == "wait":
-            for port, n in self.ports(rank, b, op).items():
-                self.signals[rank, port] -= n
-        elif op.code == "barrier":
-            self.waiting.discard((rank, b))
-            yield ("barrier", rank, tuple(sorted(set(op.group))))
-        for cell in _packets(rank, op.dst, op.count):
-            self.written.add(cell)
-            yield ("cell", *cell)
-
-    def ports(self, rank: int, b: int, op: Op) -> Counter[Port]:
-        ports = self.program.gpus[rank].blocks[b].ports
-        return Counter(ports[p] for p in op.ports)
-
-    def giver(self, key: tuple) -> tuple[int, int] | None:
-        """Return a block with a future op that would cause event `key`; None if there is none."""
-        for (rank, b), i in self.at.items():
-            for op in self.program.gpus[rank].blocks[b].ops[i:]:
-                if key == ("block", rank, b) or (
-                    op.code == "barrier"
-                    and (rank, b) not in self.waiting
-                    and key[:2] == ("barrier", rank)
-                    and set(op.group) == set(key[2])
-                ):
-                    return rank, b
-                arrivals = {other_end(rank, port) for port in self.ports(rank, b, op)}
-                if op.code == "signal" and key[0] == "port" and key[1:] in arrivals:
-                    return rank, b
-                if key[0] == "cell" and key[1:] in set(_packets(rank, op.dst, op.count)):
-                    return rank, b
-        return None
+def _reason(line: StraightLine, event: Event) -> str:
+    """Return what a block waits for, in words."""
+    kind, rank, *what = event
+    if kind == "op":
+        return f"for block {what[0]} step {line.step(rank, what[0], what[1])}"
+    if kind == "signal":
+        return f"for a signal of rank {what[0].peer} on {what[0].kind} channel {what[0].index}"
+    if kind == "barrier":
+        return f"at the barrier of blocks {', '.join(map(str, what[0]))}"
+    return f"for packet {what[0]}[{what[1] // line.scale(what[0])}] of rank {rank}"

@@ -73,6 +73,7 @@ class LintReport:
 
     def lines(self) -> Iterator[str]:
         """Yield the findings, worst first, then the safe sizes, the proved properties, and what was judged."""
+        # a rule that is broken many times is shown a few times and then counted
         seen = Counter()
         for finding in self.ranked:
             seen[finding.rule] += 1
@@ -81,6 +82,7 @@ class LintReport:
         for rule, n in sorted(seen.items()):
             if n > SHOWN:
                 yield f"... and {n - SHOWN} more [{rule}]"
+        # a wrong program is not said to be safe, though it may wait for nobody
         sizes = "at any size" if self.safe is None else "at no size"
         if self.safe:
             sizes = f"up to {size_text(self.safe)}"

@@ -107,6 +107,7 @@ def _limits(program: Program, runtime: Runtime) -> Iterator[Finding]:
         if runtime.blocks is not None and len(gpu.blocks) > runtime.blocks:
             text = f"has {len(gpu.blocks)} blocks, {name} takes {runtime.blocks}: fewer instances or channels fit"
             yield error("blocks", whole, text)
+        # the two ends of a channel are counted apart: each has a table of its own in the runtime
         for end, verb in (("send", "send"), ("recv", "receive")):
             used = Counter(block.channel for block in gpu.blocks if getattr(block, end) is not None)
             for channel, n in sorted(used.items()):
@@ -154,6 +155,7 @@ def _file(program: Program, runtime: Runtime) -> Iterator[Finding]:
         if nodes > XML_NODES:
             text = f"the file has {nodes} elements for this gpu, loaders keep {XML_NODES}: fewer instances or chunks "
             yield error("nodes", whole, f"{text}fit")
+        # msccl compares the sizes of the whole buffers, of which a rank of these has a share only
         inputs = gpu.input * (program.ranks if name == "allgather" else 1)
         outputs = gpu.output * (program.ranks if name == "reduce-scatter" else 1)
         for chunks, buffer in ((inputs, "input"), (outputs, "output")) if msccl and named else ():
@@ -169,6 +171,7 @@ def _nops(where: tuple[int, int], block: Block) -> Iterator[Finding]:
         texts = []
         if not op.deps:
             texts.append("a nop without a dependency: loaders refuse it; remove it")
+        # loaders fold nops into the next real step, which must have a dependency of its own
         after = next((other for other in block.ops[i + 1 :] if other.code != "nop"), None)
         if after is None:
             texts.append("a nop is the block's last step: its dependency is never waited for; put it on a real step")
@@ -193,10 +196,12 @@ def _fused_sums(where: tuple[int, int], block: Block) -> Iterator[Finding]:
         adds = op.code == "re"
         if adds and chain:
             last = chain[-1][1]
+            # the sum continues the chain if the loader would merge it into the one before
             same = last.dst[:1] == op.dst[:1] and last.src[0].buffer == op.src[0].buffer
             if same and not op.deps and not last.flag:
                 chain.append((i, op))
                 continue
+        # The chain has ended: the kernel sums a limited number of sources, and by one count.
         if len(chain) > FUSED_SUMS:
             text = f"{len(chain)} sums into one place are merged, at most {FUSED_SUMS} can be: give every "
             yield error("re-chain", (*where, chain[FUSED_SUMS][0]), f"{text}{FUSED_SUMS}th a flag")

@@ -7,6 +7,7 @@ of an earlier op of its block. Facts from microsoft/mscclpp 0.9 and 0.10, as doc
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import groupby
@@ -31,6 +32,7 @@ OFFSET_BITS = 32  # bits of an offset in bytes
 
 def unpaired_ports(program: Program) -> Iterator[Finding]:
     """Yield an error for every port that is signalled or waited on and has no other end on the peer."""
+    # a channel exists if both of its ranks list it
     known = {(rank, port) for (rank, _), block in program.blocks() for port in block.ports}
     for (rank, b), block in program.blocks():
         used = {p for op in block.ops for p in op.ports if op.code in ("signal", "wait")}
@@ -45,33 +47,24 @@ def unpaired_ports(program: Program) -> Iterator[Finding]:
 def surplus_signals(program: Program) -> Iterator[Finding]:
     """Yield a warning for every port with more signals than waits: after some launches its waits order nothing.
 
-    Those in pipelines are compared turn by turn: with other numbers of turns they differ at some sizes, which is not
-    analysed.
+    Those in pipelines must pair turn by turn (`unlike_turns`).
     """
     signals, waits = Counter(), Counter()
     for (rank, b, i), op in program.placed_ops():
         block = program.gpus[rank].blocks[b]
-        loop = loop_size(block, i) or (0, 0)
-        for port in map(block.ports.__getitem__, op.ports):
+        for port in map(block.ports.__getitem__, op.ports if loop_size(block, i) is None else ()):
             if op.code == "signal":
-                signals[(*other_end(rank, port), loop)] += 1
+                signals[other_end(rank, port)] += 1
             elif op.code == "wait":
-                waits[rank, port, loop] += 1
-    for rank, port, loop in sorted({*signals, *(key for key in waits if key[2] != (0, 0))}):
-        n, waited = signals[rank, port, loop], waits[rank, port, loop]
-        name = f"{port.kind} channel {port.index} of rank {port.peer}"
-        if loop == (0, 0) and n > waited:
+                waits[rank, port] += 1
+    for (rank, port), n in sorted(signals.items()):
+        waited = waits[rank, port]
+        if n > waited:
             text = (
-                f"gets {n} signals on {name} and waits for {waited}: in later launches the waits pass for earlier "
-                f"signals, and order nothing"
+                f"gets {n} signals on {port.kind} channel {port.index} of rank {port.peer} and waits for {waited}: in "
+                "later launches the waits pass for earlier signals, and order nothing"
             )
             yield Finding("signals-left", "warning", rank, None, None, text)
-        elif loop != (0, 0) and n != waited:
-            text = (
-                f"gets {n} signals on {name} in each turn of {loop[1]} bytes and waits for {waited}: which signal "
-                f"a wait gets depends on the size"
-            )
-            yield not_analysed("signals-left", (rank, None, None), text)
 
 
 def unlike_turns(program: Program) -> Iterator[Finding]:
@@ -81,6 +74,7 @@ def unlike_turns(program: Program) -> Iterator[Finding]:
     """
     signals, waits = defaultdict(list), defaultdict(list)
     for gpu in program.gpus:
+        # the blocks of a barrier must come there in the same turns
         met = defaultdict(list)  # group of a barrier -> (block, its stretches)
         for b, block in enumerate(gpu.blocks):
             for port in set(block.ports):
@@ -192,6 +186,7 @@ def _packet_memory(program: Program) -> Iterator[Finding]:
     protocol LL alone. With two halves, what a rank itself copies goes to the half in turn, plain data that go to other
     ranks, or through a port channel or a switch, to the first one. Plain data that lie on packets are not analysed.
     """
+    # Where packets and plain data lie, in units of a chunk; a packet takes two.
     packets, plain = {}, {}  # (rank, chunk of its scratch) -> the first op that uses it so
     for place, op in program.placed_ops() if program.has_packets else ():
         by_port = _by_port(program, place, op)
@@ -242,6 +237,7 @@ def _starts(program: Program) -> Iterator[Finding]:
     layout = None if program.collective is None else Layout(program.collective, program.chunks)
     if program.in_place != "in" or layout is None or not layout.can_be_in_place:
         return
+    # where input and output begin in the allocation that has both
     begins = [{"i": max(0, -(shift or 0)), "o": max(0, shift or 0), "s": 0} for shift in layout.overlaps]
     for place, op in program.placed_ops():
         spans = [(span, begins[place[0]][span.buffer]) for span in (*op.src, *op.dst) if span.rank is not None]
@@ -273,14 +269,8 @@ def _offsets(program: Program) -> Iterator[Finding]:
 
 def largest_with_short_offsets(program: Program) -> int:
     """Return the largest size in bytes at which no offset passes 32 bits."""
-    fitting, too_large = 0, 1 << 64  # narrowed by bisection
-    while too_large - fitting > 1:
-        middle = (fitting + too_large) // 2
-        if _farthest(program, middle) < 1 << OFFSET_BITS:
-            fitting = middle
-        else:
-            too_large = middle
-    return fitting
+    sizes = range(1 << 62)
+    return bisect_left(sizes, 1 << OFFSET_BITS, key=lambda size: _farthest(program, size)) - 1
 
 
 def _farthest(program: Program, size: int) -> int:
@@ -310,6 +300,7 @@ def _joins(program: Program) -> Iterator[Finding]:
     for (rank, b), block in program.blocks():
         found = {}
         threads = _UnjoinedThreads(memory, rank, b)
+        # the threads of a block meet at each nop and barrier, and forget what was before
         for i, op in enumerate(block.ops):
             if op.code in ("nop", "barrier"):
                 threads = _UnjoinedThreads(memory, rank, b)
@@ -356,6 +347,7 @@ class _UnjoinedThreads:
 
     def fault(self, op: Op) -> str | None:
         """Return the order that `op` takes for granted and does not have, as text."""
+        # a single thread keeps its own order: what it waited for, it may act on
         one = self.serves(op) and len(op.ports) == 1
         if self.waited is not None and op.code not in ("wait", "flush") and not (one and self.one_waits):
             return f"after step {self.memory.line.step(*self.place, self.waited)} has waited"

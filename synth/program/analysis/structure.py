@@ -161,21 +161,15 @@ def _unlike_parts(program: Program) -> Iterator[Finding]:
             division = (start, length, divisor)
             for chunk in range(start, start + length):
                 other, place = first.setdefault((kind, owner, buffer, chunk), (division, here))
-                if other == division or found is not None:
-                    continue
-                step, depends = f"gpu {place[0]} block {place[1]} step {place[2]}", "their order depends on the size"
-                name, of = NAMES[span.buffer], f"of rank {owner}"
-                found = (
-                    f"cuts {name} {span.offset + chunk - start} {of} into {divisor} shares with other ends than "
-                    f"{step}: {depends}"
-                )
-                if kind == "loop":
-                    found = (
-                        f"goes over {length} chunks of {name} from {span.offset} on {of}, a part of which {step} goes "
-                        f"over in turns of its own: {depends}"
-                    )
+                if other != division:
+                    found = found or (chunk - start + span.offset, span.buffer, owner, place)
         if found is not None:
-            yield not_analysed("part", here, found)
+            chunk, buffer, owner, place = found
+            text = (
+                f"divides {NAMES[buffer]} {chunk} of rank {owner} otherwise than gpu {place[0]} block {place[1]} step "
+                f"{place[2]} does, in shares or in the turns of a pipeline: their order depends on the size"
+            )
+            yield not_analysed("part", here, text)
 
 
 def _loops(where: tuple[int, int], block: Block) -> Iterator[Finding]:

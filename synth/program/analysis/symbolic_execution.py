@@ -115,6 +115,7 @@ class SymbolicExecution:
         """Return the first cells of sources and destinations; report an op that overlaps itself or writes the input."""
         sources = [self.first_cell(rank, span) for span in op.src]
         targets = [self.first_cell(rank, span) for span in op.dst]
+        # an op that writes what it reads elsewhere depends on the order of its threads
         for k, into in enumerate(targets):
             twice = any(abs(other - into) < op.count for other in targets[:k])
             if twice or any(0 < abs(source - into) < op.count for source in sources):
@@ -170,6 +171,7 @@ def _wrong(value: Value, want: tuple[int, int], cells: int) -> str:
     if value[0] != want[0]:
         part = " in part" if value[0] // cells == want[0] // cells else ""
         return f"{needs}, but holds chunk {value[0] // cells}{part}"
+    # the right chunk, but not the right sum
     faults = []
     if lacks := _ranks(want[1] & ~value[1]):
         faults.append(f"without the contribution of rank {lacks}")
@@ -220,6 +222,7 @@ class TwoSided(SymbolicExecution):
             if not self.waiters[needed]:
                 self.ended.pop(needed, None)
         sources, targets = self.operands(rank, op, place) if op.src or op.dst else ([], [])
+        # Chunk k of a message is ordered before the receive of chunk k, and before no more.
         receives, sends, reduces = op.code in RECEIVING, op.code in SENDING, op.code in REDUCING
         inbox, outbox = (
             self.fifos[self.wired.receives[b]] if receives else None,

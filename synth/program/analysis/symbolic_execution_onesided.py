@@ -32,7 +32,7 @@ from synth.program.analysis.symbolic_execution import (
     merge_outcomes,
     parts_of,
 )
-from synth.program.analysis.vector_clocks import Place, Row
+from synth.program.analysis.vector_clocks import Row
 from synth.program.program import Op, Port, Program
 from synth.program.program import Place as OpPlace
 from synth.program.straight_line import StraightLine
@@ -292,53 +292,41 @@ class OneSidedExecution(SymbolicExecution):
     def report_conflicts(self) -> None:
         """Add a finding for each pair of ops whose accesses to one cell are unordered, in one launch or in two."""
         for cell, (first, earlier), (then, later), kind in self.clocks.races:
-            (before, i), (after, j) = divmod(earlier, LAUNCH), divmod(later, LAUNCH)
+            (before, i), (after, j), name = divmod(earlier, LAUNCH), divmod(later, LAUNCH), self.name(cell)
+
+            # One of the two is the user of a rank, before the call or after it.
             if first >= self.users:
-                rank = first - self.users
-                text = (
-                    f"touches {self.name(cell)}, which may not have entered the call yet: let rank {rank} signal first"
-                )
-                self.add_finding("entry", (*self.places[then], j), text)
-            elif then >= self.users:
-                rank, (home, b) = then - self.users, self.places[first]
+                text = f"touches {name}, which may not have entered the call yet: let rank {first - self.users} signal "
+                self.add_finding("entry", (*self.places[then], j), f"{text}first")
+                continue
+            if then >= self.users:
                 verb = "read" if kind == "read-write" else "written"
-                own_engine = home == rank and first in self.carriers
-                cure = "must flush the port channel first" if own_engine else "must wait for a signal of it"
-                text = f"{self.name(cell)} may be {verb} after rank {rank} has returned, which {cure}"
-                self.add_finding("unfinished", (home, b, i), text)
-            elif before == after:
-                self.add_race(self.name(cell), (*self.places[first], i), (*self.places[then], j), kind)
-            else:
-                self._add_launch_race(cell, (first, i), (then, j), kind, after - before)
+                text = f"{name} may be {verb} after rank {then - self.users} has returned, which must flush the port "
+                self.add_finding("unfinished", (*self.places[first], i), f"{text}channel or wait for a signal first")
+                continue
 
-    def _add_launch_race(self, cell: int, first: Place, then: Place, kind: str, later: int) -> None:
-        """Add the finding that access `then` of a launch `later` launches on conflicts with access `first` of this one.
-
-        Both as (actor, op).
-        """
-        place, other = (*self.places[first[0]], first[1]), (*self.places[then[0]], then[1])
-        key = ("race", *sorted((place, other)))
-        if key in self.reported_places:
-            return
-        self.reported_places.add(key)
-        if cell in self.packet_cells and kind == "read-write":
-            ago = "that of the launch before" if later == 1 else "that of two launches before"
-            text = (
-                f"writes packet {self.name(cell)}, of which {ago} may not have been read yet: its reader would wait "
-                f"for ever; let the reader's rank signal first"
-            )
-            self.add_finding("packet-launch", other, text)
-            return
-        does = "reads" if kind == "write-read" else "overwrites"
-        may = "read" if kind == "read-write" else "write"
-        cure = f"let rank {place[0]} signal that it has"
-        if first[0] in self.carriers:
-            cure = "flush the port channel" if place[0] == other[0] else f"let rank {place[0]} flush, and signal"
-        text = (
-            f"{does} {self.name(cell)} in the next launch, while gpu {place[0]} block {place[1]} step {place[2]} of "
-            f"this one may still {may} it: {cure} first"
-        )
-        self.findings.append(error("launch", other, text))
+            # Two ops of one launch, or of two.
+            one, other = (*self.places[first], i), (*self.places[then], j)
+            key = ("race", *sorted((one, other)))
+            if before == after:
+                self.add_race(name, one, other, kind)
+            elif key not in self.reported_places and cell in self.packet_cells and kind == "read-write":
+                self.reported_places.add(key)
+                text = (
+                    f"writes packet {name}, of which that of an earlier launch may not have been read yet: its reader "
+                    "would wait for ever; let the reader's rank signal first"
+                )
+                self.add_finding("packet-launch", other, text)
+            elif key not in self.reported_places:
+                self.reported_places.add(key)
+                does = "reads" if kind == "write-read" else "overwrites"
+                may = "read" if kind == "read-write" else "write"
+                cure = "flush the port channel" if first in self.carriers else f"let rank {one[0]} signal that it has"
+                text = (
+                    f"{does} {name} in the next launch, while gpu {one[0]} block {one[1]} step {one[2]} of this one "
+                    f"may still {may} it: {cure} first"
+                )
+                self.findings.append(error("launch", other, text))
 
 
 def shared_ports(program: Program) -> list[Finding]:

@@ -67,6 +67,7 @@ class Clocks:
         writer = self.writer[cell]
         if writer >= 0 and writer != actor and not self.before(self.rows[actor], writer, self.write_time[cell]):
             self.races.append((cell, (writer, self.write_op[cell]), (actor, op), "write-read"))
+        # only the last read of each actor can be the first to race with a later write
         readers = self.readers[cell]
         if readers is None:
             self.readers[cell] = {actor: (self.now[actor], op)}
@@ -80,6 +81,7 @@ class Clocks:
             self.races.append((cell, (writer, self.write_op[cell]), (actor, op), "write-write"))
         readers = self.readers[cell]
         if readers is not None:
+            # all reads since the last write must have ended
             for reader, (time, read_op) in readers.items():
                 if reader != actor and not self.before(self.rows[actor], reader, time):
                     self.races.append((cell, (reader, read_op), (actor, op), "read-write"))

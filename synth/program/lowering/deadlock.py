@@ -5,11 +5,13 @@ The check is exact: blocks with bounded FIFOs either all end or stop at the same
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from synth.program.program import RECEIVING, SENDING, Gpu, Op
+from synth.program.program import RECEIVING, SENDING, Gpu
+
+BlockId = tuple[int, int]  # rank, block
 
 
 class StuckOp(NamedTuple):
@@ -27,85 +29,64 @@ def deadlock(gpus: Sequence[Gpu], depth: int, maximum_chunks: int) -> list[Stuck
     holds `depth` operations. An operation carries at most `maximum_chunks` chunks, so an op of more chunks is done in
     parts.
     """
-    blocks = [(gpu.rank, b) for gpu in gpus for b in range(len(gpu.blocks))]
-    number = {key: n for n, key in enumerate(blocks)}
-    ops = [block.ops for gpu in gpus for block in gpu.blocks]
-    sender = {}
-    receiver = {}
+    blocks, sender, receiver = {}, {}, {}  # the block at each end of a connection
     for gpu in gpus:
         for b, block in enumerate(gpu.blocks):
+            here = gpu.rank, b
+            blocks[here] = block
             if block.send is not None:
-                sender[gpu.rank, block.send, block.channel] = number[gpu.rank, b]
+                sender[gpu.rank, block.send, block.channel] = here
             if block.recv is not None:
-                receiver[block.recv, gpu.rank, block.channel] = number[gpu.rank, b]
-    out: list[tuple | None] = [None] * len(blocks)
-    into: list[tuple | None] = [None] * len(blocks)
-    for key, n in sender.items():
-        out[n] = key
-    for key, n in receiver.items():
-        into[n] = key
-    sent, received = dict.fromkeys([*sender, *receiver], 0), dict.fromkeys([*sender, *receiver], 0)
-    ended, part = [0] * len(blocks), [0] * len(blocks)  # ops of a block that have ended; parts of its next op
-    waits: list[int | None] = [None] * len(blocks)
-    sleepers = {}  # block -> blocks with an op that waits for one of its ops
-    queue, queued = deque(range(len(blocks))), [True] * len(blocks)
+                receiver[block.recv, gpu.rank, block.channel] = here
+    sent, received = Counter(), Counter()  # parts on each connection
+    ended, part = dict.fromkeys(blocks, 0), dict.fromkeys(blocks, 0)  # ops of a block; parts of its next op
+    waits: dict[BlockId, BlockId | None] = {}  # the block that each waiting block waits for
+    sleepers = defaultdict(list)
+    ready = list(blocks)
+    while ready:
+        here = ready.pop()
+        waits.pop(here, None)
+        rank, block = here[0], blocks[here]
+        source, target = (block.recv, rank, block.channel), (rank, block.send, block.channel)
+        before = ended[here], part[here]
+        while ended[here] < len(block.ops):
+            op = block.ops[ended[here]]
+            receives, sends = op.code in RECEIVING, op.code in SENDING
+            late = [(rank, dep.block) for dep in op.deps if ended[rank, dep.block] <= dep.op]
 
-    def missing(rank: int, op: Op) -> int | None:
-        """Return the number of a block with an op that `op` of `rank` still waits for, or None."""
-        return next((number[rank, d.block] for d in op.deps if ended[number[rank, d.block]] <= d.op), None)
-
-    def wake(n: int | None) -> None:
-        if n is not None and not queued[n]:
-            queued[n] = True
-            queue.append(n)
-
-    while queue:
-        n = queue.popleft()
-        queued[n] = False
-        rank = blocks[n][0]
-        while ended[n] < len(ops[n]):
-            op = ops[n][ended[n]]
-            late = missing(rank, op) if part[n] == 0 else None
-            if late is not None:
-                waits[n] = late
-                sleepers.setdefault(late, []).append(n)
+            # The first part waits for dependencies, each part for a message and for room.
+            if late and not part[here]:
+                waits[here] = late[0]
+            elif receives and sent[source] == received[source]:
+                waits[here] = sender.get(source)
+            elif sends and sent[target] - received[target] >= depth:
+                waits[here] = receiver.get(target)
+            if here in waits:
                 break
-            source = into[n] if op.code in RECEIVING else None
-            target = out[n] if op.code in SENDING else None
-            if source is not None and sent[source] == received[source]:
-                waits[n] = sender.get(source)
-                break
-            if target is not None and sent[target] - received[target] >= depth:
-                waits[n] = receiver.get(target)
-                break
-            if source is not None:
-                received[source] += 1
-                wake(sender.get(source))
-            if target is not None:
-                sent[target] += 1
-                wake(receiver.get(target))
-            part[n] += 1
-            if part[n] * maximum_chunks >= op.count or (source is None and target is None):
-                part[n] = 0
-                ended[n] += 1
-                for other in sleepers.pop(n, ()):
-                    wake(other)
-    for n in range(len(blocks)):
-        if ended[n] == len(ops[n]):
-            waits[n] = None
-    return _circle(waits, blocks, ended)
+            received[source] += receives
+            sent[target] += sends
+            part[here] += 1
+            if part[here] * maximum_chunks >= op.count or not (receives or sends):
+                part[here] = 0
+                ended[here] += 1
+        if waits.get(here) is not None:
+            sleepers[waits[here]].append(here)
+        if before != (ended[here], part[here]):
+            ready += sleepers.pop(here, ())
+    circle = _circle(waits)
+    return [StuckOp(*here, ended[here]) for here in circle or waits]
 
 
-def _circle(waits: list[int | None], blocks: list[tuple[int, int]], ended: list[int]) -> list[StuckOp]:
-    """Return the ops of one circle among the waiting blocks; without a circle, the ops of all waiting blocks."""
-    seen = {}
-    for start in range(len(waits)):
-        n: int | None = start
-        path: list[int] = []
-        while n is not None and n not in seen and waits[n] is not None:
-            seen[n] = start
-            path.append(n)
-            n = waits[n]
-        if n is not None and waits[n] is not None and seen.get(n) == start and n in path:
-            return [StuckOp(*blocks[k], ended[k]) for k in path[path.index(n) :]]
-    return [StuckOp(*blocks[n], ended[n]) for n, other in enumerate(waits) if other is not None]
+def _circle(waits: Mapping[BlockId, BlockId | None]) -> list[BlockId]:
+    """Return one circle among the waiting blocks; [] without one."""
+    seen = set()
+    for start in waits:
+        path = []
+        here: BlockId | None = start
+        while here is not None and here in waits and here not in seen:
+            seen.add(here)
+            path.append(here)
+            here = waits[here]
+        if here is not None and here in path:
+            return path[path.index(here) :]
+    return []

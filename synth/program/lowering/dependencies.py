@@ -34,6 +34,7 @@ def dependencies(accesses: Sequence[Access], blocks: int) -> list[tuple[Dep, ...
     current = [[-1] * blocks for _ in range(blocks)]
     dependencies_of = []
     for n, access in enumerate(accesses):
+        # The ops that this one must come after: the last writers, and the readers since then of what it writes.
         needed = set()
         for cell in access.reads:
             if cell in writer:
@@ -45,6 +46,7 @@ def dependencies(accesses: Sequence[Access], blocks: int) -> list[tuple[Dep, ...
             needed.update(readers.pop(cell, ()))
             writer[cell] = n
         needed.discard(n)
+        # Those that no other dependency and no order of a block implies, the latest first.
         clock = current[access.block]
         waits = []
         for other in sorted(needed, reverse=True):  # a later op can imply an earlier one, never the reverse

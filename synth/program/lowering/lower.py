@@ -23,7 +23,7 @@ from synth.program.buffer_layout import Layout
 from synth.program.lowering import runtime_limits
 from synth.program.lowering.deadlock import deadlock
 from synth.program.lowering.dependencies import flagged, single_dependencies
-from synth.program.lowering.messages import Message, hold_back, schedule_messages, without_unneeded_sends
+from synth.program.lowering.messages import Message, schedule_messages, without_unneeded_sends
 from synth.program.lowering.receive_fusion import fuse, lanes_of
 from synth.program.lowering.thread_blocks import BlockTarget, Ends, assemble
 from synth.program.lowering.value_placement import place_values
@@ -46,7 +46,6 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
         raise UsageError(
             f"{runtime.name} runs one-sided programs; lower for synth and convert, as the export to {runtime.name} does"
         )
-    fewest = options.lanes == 1 and not schedule.timed
     if schedule.timed:
         options = replace(options, fuse=False, lanes=1)
     layout = Layout(schedule.collective, schedule.chunks)
@@ -68,7 +67,7 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     lanes = 2 * min(options.lanes or useful, useful, widest * schedule.network.connections)
     while lanes := lanes // 2:
         chosen = replace(options, in_place=in_place, lanes=lanes)
-        gpus = _one_instance(schedule, layout, runtime, chosen, fewest)
+        gpus = _one_instance(schedule, layout, runtime, chosen)
         try:
             runtime_limits.check(_in_form(gpus, runtime), runtime, 1)
         except SynthError as exceeded:
@@ -87,23 +86,17 @@ def lower(schedule: Schedule, options: LoweringOptions = DEFAULT_LOWERING) -> Pr
     raise error or SynthError("no lowering of this schedule was tried")
 
 
-def _one_instance(
-    schedule: Schedule, layout: Layout, runtime: Runtime, options: LoweringOptions, fewest: bool
-) -> tuple[Gpu, ...]:
+def _one_instance(schedule: Schedule, layout: Layout, runtime: Runtime, options: LoweringOptions) -> tuple[Gpu, ...]:
     """Return the ranks' programs for one instance, free of deadlock; they may exceed limits of the runtime.
 
-    `options`: `in_place` and `lanes` are set. `fewest`: fewer messages, some of which wait for a later chunk. Where
-    several instances follow, no op spans two units.
+    `options`: `in_place` and `lanes` are set. Where several instances follow, no op spans two units.
     """
     in_place, lanes = options.in_place or "out", options.lanes or 1
     whole_units = options.instances > 1
     flow = schedule_messages(
-        schedule, lanes=lanes, aggregate=options.aggregate, whole_units=whole_units, across_steps=fewest,
-        hints=options.hints,
-    )  # fmt: skip
+        schedule, lanes=lanes, aggregate=options.aggregate, whole_units=whole_units, hints=options.hints
+    )
     storage = place_values(flow, layout, in_place != "out", runtime.count, whole_units)
-    if schedule.timed and not schedule.collective.combining:
-        hold_back(storage.messages, schedule.network)
     target = BlockTarget(layout, in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
     can_fuse = options.fuse and "rcs" in runtime.codes
     unfused = set()
@@ -191,10 +184,9 @@ def _unfuse_deadlock(gpus: Sequence[Gpu], ends: Sequence[Sequence[Ends]], depth:
 
 
 def _in_form(gpus: Sequence[Gpu], runtime: Runtime) -> tuple[Gpu, ...]:
-    """Return `gpus` in the form that `runtime` needs: the order of blocks, and the dependencies of an op."""
+    """Return `gpus` in the form that `runtime` needs: the dependencies of an op."""
     result = []
     for gpu in gpus:
-        gpu = runtime_limits.flagged_first(gpu, runtime.dep_block)
         if runtime.single_dep:
             ops = flagged(single_dependencies([block.ops for block in gpu.blocks]))
             gpu = gpu._replace(

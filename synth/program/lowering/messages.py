@@ -17,9 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from synth.errors import VerificationError
-from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.topology import Network
+from synth.model.sends.dead_sends import prune
 from synth.program.send_hints import NO_HINT, SendHint, SendHints
 
 # One connection: src, dst, via, number, piece. A connection whose block would exceed the runtime's instructions is cut
@@ -53,8 +52,7 @@ class Message:
     """Consecutive chunks, from `chunk` on, that travel as one over `lane` in step `step`.
 
     `reads[k]`: the value of chunk k on the source. `writes[k]`: its new value on the destination, which adds the old
-    there if `reduce`. `order`: the position among all messages. `after`: that of a message of its source that it waits
-    for (`hold_back`).
+    there if `reduce`. `order`: the position among all messages.
     """
 
     step: int
@@ -64,7 +62,6 @@ class Message:
     reads: list[Value]
     writes: list[Value] = field(default_factory=list)
     order: int = 0
-    after: int | None = None
 
     @property
     def src(self) -> int:
@@ -101,17 +98,14 @@ class ScheduleMessages:
 
 
 def schedule_messages(
-    schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units: bool, across_steps: bool = False,
-    hints: SendHints | None = None,
-) -> ScheduleMessages:  # fmt: skip
+    schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units: bool, hints: SendHints | None = None
+) -> ScheduleMessages:
     """Return the messages and values of `schedule`, without unneeded sends.
 
     `lanes`: the most lanes of a route; None: its connections. `aggregate`: neighbouring chunks that were written in the
-    same step travel as one message; with `whole_units` no message spans two units. `across_steps`: so do those of a
-    collective that combines that were written in different steps, on routes that share a limit with others: while the
-    earlier chunks wait, the limit is there for other messages. `hints`: sends of one connection of their own, or cut
-    into more messages. Raises VerificationError if the schedule
-    sends a chunk that the source does not have, uses a link that does not exist, or ends without a demanded chunk.
+    same step travel as one message; with `whole_units` no message spans two units. `hints`: sends of one connection of
+    their own, or cut into more messages. Raises VerificationError if the schedule sends a chunk that the source does
+    not have, uses a link that does not exist, or ends without a demanded chunk.
     """
     collective, per_unit = schedule.collective, schedule.chunks
     connections, units = schedule.network.connections, {}
@@ -125,10 +119,6 @@ def schedule_messages(
     numbers = {}  # of the connections that hints name, behind all others of a route
     first_number = max(units.values(), default=0)
     run = per_unit if whole_units else None
-    waiting = set()  # routes that share a limit with others, such as the port of a switch
-    for cap in schedule.network.caps if across_steps and collective.combining else ():
-        if len(set(cap.routes)) > 1:
-            waiting.update((r.src, r.dst, r.via) for r in map(schedule.network.routes.__getitem__, cap.routes))
     for t, step in enumerate(without_unneeded_sends(schedule).steps):
         step_messages = []
         # the sends by route and hint, which local ones do not have, each with the value that it reads
@@ -153,7 +143,7 @@ def schedule_messages(
                 named[(*route, first)] = connection
             for lane in range(width):
                 part = loads[len(loads) * lane // width : len(loads) * (lane + 1) // width]
-                runs = _runs(t, (*route, first + lane, 0), part, aggregate, run, route in waiting)
+                runs = _runs(t, (*route, first + lane, 0), part, aggregate, run)
                 for message in runs:
                     # as many messages as the hint wants, of nearly equal numbers of chunks
                     count = min(hint.pieces or 1, message.count)
@@ -180,25 +170,6 @@ def schedule_messages(
             raise VerificationError(f"the schedule leaves rank {rank} without chunk {chunk}; `synth verify` says more")
         now[rank, chunk].final = True
     return ScheduleMessages(messages, chains, named)
-
-
-def hold_back(messages: Iterable[Message], network: Network) -> None:
-    """Set `after` of the messages of a timed schedule that it sends in a later step than their chunks and links demand.
-
-    Each waits for the last message of the step before that leaves its source over a limit that both share.
-    """
-    limits = {(r.src, r.dst, r.via): set(caps) for r, caps in zip(network.routes, network.caps_of, strict=True)}
-    leaving = {}
-    last_step = {}
-    for message in messages:
-        if message.local:
-            continue
-        demanded = 1 + max(last_step.get(message.lane, INPUT), *(value.born for value in message.reads))
-        for other in leaving.get((message.src, message.step - 1), ()) if message.step > demanded else ():
-            if limits[message.lane[:3]] & limits[other.lane[:3]]:
-                message.after = other.order
-        last_step[message.lane] = message.step
-        leaving.setdefault((message.src, message.step), []).append(message)
 
 
 def without_unneeded_sends(schedule: Schedule) -> Schedule:
@@ -229,20 +200,9 @@ def _wrong(step: int, fault: str) -> VerificationError:
     return VerificationError(f"the schedule is wrong in step {step}: {fault}; `synth verify` says more")
 
 
-def _runs(
-    step: int, lane: Lane, loads: list[tuple[Value, Send]], aggregate: bool, unit: int | None, across_steps: bool
-) -> list[Message]:
-    """Return `loads` as messages: runs of consecutive chunks of one kind that became ready in the same step.
-
-    `across_steps`: or in different ones, but inputs and values that were written stay apart.
-    """
-
-    def ready(value: Value) -> int:
-        return min(value.born, 0) if across_steps else value.born
-
-    rows = sorted(
-        (send.kind.startswith("reduce"), ready(value), send.chunk, k) for k, (value, send) in enumerate(loads)
-    )
+def _runs(step: int, lane: Lane, loads: list[tuple[Value, Send]], aggregate: bool, unit: int | None) -> list[Message]:
+    """Return `loads` as messages: runs of consecutive chunks of one kind that became ready in the same step."""
+    rows = sorted((send.kind.startswith("reduce"), value.born, send.chunk, k) for k, (value, send) in enumerate(loads))
     messages = []
     for reduce, born, chunk, k in rows:
         last = messages[-1] if messages else None
@@ -250,7 +210,7 @@ def _runs(
             aggregate
             and last is not None
             and last.reduce == reduce
-            and ready(last.reads[0]) == born
+            and last.reads[0].born == born
             and chunk == last.chunk + last.count
             and (unit is None or chunk % unit)
         ):

@@ -56,6 +56,8 @@ def fuse(
     pairs = _named_pairs(lanes, named)
     if not forward:
         return Fusion(pairs, {}, named)
+
+    # Which later messages could forward each message, and how many ops would fuse for each pair of connections.
     partners = {}
     weight = Counter()
     for message in messages:
@@ -70,6 +72,8 @@ def fuse(
             if same_values and free:
                 partners.setdefault(message, []).append(later)
                 weight[message.dst, message.lane, later.lane] += 1
+
+    # Pairs that hints ask for come first, then those with the most ops to fuse.
     forwards = {}
     busy = set()
     paths = _Paths()
@@ -140,33 +144,24 @@ def _forwards_in_order(
 
 
 class _Paths:
-    """Union-find of connections into paths that share one channel; a path has one connection of each pair of ranks."""
+    """Connections joined into paths that share one channel; a path has one connection of each pair of ranks."""
 
     def __init__(self) -> None:
-        self.root = {}
-        self.uses = {}
+        self.path_of: dict[Lane, list[Lane]] = {}
 
-    def find(self, lane: Lane) -> Lane:
-        root = lane
-        while (parent := self.root.get(root, root)) != root:
-            root = parent
-        while lane != root:
-            self.root[lane], lane = root, self.root.get(lane, lane)
-        self.uses.setdefault(root, {root[:2]})
-        return root
+    def find(self, lane: Lane) -> list[Lane]:
+        return self.path_of.setdefault(lane, [lane])
 
     def can_join(self, a: Lane, b: Lane) -> bool:
-        a, b = self.find(a), self.find(b)
-        small, large = sorted((self.uses[a], self.uses[b]), key=len)
-        return a == b or not any(pair in large for pair in small)
+        path, other = self.find(a), self.find(b)
+        pairs = {lane[:2] for lane in path}
+        return path is other or not any(lane[:2] in pairs for lane in other)
 
     def join(self, a: Lane, b: Lane) -> None:
-        a, b = self.find(a), self.find(b)
-        if a != b:
-            if len(self.uses[a]) < len(self.uses[b]):
-                a, b = b, a
-            self.uses[a] |= self.uses.pop(b)
-            self.root[b] = a
+        path, other = self.find(a), self.find(b)
+        if path is not other:
+            path += other
+            self.path_of.update(dict.fromkeys(other, path))
 
 
 def channels(lanes: Sequence[Lane], fusion: Fusion, maximum_blocks: int | None) -> dict[Lane, int]:
@@ -182,7 +177,7 @@ def channels(lanes: Sequence[Lane], fusion: Fusion, maximum_blocks: int | None) 
     groups = {}
     asked = {lane: fusion.named.get(lane[:4], NO_HINT).channel for lane in lanes}
     for lane in sorted(lanes, key=lambda lane: (asked[lane] is None, lane[4], lane[3], lane[:3])):
-        groups.setdefault(paths.find(lane), []).append(lane)
+        groups.setdefault(id(paths.find(lane)), []).append(lane)
     used = set()
     load = Counter()
     channel_of = {}

@@ -1,31 +1,19 @@
-"""Last pass of lowering: instances, the order of blocks that a runtime needs, and its limits."""
+"""Last pass of lowering: instances, and the limits of a runtime."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from synth.errors import SynthError
 from synth.model.schedule import Schedule
 from synth.program.buffer_layout import Layout
-from synth.program.program import Block, Dep, Gpu, Op, Span
+from synth.program.program import Gpu, Span
 from synth.program.runtimes import RUNTIMES, Runtime
 
 BLOCKS, CHANNELS = "thread blocks of a rank", "channels"
 INSTRUCTIONS = "instructions in a thread block"  # the one resource that fewer instances do not save
-
-
-def flagged_first(gpu: Gpu, highest: int | None) -> Gpu:
-    """Return `gpu` with the blocks that others wait for at the front.
-
-    `highest`: the greatest block number that the runtime can wait for, None for no limit.
-    """
-    if highest is None or len(gpu.blocks) <= highest + 1:
-        return gpu
-    order = sorted(range(len(gpu.blocks)), key=lambda b: not any(op.flag for op in gpu.blocks[b].ops))
-    new_number = {b: n for n, b in enumerate(order)}
-    return gpu._replace(blocks=tuple(_moved_block(gpu.blocks[b], new_number, lambda span: span, 0) for b in order))
 
 
 def replicate(gpus: Sequence[Gpu], layout: Layout, instances: int) -> tuple[Gpu, ...]:
@@ -44,29 +32,23 @@ def replicate(gpus: Sequence[Gpu], layout: Layout, instances: int) -> tuple[Gpu,
     for gpu in gpus:
         blocks = []
         for k in range(instances):
-
+            # scratch of the copies lies side by side, chunks of a unit in turn
             def moved(span: Span, k: int = k, gpu: Gpu = gpu) -> Span:
                 if span.buffer == "s":
                     return span._replace(offset=span.offset + k * gpu.scratch)
                 unit, chunk = divmod(span.offset, chunks)
                 return span._replace(offset=(unit * instances + k) * chunks + chunk)
 
-            new_number = {b: b + k * len(gpu.blocks) for b in range(len(gpu.blocks))}
-            blocks += [_moved_block(block, new_number, moved, k * channels) for block in gpu.blocks]
+            for block in gpu.blocks:
+                ops = []
+                for op in block.ops:
+                    deps = tuple(dep._replace(block=dep.block + k * len(gpu.blocks)) for dep in op.deps)
+                    ops.append(op._replace(src=tuple(map(moved, op.src)), dst=tuple(map(moved, op.dst)), deps=deps))
+                blocks.append(block._replace(channel=block.channel + k * channels, ops=tuple(ops)))
         replicas.append(
             Gpu(gpu.rank, gpu.input * instances, gpu.output * instances, gpu.scratch * instances, tuple(blocks))
         )
     return tuple(replicas)
-
-
-def _moved_block(block: Block, new_number: dict[int, int], moved: Callable[[Span], Span], channel: int) -> Block:
-    """Return `block` with its dependencies renumbered, its spans moved, and `channel` added to its channel."""
-
-    def moved_op(op: Op) -> Op:
-        deps = tuple(sorted(Dep(new_number[dep.block], dep.op) for dep in op.deps))
-        return op._replace(src=tuple(map(moved, op.src)), dst=tuple(map(moved, op.dst)), deps=deps)
-
-    return block._replace(channel=block.channel + channel, ops=tuple(map(moved_op, block.ops)))
 
 
 def check_schedule(schedule: Schedule, runtime: Runtime) -> None:
@@ -78,6 +60,7 @@ def check_schedule(schedule: Schedule, runtime: Runtime) -> None:
     """
     if runtime.block_ops is None:
         return
+    # A run of neighbouring chunks may be one message, each gap begins another.
     messages = Counter()  # at least, by source and destination
     for step in schedule.steps:
         chunks = {}
@@ -87,6 +70,7 @@ def check_schedule(schedule: Schedule, runtime: Runtime) -> None:
         for route, row in chunks.items():
             row.sort()
             messages[route] += 1 + sum(b > a + 1 for a, b in pairwise(row))
+    # The blocks that so many messages fill at least.
     sending, receiving, channels = Counter[int](), Counter[int](), 0
     for (src, dst), count in messages.items():
         blocks = -(-count // runtime.block_ops)
@@ -105,6 +89,7 @@ def check_schedule(schedule: Schedule, runtime: Runtime) -> None:
 def check(gpus: Sequence[Gpu], runtime: Runtime, instances: int) -> None:
     """Raise SynthError if `gpus` exceeds a limit of `runtime`; the message names the limit and a remedy."""
     for resource, need, limit in _exceeded(gpus, runtime):
+        # instances share all resources but the length of a block
         fit = limit * instances // need if resource != INSTRUCTIONS else 0
         if instances > 1 and fit:
             remedy = f"{fit} instance{'s' if fit > 1 else ''} would fit"

@@ -6,28 +6,24 @@ order: by step, sends before receives, receives before the copies that complete 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from synth.program.buffer_layout import Layout
 from synth.program.lowering.dependencies import Access, dependencies, flagged
 from synth.program.lowering.messages import Lane, Message, Value
 from synth.program.lowering.receive_fusion import Fusion, channels, lanes_of
-from synth.program.lowering.value_placement import Place, ScratchGroup, ScratchLayout, Storage, pack_scratch
+from synth.program.lowering.value_placement import Place, Storage
 from synth.program.program import Block, Gpu, Op, Span
 
 # number of the first cell of scratch in `Access`: above those of the input and output, however many chunks they have
 _SCRATCH = 1 << 40
-# this number less the order of a message is a cell of no buffer, which its send writes and what waits for it reads
-_SENT = -1
 
 
 class PlannedOp(NamedTuple):
-    """A planned op of block `block`; `key` orders all ops of its rank.
-
-    `sent`: the order of the message that it sends. `after`: that of one whose send it waits for.
-    """
+    """A planned op of block `block`; `key` orders all ops of its rank."""
 
     key: tuple[int, int, int, int]
     block: int
@@ -35,8 +31,6 @@ class PlannedOp(NamedTuple):
     src: Place | None
     dst: Place | None
     count: int
-    sent: int | None = None
-    after: int | None = None
 
 
 class Ends(NamedTuple):
@@ -61,32 +55,35 @@ class BlockTarget:
     block_ops: int | None
 
 
-@dataclass(slots=True)
-class _ScratchUse:
-    """The groups of scratch cells that ops use, each with its size in cells and its first and last step."""
+class _Scratch:
+    """The groups of scratch cells that ops store to: `cells[group]`: its rank and its size. No two groups share a cell.
 
-    last: Mapping[Value, int]
-    spare: int  # the greatest group number so far; further groups hold an arrival until it is added
-    groups: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    `spare`: the greatest group number so far. Further groups hold an arrival until it is added.
+    """
 
-    def use(self, rank: int, group: int, offset: int, born: int, last: int) -> None:
-        size_and_steps = self.groups.setdefault((rank, group), [0, born, last])
-        size, first_step, last_step = size_and_steps
-        size_and_steps[:] = [max(size, offset + 1), min(first_step, born), max(last_step, last)]
+    def __init__(self, spare: int) -> None:
+        self.spare = spare
+        self.cells: dict[int, tuple[int, int]] = {}
 
     def store(self, values: Sequence[Value]) -> None:
         for value in values:
             group, offset = value.place
             if isinstance(group, int):
-                self.use(value.rank, group, offset, value.born, self.last[value])
+                _, size = self.cells.get(group, (value.rank, 0))
+                self.cells[group] = value.rank, max(size, offset + 1)
 
     def arrival(self, message: Message) -> Place:
         self.spare += 1
-        self.use(message.dst, self.spare, message.count - 1, message.step, message.step)
+        self.cells[self.spare] = message.dst, message.count
         return self.spare, 0
 
-    def layout(self) -> ScratchLayout:
-        return pack_scratch(ScratchGroup(rank, group, *row) for (rank, group), row in self.groups.items())
+    def layout(self) -> tuple[dict[int, int], Counter[int]]:
+        """Return the offset of each group on its rank, and the cells of each rank."""
+        offsets, sizes = {}, Counter[int]()
+        for group, (rank, size) in sorted(self.cells.items()):
+            offsets[group] = sizes[rank]
+            sizes[rank] += size
+        return offsets, sizes
 
 
 def assemble(storage: Storage, fusion: Fusion, target: BlockTarget) -> tuple[tuple[Gpu, ...], list[list[Ends]]]:
@@ -109,7 +106,7 @@ def assemble(storage: Storage, fusion: Fusion, target: BlockTarget) -> tuple[tup
     receives = {block_ends.recv: b for row in ends for b, block_ends in enumerate(row) if block_ends.recv}
     drafts = [[] for _ in ends]
     groups = (value.place[0] for message in messages for value in message.writes if isinstance(value.place[0], int))
-    scratch_use = _ScratchUse(storage.last, max(groups, default=0))
+    scratch = _Scratch(max(groups, default=0))
     added = {value.old for message in messages for value in message.writes if value.old is not None}
     forwarded = set(fusion.forwards.values())
     writer = {}  # the block that writes a value
@@ -117,21 +114,19 @@ def assemble(storage: Storage, fusion: Fusion, target: BlockTarget) -> tuple[tup
         if message.local:
             old, rank = message.writes[0].old, message.dst
             block = writer[old] if old in writer else _least_loaded(drafts[rank], ends[rank], target.block_ops)
-            drafts[rank] += _local_ops(message, block, scratch_use)
+            drafts[rank] += _local_ops(message, block, scratch)
             writer.update(dict.fromkeys(message.writes, block))
             continue
         if message not in forwarded:
             key = (message.step, 0, message.order, 0)
-            source, order = message.reads[0].place, message.order
-            drafts[message.src].append(
-                PlannedOp(key, sends[message.lane], "s", source, None, message.count, order, message.after)
-            )
+            source, block = message.reads[0].place, sends[message.lane]
+            drafts[message.src].append(PlannedOp(key, block, "s", source, None, message.count))
         block = receives[message.lane]
         writer.update(dict.fromkeys(message.writes, block))
         if message in fusion.forwards:
-            drafts[message.dst].append(_forward_op(message, block, added, scratch_use))
+            drafts[message.dst].append(_forward_op(message, block, added, scratch))
         else:
-            drafts[message.dst] += _receive_ops(message, block, scratch_use, target)
+            drafts[message.dst] += _receive_ops(message, block, scratch, target)
 
     # Copies within a rank come after all steps, in the block that received the data or that with the fewest ops. In
     # place, a chunk of the input is in the output already.
@@ -145,22 +140,24 @@ def assemble(storage: Storage, fusion: Fusion, target: BlockTarget) -> tuple[tup
         else:
             block = _least_loaded(drafts[rank], ends[rank], target.block_ops)
         drafts[rank].append(PlannedOp((last_step + 1, 2, n, 0), block, "cpy", copy.src, copy.dst, copy.count))
-    scratch = scratch_use.layout()
-    gpus = tuple(_gpu(rank, sorted(drafts[rank]), ends[rank], channel, scratch, target) for rank in range(len(ends)))
-    return gpus, ends
+    offsets, sizes = scratch.layout()
+    gpus = []
+    for rank, row in enumerate(ends):
+        gpus.append(_gpu(rank, sorted(drafts[rank]), row, channel, offsets, sizes[rank], target))
+    return tuple(gpus), ends
 
 
-def _receive_ops(message: Message, block: int, scratch_use: _ScratchUse, target: BlockTarget) -> Iterator[PlannedOp]:
+def _receive_ops(message: Message, block: int, scratch: _Scratch, target: BlockTarget) -> Iterator[PlannedOp]:
     """Yield the ops that receive `message`: one op, or a receive and an addition for a runtime without ``rrc``."""
     new, old, count = message.writes[0].place, message.writes[0].old, message.count
     key = (message.step, 1, message.order)
-    scratch_use.store(message.writes)
+    scratch.store(message.writes)
     if old is None:
         yield PlannedOp((*key, 0), block, "r", None, new, count)
     elif "rrc" in target.codes:
         yield PlannedOp((*key, 0), block, "rrc", old.place, new, count)
     elif old.place == new or (target.in_place != "out" and old.place[0] == "i" and new[0] == "o"):
-        spare = scratch_use.arrival(message)
+        spare = scratch.arrival(message)
         if old.place != new and target.in_place == "both":
             yield PlannedOp((*key, 0), block, "cpy", old.place, new, count)  # in place, onto itself
         yield PlannedOp((*key, 1), block, "r", None, spare, count)
@@ -170,11 +167,11 @@ def _receive_ops(message: Message, block: int, scratch_use: _ScratchUse, target:
         yield PlannedOp((*key, 1), block, "re", old.place, new, count)
 
 
-def _local_ops(message: Message, block: int, scratch_use: _ScratchUse) -> Iterator[PlannedOp]:
+def _local_ops(message: Message, block: int, scratch: _Scratch) -> Iterator[PlannedOp]:
     """Yield the ops that copy a rank's input to the place that the local `message` writes, or add it there."""
     source, new, old, count = message.reads[0].place, message.writes[0].place, message.writes[0].old, message.count
     key = (message.step, 1, message.order)
-    scratch_use.store(message.writes)
+    scratch.store(message.writes)
     if old is None:
         yield PlannedOp((*key, 0), block, "cpy", source, new, count)
         return
@@ -183,14 +180,14 @@ def _local_ops(message: Message, block: int, scratch_use: _ScratchUse) -> Iterat
     yield PlannedOp((*key, 1), block, "re", source, new, count)
 
 
-def _forward_op(message: Message, block: int, added: set[Value], scratch_use: _ScratchUse) -> PlannedOp:
+def _forward_op(message: Message, block: int, added: set[Value], scratch: _Scratch) -> PlannedOp:
     """Return the op that receives `message` and sends it on."""
     new, old = message.writes[0].place, message.writes[0].old
     key = (message.step, 1, message.order, 0)
     passing = all(len(value.readers) == 1 and not value.final and value not in added for value in message.writes)
     if old is not None and passing:
         return PlannedOp(key, block, "rrs", old.place, None, message.count)
-    scratch_use.store(message.writes)
+    scratch.store(message.writes)
     if old is None:
         return PlannedOp(key, block, "rcs", None, new, message.count)
     return PlannedOp(key, block, "rrcs", old.place, new, message.count)
@@ -213,16 +210,19 @@ def _gpu(
     drafts: list[PlannedOp],
     ends: list[Ends],
     channel: Mapping[Lane, int],
-    scratch: ScratchLayout,
+    offsets: Mapping[int, int],
+    scratch: int,
     target: BlockTarget,
 ) -> Gpu:
-    """Return the program of one rank; `drafts`: its ops in the order that all blocks follow."""
+    """Return the program of one rank with `scratch` cells of scratch.
+
+    `drafts`: its ops in the order that all blocks follow. `offsets[group]`: of a group of scratch cells.
+    """
     input_size, output_size = len(target.layout.inputs[rank]), len(target.layout.outputs[rank])
     overlap = target.layout.overlaps[rank] if target.in_place != "out" else None
     shift = input_size if overlap is None else overlap  # in place, the cells of both buffers have the same numbers
     length = [0] * len(ends)
     accesses = []
-    targets = {draft.after for draft in drafts if draft.after is not None}
 
     def cells(place: Place | None, count: int) -> range:
         if place is None:
@@ -231,14 +231,14 @@ def _gpu(
         if buffer == "o":
             start += shift
         elif buffer != "i":
-            start += _SCRATCH + scratch.offsets[int(buffer)]
+            start += _SCRATCH + offsets[int(buffer)]
         return range(start, start + count)
 
     def spans(place: Place | None) -> tuple[Span, ...]:
         if place is None:
             return ()
         buffer, start = place
-        return (Span(buffer, start) if isinstance(buffer, str) else Span("s", scratch.offsets[buffer] + start),)
+        return (Span(buffer, start) if isinstance(buffer, str) else Span("s", offsets[buffer] + start),)
 
     for draft in drafts:
         reads, writes = cells(draft.src, draft.count), cells(draft.dst, draft.count)
@@ -246,10 +246,6 @@ def _gpu(
             # in place the copy changes nothing; out of place no other block uses the cells that it writes
             reads = writes = range(0)
         both = (*reads, *writes) if draft.code == "re" else reads
-        if draft.after is not None:
-            both = (*both, _SENT - draft.after)
-        if draft.sent in targets:
-            writes = (_SENT - draft.sent,)
         accesses.append(Access(draft.block, length[draft.block], both, writes))
         length[draft.block] += 1
     ops = [[] for _ in ends]
@@ -262,4 +258,4 @@ def _gpu(
         receiver = send[1] if send else None
         sender = recv[0] if recv else None
         blocks.append(Block(receiver, sender, number, block_ops, via))
-    return Gpu(rank, input_size, output_size, scratch.sizes.get(rank, 0), tuple(blocks))
+    return Gpu(rank, input_size, output_size, scratch, tuple(blocks))

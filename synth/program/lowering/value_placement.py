@@ -39,33 +39,12 @@ class ScratchCell:
     place: Place | None = None
 
 
-class ScratchGroup(NamedTuple):
-    """A group of neighbouring scratch cells of `rank`, written from step `born` on, last read in step `last`."""
-
-    rank: int
-    group: int
-    size: int
-    born: int
-    last: int
-
-
-class ScratchLayout(NamedTuple):
-    """The offset of each group of scratch cells, and the cells that each rank needs in all."""
-
-    offsets: dict[int, int]
-    sizes: dict[int, int]
-
-
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The messages with contiguous places, and the copies that complete the outputs.
-
-    `last[value]`: the last step in which the value is sent, added to or copied.
-    """
+    """The messages with contiguous places, and the copies that complete the outputs."""
 
     messages: list[Message]
     copies: list[LocalCopy]
-    last: dict[Value, int]
 
 
 def place_values(
@@ -76,28 +55,24 @@ def place_values(
     `aliased`: input and output may be the same memory (`Layout.overlaps`). `longest`: the most chunks of one message or
     copy, None for no limit. With `whole_units` no copy spans two units.
     """
-    end = (flow.messages[-1].step if flow.messages else INPUT) + 1
     inputs = [dict(zip(chunks, count())) for chunks in layout.inputs]  # chunk → its offset
     outputs = [dict(zip(chunks, count())) for chunks in layout.outputs]
     cells = {}
-    last = {}
     copies = []
     late = []
     for (rank, chunk), chain in flow.chains.items():
         out = outputs[rank].get(chunk)
+        # the input stays where the call has it
         from_input = chain[0].born == INPUT
         if from_input:
             chain[0].place = ("i", inputs[rank][chunk])
-        for value, after in zip(chain, [*chain[1:], None], strict=True):
-            last[value] = max(value.last, value.born if after is None or after.old is not value else after.born)
         if out is not None and len(chain) == 1 and from_input:
             copies.append((rank, chain[0].place, ("o", out), None, chunk))
         elif not _settle(chain, from_input, out, aliased, cells) and out is not None:
             late.append((chain[-1], ("o", out)))
-            last[chain[-1]] = end
     messages, writer = _split_messages(flow.messages, cells, longest)
     copies += [(value.rank, value.place, target, writer[value], value.chunk) for value, target in late]
-    return Storage(messages, list(_joined_copies(copies, longest, layout.chunks if whole_units else None)), last)
+    return Storage(messages, list(_joined_copies(copies, longest, layout.chunks if whole_units else None)))
 
 
 def _settle(
@@ -134,6 +109,7 @@ def _split_messages(
     messages: list[Message], cells: dict[Value, ScratchCell], longest: int | None
 ) -> tuple[list[Message], dict[Value, Message]]:
     """Return messages with contiguous places at both ends, in the same order, and the message that wrote each value."""
+    # The scratch cells of a message are neighbours, in the order of its chunks.
     parts = []
     writer = {}
     for message in messages:
@@ -142,6 +118,7 @@ def _split_messages(
             if cell is not None:
                 cell.place = cell.place or (message.order, k)
                 value.place = cell.place
+        # An instruction moves neighbouring chunks only: the message is cut where places jump.
         start = 0
         for k in range(1, message.count + 1):
             if k < message.count and k - start != longest and _adjacent(message, k):
@@ -187,27 +164,3 @@ def _joined_copies(
         rank, src, dst, writer, _ = rows[start]
         yield LocalCopy(rank, src, dst, k - start, writer)
         start = k
-
-
-def pack_scratch(groups: Iterable[ScratchGroup]) -> ScratchLayout:
-    """Return scratch offsets for all groups: first fit in the order of birth (interval colouring).
-
-    A cell is used again only from the step after its last read on, so reuse causes no wait within a step.
-    """
-    offsets = {}
-    sizes = {}
-    taken = {}  # rank -> (offset, size, last), by offset
-    for group in sorted(groups, key=lambda group: (group.rank, group.born, group.group)):
-        live = [row for row in taken.get(group.rank, ()) if row[2] >= group.born]
-        start = index = 0
-        for index, (offset, size, _) in enumerate(live):  # noqa: B007
-            if offset - start >= group.size:
-                break
-            start = offset + size
-        else:
-            index = len(live)
-        live.insert(index, (start, group.size, group.last))
-        taken[group.rank] = live
-        offsets[group.group] = start
-        sizes[group.rank] = max(sizes.get(group.rank, 0), start + group.size)
-    return ScratchLayout(offsets, sizes)

@@ -19,8 +19,8 @@ from operator import add
 
 from synth.errors import SynthError, UsageError
 from synth.model.collective import Collective
-from synth.model.dead_sends import prune
 from synth.model.schedule import Schedule
+from synth.model.sends.dead_sends import prune
 from synth.program import plan_limits as limits
 from synth.program.buffer_layout import Layout
 from synth.program.lowering_options import DEFAULT_LOWERING, LoweringOptions

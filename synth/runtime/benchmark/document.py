@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from synth.model.canonical_json import canonical
 from synth.model.collective import bus_factor
+from synth.model.documents.canonical_json import canonical
 from synth.model.registry import NOTEBOOK, load
 from synth.program.program import Program
 from synth.version import __version__

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from synth.errors import SynthError, UsageError
-from synth.model.components import components
+from synth.model.graphs import components
 from synth.model.topology import Network
 from synth.program.buffer_layout import Layout
 from synth.runtime.dtypes import Dtype

@@ -105,7 +105,7 @@ class Reference(FifoOptions):
                 links,
                 self.delays,
                 self.trace,
-                MessageCost.of(self.per_send).picoseconds(self.protocol or program.protocol),
+                MessageCost.of(self.per_send).picoseconds,
             ),
         )
         with np.errstate(all="ignore"):

@@ -64,7 +64,7 @@ class ProgramTimes:
         if collective is None:
             raise ValueError(f"{program.name} does not say which collective it computes, so it has no sizes")
         self.program, self.network, self.launch, self.exact = program, network, launch, exact
-        self._message_cost = per_send.picoseconds(program.protocol)
+        self._message_cost = per_send.picoseconds
         self._layout = Layout(collective, program.chunks)
         self._in_place = program.in_place == "in"
         self._code = compile_program(program, self._arena(1), in_place=self._in_place)

@@ -21,7 +21,7 @@ from synth.scale.fabric.automorphisms import edge_orbits, free_group, orbits, sy
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.graphs import distances
 from synth.solvers.deadline import TimeUp, current_deadline, time_limited
-from synth.solvers.highs import linear
+from synth.solvers.linear_program import linear
 from synth.solvers.rationalise import near_integers
 
 # Limit on the variables of the linear program, which then ends within a minute.

@@ -15,7 +15,7 @@ from synth.errors import UsageError
 from synth.model.collective import Collective
 from synth.model.collective import collective as collective_named
 from synth.model.schedule import Schedule, Send
-from synth.model.step_routes import routes_by_pair, step_of_sends
+from synth.model.sends.step_routes import routes_by_pair, step_of_sends
 from synth.model.topology import Network
 from synth.scale.baselines.rings import Ring
 

@@ -15,7 +15,7 @@ from math import comb
 from synth.encodings import spanning_tree_packing
 from synth.errors import UsageError
 from synth.model import symmetry
-from synth.model.scale_frontier import ScaleFrontier
+from synth.model.frontier import Frontier
 from synth.model.topology import Cap, Network, Route, Topology
 from synth.scale.baselines.rings import disjoint_rings
 from synth.solvers.deadline import check_deadline
@@ -132,7 +132,7 @@ def _invariant(net: Network) -> tuple:
 
 def optimal_rates(
     network: Network,
-    bound: Callable[[Topology, str], ScaleFrontier],
+    bound: Callable[[Topology, str], Frontier],
     names: Sequence[str] = ("broadcast", "allgather", "allreduce"),
 ) -> Rates:
     """Return the exact optimal rates of the collectives `names`, which `bound` bounds by cuts.

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from synth.errors import UsageError
 from synth.model.documents import int_ranges
+from synth.model.frontier import Frontier
 from synth.model.link_table import ends
-from synth.model.scale_frontier import ScaleFrontier
 from synth.model.topology import Topology
 from synth.scale.baselines.allocations import RATED, attained, ring_rate
 from synth.scale.baselines.rings import Rings, disjoint_rings
@@ -17,7 +17,7 @@ from synth.scale.fabric.graphs import components
 from synth.solvers.deadline import current_deadline, time_limited
 
 Progress = Callable[[str], None]
-ScaleBound = Callable[[str], ScaleFrontier]
+ScaleBound = Callable[[str], Frontier]
 # A sentence, and the labels of the ranks of each set that it is about.
 Sentence = tuple[str, tuple[tuple[int, ...], ...]]
 

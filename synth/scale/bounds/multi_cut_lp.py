@@ -23,8 +23,7 @@ from synth.scale.bounds.throughput_cut import ROOTED, Throughput
 from synth.scale.fabric.automorphisms import edge_orbits, free_group, group_images, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.switch_balancing import MOST_SCALE, balance_switches
-from synth.solvers.cutting_planes import cutting_planes
-from synth.solvers.linear_program import LinearProgram
+from synth.solvers.linear_program import LinearProgram, cutting_planes
 from synth.solvers.max_flow import MaxFlow
 from synth.solvers.rationalise import common_denominator, simple_fractions
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from synth.errors import InfeasibleError
 from synth.model.link_table import ends
-from synth.model.spanning_forest import ROOTED, TURNED, SpanningForest
 from synth.model.topology import Topology
 from synth.scale.fabric.automorphisms import orbits
 from synth.scale.fabric.graphs import hops_from
+from synth.scale.forests.spanning_forest import ROOTED, TURNED, SpanningForest
 from synth.solvers.deadline import check_deadline
 
 

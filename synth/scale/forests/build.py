@@ -10,7 +10,6 @@ from fractions import Fraction
 import numpy as np
 
 from synth.errors import InfeasibleError, UndecidedError
-from synth.model.spanning_forest import SpanningForest
 from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import ROOTED, Throughput, throughput
 from synth.scale.fabric.automorphisms import free_group, symmetries
@@ -19,6 +18,7 @@ from synth.scale.fabric.switch_balancing import balance_switches
 from synth.scale.forests.arborescence_packing import pack
 from synth.scale.forests.partial_trees import to_forest
 from synth.scale.forests.rerooting import reroot
+from synth.scale.forests.spanning_forest import SpanningForest
 from synth.scale.forests.symmetric_trees import grow
 
 # Limit on (roots) x (ranks) x (edges) of an arborescence packing: about a minute of CPU.

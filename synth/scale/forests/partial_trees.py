@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.errors import SynthError
-from synth.model.spanning_forest import SpanningForest
 from synth.scale.bounds.throughput_cut import ROOTED, Throughput
 from synth.scale.fabric.fabric import Fabric
+from synth.scale.forests.spanning_forest import SpanningForest
 
 
 class Branch(NamedTuple):

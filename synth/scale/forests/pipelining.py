@@ -13,8 +13,8 @@ import numpy as np
 
 from synth.errors import UsageError
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
-from synth.model.spanning_forest import SpanningForest
 from synth.scale.fabric.link_loads import link_loads, path_links
+from synth.scale.forests.spanning_forest import SpanningForest
 
 # Limit on the sends that a schedule lists: about 9 GB in four arrays.
 MOST_SENDS = 1 << 28

@@ -13,7 +13,7 @@ from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.orbit_paths import path_entries
 from synth.scale.forests.partial_trees import Branch, BranchForest
 from synth.solvers.deadline import check_deadline
-from synth.solvers.highs import linear
+from synth.solvers.linear_program import linear
 from synth.solvers.rationalise import largest_remainders
 
 # Limit on (candidate trees) x (edges of the fabric): bounds the memory.

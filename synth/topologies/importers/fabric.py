@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, permutations
 
-from synth.model.components import components
+from synth.model.graphs import components
 from synth.model.rational import show
 from synth.model.topology import MULTICAST_NOTE, Limit, Link, Multicast, Topology
 from synth.topologies.machines import NVLINK_US, PCIE_US

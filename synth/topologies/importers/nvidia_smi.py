@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from synth.errors import FormatError
-from synth.model.components import components
+from synth.model.graphs import components
 from synth.model.rational import show
 from synth.model.topology import Topology
 from synth.topologies.importers.fabric import PCIE3_GBPS, SOCKET_GBPS, DumpFabric, Pcie, topology

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from synth.model.frontier import LowerBound, Open, ParetoFrontier, Point
+from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.number_text import number
 from synth.model.rational import counted, show
 from synth.view.frontier_text import WHY, fraction_text
@@ -107,7 +107,7 @@ def of_open(interval: Open) -> tuple[str, str]:
     return claim, f"{why} {check_in_words(interval.certificate)}" if interval.certificate else why
 
 
-def completeness(found: ParetoFrontier) -> tuple[str, str]:
+def completeness(found: Frontier) -> tuple[str, str]:
     """Return the claim that no point is missing, and its reason, or that points may be missing."""
     if not found.complete:
         return "Not proved complete: other points may exist where intervals are open or steps were not looked at.", ""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from synth.model import number_text
+from synth.model.bounds.time_bound import TimeBound
 from synth.model.rational import show
-from synth.model.time_bound import TimeBound
 from synth.model.topology import Network
 from synth.model.tuning_plan import Algorithm, Plan
 from synth.view.page import animation_data, time_chart

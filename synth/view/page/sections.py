@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from synth.model import number_text
-from synth.model.frontier import Frontier, ParetoFrontier
+from synth.model.frontier import Frontier
 from synth.model.rational import counted, show
-from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.view import frontier_text, scale_table
 from synth.view.page import animation_data, certificate_text, time_chart
@@ -32,7 +31,7 @@ class EntryContext:
     libraries: tuple[Mark, ...] = ()
 
 
-def of_frontier(found: ParetoFrontier, about: EntryContext) -> Sheet:
+def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
     """Return the sheet of a frontier. Schedules of the flow engine are not drawn, its machines are."""
     table = frontier_text.report(found)
     algorithms = []
@@ -43,7 +42,7 @@ def of_frontier(found: ParetoFrontier, about: EntryContext) -> Sheet:
         else:
             algorithms.append(AlgorithmRow(counted(point.steps, "step"), row, claim, point.steps, None, NOT_DRAWN))
     drawn = any(algorithm.move for algorithm in algorithms)
-    if isinstance(found, ScaleFrontier):
+    if isinstance(found, Frontier):
         links = len(found.topology.links)
         fits = found.topology.ranks <= animation_data.MOST_RANKS and links <= animation_data.MOST_ROUTES
         drawn = fits and len(found.network.routes) <= animation_data.MOST_ROUTES
@@ -59,7 +58,7 @@ def of_frontier(found: ParetoFrontier, about: EntryContext) -> Sheet:
     elif gaps:
         status = (f"{float(min(gaps)):.2%} above bound", PART) if min(gaps) else ("optimal rate", GOOD)
     proofs = [certificate_text.completeness(found)]
-    if isinstance(found, ScaleFrontier):
+    if isinstance(found, Frontier):
         most = number_text.number(found.bound_gbps)
         limited = f"Limited by: {scale_table.limit(found)}; {most} GB/s at most."
         proofs.append((limited, "It is what the certificate below adds up."))

@@ -7,9 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from synth.model.collective import bus_factor
-from synth.model.frontier import LowerBound, ParetoFrontier
+from synth.model.frontier import Frontier, LowerBound
 from synth.model.rational import counted, show
-from synth.model.scale_frontier import ScaleFrontier
 from synth.model.schedule import Schedule
 from synth.view import frontier_text
 from synth.view.frontier_text import fraction_text
@@ -20,14 +19,14 @@ SIZES = tuple(1 << k for k in range(10, 31))  # bytes: 1 KiB to 1 GiB
 Win = tuple[float, float | None, str, int | None]
 
 
-def all_bounds(found: ParetoFrontier) -> list[tuple[int | None, LowerBound]]:
+def all_bounds(found: Frontier) -> list[tuple[int | None, LowerBound]]:
     """Return the bounds of a frontier that belong to no point; (0, bound): the least number of steps."""
-    if isinstance(found, ScaleFrontier):
+    if isinstance(found, Frontier):
         return [(0, LowerBound(Fraction(found.least_steps), {"kind": "distance"})), *found.bounds]
     return list(found.bounds)
 
 
-def stairs(found: ParetoFrontier) -> Stairs:
+def stairs(found: Frontier) -> Stairs:
     """Return the staircase of lower bounds by number of steps, and the points above it.
 
     A bound at S steps holds for fewer steps too. A bound for any number of steps holds for all.
@@ -80,7 +79,7 @@ def library_mark(name: str, schedule: Schedule) -> Mark:
     return Mark(name, points, "NCCL's algorithms as schedules on these links, in synchronous steps", True, library=True)
 
 
-def of_frontier(found: ParetoFrontier, measured: Sequence[dict] = (), libraries: Sequence[Mark] = ()) -> Times:
+def of_frontier(found: Frontier, measured: Sequence[dict] = (), libraries: Sequence[Mark] = ()) -> Times:
     """Return predicted lines, the lower bound of every schedule in the cost model, and measured times.
 
     `libraries`: the times of other libraries' algorithms.
@@ -116,7 +115,7 @@ def bus_bandwidth(collective: str, ranks: int) -> float | None:
     return None if factor is None else float(factor)
 
 
-def marks_of(doc: dict, found: ParetoFrontier | None = None) -> list[Mark]:
+def marks_of(doc: dict, found: Frontier | None = None) -> list[Mark]:
     """Return a mark for each program of a ``synth.measured/1`` document, by its times out of place if it has them.
 
     `found`: the frontier whose points the programs are matched with.
@@ -147,7 +146,7 @@ def measurement(size: int, seconds: float, least: float, most: float) -> tuple[i
     return size, float(seconds), float(least), float(most)
 
 
-def _point(program: dict[str, Any], found: ParetoFrontier | None) -> int | None:
+def _point(program: dict[str, Any], found: Frontier | None) -> int | None:
     """Return the index of the point from which `program` was lowered, or None.
 
     It is found by its number if steps and R/C agree, else by these alone.

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from synth.encodings.bounds.trees.time_expanded_trees import Tree, TreeSearch
+from synth.encodings.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.topology import Network
 
 MOST_FREE = 9  # maximum number of ranks without the chunk at the start: 3^9 = 19,683 pairs in each step

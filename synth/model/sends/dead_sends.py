@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.step_routes import with_fewest_rounds
+from synth.model.sends.step_routes import with_fewest_rounds
 
 ALIKE = 2  # A sum of up to two contributions has the same bits in whichever order they were added.
 
@@ -53,6 +53,8 @@ def _changing(schedule: Schedule, steps: Sequence[tuple[Send, ...]]) -> list[tup
     for unit, ranks in enumerate(schedule.collective.pre):
         for chunk in range(unit * chunks, (unit + 1) * chunks):
             values.update({(chunk, rank): 1 << rank for rank in ranks})
+
+    # What arrives in a step, and which address is replaced by a copy.
     remaining = []
     for sends in steps:
         arriving: dict[tuple[int, int], int] = {}
@@ -63,6 +65,8 @@ def _changing(schedule: Schedule, steps: Sequence[tuple[Send, ...]]) -> list[tup
             if send.kind.startswith("copy"):
                 copied[at] = value
             arriving[at] = arriving.get(at, 0) | value
+
+        # Copies of the value that is there, and copies whose sum with all that arrives is.
         same = {at for at, value in copied.items() if _alike(value, values.get(at))}
         idle = {at for at in copied if at not in same and _alike(arriving[at], values.get(at))}
         changing = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from synth.model.schedule import Schedule, Send, Step
-from synth.model.step_routes import rounds_for
+from synth.model.sends.step_routes import rounds_for
 from synth.model.topology import Network
 
 
@@ -23,6 +23,7 @@ def unicast(schedule: Schedule) -> Schedule:
         via = routes.get((send.src, send.dst, switch), ())
         return send._replace(via=via)
 
+    # Sends in place of a switch send take the same path, where the network describes it.
     steps = []
     for step in schedule.steps:
         sends = list(step.sends)

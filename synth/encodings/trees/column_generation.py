@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from synth.encodings.bounds.cut_lp import cap_permutation
-from synth.encodings.bounds.trees.cheapest_trees import SteinerTreeDP, make_pricer
-from synth.encodings.bounds.trees.time_expanded_trees import Tree, TreeSearch
+from synth.encodings.trees.cheapest_trees import SteinerTreeDP, make_pricer
+from synth.encodings.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.collective import Collective
 from synth.model.symmetry.stabilisers import Generator, orbits
 from synth.model.topology import Network

@@ -1,8 +1,8 @@
-"""The α of the cost model, of a machine of any size: the greatest latency of a way from rank to rank, without listing
-all ways."""
+"""Searches along the links of a machine: the greatest latency between ranks, and connected components."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +16,8 @@ def latency(topology: Topology) -> Fraction:
     if not topology.switches:
         sorts = links.sorts if hasattr(links, "sorts") else links  # a table of links names each latency once
         return max({id(k.latency): k.latency for k in sorts}.values(), default=Fraction(0))
+
+    # Through switches: of parallel links the slowest counts, as `Topology.network` has them all.
     leaving: list[dict[int, Fraction]] = [{} for _ in range(topology.ranks + len(topology.switches))]
     for link in links:
         late = leaving[link.src].get(link.dst, Fraction(0))
@@ -41,3 +43,20 @@ def _farthest(leaving: list[dict[int, Fraction]], ranks: int, start: int) -> Fra
         most = max([most, *(late for end, late in further.items() if end < ranks)])
         front = {end: late for end, late in further.items() if end >= ranks}
     return most
+
+
+def components(ends: Iterable[int], pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return for each end the least end to which pairs join it, directly or through others (union-find)."""
+    parent = {end: end for end in ends}
+
+    def root(end: int) -> int:
+        while parent[end] != end:
+            parent[end] = parent[parent[end]]
+            end = parent[end]
+        return end
+
+    # The least end of a component is its root.
+    for a, b in pairs:
+        low, high = sorted((root(a), root(b)))
+        parent[high] = low
+    return {end: root(end) for end in parent}

@@ -21,6 +21,8 @@ def same_bits(schedule: Schedule) -> bool:
     collective, chunks = schedule.collective, schedule.chunks
     if not collective.combining or not _wanted_twice(collective):
         return True
+
+    # Expressions are numbered: inputs by their rank, and a sum by its two terms in order, so that equal ones are equal.
     nodes: dict[tuple, int] = {}
 
     def node(*key: object) -> int:
@@ -30,6 +32,8 @@ def same_bits(schedule: Schedule) -> bool:
     for unit, pre in enumerate(collective.pre):
         for chunk in range(unit * chunks, (unit + 1) * chunks):
             value.update({(chunk, rank): rank for rank in pre})
+
+    # All sends of a step read the state before it; a copy replaces what is there, reductions add to it.
     for t, step in enumerate(schedule.steps):
         terms: dict[tuple[int, int], list[int]] = {}
         for send in sorted(step.unicast_sends, key=lambda s: s.kind.startswith("reduce")):
@@ -44,6 +48,8 @@ def same_bits(schedule: Schedule) -> bool:
                 value[at] = row[0]
             else:
                 value[at] = node(*sorted(row)) if len(row) == 2 else node("here", t, *at)
+
+    # Ranks that want the same contributions must hold the same expression.
     for u, post in enumerate(collective.post):
         for i in range(chunks):
             seen: dict[frozenset[int], int] = {}

@@ -90,6 +90,8 @@ def from_document(doc: Any, ranks: int, file: str, name: str) -> Collective:
                 read.fail(f"rank {rank} wants another sum of unit {unit} in a row before", f"post[{i}]")
     if not pre or not rows["post"]:
         read.fail("lists no unit", "post" if pre else "pre")
+
+    # Sums of all contributions need no list of what is wanted.
     partial = any(want is not None for _, _, want in rows["post"])
     before = [pre[unit] for unit in range(len(pre))]
     return Collective(name, ranks, before, map(list, wants), combining, (), wants if partial else None)

@@ -75,6 +75,7 @@ class TimeBound:
 
     def to_json(self) -> dict:
         """Return the bounds as a JSON object."""
+        # A bound without a launch is one of bare links, which no protocol changes.
         bounds = []
         for row in self.rows:
             cost = {"launch_us": show(row.launch), "protocol": row.protocol} if row.launch else {}

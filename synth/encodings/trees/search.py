@@ -1,7 +1,7 @@
 """Tree engine: schedules of whole chunks on the trees that column generation finds.
 
 Each chunk travels along a time-expanded tree. Column generation gives the least R/C that trees allow. Dives
-(`synth.encodings.tree_packing.diving`) make whole chunks of its fractions, with schedules that are invariant under
+(`synth.encodings.trees.diving`) make whole chunks of its fractions, with schedules that are invariant under
 smaller and smaller groups of automorphisms.
 
 To find none proves nothing, as only some trees are tried. Seconds are CPU seconds of this process, so that a busy
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import ceil, lcm
 
-from synth.encodings.bounds.trees.column_generation import FoldedProblem, RestrictedMaster, generate
-from synth.encodings.bounds.trees.time_expanded_trees import Tree
-from synth.encodings.tree_packing.diving import dive
+from synth.encodings.trees.column_generation import FoldedProblem, RestrictedMaster, generate
+from synth.encodings.trees.diving import dive
+from synth.encodings.trees.time_expanded_trees import Tree
 from synth.model import symmetry
 from synth.model.collective import Collective
 from synth.model.outcome import Cost, Sat, Unknown, Verdict

@@ -51,6 +51,8 @@ def rounds_for(network: Network, sends: Sequence[Send]) -> int:
     for send in sends:
         if not send.local:
             load[network.route_index[send.src, send.dst, send.via]] += 1
+
+    # A limit counts a send as often as it lists the send's route.
     against: Counter[int] = Counter()  # by limit
     rounds = 1
     for i, count in load.items():

@@ -1,1 +1,0 @@
-"""Column generation over time-expanded trees."""

@@ -1,1 +1,0 @@
-"""Schedules by column generation over time-expanded trees."""
