@@ -24,7 +24,7 @@ from synth.scale.search import frontier
         ("dgx-h100*4:net=rail", 0),
         ("ndv2*4", 0),
         ("dgx-a100*3:nics=2", 0),
-        ("torus:4x4", Fraction(1, 4)),
+        ("mi300x*2", Fraction(1, 32)),
     ],
 )
 def test_trees_are_right_and_meet_the_bound_where_boxes_are_switched(name, most, collective, root):
