@@ -2,7 +2,7 @@
 
     search.py    the frontier: bound and points
     composition/ schedules composed of phases inside the boxes and over the network
-    forests/     symmetric trees, arborescence packing, edge splitting, pipelining, breadth-first broadcast
+    forests/     symmetric trees, re-rooting, arborescence packing, edge splitting, pipelining, breadth-first broadcast
     alltoall/    concurrent flow, flow decomposition, list scheduling of paths
     baselines/   rings and shortest paths for comparison, allocations
     bounds/      throughput cuts, multi-cut LP, allreduce partitions (graph strength), reachability
@@ -25,6 +25,7 @@ They take `collective` ("allgather", "reduce-scatter", "broadcast", "reduce") an
 shards per unit of bandwidth on a `Fabric` and in seconds per GB of a shard on a `SpanningForest`.
 
 `build` tries `symmetric` first (`grow`: one tree for each orbit of roots, a flow over orbits of links), then `packing`
-(`pack`: edge splitting of switches, then arborescence packing). Both accept any time at or above the bound. A
-`SpanningForest` holds one tree for each orbit and generators of the group.
+(`pack`: edge splitting of switches, then arborescence packing). Both accept any time at or above the bound. For a
+broadcast or reduce the trees of `grow` are re-rooted (`reroot`) before. A `SpanningForest` holds one tree for each
+orbit and generators of the group.
 """

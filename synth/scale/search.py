@@ -251,6 +251,7 @@ def _plan_trees(graph: Fabric, collective: str, root: int, group: Group, state: 
                 built = build(
                     graph, half, root, progress=state.progress, bound=limit,
                     on_bound=set_bound if limit is not None else lambda better: None,
+                    on_forest=lambda forest: add([forest]),
                 )  # fmt: skip
             except TimeUp:
                 raise
@@ -262,7 +263,7 @@ def _plan_trees(graph: Fabric, collective: str, root: int, group: Group, state: 
             set_bound(found[0].bound)
             if found[0].gap:
                 state.notes.append(f"the best forest is {float(found[0].gap):.1%} slower than the bound")
-        if found[0].forest.method == found[-1].forest.method:
+        if found[0].forest.method == found[-1].forest.method != "re-rooted":
             add([built.forest for built in found])
 
     quick = FOREST_FIRST[0] <= graph.ranks <= FOREST_FIRST[1]

@@ -1,5 +1,5 @@
-"""A forest for a collective on any fabric, with its bound: symmetric trees where the machine is symmetric, an
-arborescence packing elsewhere."""
+"""A forest for a collective on any fabric, with its bound: symmetric trees where the machine is symmetric,
+re-rooted for a broadcast, and an arborescence packing elsewhere."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.switch_balancing import balance_switches
 from synth.scale.forests.arborescence_packing import pack
 from synth.scale.forests.partial_trees import to_forest
+from synth.scale.forests.rerooting import reroot
 from synth.scale.forests.spanning_forest import SpanningForest
 from synth.scale.forests.symmetric_trees import grow
 
@@ -52,13 +53,16 @@ def build(
     progress: Callable[[str], None] = lambda text: None,
     bound: Throughput | None = None,
     on_bound: Callable[[Throughput], None] = lambda bound: None,
+    on_forest: Callable[[SpanningForest], None] = lambda forest: None,
 ) -> BoundedForest:
     """Return the first forest that the methods find: at the bound, or else at times that are ever further above it.
 
     `bound`: the result of `throughput`, if the caller has it. `on_bound` is called with a higher bound as soon as it is
-    proved. The forest is not verified: tests/spanning_forest_check.py does that. Raises InfeasibleError where a rank
-    cannot be reached, UsageError for another collective or root, UndecidedError where no forest is found, TimeUp where
-    a time limit (see `synth.solvers.deadline`) ends the search before.
+    proved. `on_forest` is called with the re-rooted trees of a broadcast or reduce. A packing is then searched for that
+    is as fast, as its trees may be pipelined better; where there is none, the re-rooted trees are returned. The forest
+    is not verified: tests/spanning_forest_check.py does that. Raises InfeasibleError where a rank cannot be reached,
+    UsageError for another collective or root, UndecidedError where no forest is found, TimeUp where a time limit (see
+    `synth.solvers.deadline`) ends the search before.
     """
     moves = symmetries(fabric)
     bound = throughput(fabric, collective, root, moves) if bound is None else bound
@@ -70,7 +74,12 @@ def build(
         highest = higher
         on_bound(higher)
 
+    best = _rerooted(bound, moves) if collective in ROOTED and "symmetric" in methods else None
+    if best is not None:
+        on_forest(best)
     for graph, own_moves, time in _plans(bound, moves, raised):
+        if best is not None and time / graph.unit > best.time:
+            break
         for method in methods:
             group: Sequence[np.ndarray] = ()
             if method == "symmetric":
@@ -83,10 +92,33 @@ def build(
                 return BoundedForest(to_forest(graph, reached, grown, group, method), highest)
             rate = int(bound.shards.sum()) * graph.unit / time
             progress(f"{method} finds no forest at {float(rate):.6g} GB/s")
+        if best is not None and not BoundedForest(best, bound).gap:
+            break  # the next plans are slower
+    if best is not None:
+        return BoundedForest(best, highest)
     raise UndecidedError(
         f"{fabric.name}: no forest found for {collective} by {' or '.join(methods)}; that proves nothing: "
         f"the bound is {float(highest.bandwidth):.6g} GB/s"
     )
+
+
+def _rerooted(bound: Throughput, moves: Sequence[np.ndarray]) -> SpanningForest | None:
+    """Return the trees of the symmetric allgather, or reduce-scatter, re-rooted; None where there are none.
+
+    On links from rank to rank alone a packing is quick, and is as fast as the bound.
+    """
+    graph = bound.fabric
+    group = free_group(moves, graph.ranks) if graph.nodes > graph.ranks else ()
+    if not group:
+        return None
+    forward = graph.reversed() if graph.flipped else graph
+    every = throughput(forward, "reduce-scatter" if graph.flipped else "allgather", 0, moves)
+    for slower in (Fraction(1), *SLOWER):
+        grown = grow(graph, group, every.time * slower)
+        if grown is not None:
+            found = reroot(graph, grown, group, bound.root)
+            return found and to_forest(graph, replace(bound, time=found[1]), found[0], (), "re-rooted")
+    return None
 
 
 def _plans(
