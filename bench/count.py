@@ -14,10 +14,10 @@ from pathlib import Path
 
 TOPS = ("synth", "tests", "bench")
 BUDGET = {
-    "synth nodes": 607_000,  # 876,855 before the cut; the issue after it leads to 560,000
-    "tests lines": 37_600,
+    "synth nodes": 582_500,  # 876,855 before the cut; torch's allotment of 17,000 is in it
+    "tests lines": 35_900,
     "bench lines": 5_470,
-    "docs words": 38_000,
+    "docs words": 38_300,  # the page on PyTorch jobs
     "bench/results KB": 260,
     "CHANGELOG KB": 8,
 }
