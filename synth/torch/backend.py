@@ -72,7 +72,8 @@ class Synth(Backend):
         self._batch: list[Work] | None = None
         self._queue: queue.SimpleQueue[tuple[Callable[[], None], Pending] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._waiting = 0
+        self._waiting = 0  # calls in the queue, or under way on its thread
+        self._counting = threading.Lock()
         self._received: Work | None = None
         self._cache: dict[tuple, Chosen] = {}
         self._said: dict[tuple, bytes] = {}
@@ -166,7 +167,8 @@ class Synth(Backend):
             if self._thread is None:
                 self._thread = threading.Thread(target=self._carry_out, daemon=True)
                 self._thread.start()
-            self._waiting += 1
+            with self._counting:
+                self._waiting += 1
             self._queue.put((function, pending))
             if waits:
                 pending.wait()
@@ -182,7 +184,8 @@ class Synth(Backend):
                 function()
             except Exception as problem:
                 error = problem
-            self._waiting -= 1
+            with self._counting:
+                self._waiting -= 1
             work.finish(error)
 
     def _inner(self, name: str, *arguments: Any, why: str = "no program") -> Work:
