@@ -17,7 +17,7 @@ BUDGET = {
     "synth nodes": 582_500,  # 876,855 before the cut; torch's allotment of 17,000 is in it
     "tests lines": 35_900,
     "bench lines": 5_470,
-    "docs words": 38_300,  # the page on PyTorch jobs
+    "docs words": 38_400,  # the page on PyTorch jobs
     "bench/results KB": 260,
     "CHANGELOG KB": 8,
 }

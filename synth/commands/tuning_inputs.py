@@ -86,7 +86,6 @@ def check_times(inputs: CollectiveInputs, machine: Topology | None) -> None:
     """
     from synth.scale.time_bound import time_bound
 
-    # Times below the bound are of another machine or collective.
     if machine is None and inputs.network is not None:
         machine = inputs.network.as_topology()
     timed = [measurement for measurement in inputs.measured if not measurement.modelled]

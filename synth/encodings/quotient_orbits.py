@@ -27,7 +27,7 @@ class Automorphism(Protocol):
 
 @dataclass(frozen=True)
 class QuotientOrbits:
-    """Orbit representatives.
+    """The orbits of a problem's units, ranks, routes and limits, by a representative of each.
 
     Attributes:
         unit_rep: representative of each unit.

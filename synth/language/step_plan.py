@@ -30,7 +30,7 @@ MAX_LEVELLED = 4000
 class StepPlan:
     """Operations with the step of each.
 
-    `has_slack`: an operation may have several steps in a schedule with as few steps.
+    `has_slack`: some operation could be in another step, and the schedule would have no more steps.
     """
 
     network: Network

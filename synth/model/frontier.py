@@ -360,7 +360,7 @@ class Frontier:
 
     @property
     def unit_share(self) -> Fraction:
-        """Bytes of one unit of data divided by the size."""
+        """One unit of data as a share of the size of a call, in bytes."""
         return self.task.unit_share
 
     def seconds_at(self, point: Point, size: int) -> float:

@@ -111,12 +111,12 @@ class Table:
     """One collective on so many ranks: disjoint `ranges` by growing size, which leave no gap between the least and the
     greatest.
 
-    `sizes`: the sizes that were judged, growing; the ranges are drawn between them. `seconds[i]` is what is expected at
-    `sizes[i]` of what is chosen there, place `chosen[i]` in `Plan.algorithms`, `best[i]` of the best of all candidates,
-    `ours[i]` and
-    `library[i]` of the best schedule and of the best algorithm of other libraries, `times[i]` of each algorithm of the
-    range's order. None: not known. `libraries`: the times of each algorithm of other libraries. `estimated[i]`: those
-    of the times at `sizes[i]` that are not of a run; () where all are of runs, or measured.
+    `sizes`: the sizes that were judged, growing; the ranges are drawn between them. `seconds[i]` is what is
+    expected at `sizes[i]` of what is chosen there, place `chosen[i]` in `Plan.algorithms`, `best[i]` of the best of
+    all candidates, `ours[i]` and `library[i]` of the best schedule and of the best algorithm of other libraries,
+    `times[i]` of each algorithm of the range's order. None: not known. `libraries`: the times of each algorithm of
+    other libraries. `estimated[i]`: those of the times at `sizes[i]` that are not of a run; () where all are of
+    runs, or measured.
     """
 
     collective: str
@@ -146,7 +146,7 @@ class Table:
         return tuple(losses)
 
     def estimates(self, place: int) -> tuple[float, ...]:
-        """Return those of the times at `sizes[place]` that are not of a run."""
+        """Return the times at `sizes[place]` that are estimates: neither measured nor of a full run of the program."""
         return self.estimated[place] if self.estimated else ()
 
     def at(self, size: int) -> Range | None:

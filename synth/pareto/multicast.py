@@ -46,13 +46,13 @@ class SwitchMulticast:
     links: Frontier
 
     def applies(self, problem: FrontierProblem) -> bool:
-        """Return True if schedules of the collective pass the switches of the machine."""
+        """Return True if the machine has switches that multicast, and the collective schedules through them."""
         return applies(problem)
 
     def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point | LowerBound]:
         """Yield the bound, and the points that no other one dominates, those of few sends first.
 
-        Whose replay fails dominates none. After the deadline only one that is alone, and the one of the least R/C are
+        A point whose replay fails dominates none. After the deadline only the sole point, or the one of least R/C, is
         begun.
         """
         from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound
@@ -125,7 +125,7 @@ class SwitchMulticast:
 
 
 def applies(problem: FrontierProblem) -> bool:
-    """Return True if schedules of the collective pass the switches of the machine."""
+    """Return True if the machine has switches that multicast, and the collective schedules through them."""
     machine = problem.machine
     return bool(machine.multicast) and machine.ranks <= MOST_RANKS and problem.collective.name in COLLECTIVES
 

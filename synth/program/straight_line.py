@@ -20,9 +20,9 @@ MAX_TURNS = (1 << 16) - 1  # turns of a loop: the kernel counts them in 16 bits
 class StraightLine(NamedTuple):
     """A program without parts, loops and bounded scratch.
 
-    `cells`, `scratch_cells`: chunks of `program` for each chunk of the one that it was made of, in scratch and
-    elsewhere. ``origin[rank, block]``: the op that each op of the block comes from; a block that is not listed has its
-    own ops.
+    `scratch_cells`, `cells`: the chunks of `program` for each chunk, in scratch and elsewhere, of the program that it
+    was made of. ``origin[rank, block]``: the op that each op of the block comes from; a block that is not listed has
+    its own ops.
     """
 
     program: Program

@@ -176,7 +176,7 @@ def cut(program: Program, count: int, kind: Dtype, options: FifoOptions = DEFAUL
 
 
 class Padding(NamedTuple):
-    """A unit of `unit` elements in `chunks` chunks."""
+    """The cut of `unit` elements into `chunks` equally long chunks; places beyond the last element are padding."""
 
     unit: int
     chunks: int

@@ -101,7 +101,7 @@ class Instance:
         return want is None or contributor in want
 
     def symmetric(self, unit: int) -> bool:
-        """Return True where `unit` is an allreduce: the ranks that contribute are those that want the sum of all."""
+        """Return True where `unit` is summed as in an allreduce: those who contribute are those who want the sum."""
         return self.combining and not self.special and self.pre[unit] == frozenset(self.post[unit])
 
     def hops(self, start: frozenset[int]) -> list[float]:

@@ -19,7 +19,8 @@ from synth.model.tuning_plan import Plan, Range, Table
 
 
 class Offer(NamedTuple):
-    """`low` <= size <= `high` bytes (None: no end), in multiples of `step` bytes."""
+    """The sizes of calls that a runtime can serve with an algorithm: from `low` to `high` bytes (None: no end), in
+    multiples of `step` bytes."""
 
     low: int
     high: int | None

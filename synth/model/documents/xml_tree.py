@@ -15,7 +15,7 @@ MAX_DEPTH = 48
 
 @dataclass
 class Element:
-    """`line` is where the element starts; `parent` is None for the root."""
+    """An element of an XML file. `line`: where it starts; `parent`: None for the root."""
 
     tag: str
     attributes: dict[str, str]

@@ -55,7 +55,8 @@ class Clocks:
             self.rows[actor, other - self.watched.start] = time
 
     def before(self, row: Row, actor: int, time: int) -> bool:
-        """True if `time` of `actor` is certainly before `row`."""
+        """Return True if whoever has the clock `row` has seen `actor` reach `time`; always for actors that are not
+        `watched`."""
         return actor not in self.watched or row[actor - self.watched.start] >= time
 
     def join(self, actor: int, row: Row) -> None:

@@ -32,7 +32,7 @@ JOINING = frozenset({"nop", "barrier"})
 class ChunkAccess(NamedTuple):
     """An access of an op to a chunk of the rank's own plain memory.
 
-    `element`: the place of the chunk in its span, where it names the threads that move it; else None.
+    `element`: the index of the chunk in its span, where that decides which threads move it; None where any thread may.
     """
 
     key: Key
