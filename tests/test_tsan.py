@@ -10,7 +10,7 @@ from thread_sanitizer import Executable
 
 from synth.commands import api
 from synth.program import direct_writes
-from synth.program.program import Op, Span
+from synth.program.program import Dep, Op, Span
 from synth.runtime.kernel import sources, transports
 
 pytestmark = [
@@ -92,7 +92,7 @@ def test_a_put_that_was_not_proved_safe_is_reported(monkeypatch):
             if b != block
             else held._replace(
                 ops=tuple(
-                    op._replace(deps=(*op.deps, direct_writes.Dep(len(gpu.blocks), 8))) if i == at else op
+                    op._replace(deps=(*op.deps, Dep(len(gpu.blocks), 8))) if i == at else op
                     for i, op in enumerate(held.ops)
                 )
             )

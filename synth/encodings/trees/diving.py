@@ -8,11 +8,12 @@ every tree may be taken alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
 from math import floor
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,23 +27,62 @@ PRICINGS = 4  # rounds of pricing after a decision, at most; before the first on
 CANDIDATES = 12  # choices that are tried for one decision
 NEW, NEW_HEURISTIC = 10, 40  # trees of a unit that join in a round of exact pricing, and of heuristic pricing
 KNOWN, POOL = 72, 48  # known trees that heuristic pricing starts from, and trees that a search returns
-LAST, LAST_SECONDS = 12, 1.0  # remaining chunks from which CP-SAT is tried for all of them, in its deterministic time
+LAST = 12  # remaining chunks from which CP-SAT is tried for all of them, and again for half as many
+SECONDS, MAX_PLACES = 3.0, 12_000  # of CP-SAT's deterministic time; chunks times routes times steps
 DIVISIONS = 1_000  # divisions of the rounds among the steps that are looked through, at most
 NOISE = 0.2  # by which shares are perturbed, so that other seeds decide otherwise
 
 
+class Pricer(Protocol):
+    """A pricer: returns cheap trees of a unit."""
+
+    @property
+    def exact(self) -> bool:
+        """True if the first tree that it returns is a cheapest."""
+        ...
+
+    def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, turns: int) -> list[tuple[float, Tree]]:
+        """Return trees with their costs at ``prices[route, step - 1]``, a cheapest first."""
+        ...
+
+
+@dataclass(frozen=True)
+class LastChunks:
+    """The last chunks of a dive: `need[u]` more trees of each unit, beside those `taken`, whose loads are `loads`.
+
+    `rounds`: those of each step. `known`: the trees of each unit that the dive knows. `seconds`: a limit, in CP-SAT's
+    deterministic time.
+    """
+
+    folded: FoldedProblem
+    rounds: Sequence[int]
+    loads: np.ndarray
+    need: Mapping[int, int]
+    taken: dict[int, list[Tree]]
+    known: Mapping[int, Sequence[Tree]]
+    seconds: float
+    seed: int
+
+    @property
+    def capacity(self) -> np.ndarray:
+        """Load that each orbit of constraints has left in each step."""
+        return self.folded.capacity[:, None] * np.array(self.rounds) - self.loads
+
+
 def dive(
     folded: FoldedProblem, chunks: int, rounds: int, trees: Mapping[int, Sequence[Tree]], seed: int, deadline: Deadline,
-    pricers: Mapping[int, Any] | None = None,
+    pricers: Mapping[int, Pricer] | None = None, complete: Callable[[LastChunks], bool] | None = None,
 ) -> tuple[dict[int, list[Tree]] | None, list[int] | None]:  # fmt: skip
     """Return `chunks` trees of each unit and the rounds of each step, `rounds` in all, into which their loads fit.
 
     No rounds where the linear program has no solution at any that were tried. No trees where a decision has no choice
-    that leaves it one, and at the deadline. `trees`: those of each unit to begin with. `pricers`: for columns that are
-    no trees from the holders of a unit to all ranks that want it.
+    that leaves it one, and at the deadline. `trees`: those of each unit to begin with. `pricers` and `complete`: for
+    columns that are no trees from the holders of a unit to all ranks that want it. `complete` adds the last chunks to
+    those taken, and returns False where it finds none.
     """
     random = np.random.default_rng(seed)
     pricers = pricers or {u: folded.pricer(u, seed + 31 * u) for u in folded.units}
+    complete = complete or complete_by_sends
     exact = all(pricer.exact for pricer in pricers.values())
     efforts = (1,) if exact else (1, 3)  # turns of heuristic pricing, more where the first finds no new tree
     master = RestrictedMaster(folded, 1.0)
@@ -79,13 +119,8 @@ def dive(
         return solved and master.value <= rounds + TOLERANCE
 
     def finish() -> bool:
-        """Take the remaining chunks by CP-SAT, among all known trees; return False where it finds none."""
-        capacity = folded.capacity[:, None] * np.array(least) - loads
-        seconds = min(LAST_SECONDS, deadline.remaining())
-        last = fitting_trees(folded, master.trees, need(), capacity, seconds, seed)
-        for u, more in (last or {}).items():
-            taken[u] += more
-        return last is not None
+        seconds = min(SECONDS, deadline.remaining())
+        return complete(LastChunks(folded, least, loads, need(), taken, master.trees, seconds, seed))
 
     # the rounds: whole ones near the fractions; those without a solution give a Benders cut, which excludes others
     if not feasible(10 * PRICINGS):
@@ -141,32 +176,49 @@ def dive(
     return None, least
 
 
-def fitting_trees(
-    folded: FoldedProblem, known: Mapping[int, Sequence[Tree]], need: Mapping[int, int], capacity: np.ndarray,
-    seconds: float, seed: int,
-) -> dict[int, list[Tree]] | None:  # fmt: skip
-    """Return `need[u]` of the `known` trees of each unit whose loads fit into `capacity`, or None where none are found.
-
-    `seconds`: in CP-SAT's deterministic time.
-    """
+def complete_by_sends(last: LastChunks) -> bool:
+    """Choose the trees of the last chunks by CP-SAT, send by send."""
     from synth.solvers.cp_sat import new_program, solve_program
 
-    program = new_program()
-    used: list[tuple[int, Tree, Any]] = []
-    terms: dict[int, list] = {}
-    for unit, count in need.items():
-        times = [program.new_int_var(0, count, "") for _ in known[unit]]
-        program.add(sum(times) == count)
-        used += zip([unit] * len(times), known[unit], times, strict=True)
-    for unit, tree, x in used:
-        for place, amount in folded.sparse(tree).items():
-            terms.setdefault(place, []).append(int(folded.weight[unit] * amount) * x)
-    for place, row in terms.items():
-        program.add(sum(row) <= int(capacity.flat[place]))
-    solver = solve_program(program, seconds, seed)
+    folded, network, model = last.folded, last.folded.network, new_program()
+    size = sum(last.need.values()) * len(network.routes) * folded.steps
+    if size > MAX_PLACES or (last.capacity < 0).any():
+        return False
+    terms: dict[tuple[int, int], list] = {}
+    chosen: list[tuple[int, dict[tuple[int, int], Any]]] = []
+    for unit in last.need:
+        pre, post, weight = folded.collective.pre[unit], folded.collective.post[unit], folded.weight[unit]
+
+        # a send may lie on a path from a holder to a destination in time
+        early, late = network.distances_from(sorted(pre)), network.reversed().distances_from(sorted(post))
+        places = []
+        for i, route in enumerate(network.routes):
+            before, after = early[route.src], late[route.dst]
+            if route.dst not in pre and before is not None and after is not None:
+                places += [(i, t) for t in range(before + 1, folded.steps - after + 1)]
+
+        for _ in range(last.need[unit]):
+            send = {place: model.new_bool_var("") for place in places}
+            chosen.append((unit, send))
+            into: dict[int, list] = {n: [] for n in range(network.ranks)}
+            for (i, t), x in send.items():
+                into[network.routes[i].dst].append((t, x))
+                for o in np.flatnonzero(folded.use[i]):
+                    terms.setdefault((int(o), t), []).append(int(weight * folded.use[i, o]) * x)
+
+            # a destination receives once, any other rank at most once, and a rank sends what it received before
+            for n, received in into.items():
+                add = model.add_exactly_one if n in post - pre else model.add_at_most_one
+                add([x for _, x in received])
+            for (i, t), x in send.items():
+                src = network.routes[i].src
+                if src not in pre:
+                    model.add_bool_or([~x, *(y for s, y in into[src] if s < t)])
+    for (o, t), row in terms.items():
+        model.add(sum(row) <= int(last.capacity[o, t - 1]))
+    solver = solve_program(model, last.seconds, last.seed)
     if solver is None:
-        return None
-    found: dict[int, list[Tree]] = {unit: [] for unit in need}
-    for unit, tree, x in used:
-        found[unit] += [tree] * solver.value(x)
-    return found
+        return False
+    for unit, send in chosen:
+        last.taken[unit].append(tuple(sorted((t, i) for (i, t), x in send.items() if solver.value(x))))
+    return True
