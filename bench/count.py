@@ -14,7 +14,7 @@ from pathlib import Path
 
 TOPS = ("synth", "tests", "bench")
 BUDGET = {
-    "synth nodes": 582_500,  # 876,855 before the cut; torch's allotment of 17,000 is in it
+    "synth nodes": 583_500,  # 876,855 before the cut; torch's allotment of 17,000 is in it
     "tests lines": 35_900,
     "bench lines": 5_470,
     "docs words": 38_400,  # the page on PyTorch jobs

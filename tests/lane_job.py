@@ -48,10 +48,16 @@ def at(array):
     return array.__array_interface__["data"][0]
 
 
-def everything(lane, rank, ranks):
-    """Return the number of calls whose result is right: programs of two collectives and four types, in many sizes."""
+def everything(lane, rank, ranks, launches=0):
+    """Return the number of calls whose result is right: programs of two collectives and four types, in many sizes.
+
+    `launches`: how many each program is said to have made before.
+    """
     reduce = [lane.load(program(name, "allreduce", ranks), in_place=True) for name in ("ring", "two-shot")]
     gather = lane.load(program("direct", "allgather", ranks), in_place=False)
+    for loaded in (*reduce, gather) if launches else ():
+        _, _, done, runs, _ = loaded.kept
+        runs[:], done[:] = launches, (launches - 1) << 40
     right = 0
     for number, elements in enumerate(SIZES):
         name, op = TYPES[number % len(TYPES)]
@@ -78,8 +84,18 @@ def main():
     lane = Lane(FolderStore(folder), rank, ranks, 2.0 if case == "late" else 60.0)
     mapped = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/dev/shm/synth" in line]
     assert mapped == ["(deleted)"], mapped
-    if case == "right":
-        print(everything(lane, rank, ranks))
+    if case in ("right", "wrapped"):
+        print(everything(lane, rank, ranks, (1 << 24) - 3 if case == "wrapped" else 0))
+        return
+    if case == "forked":
+        child = os.fork()
+        if not child:
+            try:
+                lane.begin(b"allreduce")
+            except SynthError as error:
+                print(error, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
         return
     loaded, data = lane.load(program("ring", "allreduce", ranks), in_place=True), np.ones(1024, np.float32)
     try:

@@ -101,15 +101,16 @@ def test_a_put_that_was_not_proved_safe_is_reported(monkeypatch):
         gpus.append(gpu._replace(scratch=gpu.scratch + 1, blocks=(*blocks, reader)))
     odd = replace(program, gpus=tuple(gpus))
     assert thread_sanitizer.find_races(odd, threads=1, elements=64) == thread_sanitizer.RaceReport((), False, True)
-    monkeypatch.setattr(
-        transports,
-        "direct_sends",
-        lambda program, in_place, part: {
-            send: receive
-            for send, receive in direct_writes._pairs(program).items()
-            if direct_writes._op(program, receive).code in direct_writes.STORING
-        },
-    )
+
+    def unproved(program, in_place, part):
+        found = {}
+        for send, receive in direct_writes._pairs(program).items():
+            rank, block, at = receive
+            if program.gpus[rank].blocks[block].ops[at].code in direct_writes.STORING:
+                found[send] = receive
+        return found
+
+    monkeypatch.setattr(transports, "direct_sends", unproved)
     assert thread_sanitizer.find_races(odd, threads=1, elements=64).races
 
 

@@ -35,8 +35,8 @@ from synth.errors import SynthError
 from synth.runtime.dtypes import dtype
 from synth.runtime.kernel import build_host
 from synth.runtime.shared.lane import Lane, LaneProgram
-from synth.runtime.shared.segment import same_host
-from synth.torch.choice import LARGEST, Chooser, Chosen, Key, check_alike, plan_of
+from synth.runtime.shared.segment import exchange, same_host
+from synth.torch.choice import LARGEST, Chooser, Chosen, Key, plan_of_all
 from synth.torch.record import Record
 from synth.torch.works import Done, Pending, Received
 
@@ -78,8 +78,7 @@ class Synth(Backend):
         self._cache: dict[tuple, Chosen] = {}
         self._said: dict[tuple, bytes] = {}
         self._agreeing: ProcessGroupGloo | None = None
-        plan = plan_of(os.environ.get("SYNTH_PLAN"))
-        check_alike(PrefixStore("alike", store), rank, size, plan)
+        plan = plan_of_all(PrefixStore("alike", store), rank, size)
         self.lane, why = self._make_lane(rank, size)
         self.chooser = None
         if self.lane is not None:
@@ -89,15 +88,18 @@ class Synth(Backend):
 
     def _make_lane(self, rank: int, size: int) -> tuple[Lane | None, str]:
         """Return the lane, or why there is none; the same on all ranks."""
-        if os.environ.get("SYNTH_DISABLE") == "1":
-            return None, "SYNTH_DISABLE=1"
         if size == 1:
             return None, ""
+        # what one rank lacks, all do without
+        why = "" if build_host.compiler() else f"the kernel {build_host.MISSING}"
+        if os.environ.get("SYNTH_DISABLE") == "1":
+            why = "SYNTH_DISABLE=1"
         store = PrefixStore("lane", self._store)
+        for other, reason in enumerate(exchange(store, "why", rank, size, why)):
+            if reason:
+                return None, reason if reason == why else f"rank {other}: {reason}"
         if not same_host(store, rank, size):
             return None, "the ranks are on several hosts, or in several containers"
-        if build_host.compiler() is None:
-            return None, f"the kernel {build_host.MISSING}"
         try:
             return Lane(store, rank, size, self._timeout.total_seconds()), ""
         except SynthError as error:
@@ -133,11 +135,16 @@ class Synth(Backend):
         self._timeout = timeout
 
     def shutdown(self) -> None:
+        ended = True
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join(5)
+            if self._thread.is_alive() and self.lane is not None:
+                self.lane.abort(SynthError("the group was destroyed while a call was under way"))
+                self._thread.join(5)
+            ended = not self._thread.is_alive()
             self._thread = None
-        if self.lane is not None:
+        if self.lane is not None and ended:
             self.lane.close()
         # gloo's threads must have ended before the interpreter does
         for group in (self.inner, self._agreeing):
@@ -227,8 +234,6 @@ class Synth(Backend):
                 return "type"
             if not tensor.numel():
                 return "empty"
-            if not tensor.is_contiguous() and collective not in IN_PLACE:
-                return "not contiguous"
         return ""
 
     def _run(
@@ -236,6 +241,12 @@ class Synth(Backend):
     ) -> None:
         """Carry a call out: data of units[0] units from `source`, of units[1] to `out`."""
         assert self.lane is not None
+        given = out
+        if out is source:
+            out = source = source.contiguous()
+        else:
+            source = source.contiguous()
+            out = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
         larger = source if units[0] >= units[1] else out
         key = collective, larger.numel(), larger.dtype, op, root
         said = self._said.get(key)
@@ -253,6 +264,9 @@ class Synth(Backend):
         else:
             self._by_program(chosen.program, out, source, units, op)
         seconds = time.perf_counter() - begun
+        self.lane.finish()
+        if out is not given:
+            given.copy_(out)
         self.record.add(
             collective,
             larger.numel() * larger.element_size(),
@@ -302,6 +316,7 @@ class Synth(Backend):
     def _by_gloo(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str, root: int) -> None:
         """Let gloo carry out a call whose turn it is on the lane, by connections that only such calls use."""
         assert self.lane is not None
+        self.lane.meet()
         try:
             self._on_agreement(collective, out, source, op, root)
         except RuntimeError:
@@ -361,10 +376,7 @@ class Synth(Backend):
 
     def _in_place(self, collective: str, tensors: list, op: str, root: int = 0) -> None:
         for tensor in tensors:
-            dense = tensor.contiguous()
-            self._run(collective, dense, dense, (1, 1), op, root)
-            if dense.data_ptr() != tensor.data_ptr():
-                tensor.copy_(dense)
+            self._run(collective, tensor, tensor, (1, 1), op, root)
 
     def allreduce_coalesced(self, tensors: list, opts: Any = None) -> Work:
         return self.allreduce(tensors, opts, "allreduce_coalesced")

@@ -143,6 +143,7 @@ class Chooser:
             return Chosen(None, "no program of the plan fits")
 
         # rank 0 says what an earlier race found, or that one begins
+        self.lane.meet()
         place = f"choice/{len(self._known)}"
         if self._kept is not None:
             self._store.set(place, self._kept.answer(key))
@@ -197,7 +198,7 @@ class Kept:
         self._file = build_host.cache_directory().parent / "race" / f"{digest}.json"
         self._found = self.answers.setdefault(digest, {})
         if not self._found and os.environ.get("SYNTH_RACE") != "again":
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError, TypeError):
                 self._found.update(json.loads(self._file.read_text(encoding="utf-8")))
 
     def answer(self, key: Key) -> str:
@@ -211,13 +212,22 @@ class Kept:
         """Write down what won, and the seconds of each."""
         Kept.spent += seconds
         self._found[str(key)] = {"won": won, "seconds": times}
-        build_host.write_atomically(self._file, json.dumps(self._found, indent=1).encode())
+        with suppress(SynthError):  # then the next job races again
+            build_host.write_atomically(self._file, json.dumps(self._found, indent=1).encode())
 
 
-def check_alike(store: Rendezvous, rank: int, size: int, plan: Plan | None) -> None:
-    """Raise SynthError, on all ranks, unless all have the same version and the same plan: else they would choose
-    differently."""
+def plan_of_all(store: Rendezvous, rank: int, size: int) -> Plan | None:
+    """Return the plan of SYNTH_PLAN; None where there is none.
+
+    Raises SynthError, on all ranks, unless all have the same version and the same plan: else they would choose
+    differently.
+    """
     mine = f"synth {version.__version__}, torch {torch.__version__}, "
+    plan = None
+    try:
+        plan = plan_of(os.environ.get("SYNTH_PLAN"))
+    except SynthError as error:
+        mine += f"no plan that it can read: {error}"
     if plan is None:
         mine += "no plan"
     else:
@@ -226,6 +236,9 @@ def check_alike(store: Rendezvous, rank: int, size: int, plan: Plan | None) -> N
     for other, theirs in enumerate(exchange(store, "rank", rank, size, mine)):
         if theirs != mine:
             raise SynthError(f"rank {other} has {theirs}; rank {rank} has {mine}: all ranks need the same")
+    if "no plan that it can read" in mine:
+        raise SynthError(f"rank {rank} has {mine}")
+    return plan
 
 
 def of_library(name: str, task: str, ranks: int) -> Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from typing import Any
 
 import torch
@@ -38,8 +39,15 @@ def create(group: Any, options: Any = None) -> Any:
     from synth.torch.backend import Synth
 
     backend = Synth(group.store, group.group_rank, group.group_size, group.timeout, options, closed=_kept.discard)
+    if not _kept:
+        atexit.register(_write_logs)
     _kept.add(backend)
     return backend
+
+
+def _write_logs() -> None:
+    for group in _kept:  # those that nobody has destroyed
+        group.record.write(group.rank(), group.size())
 
 
 def groups_here() -> list[Any]:

@@ -10,6 +10,7 @@ typedef void (*Body)(const Prog&, const Team&);
 // A thread that runs one block of each call. turn: the calls given to it, and behind it whether it sleeps.
 struct Worker {
   alignas(128) u64 turn[2];
+  pthread_t thread;
   const Prog* prog;
   Body body;
   int block;
@@ -38,7 +39,6 @@ static void* work(void* argument) {
     __atomic_fetch_add(worker.ended, 1, __ATOMIC_SEQ_CST);
     wake(worker.ended);
   }
-  free(&worker);
   return nullptr;
 }
 
@@ -54,6 +54,8 @@ extern "C" void synth_end(Pool* pool) {
     Worker* worker = pool->all[k];
     worker->body = nullptr;
     post(worker->turn, worker->turn[0] + 1, 1);
+    pthread_join(worker->thread, nullptr);
+    free(worker);
   }
   free(pool);
 }
@@ -63,18 +65,16 @@ static int launch(Pool* pool, const Prog& p, Body body) {
   for (; pool->count < p.nblocks - 1; ++pool->count) {
     Worker* worker = (Worker*)aligned_alloc(128, sizeof(Worker));
     if (!worker) return 1;
-    *worker = Worker{{0, 0}, nullptr, nullptr, 0, pool->ended};
+    *worker = Worker{{0, 0}, 0, nullptr, nullptr, 0, pool->ended};
     pthread_attr_t small;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 256 << 10);
-    pthread_t thread;
-    const int failed = pthread_create(&thread, &small, work, worker);
+    const int failed = pthread_create(&worker->thread, &small, work, worker);
     pthread_attr_destroy(&small);
     if (failed) {
       free(worker);
       return 1;
     }
-    pthread_detach(thread);
     pool->all[pool->count] = worker;
   }
   for (int b = 1; b < p.nblocks; ++b) {

@@ -41,12 +41,12 @@ struct Patience {
 // Until *at >= least. False: given up. `sleeps`: the counter is one that `post` writes, so a wait that is not short sleeps:
 // where processes share cores, a thread that yields waits for its next time slice, and one that sleeps is woken.
 DEV bool await(const Prog& p, const u64* at, u64 least, int sleeps = 0) {
-  for (int spins = 0; acquire(at) < least; relax())
+  for (int spins = 0; !reached(acquire(at), least); relax())
     if (!sleeps || ++spins > SPINS) break;
-  if (acquire(at) >= least) return true;
+  if (reached(acquire(at), least)) return true;
   for (Patience patience; !patience.over(p, sleeps);) {
     if (sleeps) doze((u64*)at, least);
-    if (acquire(at) >= least) return true;
+    if (reached(acquire(at), least)) return true;
   }
   return false;
 }

@@ -6,6 +6,13 @@ typedef unsigned long long u64;
 typedef long long i64;
 typedef unsigned int u32;
 
+// Whether a counter has come to `least`. Counters wrap: `done` holds launches in its upper 24 bits.
+#ifdef SYNTH_HOST
+inline bool reached(u64 found, u64 least) { return (i64)(found - least) >= 0; }
+#else
+__device__ __forceinline__ bool reached(u64 found, u64 least) { return (i64)(found - least) >= 0; }
+#endif
+
 struct f16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
 struct alignas(16) Quad { u32 w[4]; };
@@ -96,7 +103,7 @@ DEV void doze(u64* at, u64 least) {
   __atomic_fetch_add(at + 1, 1, __ATOMIC_SEQ_CST);
   const u64 found = __atomic_load_n(at, __ATOMIC_SEQ_CST);
   const timespec most{0, 10000000};
-  if (found < least) syscall(SYS_futex, at, FUTEX_WAIT, (u32)found, &most, nullptr, 0);
+  if (!reached(found, least)) syscall(SYS_futex, at, FUTEX_WAIT, (u32)found, &most, nullptr, 0);
   __atomic_fetch_sub(at + 1, 1, __ATOMIC_SEQ_CST);
 }
 DEV u64 clock_ns() {

@@ -80,6 +80,7 @@ class Lane:
     def __init__(self, store: Rendezvous, rank: int, size: int, timeout: float, nbytes: int = SEGMENT_BYTES) -> None:
         self.rank, self.size, self.timeout = rank, size, timeout
         self.broken: Exception | None = None
+        self._process = os.getpid()
         self.calls = 0
         self.segment = SharedSegment(store, rank, size, nbytes)
         me = f"{os.getpid()} {started_at(os.getpid())}"
@@ -91,6 +92,7 @@ class Lane:
         self._beats = self.segment.take((size, MAX_BLOCKS), WORD)
         self._status = self.segment.take((size, MAX_BLOCKS), flat.STATUS)
         self._called = self.segment.take((size, REMEMBERED), CALL)
+        self._finished = self.segment.take((size, 16), WORD)
         self._rows = self._called.view(np.uint8).reshape(-1).data
 
         # connections by source, destination and number; slots as large as a quarter of the segment allows for all pairs
@@ -233,6 +235,8 @@ class Lane:
 
         Raises SynthError where the lane is broken, on this rank or another.
         """
+        if os.getpid() != self._process:
+            raise SynthError("a forked process cannot use the groups of its parent: let it make its own")
         if self._flags[0] and self.broken is None:
             self.broken = SynthError(f"another rank gave up before this one came to its call {self.calls + 1}")
         if self.broken is not None:
@@ -256,14 +260,39 @@ class Lane:
 
     def close(self) -> None:
         """End the threads; no call may follow, or be under way."""
-        self.broken = SynthError("the group was destroyed")
-        while self._ends:
+        self.broken = self.broken or SynthError("the group was destroyed")
+        while self._ends and os.getpid() == self._process:  # a forked process has no threads of its parent
             self._ends.pop()()
+
+    def finish(self) -> None:
+        """Say that this rank has the result of its call."""
+        self._finished[self.rank, 0] = self.calls
+
+    def meet(self) -> None:
+        """Wait until all ranks have begun this call, before another library carries it out.
+
+        Raises SynthError where one calls something else, has ended or does not come within `timeout` seconds.
+        """
+        limit, pause = time.monotonic() + self.timeout, 0.0
+        while (self._called["number"].max(axis=1) < self.calls).any() and not self._flags[0]:
+            if self._differing() or self._ended() or time.monotonic() > limit:
+                break
+            pause = min(2e-3, 2 * pause + 1e-5)
+            time.sleep(pause)
+        else:
+            if not self._flags[0] and not self._differing():
+                return
+        if self._flags[0] == 0:
+            self._flags[1] = self._reason()
+        error = self._diagnosis()
+        self.abort(error)
+        raise error
 
     def check(self) -> None:
         """Raise SynthError where a rank has ended, or calls something else than this one."""
-        if self._ended() or self._differing():
-            self._flags[1] = self._flags[1] or (ENDED if self._ended() else DIFFERS)
+        reason = self._reason()
+        if reason:
+            self._flags[1] = self._flags[1] or reason
             raise self._diagnosis()
 
     def abort(self, error: Exception | None = None) -> None:
@@ -280,7 +309,17 @@ class Lane:
         return {rank: rows["what"][rank].decode() for rank in np.flatnonzero(other).tolist()}
 
     def _ended(self) -> list[int]:
-        return [other for other, process in enumerate(self._processes) if not alive(*process)]
+        """Return the ranks that ended before they had the result of this call."""
+        found = []
+        for other, process in enumerate(self._processes):
+            if self._finished[other, 0] < self.calls and not alive(*process):
+                found.append(other)
+        return found
+
+    def _reason(self) -> int:
+        if self._ended():
+            return ENDED
+        return DIFFERS if self._differing() else 0
 
     def _look(self) -> None:
         """Look at the other processes while a call waits long, and let all leave where it waits in vain."""
@@ -288,10 +327,7 @@ class Lane:
         while self.broken is None:
             time.sleep(WATCH_SECONDS)
             if self._busy and self.calls == seen and not self._flags[0]:
-                if self._ended():
-                    self._flags[1] = ENDED
-                elif self._differing():
-                    self._flags[1] = DIFFERS
+                self._flags[1] = self._reason()
                 self._flags[0] = int(self._flags[1] > 0)
             seen = self.calls
 

@@ -11,6 +11,7 @@ import mmap
 import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -62,9 +63,12 @@ class SharedSegment:
                     os.close(file)
             except OSError as error:
                 said = f"{path}: {error.strerror}; are all ranks on one host, and in one container?"
-        problems = exchange(store, "mapped", rank, size, problem or said)
-        if rank == 0 and os.path.exists(path):
-            os.unlink(path)
+        try:
+            problems = exchange(store, "mapped", rank, size, problem or said)
+        finally:
+            if rank == 0:
+                with suppress(OSError):
+                    os.unlink(path)
         for other, text in enumerate(problems):
             if text:
                 raise SynthError(f"rank {other} has no shared memory: {text}")
@@ -106,8 +110,10 @@ def _make(path: str, nbytes: int) -> str:
 def same_host(store: Rendezvous, rank: int, size: int) -> bool:
     """Return True if all ranks share /dev/shm and see each other's processes."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    shared, processes = os.stat(FOLDER), os.stat("/proc/self/ns/pid")
-    mine = f"{boot} {shared.st_dev} {processes.st_ino}"
+    try:
+        mine = f"{boot} {os.stat(FOLDER).st_dev} {os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError as error:
+        mine = f"rank {rank}: {error}"
     return len(set(exchange(store, "host", rank, size, mine))) == 1
 
 
