@@ -22,7 +22,7 @@ import numpy as np
 from synth.encodings.hubs.exchanges import MOST_HUBS, HubPathPricer, Sends
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.encodings.trees.column_generation import FoldedProblem, RestrictedMaster
-from synth.encodings.trees.diving import dive
+from synth.encodings.trees.diving import LastChunks, dive
 from synth.encodings.trees.time_expanded_trees import Tree
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule
@@ -40,6 +40,7 @@ SHARE = 0.4  # of the time left, for one number of chunks
 WHOLE = 4  # such numbers of chunks
 LOSSES = ((1 / 30, 24), (1 / 80, 36), (1 / 200, 36))  # share lost by rounding R up, and C for each step at least
 ENOUGH = 0.7  # share of such a loss that is used at least, since dives take longer with less slack
+LAST, LAST_SECONDS = 24, 1.0  # chunks of a dive that are left to CP-SAT, and its limit, in its deterministic time
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ class HubMixture:
     def dive(self, count: int, rounds: int, deadline: Deadline, seed: int) -> list[Tree] | None:
         """Return trees of `count` representatives in `rounds` rounds, None where a dive finds none."""
         known = {0: list(self.master.trees[0])}
-        taken, _ = dive(self.folded, count, rounds, known, seed, deadline, {0: self})
+        taken, _ = dive(self.folded, count, rounds, known, seed, deadline, {0: self}, choose_last)
         return None if taken is None else taken[0]
 
     exact = True  # as a pricer of a dive
@@ -220,3 +221,26 @@ class HubMixture:
             for step, route, kind in self.kinds[tree]:
                 sends[step - 1].setdefault(representative, []).append((route, kind))
         return replace(self.translation, chunks=len(trees) * self.copies, copies=1).expand(sends)
+
+
+def choose_last(last: LastChunks) -> bool:
+    """Choose the last chunks of a dive by CP-SAT, among all trees that it knows."""
+    from synth.solvers.cp_sat import new_program, solve_program
+
+    folded, need, program = last.folded, last.need[0], new_program()
+    if need > LAST:
+        return False
+    use = [program.new_int_var(0, need, "") for _ in last.known[0]]
+    program.add(sum(use) == need)
+    terms: dict[int, list] = {}
+    for tree, x in zip(last.known[0], use, strict=True):
+        for place, amount in folded.sparse(tree).items():
+            terms.setdefault(place, []).append(int(folded.weight[0] * amount) * x)
+    for place, row in terms.items():
+        program.add(sum(row) <= int(last.capacity.flat[place]))
+    solver = solve_program(program, min(LAST_SECONDS, last.seconds), last.seed)
+    if solver is None:
+        return False
+    for tree, x in zip(last.known[0], use, strict=True):
+        last.taken[0] += [tree] * solver.value(x)
+    return True
