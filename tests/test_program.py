@@ -87,6 +87,13 @@ def test_text_and_json_give_the_program_back(program):
     assert Program.from_json(program.to_json()) == program
 
 
+@pytest.mark.parametrize("via", ["1", "0,-", "leaf0,1"])
+def test_names_of_switches_may_look_like_numbers(via):
+    block = Block(None, None, 0, (), tuple(via.split(",")))
+    program = Program("p", None, 1, (Gpu(0, 0, 0, 0, (block,)),))
+    assert text.parse(text.dump(program)) == program
+
+
 GOOD = """program p
 collective allgather ranks 2
 chunks 1 protocol Simple in-place both bytes 0..

@@ -134,7 +134,8 @@ def _read_line(line: str, gpus: list[dict]) -> None:
             kind, _, numbers = port.partition(":")
             ports.append([kind, *_numbers(numbers)])
         loops = list(map(_numbers, filter(None, (block["loops"] or "").split(","))))
-        block |= {"via": block["via"].split(",") if block["via"] else [], "ports": ports, "loops": [], "ops": []}
+        via = line.partition(" via ")[2].partition(" ")[0]  # names of switches, which may look like numbers
+        block |= {"via": via.split(",") if via else [], "ports": ports, "loops": [], "ops": []}
         block_from_json(block)
         block["loops"] = loops
         blocks.append(block)
