@@ -48,6 +48,7 @@ def test_a_folder_without_a_log(tmp_path):
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is here")
 def test_the_doctor_says_what_is_missing():
+    assert "no program runs in a PyTorch job here: torch not installed; pip install" in run("bench").output
     result = run("doctor")
     assert "pip install 'ccl-synth[torch]'" in result.stdout
     assert "no program runs in a PyTorch job here, for torch" in result.output

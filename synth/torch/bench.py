@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 from synth.errors import SynthError
+from synth.torch.doctor import facts
 
 COLLECTIVES = ("allreduce", "allgather", "reduce-scatter", "alltoall", "broadcast")
 
@@ -43,8 +44,11 @@ class TimedCalls:
 def measure(ranks: int, sizes: Sequence[int], pairs: int = 30) -> Iterator[TimedCalls]:
     """Yield the rows of `ranks` processes on this machine, as they come.
 
-    Raises SynthError where a process fails.
+    Raises SynthError where there is no torch for it, or a process fails.
     """
+    for fact in facts():
+        if fact.fatal:
+            raise SynthError(f"no program runs in a PyTorch job here: {fact.what} {fact.found}; {fact.remark}")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
