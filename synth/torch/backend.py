@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -282,11 +282,14 @@ class Synth(Backend):
         nbytes = larger.numel() * larger.element_size()
         key = Key(collective, nbytes.bit_length(), str(larger.dtype), op, collective in IN_PLACE, root)
         count = max(1, min(larger.numel(), LARGEST // larger.element_size()) // max(units))
-        source, out = (larger.new_zeros(count * number) for number in units)
-        if key.in_place:
-            out = source
+
+        @cache  # made for a race alone
+        def data() -> tuple[torch.Tensor, torch.Tensor]:
+            source = larger.new_zeros(count * units[0])
+            return source, source if key.in_place else larger.new_zeros(count * units[1])
 
         def prepare(program: LaneProgram | None) -> Callable[[], None]:
+            source, out = data()
             if program is None:
                 return lambda: self._by_gloo(collective, out, source, op, root)
             return lambda: self._by_program(program, out, source, units, op)

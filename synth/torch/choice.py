@@ -174,14 +174,13 @@ class Chooser:
         medians = self._agree([statistics.median(times) for times in taken.values()])
         times = dict(zip(taken, medians, strict=True))
         best = min(programs, key=lambda name: times[name])
+        share = times[best] / times["library"]
+        won, why = "library", f"the library is faster than {best}"
+        if share < GAIN:
+            won, why = best, f"{best} takes {share:.2f} of the library's time"
         if self._kept is not None:
-            won = best if times[best] < GAIN * times["library"] else "library"
             self._kept.keep(key, won, times, time.perf_counter() - begun)
-        if times[best] < GAIN * times["library"]:
-            return Chosen(
-                programs[best], f"{best} takes {times[best] / times['library']:.2f} of the library's time", times
-            )
-        return Chosen(None, f"the library is faster than {best}", times)
+        return Chosen(programs.get(won), why, times)
 
 
 class Kept:
@@ -263,7 +262,7 @@ def _lowered(schedule: Schedule, options: LoweringOptions) -> Program:
 
 
 def plan_of(path: str | None) -> Plan | None:
-    """Return the plan of SYNTH_PLAN, a file or a folder that `synth build --for torch` wrote; None where there is none.
+    """Return the plan of SYNTH_PLAN, a file that `synth tune -o` wrote or a folder with a plan.json; None without one.
 
     Raises SynthError for a path that holds none.
     """
@@ -271,5 +270,5 @@ def plan_of(path: str | None) -> Plan | None:
         return None
     file = Path(path) / "plan.json" if Path(path).is_dir() else Path(path)
     if not file.is_file():
-        raise SynthError(f"SYNTH_PLAN={path}: there is no plan; `synth build --for torch -o {path}` writes one")
+        raise SynthError(f"SYNTH_PLAN={path}: there is no plan; `synth tune -o plan.json` writes one")
     return load(file)

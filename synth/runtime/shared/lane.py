@@ -60,7 +60,7 @@ class LaneLaunch(NamedTuple):
 @dataclass(frozen=True)
 class LaneProgram:
     """A program, ready for calls of any size: this process's part of the kernel's tables. `rank`: the rank of the
-    program that this process plays. Kept alive by the lane."""
+    program that this process plays. `kept`: arrays that `prog` points to."""
 
     program: Program
     rank: int
@@ -82,6 +82,7 @@ class Lane:
         self.broken: Exception | None = None
         self._process = os.getpid()
         self.calls = 0
+        self._met = 0  # the latest call that `meet` has waited for
         self.segment = SharedSegment(store, rank, size, nbytes)
         me = f"{os.getpid()} {started_at(os.getpid())}"
         self._processes = [tuple(map(int, text.split())) for text in exchange(store, "process", rank, size, me)]
@@ -95,19 +96,17 @@ class Lane:
         self._finished = self.segment.take((size, 16), WORD)
         self._rows = self._called.view(np.uint8).reshape(-1).data
 
-        # connections by source, destination and number; slots as large as a quarter of the segment allows for all pairs
+        # connections by source, destination and number; with slots for all pairs in half of the segment
         pairs = max(1, size * (size - 1))
         fair = self.segment.left // (2 * pairs * DEPTH)
         self._slot = max(4096, min(SLOT_BYTES, 1 << fair.bit_length() - 1))
         self._wires: dict[tuple[int, int, int], int] = {}
         self._conns = np.zeros(4 * pairs, flat.CONN)
-        self._fifos: list[np.ndarray] = []
         beats = [(_at(self._beats[other]), MAX_BLOCKS) for other in range(size)]
         self._launches = np.array(beats, flat.LAUNCH)
         self._scratch = np.zeros(0, np.uint8)
         self._pools: dict[str, ctypes.c_void_p] = {}
         self._ends: list[Callable[[], None]] = []  # end the threads of a pool
-        self._loaded: list[LaneProgram] = []
         self._busy = False
         self._watcher: threading.Thread | None = None
 
@@ -164,9 +163,7 @@ class Lane:
         ):  # fmt: skip
             prog[name] = value
         own = buffers[3 * played : 3 * played + 3].data.cast("B").cast("Q")
-        found = LaneProgram(program, played, tables, prog, own, (blocks, deps, done, run, buffers), {})
-        self._loaded.append(found)
-        return found
+        return LaneProgram(program, played, tables, prog, own, (blocks, deps, done, run, buffers), {})
 
     def _wire(self, src: int, dst: int, channel: int) -> int:
         """Return the lane's number of a connection, with a FIFO in the segment at its first use."""
@@ -179,7 +176,6 @@ class Lane:
         counters, fifo = self.segment.take((2, 16), WORD), self.segment.take((DEPTH * self._slot,), np.dtype("u1"))
         self._conns[found]["fifo"] = _at(fifo)
         self._conns[found]["tail"], self._conns[found]["head"] = _at(counters[0]), _at(counters[1])
-        self._fifos.append(fifo)
         self._wires[src, dst, channel] = found
         return found
 
@@ -273,6 +269,8 @@ class Lane:
 
         Raises SynthError where one calls something else, has ended or does not come within `timeout` seconds.
         """
+        if self._met == self.calls:
+            return
         limit, pause = time.monotonic() + self.timeout, 0.0
         while (self._called["number"].max(axis=1) < self.calls).any() and not self._flags[0]:
             if self._differing() or self._ended() or time.monotonic() > limit:
@@ -281,6 +279,7 @@ class Lane:
             time.sleep(pause)
         else:
             if not self._flags[0] and not self._differing():
+                self._met = self.calls
                 return
         if self._flags[0] == 0:
             self._flags[1] = self._reason()
