@@ -310,7 +310,8 @@ class Synth(Backend):
         else:
             inside = source.new_zeros(units[0], padded)
             inside[:, :unit].copy_(source.view(units[0], unit))
-            outside = inside if out.data_ptr() == source.data_ptr() else out.new_empty(units[1], padded)
+            # not where only their addresses are equal: rank 0's part of an allgather's output may be the input
+            outside = inside if out is source else out.new_empty(units[1], padded)
             self.lane.call(loaded, elements, kind, op, inside.data_ptr(), outside.data_ptr())
             out.view(units[1], unit).copy_(outside[:, :unit])
         if op == "avg":
