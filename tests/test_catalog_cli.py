@@ -87,11 +87,6 @@ def test_a_forged_entry_is_named(folder):
     assert code == 5 and said.startswith(f"{key[:12]}: ") and said.endswith("2 entries checked, 1 bad\n")
 
 
-def test_an_address_of_no_scheduler_is_one_line(folder):
-    code, _, said = synth("build", "fleet.yaml", "--dask", "nowhere")
-    assert (code, said.count("\n")) == (2, 1) and "--dask nowhere: expected the address" in said
-
-
 # The command, interrupted as soon as the second task has begun.
 INTERRUPTED = """
 import os, signal

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -202,12 +201,6 @@ def test_a_job_that_is_killed_and_resumed_gives_the_same_catalog(tmp_path):
     assert len(answers(tmp_path / "killed")) == 1
     assert exit_code(built(tmp_path / "killed")) == exit_code(built(tmp_path / "whole")) == 0
     assert answers(tmp_path / "killed") == answers(tmp_path / "whole")
-
-
-def test_a_task_is_the_same_in_another_process(tmp_path):
-    for task in planned(tmp_path):
-        again = pickle.loads(pickle.dumps(task))
-        assert (again.fingerprint, again.options) == (task.fingerprint, task.options)
 
 
 @pytest.mark.slow

@@ -140,19 +140,3 @@ def test_the_certificate_of_the_page_is_checked(copy):
     assert_prints_its_comments(copy, script)
     (copy / "rank_8.py").write_text((copy / script).read_text().replace('"rank": 0', '"rank": 8'))
     assert "VerificationError: rank: " in in_copy(copy, "rank_8.py").stderr
-
-
-def test_the_places_of_the_architecture_page_exist():
-    root = ROOT
-    page = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
-    places = re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", page)
-    assert len(places) > 20
-    assert [place for place in places if not (root / "synth" / place).exists()] == []
-    names = re.findall(r"`([\w.]+)` in `([a-z_/]+\.py)`", page)
-    assert len(names) > 15
-    for name, place in names:  # the last word of `Class.method` is defined in the file
-        code = (root / "synth" / place).read_text(encoding="utf-8")
-        word = name.rpartition(".")[2]
-        assert re.search(rf"^ *(def|class) {word}\b|^{word}\b.* = ", code, re.MULTILINE), (name, place)
-    folders = {name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
-    assert {path.name for path in (root / "synth").iterdir() if path.is_dir() and path.name[0] != "_"} <= folders

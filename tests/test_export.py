@@ -176,34 +176,6 @@ def test_the_command_line_writes_one_file(file, tmp_path):
     assert 'inplace="0" outofplace="1"' in again
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
-        ("", 2, "has 2 points; choose one with --point K"),
-        ("--point 3 -o x.xml", 2, "points 1 to 2"),
-        ("--point 1 --to xml", 2, "unknown exporter 'xml'"),
-        ("--point 1 --to mscclpp --protocol LL --reads", 2, "use the Simple protocol for reads"),
-        ("--point 1 --to nccl-tuner-csv", 2, "nccl-tuner-csv is made of a tuner's plan: `synth tune -o plan.json`"),
-        ("--point 1 --runtime nccl", 2, "it is for msccl-executor, msccl, rccl"),
-        ("--point 1 --runtime msccl", 2, "give -o FILE"),
-        ("--point 1 -o no/such/x.xml", 1, "the folder no/such does not exist"),
-        ("--point 1 --topo dgx9", 2, "dgx9"),
-        ("--point 1 --protocol LL128", 1, "is unknown"),
-        ("--point 1 --max-size 1QB", 2, "not a size"),
-        ("--all -o d", 2, "o such option"),
-        ("--point 0", 2, "not a whole number"),
-        ("--point 1 --rank-map 0,1", 2, "each of 0..3 once"),
-        ("--point 1 --min-size 2 --max-size 1", 1, "serves no size"),
-    ],
-)
-def test_what_makes_no_sense_gets_one_line(file, tmp_path, monkeypatch, words, code, says):
-    monkeypatch.chdir(tmp_path)
-    outcome = synth("export", file, *words.split(), code=code)
-    assert says in outcome.stderr
-    assert len(outcome.stderr.splitlines()) == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"frontier.json"}
-
-
 def test_rooted_collectives_want_the_root_said(tmp_path):
     path = tmp_path / "p.txt"
     path.write_text(text.dump(programs.broadcast_chain(3)))

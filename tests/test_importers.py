@@ -101,14 +101,6 @@ def test_gpus_of_a_bare_file_are_ranked_by_bus_id(tmp_path):
     assert {(k.src, k.dst): k.bandwidth for k in straight.links}[0, 3] == 50
 
 
-def test_huge_files_are_not_read(tmp_path):
-    path = tmp_path / "huge.txt"
-    with path.open("wb") as out:
-        out.truncate(100 << 20)
-    with pytest.raises(FormatError, match="at most"):
-        load(path)
-
-
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_torn_files_are_read_or_refused(tmp_path_factory, data):
