@@ -17,7 +17,7 @@ import pytest
 from catalog_jobs import SMALL, Here, answers, built, planned
 
 from synth.catalog.jobs import runners
-from synth.catalog.jobs.run import Interrupted, exit_code
+from synth.catalog.jobs.run import exit_code
 from synth.catalog.jobs.task import TaskAnswer
 from synth.encodings.engine import Options
 from synth.errors import MissingDependencyError, SynthError, UsageError
@@ -93,23 +93,6 @@ def test_a_wrong_answer_is_no_answer(tmp_path):
     (item,) = built(tmp_path, ONE, Here(forged))
     assert item.state == "failed" and item.reason.startswith("its answer is wrong: ")
     assert not answers(tmp_path)
-
-
-def test_ctrl_c_leaves_the_rest_for_the_next_run(tmp_path):
-    class Stopped(Here):
-        calls = 0
-
-        def submit(self, task):
-            self.calls += 1
-            if self.calls == 2:
-                raise KeyboardInterrupt
-            return super().submit(task)
-
-    with pytest.raises(Interrupted) as stop:
-        built(tmp_path, runner=Stopped())
-    assert sources(stop.value.items) == {("done", "solved"): 1, ("", ""): 14}
-    assert len(answers(tmp_path)) == 1
-    assert sources(built(tmp_path))["done", "known"] == 1
 
 
 # ---------------------------------------------------------------- child processes and Dask

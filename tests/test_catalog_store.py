@@ -112,11 +112,11 @@ def writer(path, *words):
 
 
 def test_two_writers_at_once_and_a_kill_in_a_transaction(path):
-    both = [writer(path, 0, 20), writer(path, 10, 20, "kill")]  # ten of them are the same
+    both = [writer(path, 0, 8), writer(path, 4, 8, "kill")]  # four of them are the same
     assert [one.wait() for one in both] == [0, -signal.SIGKILL]
     with Store.open(path) as store:
-        assert len(store.fingerprints()) == 30
-        assert [one.error for one in store.verify()] == [None] * 30
+        assert len(store.fingerprints()) == 12
+        assert [one.error for one in store.verify()] == [None] * 12
 
 
 def test_a_full_disk_is_one_line_and_harms_nothing(ring, path):

@@ -13,7 +13,7 @@ LIBRARIES = {"z3", "networkx", "scipy", "numpy", "pysat", "ortools", "matplotlib
 
 
 def loaded(code: str, *words: str) -> tuple[str, set[str]]:
-    """What a program prints, and the modules that are loaded at its end."""
+    """Return what a program prints, and the modules that are loaded at its end."""
     code = f"import sys\ntry:\n    {code}\nexcept SystemExit: pass\nfinally: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
     return done.stdout, set(done.stdout.splitlines()[-1].split())
