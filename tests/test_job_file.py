@@ -69,7 +69,7 @@ WRONG = [
     ("topologies:\n  - {name: dgx1, allocations: some}" + ALL,
      "topologies[0].allocations[0]: expected a whole number from 2 to 8, found some"),
     ("topologies:\n  - {name: 'ring:4', degraded: [0-2]}" + ALL, "topologies[0].degraded[0]: "),
-    (ONE + "\n  - {name: broadcast, roots: [8]}", "collectives[0].roots[0]: expected a whole number from 0 to 7, found"),
+    (ONE + "\n  - {name: broadcast, roots: [8]}", "collectives[0].roots[0]: expected a whole number from 0 to 7"),
     (ONE + "\n  - {name: allgather, roots: all}", "collectives[0]: allgather has no single root"),
     ("topologies: ['ring:128']" + ALL, "topologies[0]: 128 ranks are too many for a catalog"),
 ]  # fmt: skip

@@ -185,6 +185,8 @@ def test_what_the_runtime_lacks_is_listed_and_the_next_takes_its_place():
     assert sum("S2 C1 LL: LL128 corrupts data" in line for line in made.remarks) == 1
     plus = api.export_plan(change(0, protocol="LL128"), assume_nvlink=True)
     assert [ends(text)[0] for _, text in plus.files] == [0, LARGE + 1]
+    made = api.export_plan(change(1, protocol="LL128"), "mscclpp-dir")
+    assert sum("S3 C2: MSCCL++ has no protocol LL128" in line for line in made.remarks) == 1
     named = api.export_plan(change(0, schedule=None))
     assert any("the plan knows it by name only" in line for line in named.remarks)
     alone = replace(plan().tables[0], ranges=(Range(0, None, (0,)),))
@@ -228,11 +230,6 @@ def test_a_folder_of_mscclpp_plans_serves_the_ranges_of_the_plan(file, tmp_path)
     synth("export", "--plan", file, "--to", "mscclpp-dir", "-o", folder)  # an earlier export is replaced
     (folder / "mine.txt").write_text("")
     assert "holds mine.txt" in synth("export", "--plan", file, "--to", "mscclpp-dir", "-o", folder, code=1).stderr
-
-
-def test_protocols_that_mscclpp_lacks_are_listed():
-    made = api.export_plan(change(1, protocol="LL128"), "mscclpp-dir")
-    assert sum("S3 C2: MSCCL++ has no protocol LL128" in line for line in made.remarks) == 1
 
 
 # ---------------------------------------------------------------- NCCL's tuner, JSON

@@ -12,10 +12,10 @@ from synth.model.schedule import Schedule, Send, Step
 from synth.topologies import topology
 
 
-def direct(name, n, roots=(), sizes=None):
+def direct(name, n, roots=()):
     """Over links between all: every part straight to where it is wanted; a sum goes to one rank and, if need be,
     back."""
-    task, chunks = collective(name, n, roots, sizes), 2
+    task, chunks = collective(name, n, roots), 2
     steps = [[], []]
     for unit, (pre, post) in enumerate(zip(task.pre, task.post, strict=True)):
         meet = min(post) if task.combining else min(pre)
@@ -27,23 +27,14 @@ def direct(name, n, roots=(), sizes=None):
     return Schedule(topology(f"fully-connected:{n}").network(), task, chunks, made)
 
 
-CASES = [
-    ("allgather", 4, {}),
-    ("reduce-scatter", 4, {}),
-    ("alltoall", 4, {}),
-    ("broadcast", 4, {"roots": [1]}),
-    ("reduce", 4, {"roots": [1]}),
-    ("gather", 4, {"roots": [3]}),
-    ("scatter", 4, {"roots": [2]}),
-    ("multi-broadcast", 4, {"roots": [3, 1]}),
-    ("allreduce", 4, {}),
-    ("multi-gather", 4, {"roots": [0, 2]}),
-]
+CASES = [(name, ()) for name in ("allgather", "reduce-scatter", "alltoall", "allreduce")]
+CASES += [("broadcast", [1]), ("reduce", [1]), ("gather", [3]), ("scatter", [2])]
+CASES += [("multi-broadcast", [3, 1]), ("multi-gather", [0, 2])]
 
 
-@pytest.mark.parametrize(("name", "n", "more"), CASES)
-def test_a_renumbered_schedule_replays(name, n, more):
-    before = direct(name, n, **more)
+@pytest.mark.parametrize(("name", "roots"), CASES)
+def test_a_renumbered_schedule_replays(name, roots):
+    before = direct(name, 4, roots)
     replay.schedule(before.to_json())
     ranks = [2, 0, 3, 1]
     after = rank_map.relabelled(before, ranks)

@@ -24,7 +24,6 @@ from synth.program.analysis.report import size_text as lint_size_text
 from synth.view import build, frontier_text, plot, tables
 from synth.view.algorithm_times import AlgorithmTime
 from synth.view.frontier_text import Report
-from synth.view.table_layout import report_html
 
 
 def test_sizes_left_to_the_library_are_ranges_with_both_times():
@@ -162,13 +161,6 @@ def test_an_empty_frontier_can_be_shown():
     assert frontier_text.report(made(complete=True)).rows == ()
     assert "<table>" in made()._repr_html_()
     assert frontier_text.choice(made(), 1024).rows == ()
-
-
-def test_html_has_a_row_per_point_and_escapes():
-    found = made((2, 3, 2), (3, 4, 3), complete=True)
-    html = found._repr_html_()
-    assert html.partition("<iframe")[0].count("<tr>") == 1 + 2
-    assert "<script>" not in report_html(Report("<script>", (("<script>", "left"),), (("<script>",),), ("<script>",)))
 
 
 def test_the_same_frontier_makes_the_same_picture():
