@@ -221,33 +221,15 @@ def test_files_that_are_none_of_these_are_refused(tmp_path, content):
         api.load_program(tmp_path / "missing")
 
 
-@st.composite
-def direct_schedules(draw):
-    """Any standard collective over links between all: every part goes straight, or over a third rank, to where it is
-    wanted."""
-    n = draw(st.integers(2, 4))
-    name = draw(st.sampled_from(["allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce"]))
-    task, chunks = (
-        collective(name, n, [draw(st.integers(0, n - 1))] if name in ("broadcast", "reduce") else []),
-        draw(st.integers(1, 3)),
-    )
-    steps: list[list[Send]] = [[], [], []]
-    for chunk in range(task.units * chunks):
-        pre, post = task.pre[chunk // chunks], task.post[chunk // chunks]
-        meet = draw(st.sampled_from(sorted(post))) if task.combining else min(pre)
-        if task.combining:
-            steps[0] += [Send(chunk, r, meet, "reduce") for r in sorted(pre) if r != meet]
-        wanting = [r for r in sorted(post) if r != meet and (task.combining or r not in pre)]
-        half = draw(st.integers(0, len(wanting)))
-        for k, r in enumerate(wanting):
-            relay = wanting[0] if k and half > k else meet
-            steps[2 if relay != meet else 1].append(Send(chunk, relay, r))
-    made = tuple(Step(len(sends), tuple(sorted(sends))) for sends in steps if sends)
-    return Schedule(topology(f"fully-connected:{n}").network(), task, chunks, made)
+# Algorithms with relays and sums of every kind, and the collectives that runtimes take.
+ALGORITHMS = [("direct", name) for name in ("allgather", "reduce-scatter", "allreduce", "alltoall")]
+ALGORITHMS += [("ring", name) for name in ("allgather", "reduce-scatter", "allreduce")]
+ALGORITHMS += [("direct", "broadcast"), ("binomial", "broadcast"), ("direct", "reduce"), ("binomial", "reduce")]
 
 
 @given(
-    direct_schedules(),
+    st.sampled_from(ALGORITHMS),
+    st.integers(2, 4),
     st.sampled_from(["msccl-executor", "rccl", "msccl"]),
     st.sampled_from(["Simple", "LL"]),
     st.integers(1, 3),
@@ -255,13 +237,13 @@ def direct_schedules(draw):
 )
 @settings(max_examples=40, deadline=None)
 def test_schedules_lowered_with_any_options_are_written_and_come_back(
-    schedule, runtime, protocol, instances, aggregate
+    algorithm, ranks, runtime, protocol, instances, aggregate
 ):
-    task = schedule.collective
+    name, task = algorithm
+    roots = [ranks - 1] if task in ("broadcast", "reduce") else []
+    schedule = api.baseline(name, f"full:{ranks}", task, roots=roots)
     program = api.lower(schedule, runtime=runtime, protocol=protocol, instances=instances, aggregate=aggregate)
-    made = api.export_program(
-        program, runtime=runtime, assume_root=task.roots[0] if task.roots else None, assume_one_node=True
-    )
+    made = api.export_program(program, runtime=runtime, assume_root=roots[0] if roots else None, assume_one_node=True)
     for _, content in made.files:
         strict_msccl.load(content, runtime)
         back = read(content, "f.xml", runtime=runtime)
