@@ -8,12 +8,11 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from synth.checker.schedule import replay
-from synth.commands import api, root
+from synth.commands import api
 from synth.commands.allocations import FewerAllocations
 from synth.encodings import bounds, spanning_tree_packing
 from synth.model.collective import collective
@@ -22,6 +21,7 @@ from synth.scale.baselines import allocations
 from synth.scale.search import bound
 from synth.solvers import deadline
 from synth.topologies import modify, topology
+from tests.command_line import synth
 
 # GPUs: rates of broadcast in links, one for each class, and classes without an NVLink ring (Blink, MLSys 2020)
 KNOWN = {
@@ -100,18 +100,14 @@ def test_the_explanation_names_the_cut():
 
 
 def test_the_commands():
-    shown = CliRunner().invoke(
-        root, ["explain", "--topo", "dgx1", "--ranks", "0,1,2,5", "--coll", "allreduce", "--format", "json"]
-    )
-    assert json.loads(shown.stdout)["ways"][0]["gbps"] == 25
-    shown = CliRunner().invoke(root, ["allocations", "--topo", "dgx1-v100", "--gpus", "8", "--format", "json"])
-    rows = json.loads(shown.stdout)["classes"]
+    shown = synth("explain --topo dgx1 --ranks 0,1,2,5 --coll allreduce --format json").stdout
+    assert json.loads(shown)["ways"][0]["gbps"] == 25
+    rows = json.loads(synth("allocations --topo dgx1-v100 --gpus 8 --format json").stdout)["classes"]
     assert [(row["ranks"], row["rates"]["broadcast"]) for row in rows] == [(list(range(8)), "6")]
     dump = str(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt")  # was an internal error
-    shown = CliRunner().invoke(root, ["allocations", "--topo", dump, "--gpus", "2", "--coll", "broadcast"])
-    assert shown.exit_code == 0 and "0,1 " in shown.stdout, shown.output
-    for wrong in (["--coll", "alltoall"], ["--gpus", "9"], ["--coll", ","]):
-        assert CliRunner().invoke(root, ["allocations", "--topo", "dgx1", *wrong]).exit_code == 2
+    assert "0,1 " in synth(f"allocations --topo {dump} --gpus 2 --coll broadcast").stdout
+    for wrong in ("--coll alltoall", "--gpus 9", "--coll ,"):
+        synth("allocations --topo dgx1", wrong, code=2)
 
 
 @pytest.mark.parametrize("form", ["table", "json"])
@@ -126,9 +122,7 @@ def test_a_time_limit_leaves_what_was_rated_and_says_what_is_missing(form, monke
         return rates(*given)
 
     monkeypatch.setattr(allocations, "optimal_rates", counted)
-    words = ["--topo", "dgx1-v100", "--coll", "broadcast", "--time-limit", "1000s", "--format", form]
-    shown = CliRunner().invoke(root, ["allocations", *words])
-    assert shown.exit_code == 4, shown.output
+    shown = synth("allocations --topo dgx1-v100 --coll broadcast --time-limit 1000s --format", form, code=4)
     if form == "table":
         assert "2 classes of allocations up to isomorphism" in shown.stdout and f"left open: {missing}" in shown.stdout
         return

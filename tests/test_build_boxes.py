@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from test_plan_export_code import call, fake_mscclpp
+from test_plan_export import call, fake_mscclpp
 
 import synth
 from synth.encodings.multicast_pipelining import MulticastPipelining

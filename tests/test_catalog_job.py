@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 from catalog_jobs import SMALL, Here, answers, built, planned
 
 from synth.catalog.jobs import runners
-from synth.catalog.jobs.run import Interrupted, exit_code
+from synth.catalog.jobs.run import exit_code
 from synth.catalog.jobs.task import TaskAnswer
 from synth.encodings.engine import Options
 from synth.errors import MissingDependencyError, SynthError, UsageError
@@ -94,23 +93,6 @@ def test_a_wrong_answer_is_no_answer(tmp_path):
     (item,) = built(tmp_path, ONE, Here(forged))
     assert item.state == "failed" and item.reason.startswith("its answer is wrong: ")
     assert not answers(tmp_path)
-
-
-def test_ctrl_c_leaves_the_rest_for_the_next_run(tmp_path):
-    class Stopped(Here):
-        calls = 0
-
-        def submit(self, task):
-            self.calls += 1
-            if self.calls == 2:
-                raise KeyboardInterrupt
-            return super().submit(task)
-
-    with pytest.raises(Interrupted) as stop:
-        built(tmp_path, runner=Stopped())
-    assert sources(stop.value.items) == {("done", "solved"): 1, ("", ""): 14}
-    assert len(answers(tmp_path)) == 1
-    assert sources(built(tmp_path))["done", "known"] == 1
 
 
 # ---------------------------------------------------------------- child processes and Dask
@@ -202,12 +184,6 @@ def test_a_job_that_is_killed_and_resumed_gives_the_same_catalog(tmp_path):
     assert len(answers(tmp_path / "killed")) == 1
     assert exit_code(built(tmp_path / "killed")) == exit_code(built(tmp_path / "whole")) == 0
     assert answers(tmp_path / "killed") == answers(tmp_path / "whole")
-
-
-def test_a_task_is_the_same_in_another_process(tmp_path):
-    for task in planned(tmp_path):
-        again = pickle.loads(pickle.dumps(task))
-        assert (again.fingerprint, again.options) == (task.fingerprint, task.options)
 
 
 @pytest.mark.slow

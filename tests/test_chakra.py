@@ -4,12 +4,12 @@ from pathlib import Path
 
 import chakra_replay
 import pytest
-from click.testing import CliRunner
 
 import synth
-from synth.commands import api, root
+from synth.commands import api
 from synth.errors import UsageError
 from synth.language.library import LIBRARY, direct, recursive_doubling, ring
+from tests import command_line
 
 MACHINES = (
     "ring:7", "switch:8", "fully-connected:8", "dgx1", "line:5", "torus:2x4", "hypercube:8", "star:5", "mi300x",
@@ -88,29 +88,17 @@ def test_a_dropped_dependency_or_message_is_seen(kind):
 
 
 def test_the_command_writes_a_folder(tmp_path, monkeypatch):
+    """Options that traces ignore are refused by their names."""
     monkeypatch.chdir(tmp_path)
     ring.allgather.schedule("ring:4").save(Path("s.json"))
-    outcome = CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "--size", "64KB", "-o", "traces"])
-    assert outcome.exit_code == 0, outcome.stderr
-    names = {path.name for path in Path("traces").iterdir()}
-    assert names == {f"collective.{r}.et" for r in range(4)}
-    again = CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "-o", "traces"])
-    assert again.exit_code == 0
+    export = "export s.json --to chakra -o traces"
+    command_line.synth(export, "--size 64KB")
+    assert {path.name for path in Path("traces").iterdir()} == {f"collective.{r}.et" for r in range(4)}
+    command_line.synth(export)
+    for option in ("--coll allgather", "--assume-root 0"):
+        assert f"{option.split()[0]} means nothing for traces" in command_line.synth(export, option, code=2).stderr
     Path("traces/mine.txt").write_text("")
-    assert CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "-o", "traces"]).exit_code == 1
-    assert CliRunner().invoke(root, ["export", "s.json", "--to", "chakra"]).exit_code == 2
-    assert (
-        CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "-o", "t", "--protocol", "LL"]).exit_code == 2
-    )
-
-
-@pytest.mark.parametrize("option", [["--coll", "allgather"], ["--assume-root", "0"]])
-def test_options_that_traces_ignore_are_refused_by_their_names(tmp_path, monkeypatch, option):
-    monkeypatch.chdir(tmp_path)
-    ring.allgather.schedule("ring:4").save(Path("s.json"))
-    outcome = CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "-o", "traces", *option])
-    assert outcome.exit_code == 2
-    assert f"{option[0]} means nothing for traces" in outcome.stderr
+    command_line.synth(export, code=1)
 
 
 def test_traces_are_the_same_bytes():

@@ -4,7 +4,6 @@ kind, never an internal error, and no file is touched."""
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +14,6 @@ from click.testing import CliRunner
 import synth
 from synth.commands import root
 from synth.errors import SynthError, UsageError
-from synth.program.lowering.lower import lower
-from synth.program.lowering_options import LoweringOptions
-from synth.program.onesided.lower import onesided
 from synth.program.text import parse
 
 SMI = """\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity
@@ -246,6 +242,21 @@ MISTAKES = [
     (f"pareto {ASKED} --sketch notes.txt", 1, "notes.txt: expected a mapping"),
     (f"pareto {ASKED} --sketch nothere.yaml", 1, "nothere.yaml: does not exist"),
     ("build ring:3 -o notes.txt", 1, "it is a file; name a folder"),
+    # points and programs that an export does not take
+    ("export f.json", 2, "has 2 points; choose one with --point K"),
+    ("export f.json --point 3 -o x.xml", 2, "points 1 to 2"),
+    ("export f.json --point 0", 2, "not a whole number"),
+    ("export f.json --all -o d", 2, "o such option"),
+    ("export s.json --to mscclpp --protocol LL --reads", 2, "use the Simple protocol for reads"),
+    ("export s.json --to nccl-tuner-csv", 2, "nccl-tuner-csv is made of a tuner's plan: `synth tune -o plan.json`"),
+    ("export s.json --runtime nccl", 2, "it is for msccl-executor, msccl, rccl"),
+    ("export s.json --runtime msccl", 2, "give -o FILE"),
+    ("export s.json -o no/such/x.xml", 1, "the folder no/such does not exist"),
+    ("export s.json --topo dgx9", 2, "dgx9"),
+    ("export s.json --protocol LL128", 1, "is unknown"),
+    ("export s.json --max-size 1QB", 2, "not a size"),
+    ("export s.json --rank-map 0,1", 2, "each of 0..2 once"),
+    ("export s.json --min-size 2 --max-size 1", 1, "serves no size"),
     # outputs that cannot be written
     (f"bound {ASKED} -o dir", 1, "it is a folder; name a file in it"),
     (f"bound {ASKED} -o no/such/a.json", 1, "cannot write no/such/a.json: the folder no/such does not exist"),
@@ -274,6 +285,7 @@ MISTAKES = [
         "error: halving-doubling: ring:6 has no link 2 -> 0",
     ),
     *((f"{name} s.json --instances {HUGE}", 2, "at most 256") for name in ("show", "run", "export", "bench")),
+    ("export s.json --to mscclpp --instances 257 -o a.json", 2, "at most 256"),
     ("explain --topo ring:1025 --coll allgather", 2, "1024"),
     ("allocations --topo switch:24", 2, "65536"),
     # odd files
@@ -384,12 +396,6 @@ def test_what_is_meant_is_done(words, folder, monkeypatch):
     assert (found.exit_code, found.stderr) == (0, "") and found.stdout
 
 
-def test_sizes_and_times_may_have_a_blank_in_quotes(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    assert CliRunner().invoke(root, ["run", "s.json", "--size", "3 KB"]).exit_code == 0
-    assert CliRunner().invoke(root, ["bound", *ASKED.split(), "--time-limit", "5 m"]).exit_code == 0
-
-
 LONG = "x" * 2000
 RANKS = ",".join(map(str, range(600)))
 
@@ -414,16 +420,6 @@ def test_no_refusal_is_long(words, folder, monkeypatch):
     found = CliRunner().invoke(root, words)
     (line,) = found.stderr.splitlines()
     assert found.exit_code in (1, 2) and len(line) < 330 and "internal" not in line, line
-
-
-def test_ctrl_c_midway_is_one_line_and_130():
-    code = (
-        "import os, signal\nfrom synth.commands import main\nfrom synth.commands.bound import bound\n"
-        f"bound.of = lambda _: os.kill(os.getpid(), {int(signal.SIGINT)})\nmain()"
-    )
-    words = [sys.executable, "-c", code, "bound", *ASKED.split()]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "synth: interrupted")
 
 
 @pytest.mark.parametrize(("name", "says"), [("notes.txt", "no log of a sweep"), ("/dev/full", "is not a file")])
@@ -468,12 +464,7 @@ def test_a_document_of_others_that_is_too_large_is_refused_alike_by_all_commands
         assert line.endswith("theirs.json: has 114 bytes; at most 100 are read\n"), command
 
 
-def test_numbers_of_copies_and_units_are_limited_before_they_are_made():
-    schedule = synth.solve("ring:3", "allgather", 1, 1, 1, jobs=1).schedule
-    for lowering in (lower, onesided):
-        assert lowering(schedule, LoweringOptions(instances=2))
-        with pytest.raises(UsageError, match="at most 256"):
-            lowering(schedule, LoweringOptions(instances=257))
+def test_numbers_of_units_are_limited_before_they_are_made():
     with pytest.raises(UsageError, match="parts are supported"):
         synth.collective("alltoall", 100_000)
 

@@ -16,7 +16,7 @@ from synth.model.frontier import Frontier
 
 # Kinds of options, what is given to them, and the value.
 GOOD = [
-    *((Duration, text, seconds) for text, seconds in (("30s", 30), ("5m", 300), ("5min", 300), ("1h", 3600))),
+    *((Duration, text, seconds) for text, seconds in (("30s", 30), ("5 m", 300), ("5min", 300), ("1h", 3600))),
     *((Duration, text, seconds) for text, seconds in (("1h30m", 5400), ("90", 90), ("0.5s", 0.5), ("1.5M", 90))),
     *((Size, text, 1024) for text in ("1KB", "1kb", "1KiB")),
     *((Size, text, size) for text, size in (("1MB", 1 << 20), ("1.5 MB", 3 << 19), ("1GB", 1 << 30), ("17", 17))),

@@ -7,6 +7,16 @@ import click
 import pytest
 
 from synth.commands.root import COMMANDS, root
+from tests.command_line import synth
+
+LIBRARIES = {"z3", "networkx", "scipy", "numpy", "pysat", "ortools", "matplotlib", "yaml"}
+
+
+def loaded(code: str, *words: str) -> tuple[str, set[str]]:
+    """Return what a program prints, and the modules that are loaded at its end."""
+    code = f"import sys\ntry:\n    {code}\nexcept SystemExit: pass\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    return done.stdout, set(done.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -17,30 +27,16 @@ def test_each_command_is_where_the_table_says(name: str) -> None:
 
 
 def test_help_loads_no_command() -> None:
-    code = "import sys\nfrom synth.commands import root\ntry: root(['--help'])\nexcept SystemExit: print(*sys.modules)"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pareto       Find the frontier" in printed
-    loaded = set(printed.splitlines()[-1].split())
-    assert "synth.commands.root" in loaded
-    assert not loaded & {
-        "synth.commands.pareto",
-        "synth.commands.api",
-        "synth.model.topology",
-        "synth.model.collective",
-        "json",
-    }
-    assert not loaded & {"z3", "networkx", "scipy", "numpy", "pysat", "ortools", "matplotlib", "rich", "yaml"}
+    printed, modules = loaded("from synth.commands import root; root(['--help'])")
+    assert "pareto       Find the frontier" in printed and "synth.commands.root" in modules
+    assert not modules & {"synth.commands.pareto", "synth.commands.api", "synth.model.topology", "json", "rich"}
+    assert not modules & (LIBRARIES | {"synth.model.collective"})
 
 
 def test_help_of_no_command_loads_a_numerical_library_or_a_solver() -> None:
-    code = (
-        "import sys\nfrom synth.commands.root import COMMANDS, root\n"
-        "for name in COMMANDS:\n    try: root([name, '--help'])\n    except SystemExit: pass\nprint(*sys.modules)"
-    )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    loaded = set(printed.splitlines()[-1].split())
-    assert "synth.commands.tune" in loaded
-    assert not loaded & {"z3", "networkx", "scipy", "numpy", "pysat", "ortools", "matplotlib", "yaml"}
+    every = "from synth.commands.root import COMMANDS, root; import contextlib\n    for name in COMMANDS:\n"
+    _, modules = loaded(f"{every}        with contextlib.suppress(SystemExit): root([name, '--help'])")
+    assert "synth.commands.tune" in modules and not modules & LIBRARIES
 
 
 def test_the_package_runs_as_the_command_does() -> None:
@@ -50,44 +46,18 @@ def test_the_package_runs_as_the_command_does() -> None:
 
 
 def test_verify_loads_no_engine_no_solver_and_no_numerical_library(tmp_path) -> None:
-    file = tmp_path / "frontier.json"
-    made = subprocess.run(
-        [sys.executable, "-m", "synth", "pareto", "--topo", "ring:3", "--coll", "allgather", "-o", str(file)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert made.returncode == 0, made.stderr
-    code = (
-        "import sys\nfrom synth.commands import main\nsys.argv = ['synth', 'verify', sys.argv[1]]\n"
-        "try: main()\nfinally: print(*sys.modules)"
-    )
-    printed = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True).stdout
-    assert "verified" in printed
-    loaded = set(printed.splitlines()[-1].split())
-    assert "synth.checker.schedule.replay" in loaded
-    assert not loaded & {"numpy", "scipy", "networkx", "z3", "pysat", "ortools"}
-    # the checker, values, built-in machines, and the command line with the names that its options take: no engine,
-    # search or deadline
-    packages = {name.split(".")[1] for name in loaded if name.startswith("synth.")}
+    """The checker, values, built-in machines, and the command line with the names that its options take."""
+    file = str(tmp_path / "frontier.json")
+    synth("pareto --topo ring:3 --coll allgather -o", file)
+    printed, modules = loaded("from synth.commands import main; main()", "verify", file)
+    assert "verified" in printed and "synth.checker.schedule.replay" in modules and not modules & (LIBRARIES - {"yaml"})
+    packages = {name.split(".")[1] for name in modules if name.startswith("synth.")}
     assert packages == {"checker", "commands", "errors", "model", "program", "topologies", "version"}
-    assert not {name for name in loaded if name.startswith(("synth.model.symmetry", "synth.program."))} - {
-        "synth.program.message_cost",
-        "synth.program.plan_limits",
-        "synth.program.program",
-    }
+    programs = {name for name in modules if name.startswith(("synth.model.symmetry", "synth.program."))}
+    assert programs <= {f"synth.program.{name}" for name in ("message_cost", "plan_limits", "program")}
 
 
 def test_synthesis_loads_no_part_of_the_interface_that_it_does_not_need() -> None:
-    code = "import sys, synth.commands.pareto\nfrom synth.commands import api\napi.frontier\nprint(*sys.modules)"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    loaded = set(printed.split())
-    assert "synth.commands.pareto" in loaded
-    assert not loaded & {
-        "synth.commands.build",
-        "synth.commands.tune",
-        "synth.export.request",
-        "synth.runtime.call",
-        "numpy",
-        "scipy",
-    }
+    _, modules = loaded("import synth.commands.pareto; from synth.commands import api; api.frontier")
+    assert "synth.commands.pareto" in modules and not modules & {"numpy", "scipy", "synth.runtime.call"}
+    assert not modules & {"synth.commands.build", "synth.commands.tune", "synth.export.request"}

@@ -47,17 +47,16 @@ def test_each_kind_of_addition_has_an_example():
     assert len(modules()) == len(tables) < len(COMMANDS) + 1
 
 
+def run_in(folder: Path, *words: str) -> subprocess.CompletedProcess:
+    """Run Python in a folder whose modules come first."""
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": path, "SYNTH_CACHE": str(folder / "cache")}
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=folder, env=environment)
+
+
 def test_the_commands_of_the_page_run(package):
-    path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path, "SYNTH_CACHE": str(package / "cache")}
     for words in COMMANDS:
-        done = subprocess.run(
-            [sys.executable, "-m", "synth", *words.split()],
-            capture_output=True,
-            text=True,
-            cwd=package,
-            env=environment,
-        )  # fmt: skip
+        done = run_in(package, "-m", "synth", *words.split())
         assert done.returncode == 0, (words, done.stderr)
         if "spokes:3" in words:  # a middle and three leaves: the page's function was called
             assert " 4 ranks" in done.stdout
@@ -66,9 +65,7 @@ def test_the_commands_of_the_page_run(package):
 
 def test_python_takes_the_names_of_the_page(package):
     (code,) = [code for code in blocks("python") if code not in modules()]
-    path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path, "SYNTH_CACHE": str(package / "cache")}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=package, env=environment)
+    done = run_in(package, "-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == re.findall(r"^#> (.*)$", code, re.MULTILINE)
 
@@ -76,11 +73,7 @@ def test_python_takes_the_names_of_the_page(package):
 def test_a_collective_that_is_none_is_refused(package):
     code = (package / "contributed_collective.py").read_text()
     (package / "contributed_collective.py").write_text(code.replace('"neighbours", ranks', '"neighbours", ranks + 1'))
-    environment = os.environ | {"PYTHONPATH": str(package), "SYNTH_CACHE": str(package / "cache")}
-    done = subprocess.run(
-        [sys.executable, "-m", "synth", "bound", "--topo", "ring:5", "--coll", "neighbours"],
-        capture_output=True, text=True, cwd=package, env=environment,
-    )  # fmt: skip
+    done = run_in(package, "-m", "synth", "bound", "--topo", "ring:5", "--coll", "neighbours")
     assert done.returncode == 2
     assert "must return a Collective over 5 ranks" in done.stderr
 
@@ -109,14 +102,9 @@ def copy(tmp_path_factory):
     return folder
 
 
-def in_copy(folder: Path, *words: str) -> subprocess.CompletedProcess:
-    environment = os.environ | {"PYTHONPATH": str(folder), "SYNTH_CACHE": str(folder / "cache")}
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=folder, env=environment)
-
-
 def assert_prints_its_comments(folder: Path, script: str) -> None:
     assert script in re.findall(r"^\$ python (.*)$", CHANGES, re.MULTILINE)
-    done = in_copy(folder, script)
+    done = run_in(folder, script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == re.findall(r"^#> (.*)$", (folder / script).read_text(), re.MULTILINE)
 
@@ -127,11 +115,11 @@ def test_the_engine_of_the_page_has_its_point(copy):
 
 def test_the_importer_of_the_page_reads_its_file(copy):
     (command,) = re.findall(r"^\$ synth (.*)$", CHANGES, re.MULTILINE)
-    done = in_copy(copy, "-m", "synth", *command.split())
+    done = run_in(copy, "-m", "synth", *command.split())
     assert done.returncode == 0, done.stderr
     assert "3 ranks" in done.stdout and "latencies are assumed" in done.stdout
     (copy / "bad.txt").write_text("link table\n0 1\n")
-    refused = in_copy(copy, "-m", "synth", "topo", "import", "bad.txt")
+    refused = run_in(copy, "-m", "synth", "topo", "import", "bad.txt")
     assert refused.returncode == 1 and "line 2: expected: src dst GB/s" in refused.stderr
 
 
@@ -139,20 +127,4 @@ def test_the_certificate_of_the_page_is_checked(copy):
     script = "receive_bound.py"
     assert_prints_its_comments(copy, script)
     (copy / "rank_8.py").write_text((copy / script).read_text().replace('"rank": 0', '"rank": 8'))
-    assert "VerificationError: rank: " in in_copy(copy, "rank_8.py").stderr
-
-
-def test_the_places_of_the_architecture_page_exist():
-    root = ROOT
-    page = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
-    places = re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", page)
-    assert len(places) > 20
-    assert [place for place in places if not (root / "synth" / place).exists()] == []
-    names = re.findall(r"`([\w.]+)` in `([a-z_/]+\.py)`", page)
-    assert len(names) > 15
-    for name, place in names:  # the last word of `Class.method` is defined in the file
-        code = (root / "synth" / place).read_text(encoding="utf-8")
-        word = name.rpartition(".")[2]
-        assert re.search(rf"^ *(def|class) {word}\b|^{word}\b.* = ", code, re.MULTILINE), (name, place)
-    folders = {name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
-    assert {path.name for path in (root / "synth").iterdir() if path.is_dir() and path.name[0] != "_"} <= folders
+    assert "VerificationError: rank: " in run_in(copy, "rank_8.py").stderr

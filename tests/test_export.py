@@ -176,34 +176,6 @@ def test_the_command_line_writes_one_file(file, tmp_path):
     assert 'inplace="0" outofplace="1"' in again
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
-        ("", 2, "has 2 points; choose one with --point K"),
-        ("--point 3 -o x.xml", 2, "points 1 to 2"),
-        ("--point 1 --to xml", 2, "unknown exporter 'xml'"),
-        ("--point 1 --to mscclpp --protocol LL --reads", 2, "use the Simple protocol for reads"),
-        ("--point 1 --to nccl-tuner-csv", 2, "nccl-tuner-csv is made of a tuner's plan: `synth tune -o plan.json`"),
-        ("--point 1 --runtime nccl", 2, "it is for msccl-executor, msccl, rccl"),
-        ("--point 1 --runtime msccl", 2, "give -o FILE"),
-        ("--point 1 -o no/such/x.xml", 1, "the folder no/such does not exist"),
-        ("--point 1 --topo dgx9", 2, "dgx9"),
-        ("--point 1 --protocol LL128", 1, "is unknown"),
-        ("--point 1 --max-size 1QB", 2, "not a size"),
-        ("--all -o d", 2, "o such option"),
-        ("--point 0", 2, "not a whole number"),
-        ("--point 1 --rank-map 0,1", 2, "each of 0..3 once"),
-        ("--point 1 --min-size 2 --max-size 1", 1, "serves no size"),
-    ],
-)
-def test_what_makes_no_sense_gets_one_line(file, tmp_path, monkeypatch, words, code, says):
-    monkeypatch.chdir(tmp_path)
-    outcome = synth("export", file, *words.split(), code=code)
-    assert says in outcome.stderr
-    assert len(outcome.stderr.splitlines()) == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"frontier.json"}
-
-
 def test_rooted_collectives_want_the_root_said(tmp_path):
     path = tmp_path / "p.txt"
     path.write_text(text.dump(programs.broadcast_chain(3)))
@@ -249,33 +221,15 @@ def test_files_that_are_none_of_these_are_refused(tmp_path, content):
         api.load_program(tmp_path / "missing")
 
 
-@st.composite
-def direct_schedules(draw):
-    """Any standard collective over links between all: every part goes straight, or over a third rank, to where it is
-    wanted."""
-    n = draw(st.integers(2, 4))
-    name = draw(st.sampled_from(["allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce"]))
-    task, chunks = (
-        collective(name, n, [draw(st.integers(0, n - 1))] if name in ("broadcast", "reduce") else []),
-        draw(st.integers(1, 3)),
-    )
-    steps: list[list[Send]] = [[], [], []]
-    for chunk in range(task.units * chunks):
-        pre, post = task.pre[chunk // chunks], task.post[chunk // chunks]
-        meet = draw(st.sampled_from(sorted(post))) if task.combining else min(pre)
-        if task.combining:
-            steps[0] += [Send(chunk, r, meet, "reduce") for r in sorted(pre) if r != meet]
-        wanting = [r for r in sorted(post) if r != meet and (task.combining or r not in pre)]
-        half = draw(st.integers(0, len(wanting)))
-        for k, r in enumerate(wanting):
-            relay = wanting[0] if k and half > k else meet
-            steps[2 if relay != meet else 1].append(Send(chunk, relay, r))
-    made = tuple(Step(len(sends), tuple(sorted(sends))) for sends in steps if sends)
-    return Schedule(topology(f"fully-connected:{n}").network(), task, chunks, made)
+# Algorithms with relays and sums of every kind, and the collectives that runtimes take.
+ALGORITHMS = [("direct", name) for name in ("allgather", "reduce-scatter", "allreduce", "alltoall")]
+ALGORITHMS += [("ring", name) for name in ("allgather", "reduce-scatter", "allreduce")]
+ALGORITHMS += [("direct", "broadcast"), ("binomial", "broadcast"), ("direct", "reduce"), ("binomial", "reduce")]
 
 
 @given(
-    direct_schedules(),
+    st.sampled_from(ALGORITHMS),
+    st.integers(2, 4),
     st.sampled_from(["msccl-executor", "rccl", "msccl"]),
     st.sampled_from(["Simple", "LL"]),
     st.integers(1, 3),
@@ -283,13 +237,13 @@ def direct_schedules(draw):
 )
 @settings(max_examples=40, deadline=None)
 def test_schedules_lowered_with_any_options_are_written_and_come_back(
-    schedule, runtime, protocol, instances, aggregate
+    algorithm, ranks, runtime, protocol, instances, aggregate
 ):
-    task = schedule.collective
+    name, task = algorithm
+    roots = [ranks - 1] if task in ("broadcast", "reduce") else []
+    schedule = api.baseline(name, f"full:{ranks}", task, roots=roots)
     program = api.lower(schedule, runtime=runtime, protocol=protocol, instances=instances, aggregate=aggregate)
-    made = api.export_program(
-        program, runtime=runtime, assume_root=task.roots[0] if task.roots else None, assume_one_node=True
-    )
+    made = api.export_program(program, runtime=runtime, assume_root=roots[0] if roots else None, assume_one_node=True)
     for _, content in made.files:
         strict_msccl.load(content, runtime)
         back = read(content, "f.xml", runtime=runtime)

@@ -79,6 +79,11 @@ def xml(gpus, host="0x1", attributes='sm="80"', links=()):
     return f'<cpu host_hash="{host}" numaid="0">\n{body}</cpu>\n'
 
 
+def pcis(*ids):
+    """PCI devices alone: the bus id and number of each GPU."""
+    return "<system>" + "".join(f'<pci busid="{a}"><gpu dev="{b}" sm="70"/></pci>' for a, b in ids) + "</system>"
+
+
 def nvlinks(*ends):
     return [(target, count, "0x030200") for target, count in ends]
 
@@ -99,14 +104,6 @@ def test_gpus_of_a_bare_file_are_ranked_by_bus_id(tmp_path):
     assert match(straight).machine == "dgx1-v100"
     assert any("assumed" in note for note in straight.notes)
     assert {(k.src, k.dst): k.bandwidth for k in straight.links}[0, 3] == 50
-
-
-def test_huge_files_are_not_read(tmp_path):
-    path = tmp_path / "huge.txt"
-    with path.open("wb") as out:
-        out.truncate(100 << 20)
-    with pytest.raises(FormatError, match="at most"):
-        load(path)
 
 
 @settings(max_examples=150, deadline=None)
@@ -390,21 +387,11 @@ REFUSED = [
     ("<topology><cpu/></topology>", "<topology>"),
     ("<system>" + "<pci>" * 100 + "</pci>" * 100 + "</system>", "deeper"),
     ("<system>" + "<pci/>" * 20_000 + "</system>", "elements"),
-    ('<system><pci busid="1"><gpu dev="0" sm="70"/></pci></system>', "at least two"),
-    (
-        '<system><pci busid="1"><gpu dev="0" sm="70"/></pci><pci busid="1"><gpu dev="1" sm="70"/></pci></system>',
-        "two GPUs",
-    ),
+    (pcis("10"), "at least two"),
+    (pcis("10", "11"), "two GPUs"),
     ('<system><cpu><gpu dev="0" sm="70"/><gpu dev="1" sm="70"/></cpu></system>', "busid"),
-    (
-        '<system><pci busid="1"><gpu dev="x" sm="70"/></pci><pci busid="2"><gpu dev="1" sm="70"/></pci></system>',
-        "whole number",
-    ),
-    (
-        '<system><pci busid="1"><gpu dev="0" sm="70"><nvlink target="2" count="-1"/></gpu></pci>'
-        '<pci busid="2"><gpu dev="1" sm="70"/></pci></system>',
-        "count",
-    ),
+    (pcis("1x", "21"), "whole number"),
+    (pcis("10", "21").replace("/></pci>", '><nvlink target="2" count="-1"/></gpu></pci>', 1), "count"),
     ("=== ROCm System Management Interface ===\n", "lacks the tables"),
     ("Weight between two GPUs\n     GPU0 GPU1\nGPU0 0 15\n", "cut off"),
     ("Weight between two GPUs\n     GPU0 GPU1\nGPU0 0 15\nGPU1 40 0\n", "back it is"),

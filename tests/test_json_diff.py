@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from dataclasses import replace
 from fractions import Fraction
@@ -32,39 +31,19 @@ def test_the_first_difference_is_named(here, there, message):
     assert json_diff.describe(here, there, "there") == message
 
 
-@pytest.fixture(scope="module")
-def small():
-    return json.loads(json.dumps(api.frontier("ring:4", "allgather").to_json()))  # type: ignore[union-attr]
-
-
-def test_a_changed_topology_beside_the_schedules(small):
-    doc = copy.deepcopy(small)
+def test_a_number_that_does_not_belong_there_is_named():
+    small, machine = api.frontier("ring:4", "allgather"), modify.apply(topology("dgx1"), degrade=("0-1:1/2",))
+    doc, other, third = (json.loads(json.dumps(each.to_json())) for each in (small, small, bound(machine, "allgather")))
     doc["topology"]["links"][2][2] = 3
-    with pytest.raises(
-        VerificationError, match=r"than the frontier's: links\[2\] is \[1, 2, 1\], in \$.topology \[1, 2, 3\]"
+    other["collective"]["post"].pop()
+    third["topology"]["sorts"][0][0] = "75"
+    for changed, message in (
+        (doc, r"than the frontier's: links\[2\] is \[1, 2, 1\], in \$.topology \[1, 2, 3\]"),
+        (other, r"^\$.collective: pre and post are not those of allgather over 4 ranks"),
+        (third, r"^bound.certificate: topology: speaks about another topology than these 8 ranks, 0 switches, "),
     ):
-        api.verify(doc)
-
-
-def test_a_changed_collective_beside_the_schedules(small):
-    doc = copy.deepcopy(small)
-    doc["collective"]["post"].pop()
-    with pytest.raises(
-        VerificationError, match=r"^\$.collective: pre and post are not those of allgather over 4 ranks"
-    ):
-        api.verify(doc)
-
-
-def _doc():
-    return json.loads(json.dumps(bound(modify.apply(topology("dgx1"), degrade=("0-1:1/2",)), "allgather").to_json()))
-
-
-def test_a_certificate_for_none_that_is_known():
-    doc = _doc()
-    doc["topology"]["sorts"][0][0] = "75"
-    message = r"^bound.certificate: topology: speaks about another topology than these 8 ranks, 0 switches, "
-    with pytest.raises(VerificationError, match=message):
-        api.verify(doc)
+        with pytest.raises(VerificationError, match=message):
+            api.verify(changed)
 
 
 def test_a_file_for_another_machine(tmp_path):

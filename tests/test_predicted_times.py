@@ -128,6 +128,7 @@ def test_pareto_at_a_size_prints_runs_of_points_and_baselines_beside_synchronous
     words = "pareto --topo ring:4 --coll allgather --size 1KB --max-steps 3"
     done = synth(words)
     assert "`best for`: predicted, synchronous steps" in done.stdout
+    assert "that of 2 steps is the fastest at 1 KB" in done.stdout
     assert "predicted, event-driven, LL, launch 3.6 µs included" in done.stdout
     free = json.loads(synth(f"{words} --format json").stdout)
     assert [row["seconds"] for row in free["candidates"]] == sorted(row["seconds"] for row in free["candidates"])

@@ -207,12 +207,6 @@ def ring_schedule() -> synth.Schedule:
     return synth.frontier("ring:4", "allgather").points[0].schedule
 
 
-def test_an_export_is_written(tmp_path):
-    made = synth.export_program(ring_schedule(), "msccl-xml")
-    assert made.write(tmp_path / "a.xml") == [tmp_path / "a.xml"]
-    assert (tmp_path / "a.xml").read_text() == made.text
-
-
 def test_no_module_hides_a_function():
     """A submodule named as a function of its package is that name for type checkers, and after `import`."""
     modules = {found.name for found in pkgutil.iter_modules(synth.__path__)}

@@ -4,17 +4,16 @@ import json
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner
 from programs import ring_allgather
 
 from synth.commands import api
-from synth.commands.root import root
 from synth.errors import SynthError
 from synth.model.schedule import Schedule
 from synth.program.onesided.lower import onesided
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.program.text import dump, parse
 from synth.view import space_time_diagram
+from tests.command_line import synth
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -26,34 +25,22 @@ def schedule_file(tmp_path_factory):
     return path
 
 
-def test_a_schedule_is_lowered_and_printed(schedule_file):
-    result = CliRunner().invoke(root, ["show", str(schedule_file), "--instances", "2"])
-    assert result.exit_code == 0, result.output
-    assert parse(result.stdout) == api.load_program(schedule_file, instances=2)
-
-
-def test_a_drawing_on_stdout(schedule_file):
-    result = CliRunner().invoke(root, ["show", str(schedule_file), "--svg", "-"])
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert ElementTree.fromstring(result.stdout).tag == SVG + "svg"
-
-
 def test_what_it_writes_can_be_shown_again(schedule_file, tmp_path):
+    shown = synth("show", schedule_file, "--instances 2").stdout
+    assert parse(shown) == api.load_program(schedule_file, instances=2)
     for form, name in (("text", "p.txt"), ("json", "p.json")):
-        path = tmp_path / name
-        assert CliRunner().invoke(root, ["show", str(schedule_file), "--format", form, "-o", str(path)]).exit_code == 0
-        assert CliRunner().invoke(root, ["show", str(path)]).stdout == dump(api.load_program(schedule_file))
+        synth("show", schedule_file, "--format", form, "-o", tmp_path / name)
+        assert synth("show", tmp_path / name).stdout == dump(api.load_program(schedule_file))
 
 
 def test_the_picture_has_every_instruction_and_message(schedule_file, tmp_path):
-    path = tmp_path / "p.svg"
-    result = CliRunner().invoke(root, ["show", str(schedule_file), "--svg", str(path)])
-    assert result.exit_code == 0
-    assert result.stdout == ""
-    drawing, program = ElementTree.parse(path).getroot(), api.load_program(schedule_file)
+    assert synth("show", schedule_file, "--svg", tmp_path / "p.svg").stdout == ""
+    drawing, program = ElementTree.parse(tmp_path / "p.svg").getroot(), api.load_program(schedule_file)
     assert len(drawing.findall(f"{SVG}g")) == program.ops
     receives = sum(op.code == "r" for gpu in program.gpus for block in gpu.blocks for op in block.ops)
     assert len(drawing.findall(f"{SVG}line")) == receives
+    printed = synth("show", schedule_file, "--svg -")
+    assert (printed.stdout, printed.stderr) == ((tmp_path / "p.svg").read_text(), "")
 
 
 def test_columns_are_the_steps_of_the_longest_chain():

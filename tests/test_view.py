@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import sys
 from dataclasses import replace
 from fractions import Fraction
@@ -23,7 +24,6 @@ from synth.program.analysis.report import size_text as lint_size_text
 from synth.view import build, frontier_text, plot, tables
 from synth.view.algorithm_times import AlgorithmTime
 from synth.view.frontier_text import Report
-from synth.view.table_layout import report_html
 
 
 def test_sizes_left_to_the_library_are_ranges_with_both_times():
@@ -94,71 +94,73 @@ def test_a_point_that_is_best_nowhere_says_so():
     assert frontier_text.choice(found, 1024).rows[1][-1] == "no size"
 
 
+def opened(*rows: tuple[int, object]) -> tuple[Open, ...]:
+    """Intervals above 1 that the time left open: (steps, upper end)."""
+    return tuple(Open(steps, Fraction(1), upper and Fraction(upper), "time") for steps, upper in rows)
+
+
+def proved(*rows: tuple[int, int, object], **more) -> Frontier:
+    """A frontier of points with the given (steps, rounds of two chunks, lower bound)."""
+    points = [replace(made((s, r, 2)).points[0], bound=LowerBound(Fraction(b), {})) for s, r, b in rows]
+    return replace(made(**more), points=tuple(points))
+
+
+def bounds(*rows: tuple[int | None, object]) -> tuple:
+    return tuple((steps, LowerBound(Fraction(value), {})) for steps, value in rows)
+
+
+ANY = "open: with {} the least rounds/chunk is at least "
+BETWEEN = {"bounds": bounds((None, 1)), "open": opened((6, "5/2"))}
+# A frontier, and all its sentences in which some words stand, up to a place in them.
+SENTENCES = [
+    (made((2, 3, 2), complete=True), "^complete",
+     ["complete: no schedule in this model, with any number of chunks, is better"]),
+    (made((2, 3, 2), complete=True, max_steps=8), "^complete", ["complete up to 8 steps"]),
+    (made((2, 3, 2)), "^complete", []),
+    (made((2, 3, 2)), "incomplete", ["incomplete"]),
+    (made((2, 3, 2), labels=(4, 7)), "stand for", ["stand for the machine's 4, 7"]),
+    (made((2, 3, 2), labels=(0, 1)), "stand for", []),
+    (made((2, 3, 2), open=opened((3, "3/2"), (4, "3/2"), (5, "3/2"), (6, None))), "^open", [
+        ANY.format("3 to 5 steps") + "1, at most 3/2 (the time ran out)",
+        ANY.format("6 steps") + "1, nothing was found (the time ran out)",
+    ]),
+    # intervals of the same bound and reason are one line, and steps between points are listed too
+    (proved((3, 6, 1), (4, 4, 1), (7, 3, 1), open=opened((2, None), (3, 3), (4, 2), (5, 2), (7, "3/2")),
+            bounds=bounds((None, 1))), "the least", [
+        ANY.format("2 steps") + "1, nothing was found (the time ran out)",
+        ANY.format("3 to 5 and 7 steps") + "1, at most 3 (3 steps) down to 3/2 (7 steps) (the time ran out)",
+        ANY.format("6 steps") + "1, at most 2 (not decided)",
+        "with any number of steps the least rounds/chunk is at least 1: the 7-step point is 50% above that",
+    ]),
+    (proved((2, 9, 2), (4, 5, "3/2"), (9, 4, 1), **BETWEEN), "^open", [
+        ANY.format("3 steps") + "3/2, at most 9/2 (not decided)",
+        ANY.format("5 and 7 to 8 steps") + "1, at most 5/2 (not decided)",
+        ANY.format("6 steps") + "1, at most 5/2 (the time ran out)",
+    ]),
+    (proved((2, 9, 2), (4, 5, "3/2"), bounds=bounds((3, "9/2"))), "^open", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "words", "said"), SENTENCES, ids=range(len(SENTENCES)))
+def test_what_is_open_and_what_is_complete_is_said_once(found, words, said):
+    lines = [line for line in frontier_text.sentences(found) if re.search(words, line)]
+    assert len(lines) == len(said), lines
+    for line, part in zip(lines, said, strict=True):
+        assert part in line
+
+
 def test_without_latency_the_last_point_is_best_everywhere():
-    network = api.topology("line:2").network()
-    network = replace(network, routes=tuple(route._replace(latency=Fraction(0)) for route in network.routes))
-    base = made((2, 8, 2), (3, 9, 3))
-    found = Frontier(network, base.collective, base.points, complete=True)
+    base = made((2, 8, 2), (3, 9, 3), complete=True)
+    routes = tuple(route._replace(latency=Fraction(0)) for route in base.network.routes)
+    found = replace(base, machine=replace(base.network, routes=routes))
     assert frontier_text.fastest_sizes(found) == [None, (0, None)]
     assert any("no latency of this topology is known" in line for line in frontier_text.sentences(found))
-
-
-def test_what_complete_means_is_said_and_only_then():
-    assert "complete: no schedule in this model, with any number of chunks, is better" in frontier_text.sentences(
-        made((2, 3, 2), complete=True)
-    )
-    assert any(
-        line.startswith("complete up to 8 steps")
-        for line in frontier_text.sentences(made((2, 3, 2), complete=True, max_steps=8))
-    )
-    assert not any(line.startswith("complete") for line in frontier_text.sentences(made((2, 3, 2))))
-    assert any(line.startswith("incomplete") for line in frontier_text.sentences(made((2, 3, 2))))
-
-
-def test_open_intervals_that_say_the_same_are_said_once():
-    same = tuple(Open(steps, Fraction(1), Fraction(3, 2), "time") for steps in (3, 4, 5))
-    lines = frontier_text.sentences(made((2, 3, 2), open=(*same, Open(6, Fraction(1), None, "time"))))
-    assert lines[:2] == [
-        "open: with 3 to 5 steps the least rounds/chunk is at least 1, at most 3/2 (the time ran out)",
-        "open: with 6 steps the least rounds/chunk is at least 1, nothing was found (the time ran out)",
-    ]
-
-
-def test_intervals_are_one_line_and_the_gap_to_the_bound_is_said_once():
-    """They have the same bound and reason."""
-    floor = LowerBound(Fraction(1), {})
-    uppers = ((2, None), (3, Fraction(3)), (4, Fraction(2)), (5, Fraction(2)), (7, Fraction(3, 2)))
-    opened = tuple(Open(steps, Fraction(1), upper, "time") for steps, upper in uppers)
-    three = tuple(replace(p, bound=floor) for p in made((3, 3, 1), (4, 4, 2), (7, 9, 6)).points)
-    found = made(open=opened, bounds=((None, floor),))
-    lines = frontier_text.sentences(replace(found, points=three))
-    assert lines[:4] == [
-        "open: with 2 steps the least rounds/chunk is at least 1, nothing was found (the time ran out)",
-        "open: with 3 to 5 and 7 steps the least rounds/chunk is at least 1, at most 3 (3 steps) down to 3/2 (7 steps) "
-        "(the time ran out)",
-        "open: with 6 steps the least rounds/chunk is at least 1, at most 2 (not decided)",
-        "with any number of steps the least rounds/chunk is at least 1: the 7-step point is 50% above that",
-    ]
 
 
 def test_an_empty_frontier_can_be_shown():
     assert frontier_text.report(made(complete=True)).rows == ()
     assert "<table>" in made()._repr_html_()
     assert frontier_text.choice(made(), 1024).rows == ()
-
-
-def test_labels_of_an_allocation_are_said():
-    assert any(
-        "stand for the machine's 4, 7" in line for line in frontier_text.sentences(made((2, 3, 2), labels=(4, 7)))
-    )
-    assert not any("stand for" in line for line in frontier_text.sentences(made((2, 3, 2), labels=(0, 1))))
-
-
-def test_html_has_a_row_per_point_and_escapes():
-    found = made((2, 3, 2), (3, 4, 3), complete=True)
-    html = found._repr_html_()
-    assert html.partition("<iframe")[0].count("<tr>") == 1 + 2
-    assert "<script>" not in report_html(Report("<script>", (("<script>", "left"),), (("<script>",),), ("<script>",)))
 
 
 def test_the_same_frontier_makes_the_same_picture():
@@ -232,18 +234,3 @@ def test_a_prediction_that_meets_the_bound_in_time_has_no_factor(seconds, said):
     found = made((2, 3, 2))
     time = AlgorithmTime("S2-R3-C2", "Simple", 1, seconds)
     assert said in frontier_text.choice(found, 1024, bound, [time]).sentences[1]
-
-
-def test_steps_between_points_that_nothing_decides_are_listed():
-    bounds = ((None, LowerBound(Fraction(1), {})),)
-    points = []
-    for steps, rounds, bound in ((2, 9, 2), (4, 5, Fraction(3, 2)), (9, 4, 1)):
-        points.append(replace(made((steps, rounds, 2)).points[0], bound=LowerBound(Fraction(bound), {})))
-    found = replace(made(), points=tuple(points), bounds=bounds, open=(Open(6, Fraction(1), Fraction(5, 2), "time"),))
-    assert [line for line in frontier_text.sentences(found) if line.startswith("open: ")] == [
-        "open: with 3 steps the least rounds/chunk is at least 3/2, at most 9/2 (not decided)",
-        "open: with 5 and 7 to 8 steps the least rounds/chunk is at least 1, at most 5/2 (not decided)",
-        "open: with 6 steps the least rounds/chunk is at least 1, at most 5/2 (the time ran out)",
-    ]
-    settled = replace(found, open=(), points=tuple(points[:2]), bounds=((3, LowerBound(Fraction(9, 2), {})),))
-    assert not [line for line in frontier_text.sentences(settled) if "open: " in line]
