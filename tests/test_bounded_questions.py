@@ -1,8 +1,6 @@
 """Bounds of one question under a time limit: they take their share of it, in a process of their own, and the search has
 the rest."""
 
-from __future__ import annotations
-
 import pytest
 
 from synth.commands import api

@@ -1,8 +1,6 @@
 """Bounds of combining collectives under a time limit: one that takes long rests, what is known serves, and nothing open
 is left early."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

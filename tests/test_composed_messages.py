@@ -1,7 +1,5 @@
 """Collectives whose units go to one rank each, composed over the boxes of a machine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice

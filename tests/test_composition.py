@@ -1,7 +1,5 @@
 """Schedules composed of phases over the boxes of a machine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
@@ -24,7 +22,7 @@ from synth.scale.composition.compose import composed_points
 from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.phases import Phase, Template, TemplateBuilder
 from synth.scale.composition.pipelining_lp import PipeliningProgram
-from synth.scale.composition.tree_columns import descend, generate, tree_template
+from synth.scale.composition.tree_columns import descend, generate
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
 from synth.scale.fabric.graphs import distances
@@ -112,16 +110,6 @@ def test_phases_of_successive_groups_overlap():
         whole = program.whole(shares.tables, steps - 1)
         assert whole is not None
         assert whole.rounds_per_chunk == Fraction(steps, steps - 1)
-
-
-def test_a_reversed_template_reduces_in_the_opposite_order():
-    build = TemplateBuilder("tree", 0)
-    ready = build.spread("down", [[(0, 1)], [(1, 2), (1, 3)]])
-    build.add("last", [(3, 4)], ready)
-    template = build.template().reversed()
-    assert [phase.sends for phase in template.phases] == [((0, 4, 3),), ((0, 2, 1), (0, 3, 1)), ((0, 1, 0),)]
-    assert [phase.after for phase in template.phases] == [(), (0,), (1,)] and template.phases[0].reduces
-    assert template.heads() == [0, 1, 2] and template.tails() == [2, 1, 0]
 
 
 @st.composite
@@ -299,20 +287,6 @@ def test_generation_of_trees_ends_at_its_deadline_with_those_so_far():
 
     assert value() == pytest.approx(1 / 16)
     assert value(deadline=Deadline.after(0)) == pytest.approx(1)
-
-
-def test_merged_trees_reduce_and_copy_in_the_same_step():
-    first = [(0, 1, 0, True), (1, 0, 1, False)]
-    second = [(0, 0, 1, True), (1, 0, 1, True), (2, 1, 0, False)]
-    both = tree_template(0, [0, 1], [first, second])
-    kinds = {
-        (i, src, dst, both.placed[p]): phase.reduces
-        for p, phase in enumerate(both.phases)
-        for i, src, dst in phase.sends
-    }
-    assert kinds == {
-        (0, 1, 0, 0): True, (0, 0, 1, 1): False, (1, 0, 1, 0): True, (1, 0, 1, 1): True, (1, 1, 0, 2): False,
-    }  # fmt: skip
 
 
 def without_nic(name, rank):

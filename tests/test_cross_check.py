@@ -1,23 +1,20 @@
 """Which solver answered what; z3's second answers; the limits that SCCL's encoding keeps."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
 
 import synth
 from synth.checker.documents import exact_frontier
-from synth.commands import root
 from synth.errors import UsageError, VerificationError
 from synth.model.frontier import Frontier
 from synth.model.schedule import Problem
 from synth.pareto.cross_check import ask_all, ask_small
 from synth.pareto.portfolio.members import check_names, select_members
 from synth.solvers.deadline import Budget, Deadline
+from tests.command_line import synth as cli
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +111,7 @@ def test_a_contradiction_ends_in_an_error(ring, rounds, says):
 def test_z3_is_asked_after_rows_that_are_shown(options, note, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = f"pareto --topo ring:4 --coll allgather --fresh {options}"
-    outcome = CliRunner().invoke(root, words.split(), env={"SYNTH_CACHE": str(tmp_path)})
-    assert outcome.exit_code == 0, outcome.stderr
+    outcome = cli(words)
     assert (" s z3 agrees on 2 of 2 questions" in outcome.stderr) is note
     assert ("note: z3 agrees on 2 of 2 questions" in outcome.stdout) is ("--cross-check" in options)
 
@@ -127,8 +123,7 @@ def test_ctrl_c_while_z3_is_asked_leaves_the_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("synth.pareto.cross_check.ask_small", interrupt)
     words = "pareto --topo ring:4 --coll allgather --fresh -o f.json"
     monkeypatch.chdir(tmp_path)
-    outcome = CliRunner().invoke(root, words.split(), env={"SYNTH_CACHE": str(tmp_path)})
-    assert outcome.exit_code == 130
+    outcome = cli(words, code=130)
     assert "complete: no schedule" in outcome.stdout
     assert outcome.stderr.splitlines()[-1] == "synth: interrupted; z3 was asked nothing more"
     assert exact_frontier.document(json.loads((tmp_path / "f.json").read_text()))

@@ -1,7 +1,5 @@
 """The links that enter a cut, found from the side with fewer ranks, are those of a look at every link and step."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The bound on allreduce by partitions: the partition of the algorithm against all partitions, listed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Mixtures of hubs: the price of a way, moves that keep schedules right, and whole chunks that meet the bound."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np
@@ -57,17 +55,6 @@ def test_the_cheapest_way_is_the_cheapest_of_all_on_a_line():
     best = ways.price(prices)[0]  # 0 and 2 send to 1 in step 1 or 2, and 1 sends back in step 2 or 3
     assert best.cost == pytest.approx(1.0 + 3.0 + 1.0 + 1.0)
     assert ways.exchanges[best.exchange].hubs == 1 << 1
-
-
-@pytest.mark.parametrize(
-    ("rounds", "steps", "each"),
-    [(42, 5, [9, 8, 8, 8, 9]), (28, 5, [6, 5, 6, 5, 6]), (7, 6, [1, 1, 1, 1, 1, 2]), (12, 3, [4] * 3)],
-)
-def test_rounds_of_steps(rounds, steps, each):
-    assert sorted(annealing.rounds_of(rounds, steps)) == sorted(each)
-    assert sum(annealing.rounds_of(rounds, steps)) == rounds
-    if each == each[::-1]:
-        assert annealing.rounds_of(rounds, steps) == each
 
 
 def one_by_one(network, steps, most):

@@ -1,8 +1,6 @@
 """A machine with links beside its switches: exact synthesis may use both between the same two ranks, as flow methods
 do."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from fractions import Fraction

@@ -1,20 +1,17 @@
 """The frontier at scale: points, bounds and files, through the API and the command line."""
 
-from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from click.testing import CliRunner
 
 import synth
 from synth.checker.documents import scale_frontier
 from synth.checker.schedule import compressed_replay, replay
-from synth.commands import root
 from synth.errors import InfeasibleError, UsageError, VerificationError
-from synth.scale import search
 from synth.scale.search import frontier
 from synth.topologies import modify, topology
+from tests.command_line import synth as cli
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 
@@ -40,14 +37,6 @@ def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
     replay.schedule(found.points[0].schedule.written_out())
 
 
-@pytest.mark.parametrize(("name", "collective", "gbps"), [
-    ("dgx1", "allgather", Fraction(1200, 7)), ("dgx-a100*2:net=odd-even", "allgather", Fraction(1040, 3)),
-    ("dgx1", "allreduce", Fraction(600, 7)), ("dgx1", "alltoall", 75), ("torus:8x8", "alltoall", 1),
-])  # fmt: skip
-def test_known_rates(name, collective, gbps):
-    assert search.bound(topology(name), collective).bound_gbps == gbps
-
-
 def test_tori_have_one_point_and_it_is_optimal():
     found = frontier(topology("torus:8x8"), "allgather")
     assert [(p.steps, p.rounds_per_chunk) for p in found.points] == [(8, Fraction(63, 4))]
@@ -70,37 +59,20 @@ def test_the_engine_is_chosen_by_size():
 
 def test_the_command_writes_files_that_verify(tmp_path):
     file, folder = tmp_path / "s.json", tmp_path / "s.schedules"
-    shown = CliRunner().invoke(root, ["pareto", "--topo", "torus:9x9", "--coll", "alltoall", "-o", str(file)])
-    assert shown.exit_code == 0, shown.output
-    assert "alltoall-lengths certificate" in shown.stdout
-    checked = CliRunner().invoke(root, ["verify", str(file), str(next(folder.glob("*.npz")))])
-    assert checked.exit_code == 0 and checked.stdout.count("verified") == 2
-
-
-def test_a_certificate_is_for_its_machine_alone():
-    found = frontier(topology("dgx1"), "allreduce")
-    with pytest.raises(VerificationError):
-        scale_frontier.bound(found.certificate, topology("dgx1-p100"))
-    joined = found.certificate | {key: found.certificate[key][:-1] for key in ("regions", "limits")}
-    with pytest.raises(VerificationError):
-        scale_frontier.bound(joined, topology("dgx1"))
-    made = found.points[-1].schedule
-    fewer = made.step_rounds - (made.step_rounds == made.step_rounds.max())
-    with pytest.raises(VerificationError):
-        scale_frontier.schedule(replace(made, step_rounds=fewer))
+    assert "alltoall-lengths certificate" in cli("pareto --topo torus:9x9 --coll alltoall -o", file).stdout
+    assert cli("verify", file, next(folder.glob("*.npz"))).stdout.count("verified") == 2
 
 
 def test_bounds_at_scale_say_what_limits():
-    for arguments, words in (
-        (["--topo", "torus:9x9", "--coll", "alltoall"], "alltoall-lengths"),
-        (["--topo", "dgx-a100*4", "--coll", "allgather", "--engine", "flow"], "266.667"),
-        (["--topo", "dgx2*2", "--coll", "allgather", "--engine", "flow"], "cuts together"),
-        (["--topo", "mi250*8", "--coll", "allreduce"], "the partition into 8 parts of 16"),
-        (["--topo", "dgx1", "--coll", "reduce-scatter", "--engine", "flow"], "must take in"),
-        (["--topo", "dgx1", "--coll", "allgather"], "deadline-cuts"),
+    for words, said in (
+        ("torus:9x9 --coll alltoall", "alltoall-lengths"),
+        ("dgx-a100*4 --coll allgather --engine flow", "266.667"),
+        ("dgx2*2 --coll allgather --engine flow", "cuts together"),
+        ("mi250*8 --coll allreduce", "the partition into 8 parts of 16"),
+        ("dgx1 --coll reduce-scatter --engine flow", "must take in"),
+        ("dgx1 --coll allgather", "deadline-cuts"),
     ):
-        shown = CliRunner().invoke(root, ["bound", *arguments])
-        assert shown.exit_code == 0 and words in shown.stdout, shown.output
+        assert said in cli("bound --topo", words).stdout, words
 
 
 @pytest.mark.parametrize(("name", "what"), [

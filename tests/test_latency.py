@@ -1,7 +1,5 @@
 """The latency that predictions count is that of a whole way, on machines of any size, and headers show it."""
 
-from __future__ import annotations
-
 import pytest
 
 from synth.model.collective import collective

@@ -1,17 +1,14 @@
 """Schedules through switches that multicast, and the frontier whose points they are."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
 
 from synth.checker.schedule import replay
-from synth.commands import api, root
+from synth.commands import api
 from synth.commands.bound import HOLDS_NOTE
 from synth.commands.framework.frontier_files import write_schedules
 from synth.encodings import multicast_pipelining
@@ -28,6 +25,7 @@ from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Network, Topol
 from synth.pareto import multicast
 from synth.pareto.synthesize import through_switches
 from synth.topologies import topology
+from tests.command_line import synth
 from tests.finer_units import finer
 
 SWITCHES = [(ranks, units, own) for ranks in (2, 3, 5, 8) for units in (1, 3) for own in ("local", "through")]
@@ -110,10 +108,8 @@ def test_at_most_so_many_chunks_are_used() -> None:
 
 def test_points_through_switches_are_marked_and_verified(tmp_path) -> None:
     path = tmp_path / "frontier.json"
-    words = ["pareto", "--topo", "dgx-h100", "--coll", "allreduce", "-o", str(path)]
-    result = CliRunner().invoke(root, words)
-    assert result.exit_code == 0
-    assert "switches multicast and reduce" in result.output and MULTICAST_NOTE not in result.output
+    output = synth("pareto --topo dgx-h100 --coll allreduce -o", path).output
+    assert "switches multicast and reduce" in output and MULTICAST_NOTE not in output
     assert "S=1: R/C 9/2 with C=2, 16 sends replayed, optimal for any C, bits may differ" in api.verify(path)
     doc = json.loads(path.read_text())
     frontier = Frontier.from_json(doc)
@@ -172,8 +168,8 @@ def test_limits_of_the_search_hold() -> None:
 
 
 def test_other_collectives_keep_the_note() -> None:
-    result = CliRunner().invoke(root, ["pareto", "--topo", "dgx-h100", "--coll", "allgather"])
-    assert MULTICAST_NOTE in result.output and "switches multicast and reduce\n" not in result.output
+    output = synth("pareto --topo dgx-h100 --coll allgather").output
+    assert MULTICAST_NOTE in output and "switches multicast and reduce\n" not in output
 
 
 def test_frontiers_of_flow_methods_get_such_points() -> None:
@@ -217,27 +213,22 @@ def test_unicasts_take_the_routes_through_their_switch() -> None:
 def test_executors_emulate_switch_sends(tmp_path, name: str, steps: int, executor: str) -> None:
     path = tmp_path / "schedule.json"
     path.write_text(json.dumps(emulated(name, steps).to_json()))
-    result = CliRunner().invoke(root, ["run", str(path), "--size", "4KB", "--executor", executor])
-    if "is not available" in result.output:
-        pytest.skip(result.output)
-    assert result.exit_code == 0, result.output
-    assert "right" in result.output
+    assert "right" in synth("run", path, "--size 4KB --executor", executor).output
 
 
 @pytest.mark.parametrize(
-    ("form", "steps", "message"),
+    ("form", "steps", "code", "message"),
     [
-        ("msccl-xml", 3, "hold no sends of switches that multicast"),
-        ("mscclpp", 1, "a rank uses a chunk in the step in which its sum is fetched"),
+        ("msccl-xml", 3, 2, "hold no sends of switches that multicast"),
+        ("mscclpp", 1, 1, "a rank uses a chunk in the step in which its sum is fetched"),
     ],
 )
-def test_files_for_other_runtimes_are_refused_in_one_line(tmp_path, form: str, steps: int, message: str) -> None:
+def test_files_for_other_runtimes_are_refused_in_one_line(tmp_path, form: str, steps: int, code: int, message: str) -> None:
     path = tmp_path / "schedule.json"
     path.write_text(json.dumps(emulated("allreduce", steps).to_json()))
-    result = CliRunner().invoke(root, ["export", str(path), "--to", form, "-o", str(tmp_path / "out")])
-    assert result.exit_code != 0 and not (tmp_path / "out").exists()
-    assert message in result.output
-    assert len(result.output.splitlines()) == 1
+    output = synth("export", path, "--to", form, "-o", tmp_path / "out", code=code).output
+    assert message in output and len(output.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_schedules_with_switch_sends_are_written_like_others(tmp_path) -> None:
@@ -257,9 +248,9 @@ def test_explain_says_what_nothing_exceeds_with_multicast() -> None:
 
 def test_explain_compares_no_rate_with_the_bound_of_another_model() -> None:
     """The bound with multicast stood at 1.556 of the bound without, beside a note that it is not compared."""
-    result = CliRunner().invoke(root, ["explain", "--topo", "dgx-h100", "--coll", "allreduce"])
-    (row,) = [line.split() for line in result.output.splitlines() if line.startswith("switches multicast")]
-    assert row[4:7] == ["8/9", "400", "-"] and MULTICAST_NOTE not in result.output
+    output = synth("explain --topo dgx-h100 --coll allreduce").output
+    (row,) = [line.split() for line in output.splitlines() if line.startswith("switches multicast")]
+    assert row[4:7] == ["8/9", "400", "-"] and MULTICAST_NOTE not in output
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Machines in boxes with one-way links: templates over boxes ended in RecursionError, KeyError or ValueError."""
 
-from __future__ import annotations
-
 import pytest
 
 import synth

@@ -4,12 +4,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
 
 from synth.commands import api
-from synth.commands.root import root
 from synth.errors import VerificationError
 from synth.model.compressed_schedule import CompressedSchedule
+from tests.command_line import synth
 
 
 def test_ctrl_c_while_schedules_are_written_keeps_those_that_are(tmp_path, monkeypatch):
@@ -21,13 +20,10 @@ def test_ctrl_c_while_schedules_are_written_keeps_those_that_are(tmp_path, monke
         whole(self, path)
 
     monkeypatch.setattr(CompressedSchedule, "save", save)
-    words = ["pareto", "--topo", "ring:6", "--coll", "broadcast", "--engine", "flow", "-o", str(file)]
-    done = CliRunner().invoke(root, words)
-    assert done.exit_code == 130
+    synth("pareto --topo ring:6 --coll broadcast --engine flow -o", file, code=130)
     rows = json.loads(file.read_text())["points"]
     assert [("file" in row) for row in rows] == [True, *[False] * (len(rows) - 1)]
-    checked = CliRunner().invoke(root, ["verify", str(file)])
-    assert checked.exit_code == 4 and checked.stdout.count("not checked: the point of ") == len(rows) - 1
+    assert synth("verify", file, code=4).stdout.count("not checked: the point of ") == len(rows) - 1
 
 
 def test_values_at_scale_are_verified_with_their_schedules():

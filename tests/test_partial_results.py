@@ -1,7 +1,5 @@
 """Results after a time limit or Ctrl-C: no result so far is lost, and every unfinished stage is named once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The bound on allreduce by a partition of the ranks: known answers, exact frontiers, false documents."""
 
-from __future__ import annotations
-
 import copy
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Exact numbers near floats: roundings, integers of a common scale, largest remainders."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

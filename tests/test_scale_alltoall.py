@@ -93,14 +93,6 @@ def test_multiplicative_weights_stay_within_their_certified_gap(name):
     compressed_replay.replay(AlltoallPaths(made, 2).schedule(AlltoallPaths(made, 2).longest))
 
 
-def test_ranks_that_cannot_be_reached_make_it_impossible():
-    from synth.topologies import modify
-
-    apart = modify.apply(topology("line:4"), without=("1-2",))
-    with pytest.raises(InfeasibleError):
-        concurrent_flow.least_congestion_flows(fabric(apart))
-
-
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_no_altered_certificate_proves_more(data):

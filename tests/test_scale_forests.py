@@ -1,7 +1,5 @@
 """Symmetric forests meet the bound."""
 
-from __future__ import annotations
-
 import pytest
 from spanning_forest_check import verify
 

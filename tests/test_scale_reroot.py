@@ -1,7 +1,5 @@
 """Broadcast and reduce on symmetric machines: the trees of the allgather, re-rooted."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest
@@ -16,17 +14,10 @@ from synth.scale.search import frontier
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
 @pytest.mark.parametrize("root", [0, 5])
-@pytest.mark.parametrize(
-    ("name", "most"),
-    [
-        ("dgx-a100*2", 0),
-        ("dgx-a100*8", 0),
-        ("dgx-h100*4:net=rail", 0),
-        ("ndv2*4", 0),
-        ("dgx-a100*3:nics=2", 0),
-        ("mi300x*2", Fraction(1, 32)),
-    ],
-)
+@pytest.mark.parametrize(("name", "most"), [
+    ("dgx-a100*2", 0), ("dgx-a100*8", 0), ("dgx-h100*4:net=rail", 0), ("ndv2*4", 0), ("dgx-a100*3:nics=2", 0),
+    ("mi300x*2", Fraction(1, 32)),
+])  # fmt: skip
 def test_trees_are_right_and_meet_the_bound_where_boxes_are_switched(name, most, collective, root):
     built = build.build(fabric(topologies.topology(name)), collective, root, methods=("symmetric",))
     forest = built.forest

@@ -1,8 +1,6 @@
 """Schedules of all methods take links and the shortest ways through switches, so that none lies below a complete exact
 frontier."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from fractions import Fraction

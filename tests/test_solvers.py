@@ -70,16 +70,10 @@ def test_a_missing_library_names_its_install_command(monkeypatch, module, name, 
         solver().solve(of([[1]]))
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("timeout", "time"),
-        ("memout", "memory"),
-        ("interrupted from keyboard", "interrupted"),
-        ("canceled", "interrupted"),
-        ("?", "gave-up"),
-    ],
-)
+@pytest.mark.parametrize(("text", "why"), [
+    ("timeout", "time"), ("memout", "memory"), ("interrupted from keyboard", "interrupted"),
+    ("canceled", "interrupted"), ("?", "gave-up"),
+])  # fmt: skip
 def test_what_z3_calls_unknown(text, why):
     assert reason(text) == (why, text)
 

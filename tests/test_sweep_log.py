@@ -1,7 +1,5 @@
 """The log of a sweep where it cannot be kept, and what a frontier says of itself."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,8 +1,6 @@
 """Time left at the end of a sweep goes to the open intervals, and the reason says how
 their search ended."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from fractions import Fraction

@@ -1,8 +1,6 @@
 """The tree engine beside races, on machines of 16 ranks: who ends whom, bounds ahead, and what a sweep finds with
 it."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

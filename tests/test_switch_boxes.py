@@ -1,7 +1,5 @@
 """Allreduces on boxes that have a switch each which multicasts: bounds and composed schedules."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

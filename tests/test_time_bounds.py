@@ -1,7 +1,5 @@
 """Lower bounds in time: known answers, on machines with switches, and no run below them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from fractions import Fraction
@@ -9,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import randoms
-from click.testing import CliRunner
 
 import synth
-from synth.commands import api, root
+from synth.commands import api
 from synth.commands.point_times import clock_bound_at, times_at
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, InfeasibleError, SynthError, UsageError, VerificationError
@@ -24,6 +21,7 @@ from synth.program.overheads import NCCL, NO_OVERHEADS
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.scale.time_bound import time_bound
 from synth.view import plans, tables
+from tests.command_line import synth as cli
 
 SIZES = (4096, 1 << 18)
 TECCL = Path(__file__).parent.parent / "examples" / "teccl"
@@ -194,8 +192,7 @@ def test_the_bound_of_many_ranks_holds_with_switches_only_where_its_cut_does():
 )
 def test_the_table_says_for_what_it_holds(words, says):
     command = f"bound {words}" if "--coll" in words else f"bound {words} --coll allreduce"
-    done = CliRunner().invoke(root, command.split())
-    assert done.exit_code == 0 and says in done.stdout
+    assert says in cli(command).stdout
 
 
 # ---------------------------------------------------------------- programs on random machines

@@ -12,22 +12,14 @@ import time
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
 
 from synth.checker.documents import scale_frontier
 from synth.commands import api
 from synth.commands.bound import FewerBounds
-from synth.commands.root import root
-from synth.encodings.engine import FrontierProblem
 from synth.errors import InfeasibleError
-from synth.model.collective import collective
-from synth.model.frontier import Open
 from synth.model.outcome import Unknown
 from synth.model.topology import Link, Topology
 from synth.pareto import flow_frontier
-from synth.pareto.events import SweepInterrupted
-from synth.pareto.sweep import Sweep
-from synth.pareto.synthesize import synthesize
 from synth.scale import search
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
@@ -44,6 +36,7 @@ from synth.solvers.deadline import (
 )
 from synth.solvers.pool import run_in_process
 from synth.topologies import topology
+from tests.command_line import synth
 
 NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 HARD = "random-regular:24"
@@ -184,11 +177,9 @@ def test_a_cut_that_the_time_limit_found_says_that_it_is_not_the_whole_search():
 
 @pytest.mark.parametrize("command", ["pareto", "bound"])
 def test_the_command_ends_undecided_with_what_it_has(command):
-    done = CliRunner().invoke(
-        root, [command, "--topo", HARD, "--coll", "allgather", "--engine", "flow", "--time-limit", "0.000000001s"]
-    )
-    assert done.exit_code == 4, done.output
-    assert "left open" in done.output and "GB/s" in done.output
+    words = f"{command} --topo {HARD} --coll allgather --engine flow --time-limit 0.000000001s"
+    output = synth(words, code=4).output
+    assert "left open" in output and "GB/s" in output
 
 
 def test_exact_bounds_in_no_time_are_those_that_there_are():
@@ -196,8 +187,7 @@ def test_exact_bounds_in_no_time_are_those_that_there_are():
         api.bound("dgx1", "allgather", time_limit=0)
     assert less.value.exit_code == 4
     assert [steps for steps, _ in less.value.found] == [0, None]  # the quick bound
-    done = CliRunner().invoke(root, ["bound", "--topo", "dgx1", "--coll", "allgather", "--time-limit", "0.0001s"])
-    assert done.exit_code == 4 and "left open" in done.output
+    assert "left open" in synth("bound --topo dgx1 --coll allgather --time-limit 0.0001s", code=4).output
     assert api.bound("dgx1", "allgather", time_limit=60) == api.bound("dgx1", "allgather")
 
 
@@ -212,28 +202,9 @@ def test_an_interrupted_flow_frontier_is_printed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(flow_frontier, "ScaleSearch", Stopped)
     out = tmp_path / "found.json"
-    done = CliRunner().invoke(
-        root, ["pareto", "--topo", "ring:6", "--coll", "allgather", "--engine", "flow", "-o", str(out)]
-    )
-    assert done.exit_code == 130
+    synth("pareto --topo ring:6 --coll allgather --engine flow -o", out, code=130)
     assert json.loads(out.read_text())["points"]
     assert json.loads(out.read_text())["open"] == ["forests: interrupted"]
-
-
-def test_ctrl_c_among_flow_points_keeps_what_exact_synthesis_found(monkeypatch):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    def left(sweep):
-        yield from run(sweep)
-        sweep.found.open = [Open(9, Fraction(1), None, "time")]
-
-    run = Sweep.run
-    monkeypatch.setattr(Sweep, "run", left)
-    monkeypatch.setattr(search.ScaleSearch, "advance", stop)
-    with pytest.raises(SweepInterrupted) as kept:
-        synthesize(FrontierProblem(topology("ring:4"), collective("allgather", 4)), fresh=True)
-    assert [point.steps for point in kept.value.frontier.points] == [2]
 
 
 def test_a_fork_server_that_died_is_replaced(monkeypatch):
