@@ -145,9 +145,7 @@ def test_equal_limits_are_no_trouble() -> None:
 # random schedules ----------------------------------------------------------------------------------------------------
 
 
-def random_schedule(
-    rng: random.Random, network: Network, task: Collective, chunks: int
-) -> list[tuple[int, list[tuple[int, int, int]]]]:
+def random_schedule(rng: random.Random, network: Network, task: Collective, chunks: int) -> list[tuple[int, list]]:
     """Steps of (rounds, sends (unit, copy, route)). A sum is followed as the set of its contributions, which may
     overlap."""
     held: dict[tuple[int, int, int], set[int]] = {}

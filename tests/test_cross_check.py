@@ -35,9 +35,8 @@ def test_z3_races_where_it_is_named_alone(ring):
 def test_every_point_has_an_answer_in_the_document(ring):
     document = ring.to_json()
     exact_frontier.document(document)
-    answered = {
-        (a["chunks"], a["steps"], a["rounds"]): a["solver"] for a in document["answers"] if a["verdict"] == "schedule"
-    }
+    schedules = [a for a in document["answers"] if a["verdict"] == "schedule"]
+    answered = {(a["chunks"], a["steps"], a["rounds"]): a["solver"] for a in schedules}
     assert all(answered[p.chunks, p.steps, p.rounds] == p.construction for p in ring.points)
     assert Frontier.from_json(json.loads(json.dumps(document))).answers == ring.answers
 
@@ -151,9 +150,8 @@ def test_encodings_and_the_solvers_that_they_go_with(encoding, solver, meant):
 def test_extra_rounds_are_those_of_sccl(tmp_path):
     """With k = 0 every step has one round, whatever the sweep and the engine."""
     for number, options in enumerate(({}, {"sweep": "blind"}, {"encoding": "step"})):
-        found = synth.frontier(
-            "line:4", "alltoall", max_extra_rounds=0, max_steps=5, log=tmp_path / str(number), **options
-        )
+        options |= {"max_extra_rounds": 0, "max_steps": 5, "log": tmp_path / str(number)}
+        found = synth.frontier("line:4", "alltoall", **options)
         assert found.points
         assert all(p.rounds == p.steps for p in found.points)
         exact_frontier.document(found.to_json())

@@ -233,9 +233,7 @@ def test_every_claim_has_a_line(gathered, halo):
     ]
     beyond = [left | {"steps": steps} for steps in (3, 4, 5, 7)]
     said = api.verify(gathered | {"complete": False, "bounds": [floor], "open": beyond})
-    assert [line for line in said if line.startswith("open")] == [
-        "open at S=3, 4, 5, 7: R/C ≥ 3/2 is proved, 3/2 is known",
-    ]
+    assert "open at S=3, 4, 5, 7: R/C ≥ 3/2 is proved, 3/2 is known" in said
     added = api.frontier("ring:3", "allreduce", engine="exact", jobs=1, max_steps=2)
     first, second, *_ = api.verify(added.to_json())
     assert first.endswith("optimal for any C, bits may differ") and second.endswith(

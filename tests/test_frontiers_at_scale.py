@@ -2,14 +2,18 @@
 too large says so, and which point is not."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 import synth
 from synth.checker.documents import schedule_archive
 from synth.commands import api, programs
-from synth.errors import FormatError, VerificationError
+from synth.errors import FormatError, UsageError, VerificationError
+from synth.model.compressed_schedule import CompressedSchedule
 from synth.program import checked_lowering
+from synth.scale.search import frontier
+from synth.topologies import topology
 from tests.command_line import synth as cli
 
 SMALL = 2000  # sends: the limit of a program in these tests, which the first point keeps
@@ -120,3 +124,66 @@ def test_a_malformed_document_is_refused_with_its_name(ring, tmp_path):
     (tmp_path / "bad.json").write_text(json.dumps(doc))
     with pytest.raises(FormatError, match=r"bad\.json"):
         programs.read(tmp_path / "bad.json")
+
+
+# ---------------------------------------------------------------- files of schedules, and what Ctrl-C leaves of them
+
+
+def test_ctrl_c_while_schedules_are_written_keeps_those_that_are(tmp_path, monkeypatch):
+    file, folder, whole = tmp_path / "s.json", tmp_path / "s.schedules", CompressedSchedule.save
+
+    def save(self, path):
+        if list(folder.glob("*.npz")):
+            raise KeyboardInterrupt
+        whole(self, path)
+
+    monkeypatch.setattr(CompressedSchedule, "save", save)
+    cli("pareto --topo ring:6 --coll broadcast --engine flow -o", file, code=130)
+    rows = json.loads(file.read_text())["points"]
+    assert [("file" in row) for row in rows] == [True, *[False] * (len(rows) - 1)]
+    assert cli("verify", file, code=4).stdout.count("not checked: the point of ") == len(rows) - 1
+
+
+def test_values_at_scale_are_verified_with_their_schedules():
+    found = api.frontier("ring:6", "allgather", engine="flow")
+    replayed = [line for line in api.verify(found) if "every rank ends with what it must" in line]
+    assert len(replayed) == len(found.points)
+    assert api.verify(found.points[0].schedule)
+    with pytest.raises(VerificationError):
+        api.verify(replace(found, bounds=((None, replace(found.floor, value=2 * found.bound)),)))
+    other = api.frontier("ring:6", "alltoall", engine="flow").points[0].schedule
+    with pytest.raises(VerificationError):
+        api.verify(replace(found, points=(replace(found.points[0], source=lambda: other), *found.points[1:])))
+
+
+# ---------------------------------------------------------------- compact schedule files
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("bulk")
+    frontier(topology("torus:3x3"), "allgather").points[0].schedule.save(made / "torus.npz")
+    frontier(topology("dgx1"), "allreduce").points[0].schedule.save(made / "dgx1.npz")
+    (made / "wrong.npz").write_bytes(b"PK no archive")
+    return made
+
+
+@pytest.mark.parametrize("name", ["torus.npz", "dgx1.npz"])
+def test_a_compact_schedule_lowers_and_runs(folder, name):
+    program = synth.load_program(folder / name)
+    assert program.collective.name == {"torus.npz": "allgather", "dgx1.npz": "allreduce"}[name]
+    ran = synth.run(folder / name, size=36 << 9)
+    assert ran.network is not None and ran.network.name == {"torus.npz": "torus:3x3", "dgx1.npz": "dgx1-v100"}[name]
+
+
+def test_what_is_no_schedule_is_said_in_one_line(folder):
+    with pytest.raises(FormatError, match=r"wrong\.npz"):
+        synth.load_program(folder / "wrong.npz")
+    with pytest.raises(FormatError, match=r"none\.npz"):
+        synth.load_program(folder / "none.npz")
+
+
+def test_a_large_one_says_so(folder, monkeypatch):
+    monkeypatch.setattr(checked_lowering, "MAX_SENDS", 10)
+    with pytest.raises(UsageError, match="at most 10"):
+        synth.load_program(folder / "torus.npz")

@@ -22,12 +22,6 @@ from synth.topologies import topology
 HARD = (7, 3, 8)  # DGX-1 allgather: below the bound, and beyond what a solver refutes in a minute
 
 
-@pytest.fixture(autouse=True, scope="module")
-def stopped():
-    yield
-    pool.stop()
-
-
 def dgx1(coll, *query):
     return Problem(topology("dgx1").network(), collective(coll, 8), *query)
 
@@ -152,11 +146,10 @@ def test_fewer_rounds_than_steps():
 def descendants(pid):
     found, todo = [], [pid]
     while todo:
-        listed = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(todo.pop())], capture_output=True, text=True, check=False
-        ).stdout
-        todo += [int(x) for x in listed.split()]
-        found += [int(x) for x in listed.split()]
+        command = ["ps", "-o", "pid=", "--ppid", str(todo.pop())]
+        listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        todo += map(int, listed.split())
+        found += map(int, listed.split())
     return found
 
 

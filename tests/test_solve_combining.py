@@ -27,9 +27,7 @@ from tests.command_line import synth
         ("ring:4", "multi-reduce", (1, 2, 3)),
     ],
 )
-def test_a_schedule_has_exactly_the_chunks_steps_and_rounds_that_were_asked(
-    machine: str, task: str, asked: tuple
-) -> None:
+def test_a_schedule_has_exactly_what_was_asked(machine: str, task: str, asked: tuple) -> None:
     verdict = api.solve(machine, task, *asked)
     assert isinstance(verdict, Sat)
     replay = verify.schedule(verdict.schedule)

@@ -23,12 +23,6 @@ MACHINE = topology("dgx-a100*2").network()
 TASK = collective("allgather", MACHINE.ranks)
 
 
-@pytest.fixture(autouse=True)
-def _no_helpers_left():
-    yield
-    pool.stop()
-
-
 def asked(steps, seconds=20.0):
     bound = bounds.flow(MACHINE, TASK, steps)
     return bound, beside(steps, bound, 100, seconds)

@@ -105,9 +105,8 @@ def test_collectives_keep_the_stabiliser(name, options, order):
 
 def test_routes_through_switches_follow_the_switches():
     # Two switches, each rank wired to both; the wires of switch 1 are twice as wide.
-    links = tuple(
-        Link(a, b, Fraction(width)) for r in range(4) for s, width in ((4, 1), (5, 2)) for a, b in ((r, s), (s, r))
-    )  # fmt: skip
+    wires = [(r, s, width) for r in range(4) for s, width in ((4, 1), (5, 2))]
+    links = tuple(Link(*ends, Fraction(width)) for r, s, width in wires for ends in ((r, s), (s, r)))
     net = Topology("two planes", 4, links, switches=("thin", "wide")).network()
     found = generators(net)
     assert all(is_automorphism(net, g) for g in found)
