@@ -163,7 +163,7 @@ def questions(table, marks=()):
                 )
 
 
-@pytest.mark.parametrize(("name", "coll", "chunks", "steps", "rounds", "feasible"), questions(KNOWN))
+@pytest.mark.parametrize(("name", "coll", "chunks", "steps", "rounds", "feasible"), [*questions(KNOWN)])
 def test_known_answers(name, coll, chunks, steps, rounds, feasible):
     net = topology(name).network()
     assert decide(Problem(net, collective(coll, net.ranks), chunks, steps, rounds)) is feasible
