@@ -1,14 +1,17 @@
 """Allreduce: the frontier of the known table, the engines, and their compositions; every schedule is replayed."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sweeps import swept
 
 import synth
 from synth.checker.documents import exact_frontier
 from synth.checker.schedule import replay
-from synth.encodings import contributions
+from synth.encodings import contributions, spanning_tree_packing
 from synth.encodings.hubs import reduce_broadcast
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.errors import SynthError
@@ -17,7 +20,7 @@ from synth.model.frontier import Open, Point
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.sends.bitwise_equality import same_bits
 from synth.model.sends.dead_sends import prune
-from synth.model.topology import Link, Topology
+from synth.model.topology import Link, Network, Route, Topology
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.rs_ag_composition import compose
 from synth.pareto.combining.symmetry_candidates import symmetry_candidates
@@ -35,11 +38,11 @@ def everything(name, **options):
     return [*found.points, *found.open]
 
 
-def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce"):
+def solved(name, engine, moves, chunks, steps, rounds):
     network = net(name)
-    task = collective(coll, network.ranks)
+    task = collective("allreduce", network.ranks)
     group = next(group for group in symmetry_candidates(network, task) if len(group) == moves)
-    model, read = engine.encode(TranslatedChunks(network, task, group, chunks, copies), steps, rounds)
+    model, read = engine.encode(TranslatedChunks(network, task, group, chunks), steps, rounds)
     answer = Cadical().solve(model)
     if answer.status != "sat":
         return None
@@ -50,33 +53,18 @@ def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce
     return schedule
 
 
-@pytest.mark.parametrize(
-    ("name", "moves", "chunks", "steps", "rounds", "copies", "possible"),
-    [
-        ("dgx1", 4, 8, 3, 4, 1, True),
-        ("dgx1", 4, 12, 4, 4, 1, True),
-        ("dgx1", 4, 8, 3, 3, 1, False),
-        ("ring:8", 8, 8, 7, 7, 1, True),
-        ("ring:8", 8, 8, 7, 6, 1, False),
-        ("switch:8:units=12", 8, 8, 2, 14, 1, True),
-        ("line:4", 1, 1, 3, 3, 1, True),
-    ],
-)
-def test_direct(name, moves, chunks, steps, rounds, copies, possible):
-    assert (solved(name, contributions, moves, chunks, steps, rounds, copies) is not None) == possible
+@pytest.mark.parametrize(("name", "moves", "chunks", "steps", "rounds", "possible"), [
+    ("dgx1", 4, 8, 3, 4, True), ("dgx1", 4, 12, 4, 4, True), ("dgx1", 4, 8, 3, 3, False), ("ring:8", 8, 8, 7, 7, True),
+    ("ring:8", 8, 8, 7, 6, False), ("switch:8:units=12", 8, 8, 2, 14, True), ("line:4", 1, 1, 3, 3, True),
+])  # fmt: skip
+def test_direct(name, moves, chunks, steps, rounds, possible):
+    assert (solved(name, contributions, moves, chunks, steps, rounds) is not None) == possible
 
 
-@pytest.mark.parametrize(
-    ("name", "moves", "chunks", "steps", "rounds", "possible"),
-    [
-        ("dgx1", 4, 12, 4, 4, True),
-        ("ring:8", 8, 8, 7, 7, True),
-        ("ring:8", 8, 8, 6, 8, False),
-        ("hypercube:8", 8, 24, 5, 14, True),
-        ("star:5", 1, 1, 2, 2, True),
-        ("star:5", 1, 1, 1, 9, False),
-    ],
-)
+@pytest.mark.parametrize(("name", "moves", "chunks", "steps", "rounds", "possible"), [
+    ("dgx1", 4, 12, 4, 4, True), ("ring:8", 8, 8, 7, 7, True), ("ring:8", 8, 8, 6, 8, False),
+    ("hypercube:8", 8, 24, 5, 14, True), ("star:5", 1, 1, 2, 2, True), ("star:5", 1, 1, 1, 9, False),
+])  # fmt: skip
 def test_hub(name, moves, chunks, steps, rounds, possible):
     schedule = solved(name, reduce_broadcast, moves, chunks, steps, rounds)
     assert (schedule is not None) == possible
@@ -104,15 +92,11 @@ def ring_allgather(network, forward=1):
 def test_reduce_scatter_then_allgather(times):
     network, task = net("ring:5"), collective("allreduce", 5)
     forwards = ring_allgather(network)
-    repeated = Schedule(
-        network,
-        forwards.collective,
-        times,
-        tuple(
-            Step(times, tuple(Send(s.chunk * times + i, s.src, s.dst) for s in step.sends for i in range(times)))
-            for step in forwards.steps
-        ),
-    )
+    steps = []
+    for step in forwards.steps:
+        sends = (Send(s.chunk * times + i, s.src, s.dst) for s in step.sends for i in range(times))
+        steps.append(Step(times, tuple(sends)))
+    repeated = Schedule(network, forwards.collective, times, tuple(steps))
     made = compose(ring_allgather(network.reversed(), -1), repeated, task)
     found = replay.schedule(made)
     assert (found.steps, found.chunks, found.rounds_per_chunk) == (8, 5 * times, Fraction(8, 5))
@@ -130,48 +114,6 @@ def by_hand(ranks, *steps):
     network = net(f"fully-connected:{ranks}")
     made = tuple(Step(9, tuple(Send(0, *send) for send in step)) for step in steps)
     return Schedule(network, collective("allreduce", ranks), 1, made)
-
-
-SWAP = [(a, a ^ 1, "reduce") for a in range(4)]
-CROSS = [(a, a ^ 2, "reduce") for a in range(4)]
-BITS = [
-    ("swap of two operands", by_hand(2, [(0, 1, "reduce"), (1, 0, "reduce")]), True),
-    ("lone root", by_hand(3, [(1, 0, "reduce"), (2, 0, "reduce")], [(0, 1, "copy"), (0, 2, "copy")]), True),
-    ("recursive doubling", by_hand(4, SWAP, CROSS), True),
-    (
-        "everyone adds in an order of its own",
-        by_hand(3, [(a, b, "reduce") for a in range(3) for b in range(3) if a != b]),
-        False,
-    ),
-    (
-        "raw inputs reused",
-        by_hand(
-            4,
-            SWAP,
-            [
-                (0, 2, "reduce"),
-                (2, 0, "reduce"),
-                (0, 3, "reduce-input"),
-                (1, 3, "reduce-input"),
-                (2, 1, "reduce"),
-            ],
-        ),
-        False,
-    ),
-]
-
-
-@pytest.mark.parametrize(("schedule", "same"), [row[1:] for row in BITS], ids=[row[0] for row in BITS])
-def test_same_bits(schedule, same):
-    replay.schedule(schedule)
-    assert same_bits(schedule) == same
-
-
-def test_recursive_doubling_over_three_dimensions_has_the_same_bits():
-    rows = [[(a, a ^ (1 << k), "reduce") for a in range(8)] for k in range(3)]
-    schedule = by_hand(8, *rows)
-    replay.schedule(schedule)
-    assert same_bits(schedule)
 
 
 def test_only_schedules_with_the_same_bits_on_request():
@@ -220,3 +162,92 @@ def test_a_complete_frontier_without_end_has_a_point_at_every_number_of_steps():
     assert [str(p.rounds_per_chunk) for p in found.points[:3]] == ["2", "3/2", "4/3"]
     assert found.complete and found.max_steps == found.points[-1].steps
     assert exact_frontier.frontier(found.to_json())[-1].endswith(f"up to {found.max_steps} steps")
+
+
+# ---------------------------------------------------------------- packings of spanning trees
+
+
+def undirected(ranks, pairs):
+    return Network("made", ranks, tuple(Route(*ends, units) for a, b, units in pairs for ends in ((a, b), (b, a))))
+
+
+@pytest.mark.parametrize(("name", "rate"), [
+    ("dgx1", "24/7"), ("ring:8", "8/7"), ("hypercube:8", "12/7"), ("fully-connected:8", "4"), ("line:5", "1"),
+    ("star:6", "1"),
+])  # fmt: skip
+def test_known_rates(name, rate):
+    network = topology(name).network()
+    made = spanning_tree_packing.forest(network)
+    assert str(made.rate) == rate
+    assert spanning_tree_packing.partition_rate(network, made.partition) == made.rate
+
+
+@st.composite
+def networks(draw):
+    ranks = draw(st.integers(2, 6))
+    order = draw(st.permutations(range(ranks)))
+    pairs = {tuple(sorted(pair)) for pair in pairwise(order)}
+    pairs |= {(a, b) for a in range(ranks) for b in range(a + 1, ranks) if draw(st.booleans())}
+    return undirected(ranks, [(a, b, draw(st.integers(1, 3))) for a, b in sorted(pairs)])
+
+
+def partitions(ranks):
+    """All ways to put ranks into parts, as tuples of part names."""
+    made = [(0,)]
+    for _ in range(1, ranks):
+        made = [(*p, k) for p in made for k in range(max(p) + 2)]
+    return [p for p in made if max(p)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks(), st.integers(1, 3))
+def test_the_rate_is_the_least_over_all_partitions_and_is_attained(network, pipeline):
+    made = spanning_tree_packing.forest(network)
+    assert made.rate == min(spanning_tree_packing.partition_rate(network, p) for p in partitions(network.ranks))
+    chunks = made.rate.numerator * pipeline
+    schedule = spanning_tree_packing.schedule(made, collective("allreduce", network.ranks), chunks)
+    found = replay.schedule(schedule)
+    assert found.steps == 2 * made.height + pipeline - 1
+    assert found.chunks == chunks
+    assert found.rounds_per_chunk <= Fraction(found.steps, pipeline) / made.rate
+    assert same_bits(schedule)
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks(), st.integers(1, 40))
+def test_any_number_of_chunks_is_dealt_out_to_the_trees(network, chunks):
+    made = spanning_tree_packing.forest(network)
+    found = replay.schedule(spanning_tree_packing.schedule(made, collective("allreduce", network.ranks), chunks))
+    share = -(-chunks // len(made.trees))
+    assert found.chunks == chunks
+    assert found.steps <= 2 * made.height + share - 1
+    assert found.rounds_per_chunk <= Fraction(found.steps * made.rate.denominator, chunks)
+
+
+def test_one_way_links_are_refused():
+    network = Network("one way", 3, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 0, 1)))
+    with pytest.raises(SynthError, match="same units both ways"):
+        spanning_tree_packing.forest(network)
+
+
+def test_a_partition_has_two_parts():
+    with pytest.raises(SynthError, match="two parts"):
+        spanning_tree_packing.partition_rate(undirected(2, [(0, 1, 1)]), (0, 0))
+
+
+def test_edges_that_lead_through_switches_are_sent_along_their_routes():
+    pairs = [(0, 3, 1), (3, 2, 1), (0, 4, 1), (4, 1, 1), (0, 5, 1), (5, 1, 1), (1, 2, 2)]
+    links = [Link(*ends, Fraction(n)) for a, b, n in pairs for ends in ((a, b), (b, a))]
+    made = spanning_tree_packing.forest(Topology("made", 3, links, switches=("s0", "s1", "s2")).network())
+    assert made.rate == Fraction(5, 2)
+    found = spanning_tree_packing.schedule(made, collective("allreduce", 3), 3 * len(made.trees))
+    replay.schedule(found)
+    assert found.rounds_per_chunk == Fraction(len(found.steps), 3) / made.rate
+
+
+def test_a_line_of_unlike_links_is_packed_by_its_weakest():
+    """No more trees than the weak links let through; a tree for each unit of all links would take minutes."""
+    widths = (Fraction(127, 10), Fraction(7, 3), Fraction(11, 10), Fraction(3))
+    links = [Link(*ends, width) for a, width in enumerate(widths) for ends in ((a, a + 1), (a + 1, a))]
+    made = spanning_tree_packing.forest(Topology("line", 5, tuple(links)).network())
+    assert (made.rate, len(made.trees)) == (33, 33)

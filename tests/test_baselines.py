@@ -3,12 +3,12 @@
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
 
-from synth.commands import api, root
+from synth.commands import api
 from synth.errors import UsageError
 from synth.model.collective import COLLECTIVES
 from synth.scale.baselines import algorithms
+from tests.command_line import synth
 from tests.finer_units import finer
 
 SIZES = {"allgatherv", "reduce-scatterv", "alltoallv"}
@@ -87,17 +87,12 @@ def test_a_load_is_spread_over_parallel_routes_and_rounds_follow_from_it():
 
 
 def test_from_the_command_line():
-    def synth(words):
-        return CliRunner().invoke(root, words.split())
-
     done = synth("run --baseline ring --topo dgx1 --coll allreduce --size 48KB --no-bound")
-    assert done.exit_code == 0, done.stderr
     assert "right: 98,304 elements compared" in done.stdout
-    assert "needs the machine" in synth("run --baseline ring --coll allreduce").stderr
-    assert "name a FILE, or a baseline on a machine" in synth("run --topo dgx1").stderr
-    assert synth("run x.json --baseline ring --topo dgx1 --coll allreduce").exit_code == 2
-    rooted = synth("run --baseline direct --topo dgx1 --coll broadcast --root 5 --size 1KB --no-bound")
-    assert rooted.exit_code == 0, rooted.stderr
+    assert "needs the machine" in synth("run --baseline ring --coll allreduce", code=2).stderr
+    assert "name a FILE, or a baseline on a machine" in synth("run --topo dgx1", code=2).stderr
+    synth("run x.json --baseline ring --topo dgx1 --coll allreduce", code=2)
+    synth("run --baseline direct --topo dgx1 --coll broadcast --root 5 --size 1KB --no-bound")
 
 
 def test_data_pass_between_boxes_once():
@@ -136,9 +131,8 @@ def test_messages_of_alltoalls_by_boxes():
     ],
 )
 def test_an_algorithm_says_what_it_cannot_do(name, topology, coll, said):
-    done = CliRunner().invoke(root, ["run", "--baseline", name, "--topo", topology, "--coll", coll])
-    assert done.exit_code == 2
-    assert said in done.stderr and done.stderr.count("\n") == 1
+    stderr = synth("run --baseline", name, "--topo", topology, "--coll", coll, code=2).stderr
+    assert said in stderr and stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

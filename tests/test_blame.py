@@ -8,12 +8,12 @@ from test_language import disagreement, play, random_plan
 
 import synth
 from synth.commands import api
-from synth.commands.root import root
 from synth.errors import VerificationError
 from synth.language import ChunkAlgorithm, algorithm
 from synth.language.algorithm import CompileOptions
 from synth.language.library import direct, hierarchical, ring
 from synth.model.bounds.blame import Blame, RoundParts
+from tests.command_line import synth as cli
 
 
 @algorithm("allgather")
@@ -105,50 +105,35 @@ def test_a_bound_of_another_problem_is_refused():
         api.blame(direct.allgather.schedule("fully-connected:6"), bound)
 
 
-def test_explain_a_file(tmp_path, monkeypatch, capsys):
+def test_explain_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     schedule = one_way.schedule("ring:5")
     schedule.save(tmp_path / "s.json")
     api.export_program(schedule, "msccl-xml").write("s.xml")
     for file, place in (("s.json", None), ("s.xml", "gpu 1 block 0 step 1")):
-        with pytest.raises(SystemExit) as done:
-            root(["explain", file, "--topo", "ring:5", "--format", "json"])
-        assert done.value.code == 0
-        document = json.loads(capsys.readouterr().out)
+        document = json.loads(cli("explain", file, "--topo ring:5 --format json").stdout)
         assert document["distance"]["bound"] == "2"
         assert document["blame"]["total"] == {"needed": "2", "detours": "0", "idle": "2", "slack": "0"}
         lines = [row["line"] for row in document["blame"]["lines"]]
         assert lines == [""] if place is None else place in lines
-    with pytest.raises(SystemExit) as refused:
-        root(["explain", "my.py", "--topo", "ring:5"])
-    assert refused.value.code == 2
-    assert "synth compile my.py" in capsys.readouterr().err
+    assert "synth compile my.py" in cli("explain my.py --topo ring:5", code=2).stderr
 
 
-def test_explain_a_point_of_a_frontier(tmp_path, monkeypatch, capsys):
-    def said(*words):
-        with pytest.raises(SystemExit) as done:
-            root(["explain", *words])
-        return done.value.code, capsys.readouterr()
-
+def test_explain_a_point_of_a_frontier(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     frontier = api.frontier("ring:4", "allgather")
     (tmp_path / "f.json").write_text(json.dumps(frontier.to_json()))
     point = frontier.points[-1]
     point.schedule.save(tmp_path / "s.json")
     documents = []
-    for words in (["f.json", "--step", str(point.steps)], ["s.json"]):
-        code, printed = said(*words, "--topo", "ring:4", "--format", "json")
-        assert code == 0
-        documents.append(json.loads(printed.out))
+    for words in (f"f.json --step {point.steps}", "s.json"):
+        documents.append(json.loads(cli("explain", words, "--topo ring:4 --format json").stdout))
     by_steps, alone = documents
     assert (by_steps["distance"], by_steps["blame"]) == (alone["distance"], alone["blame"])
-    for words, code, says in (
-        (["f.json"], 2, "is a frontier: choose a point with --point K or --step S"),
-        (["f.json", "--step", "99"], 2, "no point has 99 steps"),
-        (["s.json", "--point", "1"], 2, "is no frontier"),
-        (["--topo", "ring:4", "--coll", "allgather", "--point", "1"], 2, "name its FILE"),
+    for words, says in (
+        ("f.json", "is a frontier: choose a point with --point K or --step S"),
+        ("f.json --step 99", "no point has 99 steps"),
+        ("s.json --point 1", "is no frontier"),
+        ("--topo ring:4 --coll allgather --point 1", "name its FILE"),
     ):
-        found, printed = said(*words)
-        assert found == code
-        assert says in printed.err
+        assert says in cli("explain", words, code=2).stderr

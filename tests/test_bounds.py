@@ -1,7 +1,5 @@
 """Lower bounds against known optima, against random schedules, and against what makes them invalid."""
 
-from __future__ import annotations
-
 import json
 import random
 from fractions import Fraction
@@ -45,6 +43,12 @@ FLOW = [
     ("dgx2", "allgather", {None: "15", 1: "15"}),
     ("dgx1*2:cross=0+2+5+7", "allgather", {None: "5/2", 3: "15/4", 4: "14/5"}),
     ("torus:8x8", "allgather", {8: "63/4"}),
+    ("dgx1", "allreduce", {None: "7/24", 2: "1", 3: "1/2", 4: "1/3", 6: "7/24"}),
+    ("ring:8", "allreduce", {None: "7/8", 4: "2", 5: "5/4", 7: "7/8"}),
+    ("hypercube:8", "allreduce", {3: "1", 4: "2/3", 5: "7/12"}),
+    ("fully-connected:8", "allreduce", {1: "1", 2: "1/4"}),
+    ("switch:8:units=12", "allreduce", {1: "7", 2: "7/4"}),
+    ("torus:4x4", "allreduce", {None: "15/32", 6: "1/2", 7: "15/32"}),
 ]
 
 
@@ -65,26 +69,6 @@ def test_flow_bounds_are_the_known_optima(name: str, task: str, steps: int | Non
     bound = bounds.flow(network, coll, steps)
     assert bound.value == Fraction(value)
     assert bound.scope == "any-chunks"
-    assert proved(network, coll, bound, steps) == bound.value
-    assert len(json.dumps(bound.certificate)) < 20_000
-
-
-ALLREDUCE = [
-    ("dgx1", {None: "7/24", 2: "1", 3: "1/2", 4: "1/3", 6: "7/24"}),
-    ("ring:8", {None: "7/8", 4: "2", 5: "5/4", 7: "7/8"}),
-    ("hypercube:8", {3: "1", 4: "2/3", 5: "7/12"}),
-    ("fully-connected:8", {1: "1", 2: "1/4"}),
-    ("switch:8:units=12", {1: "7", 2: "7/4"}),
-    ("torus:4x4", {None: "15/32", 6: "1/2", 7: "15/32"}),
-]
-
-
-@pytest.mark.parametrize(("name", "steps", "value"), [(n, s, v) for n, vs in ALLREDUCE for s, v in vs.items()])
-def test_allreduce_bounds_are_the_known_optima(name: str, steps: int | None, value: str) -> None:
-    network = net(name)
-    coll = collective("allreduce", network.ranks)
-    bound = bounds.flow(network, coll, steps)
-    assert bound.value == Fraction(value)
     assert proved(network, coll, bound, steps) == bound.value
     assert len(json.dumps(bound.certificate)) < 20_000
 
@@ -110,16 +94,10 @@ def test_rounds_at_one_chunk_count_are_more_than_rounding_up() -> None:
     assert more > 0
 
 
-@pytest.mark.parametrize(
-    ("name", "task", "least"),
-    [
-        ("dgx1", "allgather", 2),
-        ("dgx1", "scan", 2),
-        ("ring:8", "reduce", 4),
-        ("line:5", "scan", 4),
-        ("mi250", "allgather", 5),
-    ],
-)
+@pytest.mark.parametrize(("name", "task", "least"), [
+    ("dgx1", "allgather", 2), ("dgx1", "scan", 2), ("ring:8", "reduce", 4), ("line:5", "scan", 4),
+    ("mi250", "allgather", 5),
+])  # fmt: skip
 def test_steps_are_the_farthest_distance(name: str, task: str, least: int) -> None:
     network = net(name)
     coll = collective(task, network.ranks)
@@ -167,9 +145,7 @@ def test_equal_limits_are_no_trouble() -> None:
 # random schedules ----------------------------------------------------------------------------------------------------
 
 
-def random_schedule(
-    rng: random.Random, network: Network, task: Collective, chunks: int
-) -> list[tuple[int, list[tuple[int, int, int]]]]:
+def random_schedule(rng: random.Random, network: Network, task: Collective, chunks: int) -> list[tuple[int, list]]:
     """Steps of (rounds, sends (unit, copy, route)). A sum is followed as the set of its contributions, which may
     overlap."""
     held: dict[tuple[int, int, int], set[int]] = {}
@@ -220,57 +196,6 @@ def test_no_random_schedule_beats_a_bound(seed: int) -> None:
         assert Fraction(total, chunks) >= max(at_steps, always)
         assert at_steps >= always * Fraction(98, 100)  # a large program ends near its optimum
         assert total >= bounds.rounds(network, task, len(made), chunks)[0]
-
-
-def entering(network: Network, steps: list, theta: list[int], chunk: tuple[int, int], shift: int = 0) -> int:
-    count = 0
-    for t, (_, sends) in enumerate(steps, 1):
-        for u, c, i in sends:
-            route = network.routes[i]
-            count += (u, c) == chunk and t - 1 > theta[route.src] and t + shift <= theta[route.dst]
-    return count
-
-
-def test_every_schedule_enters_every_deadline_cut_and_not_one_step_shifted() -> None:
-    rng = random.Random(7)
-    shifted_misses = tried = 0
-    for number in range(300):
-        network = randoms.machine(2, number).network()
-        task = collective(rng.choice(["allgather", "allreduce", "broadcast", "scan"]), network.ranks)
-        steps = random_schedule(rng, network, task, 1)
-        for _ in range(8):
-            unit = rng.randrange(task.units)
-            dst = rng.choice(sorted(task.post[unit]))
-            theta = [rng.randint(-1, len(steps)) for _ in range(network.ranks)]
-            theta[dst] = len(steps)
-            outside = rng.choice(sorted(task.wanted(unit, dst))) if task.combining else min(task.pre[unit])
-            if outside == dst:
-                continue
-            theta[outside] = -1
-            tried += 1
-            assert entering(network, steps, theta, (unit, 0)) >= 1
-            shifted_misses += entering(network, steps, theta, (unit, 0), shift=1) == 0
-    assert tried > 1000
-    assert shifted_misses > 0
-
-
-def sums(ranks: int, *wants: dict[int, set[int]]) -> Collective:
-    """Each unit is contributed to by all; `wants` says, per unit, who wants which sum."""
-    post = tuple(frozenset(want) for want in wants)
-    named = tuple(tuple(sorted((r, frozenset(some)) for r, some in want.items())) for want in wants)
-    return Collective("sums", ranks, (frozenset(range(ranks)),) * len(wants), post, True, (), named)
-
-
-def test_symmetry_changes_no_bound() -> None:
-    for name, task, steps in (
-        ("dgx1", "allgather", 2),
-        ("ring:6", "alltoall", 4),
-        ("hypercube:8", "allreduce", 4),
-        ("dgx2", "allgather", 1),
-    ):
-        network = net(name)
-        coll = collective(task, network.ranks)
-        assert bounds.flow(network, coll, steps).value == bounds.flow(network, coll, steps, generators=()).value
 
 
 def test_the_search_for_a_single_cut_ends_at_the_deadline():

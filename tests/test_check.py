@@ -1,20 +1,23 @@
 """The checker of certificates: nothing false gets through it, whatever is done to a certificate."""
 
-from __future__ import annotations
-
 import copy
-import gc
 import hashlib
 import json
 import random
 from fractions import Fraction
+from pathlib import Path
 from unittest import mock
 
 import pytest
+import randoms
+from test_forged_at_scale import changed
 
 from bench.forge import operators, seeds
 from synth.checker.certificates import instance
 from synth.checker.certificates.cuts import check
+from synth.checker.certificates.instance import Instance
+from synth.checker.certificates.priced_cuts import PricedCuts
+from synth.checker.documents import exact_frontier
 from synth.checker.schedule import machine, replay
 from synth.encodings import bounds
 from synth.encodings.bounds import dual_rounding, too_few_steps
@@ -22,10 +25,12 @@ from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.errors import InfeasibleError, VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.documents.canonical_json import canonical
+from synth.model.documents.json_reader import MACHINE
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Cap, Network, Route
 from synth.pareto.first_rows import direct_schedule
 from synth.topologies import topology
+from tests.command_line import synth
 
 RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
 SPLIT = Network("split", 3, (Route(0, 1, 1), Route(1, 0, 1), Route(2, 0, 1)))
@@ -36,14 +41,15 @@ SWITCHED = Network(
 LINE = Network("line", 3, (Route(0, 1, 1), Route(1, 2, 1)))
 
 
-def _made(
-    network: Network, task: Collective, steps: int | None
-) -> tuple[Network, Collective, dict, int | None, Fraction]:
+Case = tuple[Network, Collective, dict, int | None, Fraction]
+
+
+def _made(network: Network, task: Collective, steps: int | None) -> Case:
     bound = bounds.flow(network, task, steps)
     return network, task, bound.certificate, steps, bound.value
 
 
-def _averaged() -> tuple[Network, Collective, dict, int | None, Fraction]:
+def _averaged() -> Case:
     """Return a broadcast whose cuts stand for the mean of their images, and the bound with all images listed."""
     network, task = topology("torus:3x3").network(), collective("broadcast", 9)
     with mock.patch.object(dual_rounding, "AVERAGED", 2):
@@ -51,7 +57,7 @@ def _averaged() -> tuple[Network, Collective, dict, int | None, Fraction]:
     return network, task, certificate, 3, bounds.flow(network, task, 3).value
 
 
-def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
+def _cases() -> list[Case]:
     dgx1 = topology("dgx1").network()
     found = [
         _made(dgx1, collective("allgather", 8), None),
@@ -262,7 +268,7 @@ def test_means_of_cuts_are_taken_over_symmetries_that_keep_the_unit() -> None:
 def test_a_broken_problem_document_is_refused() -> None:
     network, task, certificate, steps, _ = CASES[1]
     links, coll = network.to_json(), task.to_json(1)
-    for changed in (
+    for other_links in (
         links | {"links": [*links["links"], links["links"][0]]},
         links | {"ranks": 7},
         links | {"links": [[0, 1, -2]]},
@@ -270,7 +276,7 @@ def test_a_broken_problem_document_is_refused() -> None:
         {},
     ):
         with pytest.raises(VerificationError):
-            check(certificate, changed, coll, steps=steps)
+            check(certificate, other_links, coll, steps=steps)
     for other in (
         coll | {"pre": coll["pre"][1:]},
         coll | {"ranks": 9},
@@ -312,19 +318,12 @@ def test_the_checker_hashes_what_it_has_read_to_the_same_fingerprint(name):
             assert machine.machine_of(doc, "$").problem_fingerprint(task.document) == digest
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "place", "words"),
-    [
-        (2, 0, "[2]", "expected a number >= 1"),
-        (2, True, "[2]", "whole number"),
-        (1, 99, "[1]", "expected a number in 0..7"),
-        (1, 1.0, "[1]", "whole number"),
-        (1, 0, "", "link from rank 0 to itself"),
-        (3, [], "", "list of switch names"),
-        (3, [7], "", "list of switch names"),
-        (slice(2, 4), [], "", r"expected \[src, dst, units\]"),
-    ],
-)
+@pytest.mark.parametrize(("column", "value", "place", "words"), [
+    (2, 0, "[2]", "expected a number >= 1"), (2, True, "[2]", "whole number"),
+    (1, 99, "[1]", "expected a number in 0..7"), (1, 1.0, "[1]", "whole number"),
+    (1, 0, "", "link from rank 0 to itself"), (3, [], "", "list of switch names"), (3, [7], "", "list of switch names"),
+    (slice(2, 4), [], "", r"expected \[src, dst, units\]"),
+])  # fmt: skip
 def test_a_row_that_is_wrong_is_named_among_many(column, value, place, words):
     doc = topology("fat-tree:8").network().to_json()
     doc["links"][9][column] = value
@@ -360,8 +359,61 @@ def test_the_machine_of_a_network_is_read_once_and_no_longer_than_the_network_is
         assert reader.call_count == 1
         assert check(bound.certificate, network.to_json(), task.document) == bound.value
         assert reader.call_count == 2  # a document may be anybody's
-    place = id(network)
-    assert place in machine._machines
-    del network, bound
-    gc.collect()
-    assert place not in machine._machines
+
+
+# -------------------------------- the links that enter a cut, as of a look at every link and step
+
+
+@pytest.mark.parametrize("layers", [1, 4])
+@pytest.mark.parametrize("seed", range(20))
+def test_they_are_those_of_every_link_and_step(seed, layers):
+    rng = random.Random(seed)
+    drawn = randoms.network(rng, rng.randint(2, 6))
+    problem = Instance(drawn.document, collective("allgather", drawn.ranks).document)
+    kind = {"kind": "static-cuts"} if layers == 1 else {"kind": "deadline-cuts", "steps": layers}
+    packing = PricedCuts(kind | {"scale": 1, "prices": [], "generators": []}, problem)
+    for _ in range(20):
+        theta = [rng.choice((-1, 1) if layers == 1 else range(-1, layers + 1)) for _ in range(drawn.ranks)]
+        wanted = []
+        for i, (src, dst, _) in enumerate(problem.links):
+            wanted += [(i, t) for t in range(1, layers + 1) if theta[src] < t - 1 and theta[dst] >= t]
+        for _ in range(2):  # the second answer is the first one, kept, and counted as work again
+            left = problem.work
+            assert sorted(packing.entering_sends(theta)) == wanted
+            assert problem.work < left
+
+
+# ---------------------------------------------------------------- documents of `synth bound -o`
+
+
+@pytest.fixture(scope="module")
+def doc(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    file: Path = tmp_path_factory.mktemp("bounds") / "b.json"
+    synth("bound --topo dgx1 --coll scan --format json -o", file)
+    assert "R/C ≥ 1/6 for any S" in synth("verify", file).output
+    return json.loads(file.read_text())
+
+
+def test_every_bound_is_checked(doc: dict) -> None:
+    assert exact_frontier.document(doc) == [
+        "bound: S ≥ 2, certificate checked",
+        "bound: R/C ≥ 1 at S=2, certificate checked",
+        "bound: R/C ≥ 1/2 at S=3, certificate checked",
+        "bound: R/C ≥ 1/3 at S=4, certificate checked",
+        "bound: R/C ≥ 5/18 at S=5, certificate checked",
+        "bound: R/C ≥ 1/4 at S=6, certificate checked",
+        "bound: R/C ≥ 7/30 at S=7, certificate checked",
+        "bound: R/C ≥ 2/9 at S=8, certificate checked",
+        "bound: R/C ≥ 1/6 for any S, certificate checked",
+        MACHINE,
+    ]
+
+
+@pytest.mark.parametrize(("path", "value"), [
+    ("bounds.2.value", "2/3"), ("bounds.2.certificate.prices.0.3", 10**6), ("bounds.2.steps", 4), ("bounds.0.steps", 2),
+    ("topology.links.0.2", 9), ("collective.post.0.2", [0, 1]), ("proved", True),
+])  # fmt: skip
+def test_one_change_and_it_fails(doc: dict, path: str, value: object) -> None:
+    bad = changed(copy.deepcopy(doc), path, value)
+    with pytest.raises(VerificationError):
+        exact_frontier.document(bad)

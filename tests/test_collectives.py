@@ -84,20 +84,13 @@ def test_unit_permutations_follow_ranks():
     assert collective("scan", 4).unit_permutation((1, 0, 2, 3)) is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("allgathr", 4), "did you mean allgather"),
-        (("broadcast", 4, [4]), "root 4 is not a rank of 0..3"),
-        (("multi-broadcast", 4, [1, 1]), "root 1 is given twice"),
-        (("broadcast", 4, [0, 1]), "multi-broadcast takes several"),
-        (("allgather", 4, [1]), "has no root"),
-        (("allgatherv", 4), "needs a chunk count per rank"),
-        (("allgatherv", 4, (), [1, 2]), "needs 4 chunk counts"),
-        (("alltoallv", 4, (), [[1]]), "4 x 4 matrix"),
-        (("allreduce", 4, (), [1]), "takes no sizes"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "says"), [
+    (("allgathr", 4), "did you mean allgather"), (("broadcast", 4, [4]), "root 4 is not a rank of 0..3"),
+    (("multi-broadcast", 4, [1, 1]), "root 1 is given twice"),
+    (("broadcast", 4, [0, 1]), "multi-broadcast takes several"), (("allgather", 4, [1]), "has no root"),
+    (("allgatherv", 4), "needs a chunk count per rank"), (("allgatherv", 4, (), [1, 2]), "needs 4 chunk counts"),
+    (("alltoallv", 4, (), [[1]]), "4 x 4 matrix"), (("allreduce", 4, (), [1]), "takes no sizes"),
+])  # fmt: skip
 def test_a_wrong_request_gets_one_line(arguments, says):
     with pytest.raises(UsageError, match=says) as error:
         collective(*arguments)

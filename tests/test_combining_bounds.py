@@ -1,8 +1,6 @@
 """Bounds of combining collectives under a time limit: one that takes long rests, what is known serves, and nothing open
 is left early."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -15,23 +13,19 @@ from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import UsageError
 from synth.model.collective import collective
-from synth.model.outcome import Unknown
-from synth.pareto import step_search
+from synth.model.outcome import Sat, Unknown, Unsat
+from synth.model.schedule import Problem
+from synth.pareto import problem_bounds, step_search
 from synth.pareto.combining.close_combining import CombiningSearch
 from synth.pareto.events import SweepInterrupted
+from synth.pareto.portfolio import portfolio
 from synth.pareto.synthesize import synthesize
 from synth.solvers import pool
-from synth.solvers.deadline import Deadline
+from synth.solvers.deadline import NEVER, Budget, Deadline, OutOfMemory, TimeUp
 from synth.topologies import topology
 
 NINE, ALL = topology("torus:3x3").network(), collective("allreduce", 9)
 LATE = 1000  # seconds to wait for what comes
-
-
-@pytest.fixture(autouse=True)
-def ended():
-    yield
-    pool.stop()
 
 
 def never(*_):
@@ -86,9 +80,8 @@ def test_a_frontier_with_time_left_returns_to_what_is_open(monkeypatch, name, co
 
     monkeypatch.setattr(CombiningSearch, "_limits", none_at_first)
     found = swept(network, task, time_limit=60.0, max_steps=4)
-    assert [(p.steps, p.rounds_per_chunk) for p in found.points] == [
-        (p.steps, p.rounds_per_chunk) for p in whole.points
-    ]
+    values = [[(p.steps, p.rounds_per_chunk) for p in one.points] for one in (found, whole)]
+    assert values[0] == values[1]
     assert found.complete and not found.open
     said = [steps for steps, _ in found.bounds]
     assert len(said) == len(set(said))
@@ -106,3 +99,64 @@ def test_ctrl_c_keeps_what_was_found(monkeypatch):
     with pytest.raises(SweepInterrupted) as caught:
         synthesize(FrontierProblem(topology("ring:4"), collective("scan", 4), Options(max_steps=6)), fresh=True)
     assert caught.value.frontier.points
+
+
+# ---------------------------------------------------------------- bounds of one question take their share of a limit
+
+
+NETWORK = topology("torus:3x3").network()
+
+
+def question(name: str, chunks: int, steps: int, rounds: int) -> Problem:
+    return Problem(NETWORK, collective(name, 9), chunks, steps, rounds)
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks", "steps", "rounds"), [("allgather", 2, 2, 3), ("allreduce", 9, 4, 4), ("allgather", 1, 4, 9)]
+)
+def test_a_limit_changes_no_answer(name, chunks, steps, rounds):
+    asked = question(name, chunks, steps, rounds)
+    assert (
+        problem_bounds.query_bounds(asked, Budget(Deadline.after(100.0)))
+        == problem_bounds.query_bounds(asked, Budget())
+        == problem_bounds.rounds(asked)
+    )
+
+
+def test_too_few_steps_are_refuted_without_a_process(monkeypatch):
+    monkeypatch.setattr(pool, "submit", lambda *_: pytest.fail("was begun"))
+    said = problem_bounds.query_bounds(question("allgather", 1, 1, 9), Budget(Deadline.after(1.0)))
+    assert said is not None and said.reason == "at least 2 steps are needed"
+    assert said.certificate == bounds.steps(NETWORK, collective("allgather", 9)).certificate
+
+
+@pytest.mark.parametrize("error", [TimeUp, OutOfMemory])
+def test_late_bounds_leave_the_question_to_the_search(monkeypatch, error):
+    given = []
+    result = pool.result
+
+    def alone(job, deadline=NEVER):
+        if job.name != "rounds":
+            return result(job, deadline)
+        given.append(deadline.remaining())
+        pool.end([job])
+        raise error
+
+    monkeypatch.setattr(pool, "result", alone)
+    found = api.solve("torus:3x3", "allgather", 1, 4, 9, time_limit=100)
+    assert isinstance(found, Sat) and given == [pytest.approx(100 * problem_bounds.SHARE, abs=5)]
+
+
+def test_what_bounds_refute_is_not_searched_for(monkeypatch):
+    monkeypatch.setattr(portfolio, "solve", lambda *_, **__: pytest.fail("was searched for"))
+    found = api.solve("torus:3x3", "allgather", 2, 2, 3, time_limit=100)
+    assert isinstance(found, Unsat) and "needs at least" in found.reason
+
+
+def test_an_error_of_the_bounds_is_an_error(monkeypatch):
+    def wrong(*_):
+        raise ArithmeticError("no optimum")
+
+    monkeypatch.setattr(pool, "result", wrong)
+    with pytest.raises(ArithmeticError):
+        problem_bounds.query_bounds(question("allgather", 1, 4, 9), Budget(Deadline.after(1.0)))

@@ -1,7 +1,5 @@
 """Schedules composed of phases over the boxes of a machine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
@@ -10,27 +8,32 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sweeps import first_rows
 
+import synth
 from synth.checker.schedule import compressed_replay
 from synth.checker.schedule import replay as ordinary
 from synth.commands import api
+from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.encodings.trees.cheapest_trees import SteinerTreeDP
 from synth.errors import VerificationError
+from synth.model.collective import collective, pattern
 from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology
 from synth.program import analysis, checked_lowering
 from synth.scale import search
-from synth.scale.composition.compose import composed_points
+from synth.scale.composition.compose import composed_messages, composed_points
 from synth.scale.composition.loads import PathIndex, Resources
 from synth.scale.composition.phases import Phase, Template, TemplateBuilder
 from synth.scale.composition.pipelining_lp import PipeliningProgram
-from synth.scale.composition.tree_columns import descend, generate, tree_template
+from synth.scale.composition.tree_columns import descend, generate
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import fabric
 from synth.scale.fabric.graphs import distances
 from synth.solvers.deadline import Deadline
 from synth.topologies import modify, topology
-from tests.command_line import synth
+from synth.topologies.modify import broken, with_ranks
+from tests.command_line import synth as cli
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 
@@ -112,16 +115,6 @@ def test_phases_of_successive_groups_overlap():
         whole = program.whole(shares.tables, steps - 1)
         assert whole is not None
         assert whole.rounds_per_chunk == Fraction(steps, steps - 1)
-
-
-def test_a_reversed_template_reduces_in_the_opposite_order():
-    build = TemplateBuilder("tree", 0)
-    ready = build.spread("down", [[(0, 1)], [(1, 2), (1, 3)]])
-    build.add("last", [(3, 4)], ready)
-    template = build.template().reversed()
-    assert [phase.sends for phase in template.phases] == [((0, 4, 3),), ((0, 2, 1), (0, 3, 1)), ((0, 1, 0),)]
-    assert [phase.after for phase in template.phases] == [(), (0,), (1,)] and template.phases[0].reduces
-    assert template.heads() == [0, 1, 2] and template.tails() == [2, 1, 0]
 
 
 @st.composite
@@ -210,8 +203,8 @@ def test_an_exchange_without_roots_is_replayed():
 
 def test_the_command_line_prints_composed_schedules_of_unequal_boxes(tmp_path):
     words = "--topo fully-connected:2*2:nic=1 --ranks 0,1,2 --coll allreduce --max-steps 3 --fresh"
-    assert "boxes: " in synth("pareto", words, f"-o {tmp_path}/f.json").stdout
-    synth(f"verify {tmp_path}/f.json")
+    assert "boxes: " in cli("pareto", words, f"-o {tmp_path}/f.json").stdout
+    cli(f"verify {tmp_path}/f.json")
 
 
 PARTS = {
@@ -301,20 +294,6 @@ def test_generation_of_trees_ends_at_its_deadline_with_those_so_far():
     assert value(deadline=Deadline.after(0)) == pytest.approx(1)
 
 
-def test_merged_trees_reduce_and_copy_in_the_same_step():
-    first = [(0, 1, 0, True), (1, 0, 1, False)]
-    second = [(0, 0, 1, True), (1, 0, 1, True), (2, 1, 0, False)]
-    both = tree_template(0, [0, 1], [first, second])
-    kinds = {
-        (i, src, dst, both.placed[p]): phase.reduces
-        for p, phase in enumerate(both.phases)
-        for i, src, dst in phase.sends
-    }
-    assert kinds == {
-        (0, 1, 0, 0): True, (0, 0, 1, 1): False, (1, 0, 1, 0): True, (1, 0, 1, 1): True, (1, 1, 0, 2): False,
-    }  # fmt: skip
-
-
 def without_nic(name, rank):
     machine = topology(name)
     for other in range(machine.ranks):
@@ -339,3 +318,133 @@ def test_blocks_of_a_rank_without_nic_go_over_those_of_all_others(name, collecti
     found = points(machine, collective, most_sends=6_000, most=4, priced=False)
     assert found[-1].steps <= 8 and found[-1].rounds_per_chunk <= bound * Fraction(most)
     replayed(found[0])
+
+
+# ---------------------------------------------------------------- collectives whose units go to one rank each
+
+
+def schedules(machine, task, most_sends=1_000, most=None, **options):
+    """The first composed schedules, after a replay agrees with the numbers of each."""
+    result = []
+    for candidate in islice(composed_messages(machine, task, most_sends=most_sends, **options), most):
+        schedule = replace(candidate.make().written_out(task), network=machine.network())
+        ordinary.schedule(schedule)
+        assert (len(schedule.steps), schedule.rounds_per_chunk) == (candidate.steps, candidate.rounds_per_chunk)
+        result.append(schedule)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "most"),
+    [
+        ("alltonext", 4, Fraction(3, 16)),  # balanced paths: 10/49, and 3/16 in 5 steps
+        ("alltonext", 8, Fraction(7, 50)),
+        ("scatter", 3, Fraction(6, 5)),  # balanced paths: 79/62; bound 15/13
+    ],
+)
+def test_all_nics_of_a_box_are_used_in_few_steps(name, steps, most):
+    machine = topology("dgx-a100*2")
+    found = schedules(machine, collective(name, 16), 10_000, most=8)
+    assert min(schedule.rounds_per_chunk for schedule in found if len(schedule.steps) <= steps) <= most
+
+
+@pytest.mark.parametrize(
+    ("machine", "ranks", "name", "roots"),
+    [
+        ("ring:4*2:nic=1", range(8), "sendrecv", ()),  # paths of several links inside the boxes
+        ("ring:3*2:nic=1", range(6), "gather", (3,)),
+        ("dgx1*2", (0, 1, 2, 8, 9, 10, 11, 12), "alltonext", ()),  # boxes of three and five GPUs
+        ("dgx1*2", (0, 1, 8, 9, 10), "multi-scatter", (1, 3)),
+        ("fully-connected:2*4:pod=2,over=2", range(8), "scatter", (5,)),  # behind switches
+    ],
+)
+def test_programs_of_composed_messages_are_right(machine, ranks, name, roots):
+    chosen = with_ranks(topology(machine), list(ranks))
+    found = schedules(chosen, collective(name, chosen.ranks, roots), 400, most=3)
+    program = checked_lowering.lower(found[-1])
+    assert analysis.check(program).ok
+    assert api.run(program, executor="reference").checked is not None
+
+
+@settings(max_examples=5, deadline=None)
+@given(clusters(), st.data())
+def test_messages_on_random_clusters_are_no_better_than_the_bound(machine, data):
+    rank = st.integers(0, machine.ranks - 1)
+    pairs = data.draw(st.lists(st.tuples(rank, rank), min_size=1, max_size=6))
+    task = pattern(machine.ranks, pairs)
+    bound = single_cut_bound(machine.network(), task).value
+    for schedule in schedules(machine, task, 100, most=3):
+        assert schedule.rounds_per_chunk >= bound
+
+
+def test_other_collectives_and_machines_have_no_composed_messages():
+    two, one = topology("ring:3*2"), topology("ring:3")
+    assert not schedules(one, collective("scatter", 3))
+    for name in ("broadcast", "reduce", "allgather", "multi-broadcast", "allreduce", "scan"):
+        assert not schedules(two, collective(name, 6))
+
+
+def test_a_rank_without_nic_sends_over_the_others():
+    machine = topology("fully-connected:3*2")
+    for rank in (3, 4, 5):
+        machine = broken(machine, 2, rank)
+    found = schedules(machine, collective("alltonext", 6))
+    assert min(schedule.rounds_per_chunk for schedule in found) <= Fraction(7, 10)
+
+
+def test_schedules_end_with_the_first_one_that_is_enough():
+    machine, task = topology("rail:2x3"), collective("alltonext", 6)
+    every = [schedule.rounds_per_chunk for schedule in schedules(machine, task, most=6)]
+    some = [schedule.rounds_per_chunk for schedule in schedules(machine, task, enough=min(every))]
+    assert some == every[: every.index(min(every)) + 1] and len(some) > 1
+
+
+def test_the_first_rows_have_composed_messages_where_direct_sends_are_worse():
+    machine = topology("fully-connected:3*2")
+    direct, *others = first_rows(machine, collective("alltonext", 6)).points
+    assert direct.construction == "direct sends"
+    composed = [row for row in others if row.construction.startswith("boxes: ")]
+    assert composed and composed[-1].rounds_per_chunk < direct.rounds_per_chunk
+
+
+# -------------------------------- boxes with one-way links: they ended in RecursionError, KeyError or ValueError
+
+
+def machine(name, nodes, rows, limits=(), switches=()):
+    links = [synth.Link(src, dst, bandwidth) for src, dst, bandwidth in rows]
+    return synth.Topology(name, len(nodes), links, limits, switches, nodes)
+
+
+# No link from the first rank of one box to that of another; distances of boxes that differ by direction.
+TRIANGLE = machine("triangle", (0, 1, 1), [(0, 1, 1), (1, 2, 1), (2, 0, 1), (1, 0, 1)])
+LIMITED = machine(
+    "limited", (0, 1, 1), [(0, 1, 1), (1, 0, 1), (1, 2, 1), (2, 0, 2)], [synth.Limit("in", [1, 3], 2)]
+)  # fmt: skip
+PAIRS = machine(
+    "pairs", (1, 1, 0, 0),
+    [(2, 0, 1), (3, 2, 1), (2, 3, 1), (1, 0, 1), (0, 3, 1), (1, 2, 1), (0, 2, 1), (3, 0, 1), (3, 1, 1)],
+    [synth.Limit("a", [4, 6], 2), synth.Limit("b", [2, 3], 2), synth.Limit("c", [3, 5], 1)],
+)  # fmt: skip
+SWITCHED = machine(
+    "switched", (0, 0, 1, 1, 2),
+    [(1, 5, 1), (5, 4, 2), (1, 0, 1), (4, 0, 2), (2, 0, 2), (3, 5, 2), (3, 0, 1), (0, 1, 1), (0, 4, 2), (4, 5, 1),
+     (5, 1, 1), (0, 2, 2), (0, 3, 2), (5, 3, 1)],
+    [synth.Limit("out", [7, 8, 11, 12], 3)], ("s",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("boxes", [TRIANGLE, LIMITED, PAIRS, SWITCHED], ids=lambda value: value.name)
+def test_phases_over_boxes_take_one_way_links(boxes, collective):
+    """Of the triangle's allgather one rank's unit had no template, and the schedule left it out."""
+    found = composed_points(boxes, collective, same_bits=False, most_sends=100, step_counts=(2, 3))
+    for candidate in found:
+        assert compressed_replay.replay(candidate.make()).rounds_per_chunk == candidate.rounds_per_chunk
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce-scatter", "alltoall"])
+def test_frontiers_at_scale_of_them_hold(collective):
+    for boxes in (TRIANGLE, LIMITED, PAIRS):
+        found = synth.frontier(boxes, collective, engine="flow")
+        assert found.points and not found.notes
+        synth.verify(found)

@@ -1,23 +1,20 @@
 """Which solver answered what; z3's second answers; the limits that SCCL's encoding keeps."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
 
 import synth
 from synth.checker.documents import exact_frontier
-from synth.commands import root
 from synth.errors import UsageError, VerificationError
 from synth.model.frontier import Frontier
 from synth.model.schedule import Problem
 from synth.pareto.cross_check import ask_all, ask_small
 from synth.pareto.portfolio.members import check_names, select_members
 from synth.solvers.deadline import Budget, Deadline
+from tests.command_line import synth as cli
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +35,8 @@ def test_z3_races_where_it_is_named_alone(ring):
 def test_every_point_has_an_answer_in_the_document(ring):
     document = ring.to_json()
     exact_frontier.document(document)
-    answered = {
-        (a["chunks"], a["steps"], a["rounds"]): a["solver"] for a in document["answers"] if a["verdict"] == "schedule"
-    }
+    schedules = [a for a in document["answers"] if a["verdict"] == "schedule"]
+    answered = {(a["chunks"], a["steps"], a["rounds"]): a["solver"] for a in schedules}
     assert all(answered[p.chunks, p.steps, p.rounds] == p.construction for p in ring.points)
     assert Frontier.from_json(json.loads(json.dumps(document))).answers == ring.answers
 
@@ -114,8 +110,7 @@ def test_a_contradiction_ends_in_an_error(ring, rounds, says):
 def test_z3_is_asked_after_rows_that_are_shown(options, note, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = f"pareto --topo ring:4 --coll allgather --fresh {options}"
-    outcome = CliRunner().invoke(root, words.split(), env={"SYNTH_CACHE": str(tmp_path)})
-    assert outcome.exit_code == 0, outcome.stderr
+    outcome = cli(words)
     assert (" s z3 agrees on 2 of 2 questions" in outcome.stderr) is note
     assert ("note: z3 agrees on 2 of 2 questions" in outcome.stdout) is ("--cross-check" in options)
 
@@ -127,8 +122,7 @@ def test_ctrl_c_while_z3_is_asked_leaves_the_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("synth.pareto.cross_check.ask_small", interrupt)
     words = "pareto --topo ring:4 --coll allgather --fresh -o f.json"
     monkeypatch.chdir(tmp_path)
-    outcome = CliRunner().invoke(root, words.split(), env={"SYNTH_CACHE": str(tmp_path)})
-    assert outcome.exit_code == 130
+    outcome = cli(words, code=130)
     assert "complete: no schedule" in outcome.stdout
     assert outcome.stderr.splitlines()[-1] == "synth: interrupted; z3 was asked nothing more"
     assert exact_frontier.document(json.loads((tmp_path / "f.json").read_text()))
@@ -156,9 +150,8 @@ def test_encodings_and_the_solvers_that_they_go_with(encoding, solver, meant):
 def test_extra_rounds_are_those_of_sccl(tmp_path):
     """With k = 0 every step has one round, whatever the sweep and the engine."""
     for number, options in enumerate(({}, {"sweep": "blind"}, {"encoding": "step"})):
-        found = synth.frontier(
-            "line:4", "alltoall", max_extra_rounds=0, max_steps=5, log=tmp_path / str(number), **options
-        )
+        options |= {"max_extra_rounds": 0, "max_steps": 5, "log": tmp_path / str(number)}
+        found = synth.frontier("line:4", "alltoall", **options)
         assert found.points
         assert all(p.rounds == p.steps for p in found.points)
         exact_frontier.document(found.to_json())

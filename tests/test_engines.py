@@ -1,7 +1,5 @@
 """The protocol of engines: what the loop does with the points and bounds of a right one, and of a wrong one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -61,8 +59,9 @@ def test_it_has_no_turn_on_other_problems_and_numbers_of_ranks(monkeypatch):
     assert frontier(monkeypatch, point(SCHEDULE), ranks=(6, 8)).points[0].construction == "direct sends"
     other = replace(PROBLEM, collective=collective("gather", 5))
     assert "mine" not in [p.construction for p in frontier(monkeypatch, point(SCHEDULE), problem=other).points]
-    named = replace(PROBLEM, options=Options(encoding="step"))
-    assert "mine" not in [p.construction for p in frontier(monkeypatch, point(SCHEDULE), problem=named).points]
+    for options in (Options(encoding="step"), Options(solver="cadical")):
+        named = replace(PROBLEM, options=options)
+        assert "mine" not in [p.construction for p in frontier(monkeypatch, point(SCHEDULE), problem=named).points]
 
 
 def test_wrong_points_are_left_out_with_a_note(monkeypatch):

@@ -1,7 +1,5 @@
 """First rows: points of engines without a solver, which the sweep of exact synthesis begins with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 
@@ -173,21 +171,6 @@ def test_each_number_of_steps_of_interrupted_rows_is_open_at_the_row_that_it_has
     api.verify(kept)
 
 
-def test_ctrl_c_in_exact_synthesis_keeps_the_rows_before_it(monkeypatch):
-    def stopped(sweep, steps, bound):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Sweep, "close", stopped)
-    rows = []
-    with pytest.raises(SweepInterrupted) as stop:
-        synthesize(
-            FrontierProblem(topology("dgx-a100*2"), collective("scatter", 16)),
-            lambda event: rows.append(event.kind == "point"),
-        )
-    assert sum(rows) >= len(stop.value.frontier.points) > 1
-    api.verify(stop.value.frontier)
-
-
 def test_a_row_that_meets_the_bound_asks_no_solver(monkeypatch):
     monkeypatch.setattr(portfolio, "solve", lambda *given, **named: pytest.fail("a solver was asked"))
     for name, steps, bandwidth, construction in [
@@ -226,14 +209,6 @@ def test_the_best_row_is_taken_and_long_ones_wait_for_the_solver():
     long = begun(schedule.network, schedule.collective, [Point.of(many, short.bound, "long")])
     long.rows = long.points
     assert long.rows[0].rounds_per_chunk == 2 and not close_step_count.has_few_chunks(long, long.rows[0], bound)
-
-
-def test_named_engines_are_not_helped():
-    for options in (Options(jobs=1, encoding="step"), Options(jobs=1, solver="cadical")):
-        found = synthesize(
-            FrontierProblem(topology("torus:3x3"), collective("allgather", 9), options, "exact"), fresh=True
-        )
-        assert all(p.construction != "breadth-first broadcast" for p in found.points)
 
 
 @pytest.mark.parametrize("coll", scale_collectives.COLLECTIVES)

@@ -1,8 +1,6 @@
 """Points of the flow methods beside those of exact synthesis: only where they improve, labelled, verified like the
 others; which are written out first, which not at all, and which not before a deadline."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction

@@ -1,8 +1,6 @@
 """The adversary of the verifier, shortly: no mutant that is accepted is false, and its oracle can tell. More: python -m
 bench.forge."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections import Counter

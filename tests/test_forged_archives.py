@@ -1,8 +1,6 @@
 """False documents at scale do not verify: compact schedules and what their archives claim, mended by nothing but the
 truth."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

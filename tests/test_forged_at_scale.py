@@ -1,7 +1,5 @@
 """False documents at scale do not verify: frontiers, bounds, and proofs that nothing arrives."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from functools import cache

@@ -8,14 +8,10 @@ import synth
 from bench.frontier_table import compare, problems, random_machine, rows
 
 BEFORE = {
-    "group": "built-in",
-    "machine": "dgx2",
-    "collective": "allreduce",
-    "points": [[1, "8", "optimal"], [2, "1", "optimal"], [3, "1/2", "best-known"]],
-    "bound": "1/4",
-    "complete": False,
+    "group": "built-in", "machine": "dgx2", "collective": "allreduce",
+    "points": [[1, "8", "optimal"], [2, "1", "optimal"], [3, "1/2", "best-known"]], "bound": "1/4", "complete": False,
     "open": [[3, "1/4", "1/2"]],
-}
+}  # fmt: skip
 
 
 def table(tmp_path, **changes):

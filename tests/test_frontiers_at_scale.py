@@ -2,32 +2,28 @@
 too large says so, and which point is not."""
 
 import json
+from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
 
 import synth
 from synth.checker.documents import schedule_archive
 from synth.commands import api, programs
-from synth.commands.root import root
-from synth.errors import FormatError, VerificationError
+from synth.errors import FormatError, UsageError, VerificationError
+from synth.model.compressed_schedule import CompressedSchedule
 from synth.program import checked_lowering
+from synth.scale.search import frontier
+from synth.topologies import topology
+from tests.command_line import synth as cli
 
 SMALL = 2000  # sends: the limit of a program in these tests, which the first point keeps
-
-
-def cli(*arguments):
-    done = CliRunner().invoke(root, [str(a) for a in arguments])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done
 
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory):
     """A frontier of 12 points on 16 ranks; the third has 1.5 million sends."""
     path = tmp_path_factory.mktemp("big") / "big.json"
-    done = cli("pareto", "--topo", "dgx-a100*2", "--coll", "allgather", "--engine", "flow", "-o", path)
-    assert done.exit_code == 0, done.output
+    cli("pareto --topo dgx-a100*2 --coll allgather --engine flow -o", path)
     return path
 
 
@@ -35,7 +31,7 @@ def big(tmp_path_factory):
 def ring(tmp_path_factory):
     """A frontier of one point, on 4 ranks."""
     path = tmp_path_factory.mktemp("ring") / "ring.json"
-    assert cli("pareto", "--topo", "ring:4", "--coll", "allgather", "--engine", "flow", "-o", path).exit_code == 0
+    cli("pareto --topo ring:4 --coll allgather --engine flow -o", path)
     return path
 
 
@@ -49,17 +45,12 @@ def sends(path, k):
     return schedule_archive.load(path.parent / json.loads(path.read_text())["points"][k - 1]["file"]).sends
 
 
-COMMANDS = {
-    "run": (), "show": (), "lint": (), "export": ("--to", "msccl-xml"), "bench": ("--sizes", "1KB"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command", ["run {}", "show {}", "lint {}", "export {} --to msccl-xml", "bench {} --sizes 1KB"]
+)
 def test_the_commands_take_a_document_of_one_point(ring, command):
-    done = cli(command, ring, *COMMANDS[command])
-    assert done.exit_code == 0, done.output
-    if command == "export":
-        assert "<algo" in done.stdout
+    stdout = cli(command.format(ring)).stdout
+    assert "<algo" in stdout or "export" not in command
 
 
 def test_a_run_of_a_document_is_that_of_its_archive(ring):
@@ -74,44 +65,38 @@ def test_a_point_too_large_is_refused_before_it_is_written_out(big, command, low
     name, *rest = command.split()
     if rest:  # without --point, `run` writes out the points that fit, for their times
         monkeypatch.setattr(schedule_archive.CompressedSchedule, "written_out", None)
-    done = cli(name, big, *rest)
+    stderr = cli(name, big, *rest, code=2).stderr
     found = programs.read(big)
     number = rest[1] if rest else str(1 + found.points.index(found.best(1 << 20)))
-    fit = f"point 1 fits, of {sends(big, 1)} sends"
-    assert done.exit_code == 2
-    assert done.stderr.startswith(f"synth: error: point {number} has {sends(big, int(number))} sends; at most {SMALL}")
-    assert fit in done.stderr and done.stderr.count("\n") == 1
+    assert stderr.startswith(f"synth: error: point {number} has {sends(big, int(number))} sends; at most {SMALL}")
+    assert f"point 1 fits, of {sends(big, 1)} sends" in stderr and stderr.count("\n") == 1
 
 
 def test_one_that_no_point_is_small_enough_for(big, monkeypatch):
     monkeypatch.setattr(checked_lowering, "MAX_SENDS", 10)
-    done = cli("run", big, "--point", "1")
-    assert done.exit_code == 2 and "no point of this frontier has so few" in done.stderr
+    assert "no point of this frontier has so few" in cli("run", big, "--point 1", code=2).stderr
 
 
 def test_of_all_points_those_that_fit_are_taken(big, low_limit, tmp_path):
-    left_out = f"left out, of more than {SMALL} sends each: point 2, point 3"
-    done = cli("bench", big, "--sizes", "1MB", "--baseline", "ring", "-o", tmp_path / "out.json")
-    assert done.exit_code == 0 and left_out in done.stderr, done.output
+    stderr = cli("bench", big, "--sizes 1MB --baseline ring -o", tmp_path / "out.json").stderr
+    assert f"left out, of more than {SMALL} sends each: point 2, point 3" in stderr
 
 
-@pytest.mark.parametrize("more", [(), ("--topo", "ring:4")])
-def test_a_plan_has_points_of_a_document(ring, more, tmp_path, monkeypatch):
-    done = cli("tune", "--from", ring, *more, "--sizes", "1KiB:1MiB", "-o", tmp_path / "plan.json")
-    assert done.exit_code == 0, done.output
-    labels = [a["label"] for a in json.loads((tmp_path / "plan.json").read_text())["algorithms"]]
-    assert any(label.startswith("S2-R") for label in labels)
+def labels(plan):
+    return {algorithm["label"] for algorithm in json.loads(plan.read_text())["algorithms"]}
+
+
+@pytest.mark.parametrize("more", ["", "--topo ring:4"])
+def test_a_plan_has_points_of_a_document(ring, more, tmp_path):
+    cli("tune --from", ring, more, "--sizes 1KiB:1MiB -o", tmp_path / "plan.json")
+    assert any(label.startswith("S2-R") for label in labels(tmp_path / "plan.json"))
 
 
 def test_a_plan_from_measurements_of_a_document(ring, tmp_path):
-    assert cli("bench", ring, "--sizes", "1KiB:64KiB:x4", "-o", tmp_path / "measured.json").exit_code == 0
-    done = cli(
-        "tune", "--from", ring, "--measured", tmp_path / "measured.json", "--sizes", "1KiB:64KiB:x4", "-o",
-        tmp_path / "plan.json",
-    )  # fmt: skip
-    assert done.exit_code == 0, done.output
-    labels = {a["label"] for a in json.loads((tmp_path / "plan.json").read_text())["algorithms"]}
-    assert "S2-R3-C2" in labels
+    measured, sizes, plan = tmp_path / "measured.json", "--sizes 1KiB:64KiB:x4", tmp_path / "plan.json"
+    cli("bench", ring, sizes, "-o", measured)
+    cli("tune --from", ring, "--measured", measured, sizes, "-o", plan)
+    assert "S2-R3-C2" in labels(plan)
 
 
 def test_values_go_where_documents_go(ring, monkeypatch):
@@ -126,8 +111,7 @@ def test_an_archive_that_is_not_there_or_another_is_named(ring, big, tmp_path):
     doc = json.loads(ring.read_text())
     doc["points"][0]["file"] = "gone.npz"
     (tmp_path / "gone.json").write_text(json.dumps(doc))
-    done = cli("run", tmp_path / "gone.json")
-    assert done.exit_code == 1 and "its file gone.npz is not there" in done.stderr
+    assert "its file gone.npz is not there" in cli("run", tmp_path / "gone.json", code=1).stderr
     other = json.loads(big.read_text())["points"][0]["file"]
     (tmp_path / "gone.npz").write_bytes((big.parent / other).read_bytes())
     with pytest.raises(VerificationError, match="its file holds another schedule"):
@@ -140,3 +124,66 @@ def test_a_malformed_document_is_refused_with_its_name(ring, tmp_path):
     (tmp_path / "bad.json").write_text(json.dumps(doc))
     with pytest.raises(FormatError, match=r"bad\.json"):
         programs.read(tmp_path / "bad.json")
+
+
+# ---------------------------------------------------------------- files of schedules, and what Ctrl-C leaves of them
+
+
+def test_ctrl_c_while_schedules_are_written_keeps_those_that_are(tmp_path, monkeypatch):
+    file, folder, whole = tmp_path / "s.json", tmp_path / "s.schedules", CompressedSchedule.save
+
+    def save(self, path):
+        if list(folder.glob("*.npz")):
+            raise KeyboardInterrupt
+        whole(self, path)
+
+    monkeypatch.setattr(CompressedSchedule, "save", save)
+    cli("pareto --topo ring:6 --coll broadcast --engine flow -o", file, code=130)
+    rows = json.loads(file.read_text())["points"]
+    assert [("file" in row) for row in rows] == [True, *[False] * (len(rows) - 1)]
+    assert cli("verify", file, code=4).stdout.count("not checked: the point of ") == len(rows) - 1
+
+
+def test_values_at_scale_are_verified_with_their_schedules():
+    found = api.frontier("ring:6", "allgather", engine="flow")
+    replayed = [line for line in api.verify(found) if "every rank ends with what it must" in line]
+    assert len(replayed) == len(found.points)
+    assert api.verify(found.points[0].schedule)
+    with pytest.raises(VerificationError):
+        api.verify(replace(found, bounds=((None, replace(found.floor, value=2 * found.bound)),)))
+    other = api.frontier("ring:6", "alltoall", engine="flow").points[0].schedule
+    with pytest.raises(VerificationError):
+        api.verify(replace(found, points=(replace(found.points[0], source=lambda: other), *found.points[1:])))
+
+
+# ---------------------------------------------------------------- compact schedule files
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("bulk")
+    frontier(topology("torus:3x3"), "allgather").points[0].schedule.save(made / "torus.npz")
+    frontier(topology("dgx1"), "allreduce").points[0].schedule.save(made / "dgx1.npz")
+    (made / "wrong.npz").write_bytes(b"PK no archive")
+    return made
+
+
+@pytest.mark.parametrize("name", ["torus.npz", "dgx1.npz"])
+def test_a_compact_schedule_lowers_and_runs(folder, name):
+    program = synth.load_program(folder / name)
+    assert program.collective.name == {"torus.npz": "allgather", "dgx1.npz": "allreduce"}[name]
+    ran = synth.run(folder / name, size=36 << 9)
+    assert ran.network is not None and ran.network.name == {"torus.npz": "torus:3x3", "dgx1.npz": "dgx1-v100"}[name]
+
+
+def test_what_is_no_schedule_is_said_in_one_line(folder):
+    with pytest.raises(FormatError, match=r"wrong\.npz"):
+        synth.load_program(folder / "wrong.npz")
+    with pytest.raises(FormatError, match=r"none\.npz"):
+        synth.load_program(folder / "none.npz")
+
+
+def test_a_large_one_says_so(folder, monkeypatch):
+    monkeypatch.setattr(checked_lowering, "MAX_SENDS", 10)
+    with pytest.raises(UsageError, match="at most 10"):
+        synth.load_program(folder / "torus.npz")

@@ -1,28 +1,30 @@
 """Mixtures of hubs: the price of a way, moves that keep schedules right, and whole chunks that meet the bound."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+import synth
+from synth.checker.schedule import replay
 from synth.checker.schedule import replay as verify
+from synth.encodings import bounds
 from synth.encodings.hubs import annealing
-from synth.encodings.hubs.exchanges import HubPathPricer
+from synth.encodings.hubs.column_generation import HubTreeResult, search_hub_trees
+from synth.encodings.hubs.exchanges import HubPathPricer, exchanges
 from synth.encodings.translated_chunks import TranslatedChunks
 from synth.errors import VerificationError
 from synth.model.collective import collective
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.sends.bitwise_equality import same_bits
 from synth.model.sends.step_routes import rounds_for
 from synth.model.topology import Network, Route
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.symmetry_candidates import symmetry_candidates
-from synth.topologies import topology
 
 
-def net(name):
-    return topology(name).network()
+def net(name, ranks=None):
+    return synth.topology(name, ranks=ranks).network()
 
 
 def replayed(network, steps, sends):
@@ -57,17 +59,6 @@ def test_the_cheapest_way_is_the_cheapest_of_all_on_a_line():
     best = ways.price(prices)[0]  # 0 and 2 send to 1 in step 1 or 2, and 1 sends back in step 2 or 3
     assert best.cost == pytest.approx(1.0 + 3.0 + 1.0 + 1.0)
     assert ways.exchanges[best.exchange].hubs == 1 << 1
-
-
-@pytest.mark.parametrize(
-    ("rounds", "steps", "each"),
-    [(42, 5, [9, 8, 8, 8, 9]), (28, 5, [6, 5, 6, 5, 6]), (7, 6, [1, 1, 1, 1, 1, 2]), (12, 3, [4] * 3)],
-)
-def test_rounds_of_steps(rounds, steps, each):
-    assert sorted(annealing.rounds_of(rounds, steps)) == sorted(each)
-    assert sum(annealing.rounds_of(rounds, steps)) == rounds
-    if each == each[::-1]:
-        assert annealing.rounds_of(rounds, steps) == each
 
 
 def one_by_one(network, steps, most):
@@ -117,6 +108,7 @@ def test_too_few_steps_for_hubs():
     network, task = net("ring:8"), collective("allreduce", 8)
     translation = TranslatedChunks(network, task, symmetry_candidates(network, task)[0], 16)
     assert annealing.solve(translation, 4, 32, 1, 0)[0] is None
+    assert columns(network, 4, Fraction(1), None, 1.0, 0) == HubTreeResult(None, None)
 
 
 @pytest.mark.parametrize(("steps", "value"), [(5, Fraction(7, 24)), (6, Fraction(7, 24)), (5, Fraction(41, 144))])
@@ -136,3 +128,70 @@ def test_whole_chunks_that_fill_every_link_in_every_step(steps, value):
     doc.pop("fingerprint")
     with pytest.raises(VerificationError):
         verify.schedule(doc)
+
+
+# ---------------------------------------------------------------- allreduces by column generation over hubs
+
+
+ODD = [1, 2, 3, 4, 6]  # five GPUs of a DGX-1, with no symmetry
+
+
+def columns(machine, *arguments):
+    chunks = Candidates(machine, synth.collective("allreduce", machine.ranks)).columns()
+    assert chunks is not None
+    return search_hub_trees(chunks, *arguments)
+
+
+def test_the_exchanges_that_links_allow():
+    counts = [sum(bin(x.hubs).count("1") == k for x in exchanges(net("ring:4"))) for k in range(1, 5)]
+    assert counts == [4, 4, 0, 2], "a ring of four swaps along two pairs of its links first, or along the other two"
+    assert sum(x.hubs == 15 for x in exchanges(net("fully-connected:4"))) == 1 + 6, (
+        "all at once, or two and two, in any order"
+    )
+
+
+@pytest.mark.parametrize("steps", [3, 5, 7])
+def test_fractions_meet_the_bound_on_an_odd_machine(steps):
+    machine = net("dgx1", ODD)
+    task = synth.collective("allreduce", machine.ranks)
+    bound = bounds.flow(machine, task, steps).value
+    found = columns(machine, steps, bound, None, 2.0, 0)
+    assert found.value == pytest.approx(float(bound))
+    assert found.schedule is not None
+    replay.schedule(found.schedule)
+    assert found.schedule.rounds_per_chunk == bound
+
+
+def test_same_bits_where_asked():
+    machine = net("dgx1", [0, 1, 2, 3, 4, 5, 6])
+    free, alike = (columns(machine, 3, Fraction(5, 7), None, 1.0, 0, asked) for asked in (False, True))
+    assert free.schedule is not None and alike.schedule is not None
+    assert (free.schedule.rounds_per_chunk, alike.schedule.rounds_per_chunk) == (Fraction(3, 4), 1), (
+        "three hubs that exchange at once cost the same bits"
+    )
+    assert same_bits(alike.schedule) and not same_bits(free.schedule)
+
+
+def test_dives_find_what_the_fractions_are_not_whole_for():
+    machine = net("dgx1", [0, 1, 2, 3, 4, 5, 6])
+    found = columns(machine, 5, Fraction(16, 39), None, 4.0, 0)
+    assert found.value == pytest.approx(7 / 17)
+    assert found.schedule is not None
+    replay.schedule(found.schedule)
+    assert Fraction(7, 17) <= found.schedule.rounds_per_chunk < Fraction(7, 17) * Fraction(104, 100)
+
+
+def test_nothing_below_what_is_known():
+    machine = net("dgx1", ODD)
+    found = columns(machine, 5, Fraction(1), Fraction(8, 5), 1.0, 0)
+    assert found.schedule is None
+    assert found.value == pytest.approx(1.6)
+
+
+def test_a_frontier_of_an_odd_machine_is_proved():
+    frontier = synth.frontier(synth.topology("dgx1", ranks=ODD), "allreduce", max_steps=7)
+    assert [(p.steps, p.rounds_per_chunk) for p in frontier.points] == [
+        (3, Fraction(5, 2)), (4, Fraction(2)), (5, Fraction(8, 5)), (6, Fraction(10, 7)), (7, Fraction(22, 17)),
+    ]  # fmt: skip
+    assert frontier.complete
+    assert all(p.same_bits for p in frontier.points)

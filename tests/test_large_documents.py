@@ -5,17 +5,18 @@ import json
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
+from test_forged_at_scale import verdict
 
 from synth.checker.certificates import path_lengths
 from synth.checker.documents import link_columns as linkread
 from synth.checker.documents import scale_frontier
-from synth.commands import api, root
+from synth.commands import api
 from synth.errors import FormatError, VerificationError
 from synth.model.documents import link_columns
 from synth.scale.forests import pipelining
 from synth.scale.search import bound, frontier
 from synth.topologies import modify, topology
+from tests.command_line import synth
 
 BOX = """
 name: {name}
@@ -23,10 +24,6 @@ ranks: 4
 links: [{{src: 0, dst: 1, bandwidth: 25, both: true}}, {{src: 1, dst: 2, bandwidth: 25, both: true}},
         {{src: 2, dst: 3, bandwidth: {last}, both: true}}]
 """
-
-
-def synth(*arguments):
-    return CliRunner().invoke(root, [str(a) for a in arguments])
 
 
 @pytest.mark.parametrize("name", ["dgx1", "dgx-a100*2", "fat-tree:4", "torus:3x4", "dgx2", "ndv2*2"])
@@ -42,29 +39,23 @@ def test_boxes_of_many_links_are_short():
     assert len(json.dumps(link_columns.columns(topology("dgx-a100*16")))) < 120_000
 
 
-@pytest.mark.parametrize("command", [["pareto", "--engine", "flow"], ["bound", "--engine", "flow"]])
+@pytest.mark.parametrize("command", ["pareto", "bound"])
 @pytest.mark.parametrize("collective", ["allgather", "allreduce", "alltoall", "broadcast"])
 def test_a_changed_machine_is_verified_alone(command, collective, tmp_path):
-    wrote = synth(*command, "--topo", "dgx1", "--degrade", "0-1:1/2", "--coll", collective, "-o", tmp_path / "a.json")
-    assert wrote.exit_code == 0, wrote.output
-    checked = synth("verify", tmp_path / "a.json")
-    assert checked.exit_code == 0, checked.output
-    assert "the machine written in the document ('dgx1-v100 --degrade 0-1:1/2', 8 ranks, " in checked.stdout
+    synth(command, "--engine flow --topo dgx1 --degrade 0-1:1/2 --coll", collective, "-o", tmp_path / "a.json")
+    said = "the machine written in the document ('dgx1-v100 --degrade 0-1:1/2', 8 ranks, "
+    assert said in synth("verify", tmp_path / "a.json").stdout
 
 
 def test_a_file_with_a_known_name_is_not_taken_for_that_machine(tmp_path):
     (tmp_path / "m.yaml").write_text(BOX.format(name="line:4", last=5))
-    wrote = synth(
-        "bound", "--engine", "flow", "--topo", tmp_path / "m.yaml", "--coll", "allgather", "-o", tmp_path / "a.json"
-    )
-    assert wrote.exit_code == 0, wrote.output
-    checked = synth("verify", tmp_path / "a.json")
-    assert checked.exit_code == 0 and "the machine written in the document" in checked.stdout, checked.output
-    assert ": 6.66667 GB/s" in checked.stdout
+    synth("bound --engine flow --topo", tmp_path / "m.yaml", "--coll allgather -o", tmp_path / "a.json")
+    checked = synth("verify", tmp_path / "a.json").stdout
+    assert "the machine written in the document" in checked and ": 6.66667 GB/s" in checked
 
 
 def test_a_machine_known_by_name_needs_no_links(tmp_path):
-    assert synth("bound", "--topo", "torus:9x9", "--coll", "allgather", "-o", tmp_path / "a.json").exit_code == 0
+    synth("bound --topo torus:9x9 --coll allgather -o", tmp_path / "a.json")
     doc = json.loads((tmp_path / "a.json").read_text())
     assert "links" not in doc["topology"]
     assert "on torus:9x9 takes" in synth("verify", tmp_path / "a.json").stdout
@@ -89,8 +80,7 @@ def test_a_changed_machine_is_caught(key, value, tmp_path):
     doc = _doc()
     doc["topology"][key] = value
     (tmp_path / "a.json").write_text(json.dumps(doc))
-    found = synth("verify", tmp_path / "a.json")
-    assert found.exit_code == 5 and found.stderr.count("\n") == 1, found.output
+    assert synth("verify", tmp_path / "a.json", code=5).stderr.count("\n") == 1
 
 
 def test_every_link_counts():
@@ -112,44 +102,41 @@ def test_the_unit_of_a_known_machine_is_checked():
         api.verify(doc)
 
 
+FLOW = "pareto --engine flow --topo ring:6 --coll"
+
+
 def test_a_frontier_that_is_written_has_its_schedules_beside_it(tmp_path):
-    asked = ("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "alltoall", "-o")
-    done = synth(*asked, tmp_path / "a.b.json")
+    stderr = synth(FLOW, "alltoall -o", tmp_path / "a.b.json").stderr
     points = json.loads((tmp_path / "a.b.json").read_text())["points"]
-    assert done.exit_code == 0 and f"{tmp_path}/a.b.schedules" in done.stderr
+    assert f"{tmp_path}/a.b.schedules" in stderr
     assert [row["file"] for row in points] == [
         f"a.b.schedules/{i + 1:02}-alltoall-S{row['steps']}.npz" for i, row in enumerate(points)
     ]
-    checked = synth("verify", tmp_path / "a.b.json")
-    assert checked.exit_code == 0 and "not checked: the point" not in checked.output
-    assert checked.stdout.count("every rank ends") == len(points)
+    checked = synth("verify", tmp_path / "a.b.json").stdout
+    assert "not checked: the point" not in checked and checked.count("every rank ends") == len(points)
     (tmp_path / points[0]["file"]).unlink()
-    assert synth("verify", tmp_path / "a.b.json").exit_code == 4
+    synth("verify", tmp_path / "a.b.json", code=4)
 
 
 def test_a_frontier_on_standard_output_or_a_device_names_no_files(tmp_path):
-    asked = ("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o")
-    (tmp_path / "a.json").write_text(synth(*asked, "-").stdout)
-    checked = synth("verify", tmp_path / "a.json")
-    assert checked.exit_code == 4 and "not checked: the point of 3 steps" in checked.stdout
-    assert synth(*asked, "/dev/null").exit_code == 0
+    (tmp_path / "a.json").write_text(synth(FLOW, "allgather -o -").stdout)
+    assert "not checked: the point of 3 steps" in synth("verify", tmp_path / "a.json", code=4).stdout
+    synth(FLOW, "allgather -o /dev/null")
 
 
 def test_a_frontier_is_not_lost_where_its_schedules_cannot_be_written(tmp_path):
     (tmp_path / "a.schedules").write_text("a file")
-    done = synth("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o", tmp_path / "a.json")
-    assert done.exit_code == 1 and "error: cannot write " in done.stderr and "take the 3-step point" in done.stdout
-    assert synth("verify", tmp_path / "a.json").exit_code == 4
+    done = synth(FLOW, "allgather -o", tmp_path / "a.json", code=1)
+    assert "error: cannot write " in done.stderr and "take the 3-step point" in done.stdout
+    synth("verify", tmp_path / "a.json", code=4)
 
 
 def test_a_point_that_is_too_long_to_be_listed_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(pipelining, "MOST_SENDS", 9)
-    done = synth("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o", tmp_path / "a.json")
     note = "not written out, so not replayed by `synth verify`: the schedules of 3 steps"
-    assert done.exit_code == 0 and note in done.stdout
+    assert note in synth(FLOW, "allgather -o", tmp_path / "a.json").stdout
     assert json.loads((tmp_path / "a.json").read_text())["notes"] == [note]
-    checked = synth("verify", tmp_path / "a.json")
-    assert checked.exit_code == 4 and "not checked: the point of 3 steps" in checked.stdout
+    assert "not checked: the point of 3 steps" in synth("verify", tmp_path / "a.json", code=4).stdout
 
 
 @pytest.fixture
@@ -164,7 +151,7 @@ def kept(tmp_path):
         schedule.save(tmp_path / "p.npz")
         whole = doc | {"points": [doc["points"][0] | change]}
         (tmp_path / "frontier.json").write_text(json.dumps(whole))
-        return synth("verify", tmp_path / "frontier.json").exit_code
+        return verdict(tmp_path / "frontier.json")[0]
 
     return judged, made
 

@@ -125,6 +125,7 @@ FINGERPRINTS = {
     "dgx1": "feacc32c95902501954a3cbca506b5bccd3ff677496de668f6506b4f413d7e4f",
     "dgx2": "f31e75f497da445be18eec81d0c2244f7c423bc817c068d2ad6ab6b9aa8939be",
     "dgx-a100*2": "d5673c9e79578fffad74b7b202b6da3539922b8c4091be4b11ed15c79f8e8e7e",
+    "dgx-h100*2": "dc56d2c3d617ed4c708f97af611b51e7348c06e2d4b3240156ceed68e41141d7",
     "mi250": "57a831f94a88919005445690214b3d5f6644adba256b3648d6355e34b9b9a88b",
     "switch:4": "d1cf4d194e677461eb47955ed6fce19d915e7f23e3fedf0c0a24921415c234fd",
     "fat-tree:8": "4ccfa4569add20a5287f76fe365d96bd2f7c14244f84f75bea292acf384d7c24",
@@ -133,27 +134,23 @@ FINGERPRINTS = {
 
 @pytest.mark.parametrize("name", FINGERPRINTS)
 def test_fingerprints_stay(name):
-    network = topology(name).network()
-    assert problem_fingerprint(network, collective("allgather", network.ranks)) == FINGERPRINTS[name]
+    machine = topology(name)
+    network, task = machine.network(), collective("allgather", machine.ranks)
+    assert problem_fingerprint(network, task) == FINGERPRINTS[name] and "multicast" not in network.document
+    with_switches = problem_fingerprint(machine.multicast_network(), task)
+    assert (with_switches != FINGERPRINTS[name]) == bool(machine.multicast)
 
 
 # ---------------------------------------------------------------- both engines
 
 
-@pytest.mark.parametrize(
-    ("doc", "name", "points", "least"),
-    [
-        (PCIE, "alltoall", [(1, 6)], 6),
-        (PCIE, "allgather", [(1, 6)], 4),
-        (PCIE, "broadcast", [(1, 2), (2, Fraction(3, 2))], 1),
-        (PCIE, "reduce-scatter", [(1, 6)], 4),
-        (ONE_WAY, "broadcast", [(1, 1)], Fraction(1, 2)),
-        (BOTH, "allgather", [(1, 1)], Fraction(1, 2)),
-        (BOTH, "alltoall", [(1, 1)], 1),
-        (BOTH, "reduce", [(1, 1)], Fraction(1, 2)),
-        (BOTH, "allreduce", [(1, 1)], Fraction(1, 2)),
-    ],
-)
+@pytest.mark.parametrize(("doc", "name", "points", "least"), [
+    (PCIE, "alltoall", [(1, 6)], 6), (PCIE, "allgather", [(1, 6)], 4),
+    (PCIE, "broadcast", [(1, 2), (2, Fraction(3, 2))], 1), (PCIE, "reduce-scatter", [(1, 6)], 4),
+    (ONE_WAY, "broadcast", [(1, 1)], Fraction(1, 2)), (BOTH, "allgather", [(1, 1)], Fraction(1, 2)),
+    (BOTH, "alltoall", [(1, 1)], 1), (BOTH, "reduce", [(1, 1)], Fraction(1, 2)),
+    (BOTH, "allreduce", [(1, 1)], Fraction(1, 2)),
+])  # fmt: skip
 def test_frontiers_of_both_engines(doc, name, points, least):
     found = frontier(doc, name)
     assert [(p.steps, p.rounds_per_chunk, p.status) for p in found.points] == [

@@ -1,7 +1,5 @@
 """Links by column: the same topologies, symmetries, certificates and files as with tuples of links."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from fractions import Fraction
@@ -14,7 +12,7 @@ from synth import topologies
 from synth.checker.certificates import machine_digest, throughput_cuts
 from synth.checker.certificates.path_lengths import alltoall_digest
 from synth.checker.documents import schedule_archive
-from synth.model.link_table import LinkTable, Sort, ends, widths
+from synth.model.link_table import LinkTable, Sort
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.bounds.throughput_cut import throughput
 from synth.scale.fabric.fabric import fabric
@@ -60,9 +58,8 @@ def test_a_table_makes_the_same_machine(columns, name):
     assert table.limits == usual.limits
     assert table.generators == usual.generators and table.unit_bandwidth() == usual.unit_bandwidth()
     assert table.network() == usual.network() and table.nodes == usual.nodes
-    assert machine_digest.digest(table) == machine_digest.digest(usual) and alltoall_digest(table) == alltoall_digest(
-        usual
-    )
+    assert machine_digest.digest(table) == machine_digest.digest(usual)
+    assert alltoall_digest(table) == alltoall_digest(usual)
 
 
 @pytest.mark.parametrize("name", ["dgx-a100*4", "dgx-h100*3:net=rail"])
@@ -128,14 +125,6 @@ def test_a_table_acts_like_a_tuple():
     assert table == turned != LinkTable(table.src, table.dst, table.sort, turned.sorts)
     with pytest.raises(IndexError):
         table[4]
-
-
-@pytest.mark.parametrize("links", [LINKS, LinkTable.of(LINKS)])
-def test_columns_of_either(links):
-    src, dst = ends(links)
-    assert (src.tolist(), dst.tolist()) == ([0, 1, 1, 2], [1, 0, 2, 0])
-    wide, which = widths(links)
-    assert [wide[i] for i in which] == [k.bandwidth for k in LINKS] and len(wide) == 2
 
 
 def test_the_digest_of_a_table_is_that_of_the_same_links_one_by_one():

@@ -1,7 +1,5 @@
 """Machines that people rent or build: ranks, ports, latencies of each link class, and bounds derived by hand."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 
@@ -51,15 +49,10 @@ def test_the_bound_of_allgather_is_the_one_derived_by_hand(name, ranks, gbps):
     assert throughput(fabric(machine), "allgather").bandwidth == gbps
 
 
-@pytest.mark.parametrize(
-    ("file", "collective", "gbps"),
-    [
-        ("ndv2-x2", "allgather", Fraction(25)),
-        ("ndv2-x4", "allgather", Fraction(50, 3)),
-        ("dgx2-x2", "allgather", Fraction(32 * 125, 31)),
-        ("dgx2-x2", "alltoall", Fraction(25, 2)),
-    ],
-)
+@pytest.mark.parametrize(("file", "collective", "gbps"), [
+    ("ndv2-x2", "allgather", Fraction(25)), ("ndv2-x4", "allgather", Fraction(50, 3)),
+    ("dgx2-x2", "allgather", Fraction(32 * 125, 31)), ("dgx2-x2", "alltoall", Fraction(25, 2)),
+])  # fmt: skip
 def test_the_machines_of_teccl_have_its_optima(file, collective, gbps):
     assert bound(topology_files.load(TECCL / f"{file}.yaml"), collective).bound_gbps == gbps
 

@@ -1,7 +1,5 @@
 """Switches that multicast and reduce: topologies, replay of their sends, and what the checker refuses."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random
@@ -9,11 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
 
 from synth.checker.certificates.cuts import KEYS, check
 from synth.checker.schedule import replay
-from synth.commands import api, root
+from synth.commands import api
 from synth.encodings import bounds
 from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound, operations_bound, step_cuts_bound
 from synth.errors import FormatError, SynthError, VerificationError
@@ -37,6 +34,7 @@ from synth.topologies import topology
 from synth.topologies.modify import with_ranks
 from synth.topologies.topology_files import load
 from tests.automorphisms import route_permutation
+from tests.command_line import synth
 from tests.finer_units import finer
 
 EVERYONE = (0, 1, 2, 3)
@@ -118,21 +116,6 @@ def test_documents_keep_switches_and_sends() -> None:
 
 def without_generators(network: Network) -> Network:
     return Network.from_json(network.to_json())
-
-
-@pytest.mark.parametrize(
-    ("name", "digest"),
-    [
-        ("dgx-h100", "901c8e4c1d0cd0e02590427ac8d3618ed8475a317e5110de5308f890914d036b"),
-        ("dgx-h100*2", "7d0d0d69382ec83c7c1f3b149a105f1ba4c8bf8cde00c0fe40bb05ac24217ebd"),
-    ],
-)
-def test_networks_without_multicast_keep_their_fingerprints(name: str, digest: str) -> None:
-    made = topology(name)
-    task = collective("allreduce", made.ranks)
-    assert problem_fingerprint(made.network(), task) == digest
-    assert "multicast" not in made.network().document
-    assert problem_fingerprint(made.multicast_network(), task) != digest
 
 
 # What is done to a document and its first or last step.
@@ -250,12 +233,6 @@ def test_a_group_that_makes_no_sense_is_refused_in_one_line(tmp_path, row: str, 
         load(path)
     assert message in str(error.value)
     assert len(str(error.value).splitlines()) == 1
-
-
-def test_a_family_names_its_kind_of_switch() -> None:
-    assert topology("switch:3:multicast=local").multicast == (Multicast("switch", (0, 1, 2), "local"),)
-    with pytest.raises(SynthError, match="own is 'no'"):
-        topology("switch:3:multicast=no")
 
 
 KNOWN = [(ranks, units, own) for ranks in (2, 3, 4, 8) for units in (1, 3) for own in ("local", "through")]
@@ -420,9 +397,9 @@ def test_other_kinds_of_certificates_do_not_hold_with_multicast() -> None:
 )
 def test_bounds_hold_for_sends_through_switches(tmp_path, name: str, bound: str, gbps: str, without: str) -> None:
     path = tmp_path / "bounds.json"
-    words = ["bound", "--topo", name, "--coll", "allreduce"]
-    result = CliRunner().invoke(root, [*words, "-o", str(path)])
-    assert result.exit_code == 0 and "switches multicast and reduce" in result.output and gbps in result.output
+    words = f"bound --topo {name} --coll allreduce"
+    output = synth(words, "-o", path).output
+    assert "switches multicast and reduce" in output and gbps in output
     assert f"bound: R/C ≥ {bound} for any S, certificate checked" in api.verify(path)
     doc = json.loads(path.read_text())
     for change in (
@@ -434,8 +411,8 @@ def test_bounds_hold_for_sends_through_switches(tmp_path, name: str, bound: str,
         change(false)
         with pytest.raises((VerificationError, FormatError)):
             api.verify(false)
-    plain = CliRunner().invoke(root, [*words, "--no-multicast"])
-    assert MULTICAST_NOTE in plain.output and without in plain.output
+    plain = synth(words, "--no-multicast").output
+    assert MULTICAST_NOTE in plain and without in plain
 
 
 def test_fabrics_of_too_many_paths_are_refused_at_once() -> None:

@@ -1,8 +1,6 @@
 """A time limit is one for greedy schedules, bounds and searches together; what ends early is said, and what is held is
 kept."""
 
-from __future__ import annotations
-
 import time
 from random import Random
 from types import SimpleNamespace
@@ -15,7 +13,6 @@ from synth.encodings import bounds
 from synth.encodings.bounds.single_cut import single_cut_bound
 from synth.encodings.engine import FrontierProblem, Options
 from synth.model.collective import collective
-from synth.model.frontier import LowerBound
 from synth.model.outcome import Unknown
 from synth.pareto import step_search
 from synth.pareto.first_rows import SingleCut
@@ -55,15 +52,10 @@ def ahead(monkeypatch, deadline: Deadline = NEVER, **job) -> step_search.Prefetc
     return step_search.PrefetchedBounds(NETWORK, TASK, None, deadline)
 
 
-@pytest.mark.parametrize(
-    ("job", "why"),
-    [
-        ({"out_of_memory": True, "done": True}, "memory"),
-        ({"done": True, "result": ("error", MemoryError())}, "memory"),
-        ({}, "time"),
-        ({"done": True}, "crash"),
-    ],
-)
+@pytest.mark.parametrize(("job", "why"), [
+    ({"out_of_memory": True, "done": True}, "memory"), ({"done": True, "result": ("error", MemoryError())}, "memory"),
+    ({}, "time"), ({"done": True}, "crash"),
+])  # fmt: skip
 def test_a_bound_that_ended_early_is_not_computed_again(job, why, monkeypatch):
     some = ahead(monkeypatch, **job)
     some.begin(3)
@@ -76,13 +68,6 @@ def test_a_bound_that_ended_early_is_not_computed_again(job, why, monkeypatch):
 def test_no_bound_is_begun_when_the_time_is_over(monkeypatch):
     some = ahead(monkeypatch, Deadline.after(-1))
     assert some.bound(2) == Unknown("time") and not some.jobs
-
-
-def test_bounds_under_a_limit_are_the_bounds():
-    some = step_search.PrefetchedBounds(NETWORK, TASK, None, Deadline.after(1000))
-    for steps in (None, 2):
-        made = some.bound(steps)
-        assert isinstance(made, LowerBound) and made.value == bounds.flow(NETWORK, TASK, steps).value
 
 
 def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(monkeypatch):

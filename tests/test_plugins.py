@@ -1,8 +1,5 @@
 """Encodings and solvers of other packages take part as docs/cli.md says."""
 
-from __future__ import annotations
-
-import importlib.metadata
 import os
 import subprocess
 import sys
@@ -71,9 +68,3 @@ def test_an_engine_brings_its_own_solver(solve):
     code, _, said = solve("--chunks 2 --steps 2 --rounds 3 --encoding idle --solver own")
     assert code == 2
     assert "encoding idle brings its own solver" in said
-
-
-def test_the_package_is_not_installed_here():
-    assert not [
-        point for point in importlib.metadata.entry_points(group="synth.plugins") if point.value.startswith("others")
-    ]

@@ -22,12 +22,6 @@ from synth.topologies import topology
 HARD = (7, 3, 8)  # DGX-1 allgather: below the bound, and beyond what a solver refutes in a minute
 
 
-@pytest.fixture(autouse=True, scope="module")
-def stopped():
-    yield
-    pool.stop()
-
-
 def dgx1(coll, *query):
     return Problem(topology("dgx1").network(), collective(coll, 8), *query)
 
@@ -51,18 +45,11 @@ def test_a_schedule_whoever_is_asked(encoding):
     assert verdict.cost.cpu > 0
 
 
-@pytest.mark.parametrize(
-    ("coll", "query", "kind"),
-    [
-        ("allgather", (6, 3, 7), Sat),
-        ("reduce-scatter", (6, 3, 7), Sat),
-        ("reduce", (6, 3, 3), Sat),
-        ("alltoall", (3, 2, 8), Sat),
-        ("allgather", (3, 2, 4), Unsat),
-        ("reduce-scatter", (3, 2, 4), Unsat),
-        ("alltoall", (1, 2, 2), Unsat),
-    ],
-)
+@pytest.mark.parametrize(("coll", "query", "kind"), [
+    ("allgather", (6, 3, 7), Sat), ("reduce-scatter", (6, 3, 7), Sat), ("reduce", (6, 3, 3), Sat),
+    ("alltoall", (3, 2, 8), Sat), ("allgather", (3, 2, 4), Unsat), ("reduce-scatter", (3, 2, 4), Unsat),
+    ("alltoall", (1, 2, 2), Unsat),
+])  # fmt: skip
 def test_auto(coll, query, kind):
     assert isinstance(solved(dgx1(coll, *query)), kind)
 
@@ -94,14 +81,6 @@ def test_memory_runs_out_as_unknown():
     assert verdict.reason == "memory"
 
 
-def crash():
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def fail():
-    raise ValueError("on purpose")
-
-
 def test_a_crash_is_unknown(monkeypatch):
     monkeypatch.setattr(portfolio, "run_member", _crash_instead)
     verdict = portfolio.solve(dgx1("allgather", 1, 2, 2), budget=Budget(Deadline.after(20)), encoding="step")
@@ -110,7 +89,7 @@ def test_a_crash_is_unknown(monkeypatch):
 
 
 def _crash_instead(*_):
-    crash()
+    os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def test_the_quick_solver_goes_first_except_on_large_problems():
@@ -131,13 +110,6 @@ def test_the_quick_solver_goes_first_except_on_large_problems():
 def test_solvers_of_one_library_share_a_fork_server():
     assert members.Member("step", "minicard").imports == members.Member("quotient", "cadical", 0).imports
     assert members.Member("step", "minicard").imports != members.Member("step", "z3").imports
-
-
-def test_jobs_fail_alone():
-    bad, good = pool.submit((), fail, ()), pool.submit((), max, (3, 4))
-    with pytest.raises(ValueError, match="on purpose"):
-        pool.result(bad)
-    assert pool.result(good) == 4
 
 
 def test_a_large_call_begins_before_the_server_is_ready(monkeypatch, tmp_path):
@@ -174,11 +146,10 @@ def test_fewer_rounds_than_steps():
 def descendants(pid):
     found, todo = [], [pid]
     while todo:
-        listed = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(todo.pop())], capture_output=True, text=True, check=False
-        ).stdout
-        todo += [int(x) for x in listed.split()]
-        found += [int(x) for x in listed.split()]
+        command = ["ps", "-o", "pid=", "--ppid", str(todo.pop())]
+        listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        todo += map(int, listed.split())
+        found += map(int, listed.split())
     return found
 
 

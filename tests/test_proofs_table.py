@@ -1,8 +1,6 @@
 """docs/proofs.md says by which function each claim of a document is checked: each is there, and nothing is without
 one."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from pathlib import Path

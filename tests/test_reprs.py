@@ -6,10 +6,8 @@ import synth
 def test_values_show_as_one_line():
     found = synth.frontier("ring:4", "allgather")
     point = found.points[0]
-    said = [
-        repr(value) for value in (found, point, point.schedule, found.network, found.collective, synth.topology("dgx2"))
-    ]
-    assert said == [
+    values = found, point, point.schedule, found.network, found.collective, synth.topology("dgx2")
+    assert [repr(value) for value in values] == [
         "<Frontier of allgather on ring:4: 2: 3/2; complete>",
         "<Point C=2, S=2, R=3: 3/2 rounds per chunk, optimal>",
         "<Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>",

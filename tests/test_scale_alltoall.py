@@ -1,6 +1,8 @@
 """Alltoall at scale: least congestion, its certificate, whole chunks on ways, and the steps of the schedule."""
 
 import copy
+import heapq
+import random
 from fractions import Fraction
 from itertools import combinations
 
@@ -10,11 +12,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from synth.checker.certificates import path_lengths
+from synth.checker.certificates.machine_columns import MachineColumns
 from synth.checker.documents import scale_frontier
 from synth.checker.schedule import compressed_replay, replay
 from synth.encodings import bounds
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.model.collective import collective
+from synth.model.topology import Limit, Link, Topology
 from synth.scale import search
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.alltoall.multiplicative_weights import by_weights
@@ -49,10 +53,10 @@ def test_it_agrees_with_the_general_bound(name):
     assert proved == bounds.flow(network, collective("alltoall", network.ranks), None).value
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["dgx1", "torus:4x4", "mi250*2", "dgx-a100*2:net=odd-even", "mesh:3x4", "dgx2", "random-regular:10:degree=3"],
-)
+MACHINES = "dgx1 torus:4x4 mi250*2 dgx-a100*2:net=odd-even mesh:3x4 dgx2 random-regular:10:degree=3"
+
+
+@pytest.mark.parametrize("name", MACHINES.split())
 @pytest.mark.parametrize("shortest", [True, False])
 def test_schedules_verify_written_out(name, shortest):
     graph = fabric(topology(name))
@@ -93,14 +97,6 @@ def test_multiplicative_weights_stay_within_their_certified_gap(name):
     compressed_replay.replay(AlltoallPaths(made, 2).schedule(AlltoallPaths(made, 2).longest))
 
 
-def test_ranks_that_cannot_be_reached_make_it_impossible():
-    from synth.topologies import modify
-
-    apart = modify.apply(topology("line:4"), without=("1-2",))
-    with pytest.raises(InfeasibleError):
-        concurrent_flow.least_congestion_flows(fabric(apart))
-
-
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_no_altered_certificate_proves_more(data):
@@ -135,12 +131,9 @@ def _known(name):
 
 
 def test_links_that_are_their_own_port_are_priced():
-    from synth.model.topology import Limit, Link, Topology
-
     ends = [(0, 1, 1), (0, 2, 1), (0, 3, 1), (1, 0, Fraction(1, 2)), (1, 2, 1), (2, 1, 1), (3, 0, 1)]
-    machine = Topology(
-        "narrow", 4, tuple(Link(a, b, Fraction(w)) for a, b, w in ends), (Limit("port", (3, 4), Fraction(1)),)
-    )
+    links = tuple(Link(a, b, Fraction(w)) for a, b, w in ends)
+    machine = Topology("narrow", 4, links, (Limit("port", (3, 4), Fraction(1)),))
     graph = fabric(machine)
     made = concurrent_flow.least_congestion_flows(graph)
     assert float(path_lengths.check(made.certificate(), machine) * graph.unit) == pytest.approx(made.congestion)
@@ -149,13 +142,10 @@ def test_links_that_are_their_own_port_are_priced():
 @st.composite
 def broken_clusters(draw):
     """Two to four boxes with NICs for each GPU or shared ones, and one to three missing pairs of links."""
-    base = draw(
-        st.sampled_from(["ring:2*2", "ring:4*2", "ring:3*3", "ring:2*4", "fully-connected:3*2", "fully-connected:4*2"])
-    )
-    machine = topology(base + draw(st.sampled_from(["", ":nics=1", ":nics=1"])))
-    pairs = draw(
-        st.lists(st.sampled_from(list(combinations(range(machine.ranks), 2))), min_size=1, max_size=3, unique=True)
-    )
+    bases = ["ring:2*2", "ring:4*2", "ring:3*3", "ring:2*4", "fully-connected:3*2", "fully-connected:4*2"]
+    machine = topology(draw(st.sampled_from(bases)) + draw(st.sampled_from(["", ":nics=1", ":nics=1"])))
+    every = list(combinations(range(machine.ranks), 2))
+    pairs = draw(st.lists(st.sampled_from(every), min_size=1, max_size=3, unique=True))
     joined = {(k.src, k.dst) for k in machine.links}
     return modify.apply(machine, without=[f"{a}-{b}" for a, b in pairs if (a, b) in joined])
 
@@ -175,3 +165,74 @@ def test_pairs_that_no_link_joins_are_reached_by_detours(machine):
         schedule = point.schedule
         scale_frontier.schedule(schedule)
         assert schedule.rounds_per_chunk == point.rounds_per_chunk >= found.bound
+
+
+# ---------------------------------------------------------------- distances under a certificate
+
+
+def slow(machine: Topology, price: list[int], start: int) -> list[int | None]:
+    """Dijkstra's distances, the obvious way."""
+    far: dict[int, int] = {}
+    heap = [(0, start)]
+    while heap:
+        d, u = heapq.heappop(heap)
+        if u in far:
+            continue
+        far[u] = d
+        for link, p in zip(machine.links, price, strict=True):
+            if link.src == u and link.dst not in far:
+                heapq.heappush(heap, (d + p, link.dst))
+    return [far.get(n) for n in range(machine.ranks)]
+
+
+def shapes():
+    some = random.Random(4)
+    for ranks, extra in ((5, 0), (30, 40), (30, 400)):
+        ring = [(i, (i + 1) % ranks) for i in range(ranks)]
+        yield (
+            ranks,
+            ring
+            + [(a, b) for a, b in ((some.randrange(ranks), some.randrange(ranks)) for _ in range(extra)) if a != b],
+        )
+    yield 20, [pair for i in range(1, 20) for pair in ((0, i), (i, 0))]  # a hub
+    yield 12, [pair for i in range(12) for pair in ((12, i), (i, 12))]  # a switch
+
+
+@pytest.mark.parametrize("each", [1, 300, 1 << 12, 1 << 25, 1 << 35])
+@pytest.mark.parametrize("together", [1, 1000, 1 << 18])
+def test_distances_are_those_of_dijkstra(together, each, monkeypatch):
+    """Whatever integers they are found in."""
+    monkeypatch.setattr(path_lengths, "TOGETHER", together)
+    some = random.Random(7)
+    for ranks, pairs in shapes():
+        nodes = max(max(pair) for pair in pairs) + 1
+        switches = tuple(f"s{i}" for i in range(nodes - ranks))
+        machine = Topology("shape", ranks, tuple(Link(a, b, Fraction(1)) for a, b in pairs), (), switches)
+        price = [each * some.randrange(5) for _ in pairs]
+        found = path_lengths.distance_sums(MachineColumns(machine), np.array(price), np.arange(ranks))
+        assert found == [sum(d or 0 for d in slow(machine, price, s)) for s in range(ranks)]
+
+
+@pytest.mark.parametrize("price", [(1 << 14) // 6, (1 << 14) // 6 + 1, (1 << 30) // 6, (1 << 30) // 6 + 1])
+def test_a_rank_that_is_not_reached_is_reported_whatever_the_integers(price):
+    machine = Topology("apart", 6, tuple(Link(i, i + 1, Fraction(1)) for i in range(5)))
+    widths = MachineColumns(machine)
+    assert path_lengths.distance_sums(widths, np.full(5, price), np.arange(1)) == [15 * price]
+    with pytest.raises(VerificationError, match="rank 1 does not reach every rank"):
+        path_lengths.distance_sums(widths, np.full(5, price), np.arange(1, 2))
+
+
+def test_a_rank_that_is_not_reached_is_no_slow_one():
+    machine = Topology("in", 3, (Link(1, 0, Fraction(1)), Link(2, 0, Fraction(1)), Link(1, 2, Fraction(1))))
+    with pytest.raises(VerificationError, match="does not reach every rank"):
+        path_lengths.distance_sums(MachineColumns(machine), np.ones(3, np.int64), np.arange(3))
+    with pytest.raises(VerificationError, match="does not reach every rank"):
+        path_lengths.distance_sums(MachineColumns(Topology("none", 2, ())), np.ones(0, np.int64), np.arange(2))
+
+
+@pytest.mark.parametrize(("links", "pair"), [(((0, 1), (1, 2), (2, 1)), [1, 0]), (((1, 0), (0, 1), (2, 1)), [0, 2])])
+def test_a_pair_apart_is_found_either_way(links, pair):
+    machine = Topology("three", 3, tuple(Link(a, b, Fraction(1)) for a, b in links))
+    with pytest.raises(InfeasibleError) as error:
+        search.bound(machine, "alltoall")
+    assert error.value.certificate["pair"] == pair

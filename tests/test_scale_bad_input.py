@@ -4,16 +4,15 @@ accepts."""
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
 
 from synth.checker.documents import scale_frontier
 from synth.checker.schedule import compressed_replay
 from synth.commands import api
-from synth.commands.root import root
 from synth.errors import InfeasibleError, SynthError
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.search import bound, frontier
 from synth.topologies import topology
+from tests.command_line import synth
 
 NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 
@@ -109,9 +108,8 @@ def test_a_hundred_thousand_links():
 
 
 def test_explain_of_ranks_that_no_link_joins_is_proved_infeasible():
-    done = CliRunner().invoke(root, ["explain", "--topo", "dgx1", "--ranks", "0,5,7", "--coll", "broadcast"])
-    assert done.exit_code == 3
-    assert "rank 1" in done.output and "the machine's 5" in done.output
+    output = synth("explain --topo dgx1 --ranks 0,5,7 --coll broadcast", code=3).output
+    assert "rank 1" in output and "the machine's 5" in output
 
 
 def test_explain_of_many_ranks_is_bounded_by_flows():

@@ -1,25 +1,20 @@
 """Options that flow methods do not know are refused; those that they do are heeded, or cost nothing."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from synth.commands import api, root
+from synth.commands import api
 from synth.errors import InfeasibleError, UsageError
 from synth.model.sends.bitwise_equality import same_bits
 from synth.pareto import engine_choice, flow_frontier
 from synth.pareto.events import SweepInterrupted
 from synth.scale.search import frontier
 from synth.topologies import topology
+from tests.command_line import synth
 
 MACHINE = "fully-connected:4*2:nics=1"
-
-
-def synth(*words: str):
-    return CliRunner().invoke(root, ["pareto", "--topo", MACHINE, "--coll", "allgather", *words])
+PARETO = f"pareto --topo {MACHINE} --coll allgather --engine flow"
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +48,7 @@ def test_steps_and_chunks_are_bounded(searched):
 
 @pytest.mark.usefixtures("searched")
 def test_the_point_advised_is_one_of_those_asked_for():
-    shown = synth("--engine", "flow", "--max-steps", "2").stdout
+    shown = synth(PARETO, "--max-steps 2").stdout
     assert "at 128 MB take the 2-step point" in shown and "left out, as was asked" in shown
 
 
@@ -88,15 +83,10 @@ def test_what_ctrl_c_leaves_is_bounded_too(whole, monkeypatch):
     assert stopped.value.frontier.points and max(p.steps for p in stopped.value.frontier.points) <= 3
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"encoding": "path"}, "have no --encoding;"),
-        ({"solver": "z3"}, "no --solver"),
-        ({"sweep": "blind"}, "no --sweep"),
-        ({"encoding": "path", "solver": "z3"}, "no --encoding and no --solver"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"encoding": "path"}, "have no --encoding;"), ({"solver": "z3"}, "no --solver"),
+    ({"sweep": "blind"}, "no --sweep"), ({"encoding": "path", "solver": "z3"}, "no --encoding and no --solver"),
+])  # fmt: skip
 def test_engines_of_exact_synthesis_are_refused(given, message):
     with pytest.raises(UsageError, match=message):
         api.frontier(MACHINE, "allgather", engine="flow", **given)
@@ -126,9 +116,8 @@ def test_one_is_no_plural(tmp_path, links, collective, message):
     file = tmp_path / "two.json"
     listed = [{"src": a, "dst": b, "bandwidth": width} for a, b, width in links]
     file.write_text(json.dumps({"name": "two", "ranks": 2, "links": listed}))
-    words = ["--topo", str(file), "--coll", collective, "--engine", "flow"]
-    printed = "".join(CliRunner().invoke(root, [what, *words]).stdout for what in ("bound", "pareto"))
-    assert message in printed
+    words = f"--topo {file} --coll {collective} --engine flow"
+    assert message in synth("bound", words).stdout + synth("pareto", words).stdout
 
 
 @pytest.mark.usefixtures("searched")
@@ -148,8 +137,7 @@ def test_sums_of_flow_methods_have_the_same_bits_on_all_ranks(machine):
 
 
 def test_a_document_of_some_points_is_verified(tmp_path):
-    found = synth("--engine", "flow", "--max-steps", "3", "-o", str(tmp_path / "kept.json"))
-    assert found.exit_code == 0, found.output
+    synth(PARETO, "--max-steps 3 -o", tmp_path / "kept.json")
     doc = json.loads((tmp_path / "kept.json").read_text())
     files = list((tmp_path / "kept.schedules").glob("*.npz"))
     assert len(doc["points"]) == len(files) == len(api.verify(tmp_path / "kept.json")) - 3

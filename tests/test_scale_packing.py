@@ -1,7 +1,5 @@
 """Trees packed on any fabric: at the bound where switches let out what comes in, and honest about the gap elsewhere."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 

@@ -1,23 +1,20 @@
 """Allreduce in one box whose links share limits: streams of single GPUs behind PCIe switches, and limits at random."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path
 
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.checker.schedule import compressed_replay
-from synth.commands import root
 from synth.encodings import bounds
 from synth.model.collective import collective
 from synth.model.sends.bitwise_equality import same_bits
 from synth.model.topology import Limit, Link, Topology
 from synth.scale.fabric.fabric import fabric
 from synth.scale.search import bound, frontier
+from tests.command_line import synth
 
 UNIT = Fraction(8)
 
@@ -100,9 +97,7 @@ def test_the_command_line_prints_and_verifies_schedules_within_limits(tmp_path):
         limits.append({"name": limit.name, "links": held, "bandwidth": str(limit.bandwidth)})
     file: Path = tmp_path / "machine.json"
     file.write_text(json.dumps({"name": "switches", "ranks": 4, "links": links, "limits": limits}))
-    words = ["pareto", "--topo", str(file), "--coll", "allreduce", "--engine", "flow", "--max-steps", "4"]
-    result = CliRunner().invoke(root, [*words, "-o", str(tmp_path / "frontier.json")])
-    assert result.exit_code == 0, result.output
-    assert "trees by column generation" in result.output + (tmp_path / "frontier.json").read_text()
-    result = CliRunner().invoke(root, ["verify", str(tmp_path / "frontier.json")])
-    assert result.exit_code == 0, result.output
+    frontier_file = tmp_path / "frontier.json"
+    shown = synth("pareto --topo", file, "--coll allreduce --engine flow --max-steps 4 -o", frontier_file).output
+    assert "trees by column generation" in shown + frontier_file.read_text()
+    synth("verify", frontier_file)

@@ -8,10 +8,10 @@ import pytest
 
 import synth
 from synth.commands import pareto
-from synth.commands.root import root
 from synth.errors import FormatError, InfeasibleError, UsageError, VerificationError
 from synth.topologies import sketches
 from tests.automorphisms import route_permutation
+from tests.command_line import synth as cli
 
 PAIRS = [(a, b) for a in range(4) for b in range(4) if a != b]
 # two boxes of two ranks, whose links between boxes share the port of their source
@@ -118,10 +118,8 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sketch")
     file, output = folder / "gate.yaml", folder / "f.json"
     file.write_text("across: [0-0]\n")
-    names = ["--topo", "rail:2x2", "--coll", "allgather", "--max-steps", "3"]
-    with pytest.raises(SystemExit) as end:
-        root.main(["pareto", *names, "--sketch", str(file), "--time-limit", "20s", "-o", str(output), "--fresh"])
-    assert end.value.code == 0
+    names = "--topo rail:2x2 --coll allgather --max-steps 3"
+    cli("pareto", names, "--sketch", file, "--time-limit 10min --fresh -o", output)
     return json.loads(output.read_text()), output
 
 
@@ -143,19 +141,13 @@ def test_the_document_claims_nothing_of_the_whole_machine(written):
         synth.verify(document | {"topology": document["topology"] | {"rules": {"boxes": [0, 0, 1, 1]}}})
 
 
-def test_schedules_of_fewer_links_are_explained_on_the_whole_machine(written, capsys):
+def test_schedules_of_fewer_links_are_explained_on_the_whole_machine(written):
     _, output = written
-    for machine in ([], ["--topo", "rail:2x2"]):
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            root.main(["explain", str(output), "--point", "1", *machine])
-        assert end.value.code == 0
-        said = capsys.readouterr().out
+    for machine in ("", "--topo rail:2x2"):
+        said = cli("explain", output, "--point 1", machine).stdout
         assert "right: every rank ends with what it must" in said
         assert ("idle links" in said) or not machine
-    with pytest.raises(SystemExit) as end:
-        root.main(["explain", str(output), "--point", "1", "--topo", "ring:4"])
-    assert end.value.code in (2, 5)
+    cli("explain", output, "--point 1 --topo ring:4", code=5)
 
 
 def test_a_machine_under_a_sketch_is_searched_as_any_other(tmp_path, monkeypatch):
@@ -168,6 +160,5 @@ def test_a_machine_under_a_sketch_is_searched_as_any_other(tmp_path, monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pareto.frontier, "of", search)
-    with pytest.raises((SystemExit, KeyboardInterrupt)):
-        root.main(["pareto", "--topo", "dgx-a100*9", "--coll", "allgather", "--sketch", str(file)])
+    cli("pareto --topo dgx-a100*9 --coll allgather --sketch", file, code=130)
     assert asked == [("dgx-a100*9 under rails", 9 * 56 + 72 * 8)]

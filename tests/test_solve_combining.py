@@ -1,14 +1,10 @@
 """`synth solve` for collectives that combine and are no reversal: exact C, S and R, refutations that are complete, and
 the rest."""
 
-from __future__ import annotations
-
 import pytest
-from click.testing import CliRunner
 
 from synth.checker.schedule import replay as verify
 from synth.commands import api
-from synth.commands.root import root
 from synth.errors import UsageError
 from synth.model.collective import collective
 from synth.model.outcome import Sat, Unknown, Unsat
@@ -16,6 +12,7 @@ from synth.model.schedule import Problem
 from synth.pareto.combining.candidates import Candidates
 from synth.pareto.combining.point_query import fit_to_query
 from synth.topologies import topology
+from tests.command_line import synth
 
 
 @pytest.mark.parametrize(
@@ -30,9 +27,7 @@ from synth.topologies import topology
         ("ring:4", "multi-reduce", (1, 2, 3)),
     ],
 )
-def test_a_schedule_has_exactly_the_chunks_steps_and_rounds_that_were_asked(
-    machine: str, task: str, asked: tuple
-) -> None:
+def test_a_schedule_has_exactly_what_was_asked(machine: str, task: str, asked: tuple) -> None:
     verdict = api.solve(machine, task, *asked)
     assert isinstance(verdict, Sat)
     replay = verify.schedule(verdict.schedule)
@@ -65,10 +60,8 @@ def test_what_is_not_decided_says_what_the_bounds_say() -> None:
     verdict = api.solve("dgx1", "scan", 24, 4, 8, time_limit=0.001)
     assert isinstance(verdict, Unknown)
     assert verdict.detail == "no schedule found; the bounds say at least 8 rounds"
-    asked = ["--chunks", "24", "--steps", "4", "--rounds", "8", "--time-limit", "0.001"]
-    outcome = CliRunner().invoke(root, ["solve", "--topo", "dgx1", "--coll", "scan", *asked])
-    assert outcome.exit_code == 4
-    assert "at least 8 rounds" in outcome.output
+    words = "solve --topo dgx1 --coll scan --chunks 24 --steps 4 --rounds 8 --time-limit 0.001"
+    assert "at least 8 rounds" in synth(words, code=4).output
 
 
 def test_a_schedule_that_does_not_go_into_the_chunks_is_not_stretched() -> None:

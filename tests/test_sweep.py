@@ -23,6 +23,25 @@ def values(found):
     return {p.steps: p.rounds_per_chunk for p in found.points}
 
 
+def interrupted(tmp_path, *asked, at, **options):
+    """Return what Ctrl-C leaves at the first point of `at` steps."""
+
+    def interrupt(event):
+        if event.kind == "point" and event.steps == at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(SweepInterrupted) as stopped:
+        frontier(tmp_path, *asked, on_event=interrupt, **options)
+    return stopped.value
+
+
+def questions(tmp_path, *asked, **options):
+    """Return the frontier, and the questions that it took."""
+    events = []
+    found = frontier(tmp_path, *asked, on_event=events.append, **options)
+    return found, [event for event in events if event.kind == "query"]
+
+
 def test_an_infinite_frontier_says_what_its_end_is(tmp_path):
     found = synth.frontier("dgx1", "broadcast", max_steps=3, log=tmp_path / "log")
     (note,) = [note for note in found.notes if "any number of steps" in note]
@@ -42,48 +61,28 @@ def test_a_spent_budget_leaves_intervals_not_claims(tmp_path):
 
 
 def test_an_interrupted_sweep_continues_from_its_log(tmp_path):
-    path = tmp_path / "log.jsonl"
-
-    def interrupt(event):
-        if event.kind == "point" and event.steps == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(SweepInterrupted) as stopped:
-        synth.frontier("dgx1", "broadcast", max_steps=4, log=path, on_event=interrupt)
-    assert values(stopped.value.frontier) == {2: 1, 3: F(9, 22)}
-    assert stopped.value.log == path
-    asked = []
-    found = synth.frontier(
-        "dgx1", "broadcast", max_steps=4, log=path, on_event=lambda e: asked.append(e) if e.kind == "query" else None
-    )
+    path, asked = tmp_path / "log.jsonl", ("dgx1", "broadcast")
+    left = interrupted(tmp_path, *asked, at=3, max_steps=4)
+    assert values(left.frontier) == {2: 1, 3: F(9, 22)} and left.log == path
+    found, queries = questions(tmp_path, *asked, max_steps=4)
     assert values(found) == {2: 1, 3: F(9, 22), 4: F(4, 13)}
-    assert {e.steps for e in asked} == {4}, "only what was in flight is asked again"
+    assert {query.steps for query in queries} == {4}, "only what was in flight is asked again"
     assert not path.exists(), "a finished sweep leaves no log"
 
 
 def test_a_log_with_a_torn_or_false_line_is_not_believed(tmp_path):
-    path = tmp_path / "log.jsonl"
-
-    def interrupt(event):
-        if event.kind == "point" and event.steps == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(SweepInterrupted):
-        synth.frontier("dgx1", "broadcast", max_steps=3, log=path, on_event=interrupt)
-    lines = path.read_text().splitlines()
+    path, asked = tmp_path / "log.jsonl", ("dgx1", "broadcast")
+    interrupted(tmp_path, *asked, at=3, max_steps=3)
     forged = []
-    for line in lines:
+    for line in path.read_text().splitlines():
         record = json.loads(line) if line else {}
         if record.get("kind") == "point" and record["point"]["steps"] == 3:
             record["point"]["schedule"]["steps"][0]["sends"].pop()
         forged.append(json.dumps(record))
     path.write_text("\n".join(forged) + '\n{"kind": "poi')
-    asked = []
-    found = synth.frontier(
-        "dgx1", "broadcast", max_steps=3, log=path, on_event=lambda e: asked.append(e) if e.kind == "query" else None
-    )
+    found, queries = questions(tmp_path, *asked, max_steps=3)
     assert values(found) == {2: 1, 3: F(9, 22)}
-    assert 3 in {e.steps for e in asked}
+    assert 3 in {query.steps for query in queries}
 
 
 def test_the_blind_sweep_claims_nothing_beyond_its_chunk_counts(tmp_path):
@@ -97,12 +96,9 @@ def test_the_blind_sweep_claims_nothing_beyond_its_chunk_counts(tmp_path):
 
 def test_sccls_sweep_asks_each_question_once_and_no_other_engine(tmp_path):
     """Table 4 of the paper has (C, S, R) = (2, 2, 3) for two steps of DGX-1's allgather."""
-    asked = []
-    found = frontier(
-        tmp_path, "dgx1", "allgather", sweep="blind", encoding="sccl", max_chunks=3, max_steps=2,
-        on_event=lambda event: asked.append(event.text) if event.kind == "query" else None,
-    )  # fmt: skip
-    assert asked == ["C=3 S=2 R=4", "C=2 S=2 R=3"]
+    options = {"sweep": "blind", "encoding": "sccl", "max_chunks": 3, "max_steps": 2}
+    found, queries = questions(tmp_path, "dgx1", "allgather", **options)
+    assert [query.text for query in queries] == ["C=3 S=2 R=4", "C=2 S=2 R=3"]
     assert [answer.verdict for answer in found.answers] == ["infeasible", "schedule"]
     assert [(p.chunks, p.steps, p.rounds, p.construction) for p in found.points] == [(2, 2, 3, "sccl/z3")]
     exact_frontier.document(found.to_json())
@@ -121,19 +117,10 @@ def test_sccls_sweep_composes_an_allreduce(tmp_path):
 
 
 def test_sccls_sweep_continues_from_its_log(tmp_path):
-    def interrupt(event):
-        if event.kind == "point":
-            raise KeyboardInterrupt
-
     options = {"sweep": "blind", "encoding": "sccl", "max_chunks": 1, "max_steps": 3}
-    with pytest.raises(SweepInterrupted):
-        frontier(tmp_path, "ring:4", "allgather", on_event=interrupt, **options)
-    asked = []
-    found = frontier(
-        tmp_path, "ring:4", "allgather", on_event=lambda e: asked.append(e) if e.kind == "query" else None, **options
-    )
-    assert values(found) == {2: 2}
-    assert not asked
+    interrupted(tmp_path, "ring:4", "allgather", at=2, **options)
+    found, queries = questions(tmp_path, "ring:4", "allgather", **options)
+    assert values(found) == {2: 2} and not queries
 
 
 def test_uneven_and_custom_collectives(tmp_path):

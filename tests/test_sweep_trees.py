@@ -1,8 +1,6 @@
 """The tree engine beside races, on machines of 16 ranks: who ends whom, bounds ahead, and what a sweep finds with
 it."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest
@@ -23,12 +21,6 @@ from synth.topologies import topology
 F = Fraction
 MACHINE = topology("dgx-a100*2").network()
 TASK = collective("allgather", MACHINE.ranks)
-
-
-@pytest.fixture(autouse=True)
-def _no_helpers_left():
-    yield
-    pool.stop()
 
 
 def asked(steps, seconds=20.0):

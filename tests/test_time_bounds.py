@@ -1,7 +1,5 @@
 """Lower bounds in time: known answers, on machines with switches, and no run below them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from fractions import Fraction
@@ -9,21 +7,24 @@ from pathlib import Path
 
 import pytest
 import randoms
-from click.testing import CliRunner
 
 import synth
-from synth.commands import api, root
+from synth.commands import api
 from synth.commands.point_times import clock_bound_at, times_at
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, InfeasibleError, SynthError, UsageError, VerificationError
 from synth.model.collective import collective
+from synth.model.graphs import latency
 from synth.model.topology import Limit, Link, Topology
 from synth.program.checked_lowering import onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.overheads import NCCL, NO_OVERHEADS
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
+from synth.scale.search import bound
 from synth.scale.time_bound import time_bound
-from synth.view import plans, tables
+from synth.topologies import topology, topology_files
+from synth.view import plans, rate_tables, tables
+from tests.command_line import synth as cli
 
 SIZES = (4096, 1 << 18)
 TECCL = Path(__file__).parent.parent / "examples" / "teccl"
@@ -194,8 +195,7 @@ def test_the_bound_of_many_ranks_holds_with_switches_only_where_its_cut_does():
 )
 def test_the_table_says_for_what_it_holds(words, says):
     command = f"bound {words}" if "--coll" in words else f"bound {words} --coll allreduce"
-    done = CliRunner().invoke(root, command.split())
-    assert done.exit_code == 0 and says in done.stdout
+    assert says in cli(command).stdout
 
 
 # ---------------------------------------------------------------- programs on random machines
@@ -224,3 +224,45 @@ def test_no_run_on_a_random_machine_is_below_a_bound(name: str) -> None:
             least = time_bound(machine, task, [run.size], **clock).microseconds(run.size)
             assert run.execution.picoseconds >= max(least * 10**6, run.bound)
     assert runs > 10
+
+
+# ---------------------------------------------------------------- the latency of a whole way
+
+
+UNLIKE = """
+name: two-speeds
+ranks: 4
+switches: [near, far, top]
+links:
+  - {src: 0, dst: near, bandwidth: 10, latency: 1, both: true}
+  - {src: 1, dst: near, bandwidth: 10, latency: 3, both: true}
+  - {src: 2, dst: far, bandwidth: 10, latency: 1, both: true}
+  - {src: 3, dst: far, bandwidth: 10, latency: 2, both: true}
+  - {src: near, dst: top, bandwidth: 10, latency: 5, both: true}
+  - {src: top, dst: far, bandwidth: 10, latency: 7, both: true}
+"""
+
+
+@pytest.mark.parametrize(
+    "name", ["dgx1", "dgx-a100*2", "dgx2", "mi250", "ndv2*2", "fat-tree:4", "fat-tree:8", "torus:3x3", "dgx1*2"]
+)
+def test_as_where_all_ways_are_listed(name):
+    machine = topology(name)
+    assert latency(machine) == machine.network().latency
+    assert bound(machine, "allgather").latency == machine.network().latency
+
+
+def test_links_of_one_way_add_up(tmp_path):
+    (tmp_path / "m.yaml").write_text(UNLIKE)
+    machine = topology_files.load(tmp_path / "m.yaml")
+    assert latency(machine) == machine.network().latency == 3 + 5 + 7 + 2
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("ring:16", "1 µs"), ("dgx-a100*17", "2.7 µs"), ("torus:9x16", "1 µs"), ("fat-tree:8", "2 µs")],
+)
+def test_the_title_of_explain_shows_it_at_any_size(name, message):
+    machine = topology(name)
+    assert rate_tables.title(machine, collective("broadcast", machine.ranks, roots=[3])).endswith(f"latency {message}")
+    assert " from 3 on " in rate_tables.title(machine, collective("broadcast", machine.ranks, roots=[3]))

@@ -9,15 +9,15 @@ import signal
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
 
 from synth.checker.documents import scale_frontier
 from synth.commands import api
 from synth.commands.bound import FewerBounds
-from synth.commands.root import root
+from synth.encodings import bounds
 from synth.encodings.engine import FrontierProblem
 from synth.errors import InfeasibleError
 from synth.model.collective import collective
@@ -26,11 +26,16 @@ from synth.model.outcome import Unknown
 from synth.model.topology import Link, Topology
 from synth.pareto import flow_frontier
 from synth.pareto.events import SweepInterrupted
+from synth.pareto.flow import AllFlow, QuickFlow, RestOfFlow
 from synth.pareto.sweep import Sweep
 from synth.pareto.synthesize import synthesize
 from synth.scale import search
+from synth.scale.alltoall import concurrent_flow
 from synth.scale.bounds.throughput_cut import throughput
+from synth.scale.candidate import Candidate
 from synth.scale.fabric.fabric import fabric
+from synth.scale.forests import build
+from synth.scale.search_state import SearchState
 from synth.solvers import pool
 from synth.solvers.deadline import (
     NEVER,
@@ -44,6 +49,7 @@ from synth.solvers.deadline import (
 )
 from synth.solvers.pool import run_in_process
 from synth.topologies import topology
+from tests.command_line import synth
 
 NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 HARD = "random-regular:24"
@@ -184,11 +190,9 @@ def test_a_cut_that_the_time_limit_found_says_that_it_is_not_the_whole_search():
 
 @pytest.mark.parametrize("command", ["pareto", "bound"])
 def test_the_command_ends_undecided_with_what_it_has(command):
-    done = CliRunner().invoke(
-        root, [command, "--topo", HARD, "--coll", "allgather", "--engine", "flow", "--time-limit", "0.000000001s"]
-    )
-    assert done.exit_code == 4, done.output
-    assert "left open" in done.output and "GB/s" in done.output
+    words = f"{command} --topo {HARD} --coll allgather --engine flow --time-limit 0.000000001s"
+    output = synth(words, code=4).output
+    assert "left open" in output and "GB/s" in output
 
 
 def test_exact_bounds_in_no_time_are_those_that_there_are():
@@ -196,8 +200,7 @@ def test_exact_bounds_in_no_time_are_those_that_there_are():
         api.bound("dgx1", "allgather", time_limit=0)
     assert less.value.exit_code == 4
     assert [steps for steps, _ in less.value.found] == [0, None]  # the quick bound
-    done = CliRunner().invoke(root, ["bound", "--topo", "dgx1", "--coll", "allgather", "--time-limit", "0.0001s"])
-    assert done.exit_code == 4 and "left open" in done.output
+    assert "left open" in synth("bound --topo dgx1 --coll allgather --time-limit 0.0001s", code=4).output
     assert api.bound("dgx1", "allgather", time_limit=60) == api.bound("dgx1", "allgather")
 
 
@@ -212,28 +215,9 @@ def test_an_interrupted_flow_frontier_is_printed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(flow_frontier, "ScaleSearch", Stopped)
     out = tmp_path / "found.json"
-    done = CliRunner().invoke(
-        root, ["pareto", "--topo", "ring:6", "--coll", "allgather", "--engine", "flow", "-o", str(out)]
-    )
-    assert done.exit_code == 130
+    synth("pareto --topo ring:6 --coll allgather --engine flow -o", out, code=130)
     assert json.loads(out.read_text())["points"]
     assert json.loads(out.read_text())["open"] == ["forests: interrupted"]
-
-
-def test_ctrl_c_among_flow_points_keeps_what_exact_synthesis_found(monkeypatch):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    def left(sweep):
-        yield from run(sweep)
-        sweep.found.open = [Open(9, Fraction(1), None, "time")]
-
-    run = Sweep.run
-    monkeypatch.setattr(Sweep, "run", left)
-    monkeypatch.setattr(search.ScaleSearch, "advance", stop)
-    with pytest.raises(SweepInterrupted) as kept:
-        synthesize(FrontierProblem(topology("ring:4"), collective("allgather", 4)), fresh=True)
-    assert [point.steps for point in kept.value.frontier.points] == [2]
 
 
 def test_a_fork_server_that_died_is_replaced(monkeypatch):
@@ -251,3 +235,119 @@ def test_a_fork_server_that_died_is_replaced(monkeypatch):
     monkeypatch.setattr(started[0], "poll", lambda: None)  # nobody has noticed yet
     assert pool.run_in_process(abs, -3, imports=own) == 3
     assert len(started) == 2
+
+
+# -------------------------------- results so far are kept, and every unfinished stage is named once
+
+
+def test_ctrl_c_in_the_last_flow_stage_keeps_the_points_before_it(monkeypatch):
+    """They stand in a frontier of exact synthesis that has a bound and had no time for more."""
+
+    def left(sweep):
+        found = sweep.found
+        floor = bounds.flow(found.network, found.collective, None)
+        found.add_open(Open(2, floor.value, None, "time", floor.certificate))
+        found.sweeping = False
+        yield floor
+
+    def tell(event) -> None:
+        if event.text == "forests":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Sweep, "run", left)
+    for early in (QuickFlow, AllFlow):
+        monkeypatch.setattr(early, "applies", lambda *_: False)
+    monkeypatch.setattr(RestOfFlow, "applies", lambda *_: True)
+    with pytest.raises(SweepInterrupted) as kept:
+        synthesize(FrontierProblem(topology("torus:3x3"), collective("allgather", 9)), tell)
+    assert kept.value.frontier.points
+    assert all(p.construction.startswith("flow: ") for p in kept.value.frontier.points)
+
+
+def test_shortest_ways_are_tried_after_a_search_that_was_cut_short(monkeypatch):
+    flows = concurrent_flow.least_congestion_flows
+
+    def late(fabric, group=None, *, shortest=False):
+        if not shortest:
+            raise TimeUp
+        return flows(fabric, group, shortest=True)
+
+    monkeypatch.setattr(concurrent_flow, "least_congestion_flows", late)
+    found = search.frontier(topology("torus:3x4"), "alltoall", time_limit=1000)
+    assert found.points and all(p.construction == "flows, shortest paths" for p in found.points)
+    assert found.unfinished == ("a higher bound: ended by the time limit",)
+    assert not any("within" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("error", [TimeUp, pytest.param(KeyboardInterrupt, marks=pytest.mark.slow)])
+def test_a_stronger_bound_is_kept_when_the_search_for_a_forest_ends(error, monkeypatch):
+    machine = topology("dgx2*2")
+    whole = search.frontier(machine, "allgather")
+    assert whole.certificate["kind"] == "throughput-cuts"
+
+    def late(*_):
+        raise error
+
+    monkeypatch.setattr(build, "balance_switches", late)  # what comes after the higher bound
+    found = search.frontier(machine, "allgather", time_limit=1000)
+    assert found.bound == whole.bound == scale_frontier.bound(found.certificate, machine)
+    assert any(line.startswith("forests: ") for line in found.unfinished)
+
+
+@pytest.mark.parametrize("name", ["random-regular:24", "line:9", "dgx-a100*2:net=odd-even"])
+@pytest.mark.parametrize("what", ["allgather", "reduce", "alltoall"])
+def test_frontier_and_bound_count_the_same_steps_under_a_limit(name, what):
+    machine = topology(name)
+    whole = search.bound(machine, what).least_steps
+    assert search.frontier(machine, what, time_limit=0).least_steps == whole
+    assert search.bound(machine, what, time_limit=0).least_steps == whole
+
+
+def test_where_the_machine_is_large_both_count_from_the_same_ranks(monkeypatch):
+    monkeypatch.setattr(search, "DISTANCE_WORK", 200)
+    machine = topology("random-regular:24")
+    one, other = (call(machine, "allgather", time_limit=1000).least_steps for call in (search.bound, search.frontier))
+    assert one == other <= search.bound(machine, "allgather").least_steps
+
+
+def test_a_stage_is_named_once():
+    found = SearchState(lambda text: None)
+    with time_limited(Deadline.after(0)):
+        found.mark_open("a higher bound", "ended by the time limit")
+        found.stage("a higher bound", lambda: None)
+    assert found.open == ["a higher bound: ended by the time limit"]
+    made = search.bound(topology("random-regular:24"), "allgather", time_limit=0)
+    assert len([line for line in made.unfinished if line.startswith("a higher bound")]) == 1
+    assert replace(made, bounds=()).unfinished == made.unfinished
+
+
+def test_stages_that_a_time_limit_ended_are_resumed():
+    """The time of one call may be a share of the whole, after which there is more."""
+    found, runs = SearchState(lambda text: None), []
+
+    def late():
+        runs.append("late")
+        if len(runs) < 2:
+            raise TimeUp
+
+    found.plan("late", late)
+    found.plan("next", lambda: runs.append("next"))
+    found.advance()
+    assert found.open == ["late: ended by the time limit"] and len(found.pending) == 1
+    found.resume()
+    assert not found.open
+    while found.pending:
+        found.advance()
+    assert runs == ["late", "late", "next"] and not found.open
+
+
+def test_of_nearly_equal_rates_the_one_of_fewest_chunks_is_kept():
+    def point_of(bound):
+        found = SearchState(lambda text: None)
+        found.bound = bound, {}
+        rows = [(3, Fraction(2001, 2000), 2000), (3, Fraction(1), 4000), (3, Fraction(11, 10), 10), (4, Fraction(1), 1)]
+        found.add_points(Candidate(*row, "made", lambda: pytest.fail("was written out")) for row in rows)
+        return [(point.steps, point.chunks) for point in found.points()]
+
+    assert point_of(Fraction(1, 2)) == [(3, 2000), (4, 1)]
+    assert point_of(Fraction(1)) == [(3, 4000)]  # the least is proved to be the least

@@ -6,19 +6,18 @@ from itertools import product
 
 import pytest
 import randoms
-from click.testing import CliRunner
 
 import synth
 from synth.catalog import relabelling as relabel
 from synth.checker.certificates import cuts
 from synth.checker.documents import exact_frontier
-from synth.commands import root
 from synth.encodings.bounds import too_few_steps
 from synth.errors import VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import Frontier
 from synth.model.symmetry import renumbering
 from synth.model.topology import Network
+from tests.command_line import synth as cli
 
 SIX = [0, 1, 2, 3, 5, 6]  # of a DGX-1: any two are within two links, and two steps do not do
 
@@ -123,12 +122,8 @@ def test_too_few_steps_allowed_is_proved_infeasible(tmp_path, monkeypatch) -> No
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
     words = "pareto --topo dgx1 --ranks 0,1,2,3,5,6 --coll allreduce --max-steps 2 -o proof.json"
-    outcome = CliRunner().invoke(root, words.split())
-    assert outcome.exit_code == 3
-    assert "needs at least 3 steps, at most 2 were allowed" in outcome.stderr
-    shown = CliRunner().invoke(root, ["verify", "proof.json"])
-    assert shown.exit_code == 0
-    assert "no schedule of 2 steps or fewer, S ≥ 3, certificate checked" in shown.stdout
+    assert "needs at least 3 steps, at most 2 were allowed" in cli(words, code=3).stderr
+    assert "no schedule of 2 steps or fewer, S ≥ 3, certificate checked" in cli("verify proof.json").stdout
     doc = json.loads((tmp_path / "proof.json").read_text()) | {"max_steps": 3}
     (tmp_path / "proof.json").write_text(json.dumps(doc))
-    assert CliRunner().invoke(root, ["verify", "proof.json"]).exit_code == 5
+    cli("verify proof.json", code=5)

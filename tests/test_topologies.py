@@ -1,11 +1,8 @@
 """Machines, families and clusters: known sizes, degrees, distances, capacities, units, symmetries; the grammar of
 names."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-import pickle
 import random
 from dataclasses import replace
 from fractions import Fraction
@@ -17,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.commands import api
-from synth.errors import UsageError
+from synth.errors import SynthError, UsageError
 from synth.model.symmetry.permutations import orbits
 from synth.model.topology import Cap, Limit, Link, Network, Topology
 from synth.topologies import ALIASES, FAMILIES, MACHINES, summaries, topology
@@ -67,8 +64,7 @@ def test_known_machines(name, ranks, routes, units, diameter, unit):
     assert {capacity(network, r, False) for r in range(ranks)} == units
     far = {d for row in network.distances for d in row}
     assert None not in far
-    if diameter is not None:
-        assert max(d for d in far if d is not None) == diameter
+    assert max(d for d in far if d is not None) == diameter
 
 
 # Machines and families; what they are stands in tests/golden/machines.txt, as `synth topo show` prints it.
@@ -152,14 +148,7 @@ def test_declared_symmetries_are_automorphisms(name):
     for pi in machine.generators:
         assert sorted(pi) == list(range(machine.ranks))
         assert pi != tuple(range(machine.ranks))
-        if machine.switches:
-            assert route_permutation(network, pi) is not None
-            continue
-        units = {(r.src, r.dst): r.units for r in network.routes}
-        assert {(pi[a], pi[b]): n for (a, b), n in units.items()} == units
-        ends = [(route.src, route.dst) for route in network.routes]
-        caps = {(frozenset(map(ends.__getitem__, cap.routes)), cap.units) for cap in network.caps}
-        assert {(frozenset((pi[a], pi[b]) for a, b in c), n) for c, n in caps} == caps
+        assert route_permutation(network, pi) is not None
     if name in TRANSITIVE.split():
         assert orbits(machine.ranks, machine.generators) == [0] * machine.ranks
 
@@ -195,22 +184,12 @@ def test_random_regular_graphs_are_regular_connected_and_repeatable(n, degree, s
 
 
 SAME = [
-    ("DGX1", "dgx1-v100"),
-    ("ndv2", "dgx1-v100"),
-    ("Dgx_A100*2", "dgx-a100*2"),
-    ("Fully_Connected:4", "fully-connected:4"),
-    ("complete:4", "fully-connected:4"),
-    (" torus:4X4 ", "torus:4x4"),
-    ("torus:04x4", "torus:4x4"),
-    ("dgx1*2:cross=0+2", "dgx1-v100*2:cross=0+2"),
-    ("dgx1*1", "dgx1-v100"),
-    ("dgx-h100x2", "dgx-h100*2"),
-    ("DGX1x2:cross=0+2", "dgx1*2:cross=0+2"),
-    ("pcie-4x2x3", "pcie-4x2*3"),
-    ("pcie-8x2", "pcie-8*2"),
-    ("mi300xX2", "mi300x*2"),
-    (" ring:4 * 2:nic=25 ", "ring:4*2:nic=25"),
-]
+    ("DGX1", "dgx1-v100"), ("ndv2", "dgx1-v100"), ("Dgx_A100*2", "dgx-a100*2"),
+    ("Fully_Connected:4", "fully-connected:4"), ("complete:4", "fully-connected:4"), (" torus:4X4 ", "torus:4x4"),
+    ("torus:04x4", "torus:4x4"), ("dgx1*2:cross=0+2", "dgx1-v100*2:cross=0+2"), ("dgx1*1", "dgx1-v100"),
+    ("dgx-h100x2", "dgx-h100*2"), ("DGX1x2:cross=0+2", "dgx1*2:cross=0+2"), ("pcie-4x2x3", "pcie-4x2*3"),
+    ("pcie-8x2", "pcie-8*2"), ("mi300xX2", "mi300x*2"), (" ring:4 * 2:nic=25 ", "ring:4*2:nic=25"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("written", "meant"), SAME)
@@ -270,6 +249,7 @@ BAD = [
     ("hypercube:12", "power of two"),
     ("fully-connected:2000", "at most"),
     ("switch:2000", "at most"),
+    ("switch:3:multicast=no", "own is 'no'"),
     ("circulant:8:offsets=9", "from 1 to 7"),
     ("random-regular:5:degree=3", "no connected graph"),
     ("dragonfly:9", "groups x ranks"),
@@ -298,7 +278,7 @@ BAD = [
 
 @pytest.mark.parametrize(("name", "words"), BAD, ids=[row[0] for row in BAD])
 def test_a_bad_name_gets_one_line_that_says_what_is_wrong(name, words):
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(SynthError) as caught:
         topology(name)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -315,17 +295,6 @@ def test_a_plug_in_adds_a_name(monkeypatch):
     assert topology("two*2").ranks == 4
     with pytest.raises(UsageError, match="plug-in"):
         topology("two:color=red")
-
-
-def test_generators_of_large_clusters_are_those_of_small_ones(monkeypatch):
-    from synth.topologies import builders, clusters
-
-    for name in ("dgx-a100*4", "mi250*3", "dgx-a100*4:net=odd-even", "torus:4x6"):
-        slow = topology(name)
-        monkeypatch.setattr(builders, "LARGE", 1)
-        monkeypatch.setattr(clusters, "LARGE", 1)
-        assert topology(name) == slow and slow.generators
-        monkeypatch.undo()
 
 
 def test_a_switch_that_joins_no_two_ranks_is_on_no_route():
@@ -377,14 +346,3 @@ def test_a_limit_that_no_route_passes_limits_nothing():
     machine = Topology("leaf", 2, links, limits, switches=("leaf", "spine"))
     assert machine.network().caps == (Cap((0,), 3),)
     assert [(p.steps, p.rounds_per_chunk) for p in api.frontier(machine, "allreduce").points] == [(1, Fraction(1, 2))]
-
-
-def test_a_topology_makes_its_network_once_and_sends_processes_none():
-    """Schedules of one machine were written out on a network each, of 100,000 routes."""
-    machine = topology("fat-tree:8")
-    network = machine.network()
-    assert machine.network() is network
-    sent = pickle.loads(pickle.dumps(machine))
-    assert "_network" not in vars(sent)
-    assert sent == machine and sent.network() == network
-    assert replace(machine, links=machine.links[:-1]).network() != network
