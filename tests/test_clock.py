@@ -5,9 +5,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
 
-from synth.commands import api, pareto, root
+from synth.commands import api, pareto
 from synth.commands.point_times import times_at
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import UsageError
@@ -20,14 +19,13 @@ from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale.time_bound import time_bound
 from synth.solvers.deadline import Deadline, TimeUp, time_limited
 from synth.view import frontier_text
+from tests.command_line import synth
 
 
 def documents(*commands):
     found = []
     for words in commands:
-        done = CliRunner().invoke(root, [*words.split(), "--format", "json"])
-        assert done.exit_code == 0, done.output
-        found.append(json.loads(done.stdout))
+        found.append(json.loads(synth(words, "--format json").stdout))
     return found
 
 
@@ -42,7 +40,7 @@ def documents(*commands):
 def test_all_commands_print_the_same_time(tmp_path, monkeypatch, machine, size, protocol):
     monkeypatch.chdir(tmp_path)
     on = f"--topo {machine} --coll allgather"
-    assert CliRunner().invoke(root, f"pareto {on} -o f.json".split()).exit_code == 0
+    synth(f"pareto {on} -o f.json")
     how = f"--sizes {size} --protocol {protocol}"
     (pareto,) = documents(f"pareto {on} --size {size}")
     last = len(pareto["points"])
@@ -76,7 +74,7 @@ def test_all_commands_time_a_plan_through_switches_on_the_ports_of_the_machine(t
     messages = api.run("plan.json", size=1 << 20, topology=machine.network().as_topology(), collective=task, data=False)
     assert run["picoseconds"] < messages.execution.picoseconds
     assert bench["rows"][0]["seconds"] == pytest.approx(run["picoseconds"] * 1e-12, rel=1e-12)
-    assert CliRunner().invoke(root, f"export plan.json --to trace {on} --size 1MB -o t.json".split()).exit_code == 0
+    synth(f"export plan.json --to trace {on} --size 1MB -o t.json")
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     ends = [event["ts"] + event.get("dur", 0) for event in events if "ts" in event]
     assert max(ends) == pytest.approx(run["picoseconds"] * 1e-6, rel=1e-6)
@@ -115,12 +113,9 @@ def test_the_bound_of_the_clock_is_the_least_of_all_protocols():
 
 def test_the_bound_of_a_protocol_counts_its_launch():
     words = "bound --topo ring:4 --coll allgather --sizes 4KB"
-    done = CliRunner().invoke(root, [*words.split(), "--protocol", "simple"])
-    assert done.exit_code == 0
-    assert "8.4 µs launch included" in done.stdout
-    assert "on bare links" in CliRunner().invoke(root, words.split()).stdout
-    refused = CliRunner().invoke(root, [*words.split()[:-2], "--protocol", "LL"])
-    assert refused.exit_code == 2
+    assert "8.4 µs launch included" in synth(words, "--protocol simple").stdout
+    assert "on bare links" in synth(words).stdout
+    synth(words.partition(" --sizes")[0], "--protocol LL", code=2)
 
 
 def test_overheads_in_words_and_on_links():
@@ -142,7 +137,7 @@ def test_the_cost_of_a_message_is_said_beside_every_time_that_has_it():
     assert label(NO_OVERHEADS, "LL", per_send=cost).endswith("without a launch, a message costs 0.25 µs at either end")
     assert label(NCCL, "Simple", per_send=NO_COST) == label(NCCL, "Simple")
     command = "run --baseline ring --topo ring:4 --coll allgather --size 64KB --no-data"
-    shown = [CliRunner().invoke(root, f"{command} {more}".split()).stdout for more in ("", "--per-send 0.3us")]
+    shown = [synth(command, more).stdout for more in ("", "--per-send 0.3us")]
     assert ["a message costs 0.3 µs at either end" in text for text in shown] == [False, True]
 
 
@@ -162,7 +157,7 @@ def test_points_that_were_not_run_have_no_time():
 @pytest.mark.parametrize("machine", ["dgx1 --ranks 0-3", "tests/fixtures/nvidia-smi-nvswitch.txt"])
 def test_pareto_knows_the_kinds_of_links_of_the_machine_as_tune_does(tmp_path, machine):
     on, file = f"--topo {machine} --coll allgather", tmp_path / "f.json"
-    assert CliRunner().invoke(root, f"pareto {on} --max-steps 1 -o {file}".split()).exit_code == 0
+    synth(f"pareto {on} --max-steps 1 -o {file}")
     (pareto,) = documents(f"pareto {on} --max-steps 1 --size 4MB")
     of_points = [one for one in pareto["candidates"] if one["label"].startswith("S1-")]
     assert {one["protocol"] for one in of_points} == {"Simple", "LL", "LL128"}

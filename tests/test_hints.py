@@ -5,20 +5,19 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from program_judge import right
 from test_lower import TWO_SIDED
 
 import synth
 from synth.commands import api
 from synth.commands.compile import load_algorithm
-from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.language import algorithm
 from synth.language.library import direct, hierarchical
 from synth.program.checked_lowering import lower, onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.send_hints import SendHint
+from tests.command_line import synth as run
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "language" / "hinted.py"
 
@@ -226,16 +225,12 @@ def test_instances_have_the_connections_of_hints():
 
 def test_the_command_line_writes_hints(tmp_path):
     xml = tmp_path / "hinted.xml"
-    run, compiling = CliRunner().invoke, ["compile", str(EXAMPLE), "--topo", "ring:4", "--no-bounds"]
-    written = run(root, [*compiling, "--to", "msccl-xml", "-o", str(xml)])
-    assert written.exit_code == 0, written.output
+    compiling = f"compile {EXAMPLE} --topo ring:4 --no-bounds"
+    assert "left out" not in run(compiling, "--to msccl-xml -o", xml).output
     assert 'chan="1"' in xml.read_text()
-    assert "left out" not in written.output
-    assert run(root, ["lint", str(xml)]).exit_code == 0
-    for more in (["--to", "mscclpp"], []):
-        made = run(root, [*compiling, *more, "-o", str(tmp_path / "x.json")])
-        assert made.exit_code == 0, made.output
-        assert "hints are left out" in made.output
+    run("lint", xml)
+    for more in ("--to mscclpp", ""):
+        assert "hints are left out" in run(compiling, more, "-o", tmp_path / "x.json").output
 
 
 def test_plans_and_rank_maps_take_no_hints():

@@ -465,38 +465,3 @@ def test_what_is_no_plan_gets_one_line(text):
     with pytest.raises(FormatError) as caught:
         read(text, "p.json")
     assert "\n" not in str(caught.value)
-
-
-def test_what_others_write():
-    """Put with signal on a port channel, several puts in one op, relaxed signals, a flush that does nothing."""
-
-    def buff(index: int, **where: object) -> dict:
-        return {"index": index, "size": 1, **where}
-
-    puts = {
-        "name": "pws", "channel_type": "port", "channel_ids": [0, 1],
-        "src_buff": [buff(0, type="i"), buff(1, type="i")], "dst_buff": [buff(0, buffer_id=0), buff(1, buffer_id=1)],
-    }  # fmt: skip
-    ids = {"channel_type": "port", "channel_ids": [0, 1]}
-    first = {"id": 0, "ops": [{"name": "rlxwait", **ids}, {"name": "nop"}, puts, {"name": "flush", **ids}],
-             "channels": [{"channel_type": "port", "channel_ids": [0, 1]}],
-             "remote_buffer_refs": [{"access_channel_type": "port", "remote_buffer_ids": [0, 1]}]}  # fmt: skip
-
-    def other(rank: int) -> dict:
-        one = {"channel_type": "port", "channel_ids": [0]}
-        block = {"id": 0, "ops": [{"name": "rlxsignal", **one}, {"name": "wait", **one}], "channels": [one]}
-        return {"id": rank, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 0, "threadblocks": [block],
-                "channels": [{"channel_type": "port", "connected_to": [0]}], "remote_buffers": []}  # fmt: skip
-
-    buffers = [{"rank": r, "type": "o", "access_channel_types": ["port"]} for r in (1, 2)]
-    gpu = {"id": 0, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 0, "threadblocks": [first],
-           "channels": [{"channel_type": "port", "connected_to": [1, 2]}], "remote_buffers": buffers}  # fmt: skip
-    doc = {"name": "theirs", "collective": "custom", "protocol": "Simple", "inplace": False}
-    doc["gpus"] = [gpu, other(1), other(2)]
-    program = read(json.dumps(doc))
-    assert [op.code for op in program.gpus[0].blocks[0].ops] == ["wait", "nop", "put", "signal"]
-    both = Op("put", (Span("i", 0), Span("i", 1)), (Span("o", 0, 1), Span("o", 1, 2)), ports=(0, 1))
-    assert program.gpus[0].blocks[0].ops[2] == both
-    assert program.gpus[1].blocks[0].ports == (Port("port", 0, 0),)
-    assert program.collective is None
-    assert program.max_bytes is None

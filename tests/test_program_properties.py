@@ -10,7 +10,6 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-import floods
 import pytest
 import random_programs
 import randoms
@@ -38,8 +37,10 @@ KINDS = (*COLLECTIVES, "custom", "program")
 
 def made(kind, seed):
     """A verified schedule of the collective `kind`, or of a random program of the chunk language."""
-    others = {"custom": randoms.schedule, "program": random_programs.schedule}
-    found = others[kind](seed) if kind in others else floods.schedule(kind, seed)
+    if kind == "custom":
+        found = randoms.schedule(seed)
+    else:
+        found = random_programs.schedule(seed, None if kind == "program" else kind)
     replay.schedule(found)
     return found
 
@@ -160,10 +161,10 @@ SYNTHESIZED = (
 def synthesized(seed: int):
     """A point of the frontier of a small random machine."""
     rng = random.Random(seed)
-    machine, name = floods.machine(rng, False), rng.choice(SYNTHESIZED)
+    machine, name = random_programs.machine(rng), rng.choice(SYNTHESIZED)
     points = api.frontier(
         machine,
-        floods.task(name, machine.ranks, rng),
+        random_programs.task(name, machine.ranks, rng),
         max_steps=4,
         max_chunks=2,
         jobs=1,
@@ -179,7 +180,7 @@ def test_synthesized_schedules():
 
 
 def test_a_schedule_that_no_runtime_takes_is_refused_with_the_limit():
-    found = floods.schedule("alltoallv", 0)
+    found = made("alltoallv", 0)
     refused = 0
     for instances in (1, 200):
         try:
