@@ -8,7 +8,6 @@ import pytest
 from program_judge import right
 from randoms import schedule as random_schedule
 
-from synth.commands import api
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.schedule import Schedule, Send, Step
@@ -17,10 +16,6 @@ from synth.program.lowering.lower import lower
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 
-DGX1 = {
-    "broadcast": (2, 2, 2), "reduce": (2, 2, 2), "scatter": (6, 2, 7), "gather": (6, 2, 7), "allgather": (2, 2, 3),
-    "reduce-scatter": (2, 2, 3), "allreduce": (2, 2, 2), "alltoall": (3, 2, 8), "scan": (2, 2, 3),
-}  # fmt: skip
 TWO_SIDED = ("synth", "msccl", "msccl-executor", "rccl")
 
 
@@ -49,17 +44,6 @@ def exchange_allreduce(ranks: int, chunks: int = 1) -> Schedule:
         steps.append(Step(chunks, tuple(Send(c, r, r ^ bit, "reduce") for r in range(ranks) for c in range(chunks))))
     net = Topology("cube", ranks, tuple(links)).network()
     return Schedule(net, collective("allreduce", ranks), chunks, tuple(steps))
-
-
-@pytest.mark.parametrize("name", DGX1)
-def test_collectives_of_a_dgx1(name):
-    point = api.solve("dgx1", name, *DGX1[name], jobs=1).schedule
-    for runtime, instances, protocol in (("synth", 1, "Simple"), ("msccl-executor", 2, "LL"), ("rccl", 4, "Simple")):
-        program = lower(
-            point,
-            LoweringOptions(runtime=runtime, instances=instances, protocol=protocol),
-        )
-        right(program, runtime)
 
 
 def test_the_same_schedule_gives_the_same_program_and_options_are_independent_of_sets():

@@ -27,6 +27,7 @@ from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Link, Topology
 from synth.program import analysis
 from synth.program import plan_limits as limits
+from synth.program.lowering.lower import lower
 from synth.program.lowering_options import LoweringOptions
 from synth.program.onesided.lower import onesided
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
@@ -91,6 +92,14 @@ def test_plans_of_real_machines(topo, name, protocol):
         assert read(emit(program)) == program  # its collective and root are found, too
         kinds = {channel["channel_type"] for gpu in plan["gpus"] for channel in gpu["channels"]}
         assert kinds == ({"memory"} if topo == "dgx1" else {"memory", "port"})
+
+
+@pytest.mark.parametrize(
+    ("runtime", "instances", "protocol"), [("synth", 1, "Simple"), ("msccl-executor", 2, "LL"), ("rccl", 4, "Simple")]
+)
+@pytest.mark.parametrize("name", [name for topo, name in CASES if topo == "dgx1"])
+def test_two_sided_programs_of_the_same_schedules(name, runtime, instances, protocol):
+    right(lower(solved("dgx1", name), LoweringOptions(runtime, protocol, instances)), runtime)
 
 
 def scattered(name: str, root: int) -> Schedule:
