@@ -4,12 +4,12 @@ from pathlib import Path
 
 import chakra_replay
 import pytest
+from click.testing import CliRunner
 
 import synth
-from synth.commands import api
+from synth.commands import api, root
 from synth.errors import UsageError
 from synth.language.library import LIBRARY, direct, recursive_doubling, ring
-from tests.command_line import synth as run
 
 MACHINES = (
     "ring:7", "switch:8", "fully-connected:8", "dgx1", "line:5", "torus:2x4", "hypercube:8", "star:5", "mi300x",
@@ -87,27 +87,30 @@ def test_a_dropped_dependency_or_message_is_seen(kind):
         chakra_replay.run(found, schedule, size, 0)
 
 
-@pytest.fixture
-def export(tmp_path, monkeypatch):
-    """Exports the ring's allgather as traces, with more words."""
+def test_the_command_writes_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ring.allgather.schedule("ring:4").save(Path("s.json"))
-    return lambda *words, code=0: run("export s.json --to chakra", *words, code=code)
-
-
-def test_the_command_writes_a_folder(export):
-    export("--size 64KB -o traces")
-    assert {path.name for path in Path("traces").iterdir()} == {f"collective.{r}.et" for r in range(4)}
-    export("-o traces")
+    outcome = CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "--size", "64KB", "-o", "traces"])
+    assert outcome.exit_code == 0, outcome.stderr
+    names = {path.name for path in Path("traces").iterdir()}
+    assert names == {f"collective.{r}.et" for r in range(4)}
+    again = CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "-o", "traces"])
+    assert again.exit_code == 0
     Path("traces/mine.txt").write_text("")
-    export("-o traces", code=1)
-    export(code=2)
-    export("-o t --protocol LL", code=2)
+    assert CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "-o", "traces"]).exit_code == 1
+    assert CliRunner().invoke(root, ["export", "s.json", "--to", "chakra"]).exit_code == 2
+    assert (
+        CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "-o", "t", "--protocol", "LL"]).exit_code == 2
+    )
 
 
-@pytest.mark.parametrize("option", ["--coll allgather", "--assume-root 0"])
-def test_options_that_traces_ignore_are_refused_by_their_names(export, option):
-    assert f"{option.split()[0]} means nothing for traces" in export("-o traces", option, code=2).stderr
+@pytest.mark.parametrize("option", [["--coll", "allgather"], ["--assume-root", "0"]])
+def test_options_that_traces_ignore_are_refused_by_their_names(tmp_path, monkeypatch, option):
+    monkeypatch.chdir(tmp_path)
+    ring.allgather.schedule("ring:4").save(Path("s.json"))
+    outcome = CliRunner().invoke(root, ["export", "s.json", "--to", "chakra", "-o", "traces", *option])
+    assert outcome.exit_code == 2
+    assert f"{option[0]} means nothing for traces" in outcome.stderr
 
 
 def test_traces_are_the_same_bytes():

@@ -12,6 +12,8 @@ from fractions import Fraction
 import programs
 import pytest
 import strict_msccl
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from synth.commands import api
 from synth.errors import FormatError, SynthError, UsageError
@@ -245,6 +247,53 @@ def test_files_that_are_none_of_these_are_refused(tmp_path, content):
     assert str(path) in str(caught.value)
     with pytest.raises(FormatError):
         api.load_program(tmp_path / "missing")
+
+
+@st.composite
+def direct_schedules(draw):
+    """Any standard collective over links between all: every part goes straight, or over a third rank, to where it is
+    wanted."""
+    n = draw(st.integers(2, 4))
+    name = draw(st.sampled_from(["allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce"]))
+    task, chunks = (
+        collective(name, n, [draw(st.integers(0, n - 1))] if name in ("broadcast", "reduce") else []),
+        draw(st.integers(1, 3)),
+    )
+    steps: list[list[Send]] = [[], [], []]
+    for chunk in range(task.units * chunks):
+        pre, post = task.pre[chunk // chunks], task.post[chunk // chunks]
+        meet = draw(st.sampled_from(sorted(post))) if task.combining else min(pre)
+        if task.combining:
+            steps[0] += [Send(chunk, r, meet, "reduce") for r in sorted(pre) if r != meet]
+        wanting = [r for r in sorted(post) if r != meet and (task.combining or r not in pre)]
+        half = draw(st.integers(0, len(wanting)))
+        for k, r in enumerate(wanting):
+            relay = wanting[0] if k and half > k else meet
+            steps[2 if relay != meet else 1].append(Send(chunk, relay, r))
+    made = tuple(Step(len(sends), tuple(sorted(sends))) for sends in steps if sends)
+    return Schedule(topology(f"fully-connected:{n}").network(), task, chunks, made)
+
+
+@given(
+    direct_schedules(),
+    st.sampled_from(["msccl-executor", "rccl", "msccl"]),
+    st.sampled_from(["Simple", "LL"]),
+    st.integers(1, 3),
+    st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_schedules_lowered_with_any_options_are_written_and_come_back(
+    schedule, runtime, protocol, instances, aggregate
+):
+    task = schedule.collective
+    program = api.lower(schedule, runtime=runtime, protocol=protocol, instances=instances, aggregate=aggregate)
+    made = api.export_program(
+        program, runtime=runtime, assume_root=task.roots[0] if task.roots else None, assume_one_node=True
+    )
+    for _, content in made.files:
+        strict_msccl.load(content, runtime)
+        back = read(content, "f.xml", runtime=runtime)
+        assert replace(back, max_bytes=None, in_place=program.in_place) == replace(program, name=back.name)
 
 
 def test_the_same_input_gives_the_same_bytes_in_every_process(file):
