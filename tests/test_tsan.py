@@ -14,9 +14,8 @@ from thread_sanitizer import Executable, RaceReport, find_races
 from synth.commands import api
 from synth.export import program_reader
 from synth.export.mscclpp.read import read
-from synth.model.collective import collective
 from synth.program import direct_writes
-from synth.program.program import Block, Dep, Gpu, Op, Program, Span
+from synth.program.program import Dep, Op, Program, Span
 from synth.runtime.kernel import sources, transports
 from tests.test_foreign_plans import PLANS
 
@@ -84,13 +83,30 @@ def test_races_of_a_program_are_reported_with_one_thread_a_block(name, options):
 def test_a_put_that_was_not_proved_safe_is_reported(monkeypatch):
     """Rank 1 reads what it has received in another block before it receives there again: the sender knows nothing of
     that."""
-    i, o, s = (Span("i", 0),), (Span("o", 0),), (Span("s", 0),)
-    sends = Block(1, None, 0, (Op("s", i), Op("s", i)))
-    own = Block(None, None, 0, (Op("cpy", i, o),))
-    takes = Block(None, 0, 0, (Op("r", (), o, flag=True), Op("r", (), o, deps=(Dep(1, 8),))))
-    reads = (Op("cpy", o, s, deps=(Dep(0, 0),)), *[Op("cpy", o, s)] * 7, Op("cpy", o, s, flag=True))
-    gpus = Gpu(0, 1, 1, 0, (sends, own)), Gpu(1, 0, 1, 1, (takes, Block(None, None, 0, reads)))
-    odd = Program("odd", collective("broadcast", 2), 1, gpus)
+    program = api.lower(api.baseline("direct", "fully-connected:4", "alltoall"))
+    gpus = []
+    for gpu in program.gpus:
+        copies = Op("cpy", (Span("o", 0),), (Span("s", 0),))
+        block, at = next(
+            (b, i)
+            for b, held in enumerate(gpu.blocks)
+            for i, op in enumerate(held.ops)
+            if op.dst and op.dst[0] == ("o", 0, None, False)
+        )
+        reader = gpu.blocks[0]._replace(send=None, recv=None, channel=9, ops=(copies,) * 9)
+        blocks = [
+            held
+            if b != block
+            else held._replace(
+                ops=tuple(
+                    op._replace(deps=(*op.deps, Dep(len(gpu.blocks), 8))) if i == at else op
+                    for i, op in enumerate(held.ops)
+                )
+            )
+            for b, held in enumerate(gpu.blocks)
+        ]
+        gpus.append(gpu._replace(scratch=gpu.scratch + 1, blocks=(*blocks, reader)))
+    odd = replace(program, gpus=tuple(gpus))
     assert find_races(odd, threads=1, elements=64) == SILENT
 
     def unproved(program, in_place, part):
