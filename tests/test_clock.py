@@ -1,4 +1,4 @@
-"""One clock: pareto, tune, run and bench print the same time for the same program, size and protocol."""
+"""One clock: pareto, tune, run and bench print the same time for the same program, size and protocol; its timelines."""
 
 import json
 from dataclasses import replace
@@ -9,8 +9,11 @@ import pytest
 from synth.commands import api, pareto
 from synth.commands.point_times import times_at
 from synth.encodings.multicast_pipelining import MulticastPipelining
-from synth.errors import UsageError
+from synth.errors import SynthError, UsageError
+from synth.export.chrome_trace import PICOSECONDS, Trace, chrome
+from synth.export.request import Target
 from synth.model.collective import collective
+from synth.program.events import OpEvent
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL, NO_OVERHEADS, describe, label
 from synth.program.program import PROTOCOLS
@@ -20,6 +23,7 @@ from synth.scale.time_bound import time_bound
 from synth.solvers.deadline import Deadline, TimeUp, time_limited
 from synth.view import frontier_text
 from tests.command_line import synth
+from tests.programs import put_allgather, ring_allgather
 
 
 def documents(*commands):
@@ -171,3 +175,47 @@ def test_after_the_deadline_no_program_is_run(monkeypatch):
             ProgramTimes(api.lower(frontier.points[0].schedule), frontier.network).computed(1 << 22)
         assert times_at(frontier, 1 << 20) == []
     assert times_at(frontier, 1 << 20)
+
+
+# ---------------------------------------------------------------- timelines, in the form that Perfetto reads
+
+
+def test_work_waits_and_links():
+    program = ring_allgather(2)
+    link = (0, 1, ())
+    first = OpEvent(0, 0, 0, 0, 0, "s", 0, 0, 2_000_000, link, 500_000, 2_500_000, 64)
+    events = [first, OpEvent(1, 0, 2, 0, 0, "r", 1_000_000, 2_500_000, 3_000_000)]
+    text = chrome(program, events)
+    found = json.loads(text)["traceEvents"]
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in found if e["name"] == "thread_name"}
+    assert names == {
+        (0, 0): "block 0: to 1, from 1, channel 0",
+        (1, 0): "block 0: to 0, from 0, channel 0",
+        (2, 0): "0 to 1",
+    }
+    drawn = [(e["pid"], e["name"], e["ts"], e["dur"]) for e in found if e["ph"] == "X"]
+    assert drawn == [(0, "s", 0, 2), (2, "s", 0.5, 2), (1, "waits", 1, 1.5), (1, "r", 2.5, 0.5)]
+    assert found[-1]["args"]["text"] == "r -> o[0]"
+    assert chrome(program, events) == text
+
+
+def test_an_op_of_several_transfers_is_drawn_once():
+    program = put_allgather(3)
+    put = OpEvent(0, 0, 0, 0, 0, "put", 0, 0, 10, (0, 1, ()), 0, 8, 4)
+    found = json.loads(chrome(program, [put, put._replace(link=(0, 2, ()))]))["traceEvents"]
+    assert [e["cat"] for e in found if e["ph"] == "X"] == ["op", "link", "link"]
+
+
+def test_a_timeline_of_a_schedule_covers_its_makespan():
+    schedule = api.solve("ring:4", "allgather", 1, 3, 3, jobs=1).schedule
+    ((_, text),) = api.export_program(schedule, "trace", size=1 << 20).files
+    ran = api.run(api.lower(schedule), topology="ring:4", size=1 << 20, data=False)
+    slices = [e for e in json.loads(text)["traceEvents"] if e["ph"] == "X"]
+    assert max(round((e["ts"] + e["dur"]) * PICOSECONDS) for e in slices) == ran.execution.picoseconds
+    assert {e["cat"] for e in slices} >= {"op", "link"}
+
+
+def test_times_must_be_known():
+    for target in (Target(), Target(timeline=lambda program, network, size: ())):
+        with pytest.raises(SynthError, match="--topo"):
+            Trace().emit(ring_allgather(2), target)

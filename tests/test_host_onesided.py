@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import thread_sanitizer
 from host_runs import needs_compiler, same_outputs
-from programs import put_allgather
+from programs import I0, O0, S0, put_allgather
 
 from synth.errors import SynthError, UsageError
 from synth.language.library import direct, hierarchical
@@ -121,7 +121,7 @@ def test_a_wait_that_is_left_out_is_a_race() -> None:
         blocks = []
         for block in gpu.blocks:
             ops = [Op("nop") if op.code == "wait" else op for op in block.ops]
-            reads = [Op("cpy", (Span("o", (gpu.rank + 1) % 3),), (Span("s", 0),))]
+            reads = [Op("cpy", (Span("o", (gpu.rank + 1) % 3),), S0)]
             blocks.append(block._replace(ops=(*ops, *reads)))
         gpus.append(gpu._replace(blocks=tuple(blocks), scratch=1))
     assert thread_sanitizer.find_races(replace(program, gpus=tuple(gpus)), threads=1, elements=64).races
@@ -182,10 +182,7 @@ MEETING = Op("barrier", group=(0, 1))
     [
         (local((Op("wait", ports=(0,)),), ports=TO_1), r"waits for a signal from rank 1 \(memory port 0\)"),
         (local((MEETING,), (Op("nop"),), ports=TO_1), "waits for block 1 at the barrier"),
-        (
-            local((Op("cpy", (Span("s", 0, packet=True),), (Span("o", 0),)),), ports=TO_1),
-            r"waits for packets in s\[0\]",
-        ),
+        (local((Op("cpy", (Span("s", 0, packet=True),), O0),), ports=TO_1), r"waits for packets in s\[0\]"),
     ],
 )
 def test_waits_that_never_end_are_named(program: Program, message: str) -> None:
@@ -201,8 +198,8 @@ def test_waits_that_never_end_are_named(program: Program, message: str) -> None:
             local((Op("signal", ports=(0,)),), (Op("signal", ports=(0,)),), ports=TO_1),
             "another block signals on this port",
         ),
-        (local((Op("cpy", (Span("o", 0),), (Span("o", 1),), 2),), ports=TO_1), "beyond the output"),
-        (local((Op("cpy", (Span("o", 0),), (Span("i", 0),)),), ports=TO_1), "writes the input"),
+        (local((Op("cpy", O0, (Span("o", 1),), 2),), ports=TO_1), "beyond the output"),
+        (local((Op("cpy", O0, I0),), ports=TO_1), "writes the input"),
     ],
 )
 def test_programs_that_the_kernel_does_not_run(program: Program, message: str) -> None:
@@ -218,10 +215,10 @@ def test_barriers_and_several_pairs_of_one_put() -> None:
         pairs = Op(
             "put", (Span("i", 0), Span("s", 0)), (Span("o", rank, 1 - rank), Span("s", 1, 1 - rank)), ports=(0, 0)
         )
-        first = (Op("cpy", (Span("i", 0),), (Span("s", 0),)), pairs, Op("signal", ports=(0,)), Op("wait", ports=(0,)))
+        first = (Op("cpy", I0, S0), pairs, Op("signal", ports=(0,)), Op("wait", ports=(0,)))
         blocks = (
             Block(None, None, 0, (*first, MEETING, MEETING), ports=(Port("memory", 1 - rank, 0),)),
-            Block(None, None, 0, (MEETING, Op("cpy", (Span("i", 0),), (Span("o", rank),)), MEETING)),
+            Block(None, None, 0, (MEETING, Op("cpy", I0, (Span("o", rank),)), MEETING)),
         )
         gpus.append(Gpu(rank, 1, 2, 2, blocks))
     same_outputs(Program("p", task, 1, tuple(gpus)), 37)

@@ -12,9 +12,7 @@ from synth.errors import SynthError
 from synth.export.mscclpp.emit import document
 from synth.model.collective import collective
 from synth.program import analysis
-from synth.program.analysis.symbolic_execution_onesided import OneSidedExecution
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
-from synth.program.straight_line import StraightLine
 from tests.programs import edit, put_allgather
 from tests.test_lint import rules
 
@@ -139,20 +137,12 @@ def test_faults_name_what_they_are_about():
         assert words in analysis.check(pair(ops0, ops1, kind)).errors[0].message
 
 
-def test_a_port_channel_that_only_signals_needs_no_clock_of_its_own():
-    """Blocks have the clocks 0 and 1. The engine of a channel that moves data has another, which a flush waits for."""
-
-    def engines(program: Program) -> dict:
-        return OneSidedExecution(StraightLine(program), False, range(4)).engines
-
-    ops = [WAIT, PUT, SIGNAL], [SIGNAL, WAIT]
-    assert engines(pair(*ops, kind="port")) == {(0, PORT): 2}
-    signals = pair([WAIT._replace(ports=(1,)), PUT, SIGNAL._replace(ports=(1,))], ops[1], kind="port")
-    block = signals.gpus[0].blocks[0]._replace(ports=(MEMORY, PORT))
-    signals = edit_blocks(signals, 0, block)
-    assert engines(signals) == {}
-    assert analysis.check(signals).ok
-    late = edit_blocks(signals, 0, block._replace(ops=(block.ops[0], block.ops[2], block.ops[1])))
+def test_a_port_channel_that_only_signals_says_what_its_rank_has_done():
+    ops = [WAIT._replace(ports=(1,)), PUT, SIGNAL._replace(ports=(1,))]
+    program = pair(ops, [SIGNAL, WAIT], kind="port")
+    block = program.gpus[0].blocks[0]._replace(ports=(MEMORY, PORT))
+    assert analysis.check(edit_blocks(program, 0, block)).ok
+    late = edit_blocks(program, 0, block._replace(ops=(ops[0], ops[2], ops[1])))
     assert rules(analysis.check(late)) == {"unfinished"}
 
 
