@@ -40,21 +40,6 @@ def every(programs, **options) -> dict:
     return {program.name: same(program, **options) for program in programs}
 
 
-def frontiers(*paths) -> dict:
-    """Each file: a frontier; every point of it, in place too where it can be."""
-    done = {}
-    for path in paths:
-        with open(path) as file:
-            count = len(json.load(file)["points"])
-        for point in range(1, count + 1):
-            program: Program = api.load_program(path, point=point)
-            size = program.loop_chunks * 4 * 33
-            done[program.name] = same(program, size=size)
-            if program.in_place == "both":
-                same(program, size=size, in_place=True)
-    return done
-
-
 def chain_scan(n: int) -> Program:
     """Each rank adds what it holds to what it is given, keeps that, and hands it on."""
 
@@ -123,12 +108,11 @@ def errors() -> dict:
     return said
 
 
-def main(what: str, *words: str) -> None:
+def main(what: str) -> None:
     made = {
         "programs": lambda: every(
             [ring_allgather(N), direct_allgather(N), ring_allreduce(N, 16), broadcast_chain(N, 8)], size=64 << 10
         ),
-        "frontiers": lambda: frontiers(*words),
         "types": types,
         "collectives": collectives,
         "sizes": sizes,
@@ -140,4 +124,4 @@ def main(what: str, *words: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])

@@ -10,6 +10,8 @@ from typing import Any
 from synth.model.collective import collective
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 
+I0, O0, S0 = (Span("i", 0),), (Span("o", 0),), (Span("s", 0),)
+
 
 def _i(offset: int) -> tuple[Span]:
     return (Span("i", offset),)

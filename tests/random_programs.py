@@ -5,13 +5,16 @@ A plan is a list of operations on numbered values; the first values are the inpu
 """
 
 import random
+from fractions import Fraction
 from itertools import count as count_from
 
 import synth
 from synth.errors import SynthError
 from synth.language import ChunkAlgorithm
 from synth.language.algorithm import CompileOptions
+from synth.model.collective import COLLECTIVES
 from synth.model.collective import collective as collective_named
+from synth.model.topology import Link, Topology
 
 OUTPUTS = -1  # the fault of a plan whose operations make sense, but not all outputs
 
@@ -69,17 +72,55 @@ def play(a, plan):
             values.append(values[first].add(values[second]))
 
 
-def random_plan(seed):
-    """Return a collective, a machine and a plan that is often right."""
-    draw = random.Random(seed)
-    topology = synth.topology(draw.choice(("ring:4", "fully-connected:4", "line:3", "fully-connected:3", "star:4")))
+def machine(draw):
+    """Return a machine of 2 to 5 ranks, each reachable from each."""
+    if draw.random() < 0.3:
+        return synth.topology(
+            draw.choice(("ring:4", "fully-connected:3", "hypercube:4", "star:4", "switch:3", "line:3"))
+        )
+    ranks = draw.randint(2, 5)
+    circle = draw.sample(range(ranks), ranks)
+    pairs = {(circle[i - 1], circle[i]) for i in range(ranks)}
+    pairs |= {(a, b) for a in range(ranks) for b in range(ranks) if a != b and draw.random() < 0.4}
+    links = [Link(a, b, Fraction(draw.choice((1, 1, 2, 3))), Fraction(draw.randint(0, 3))) for a, b in sorted(pairs)]
+    switches = ("s",) if draw.random() < 0.3 else ()
+    for r in range(ranks) if switches else ():
+        links += [Link(r, ranks, Fraction(2), Fraction(1)), Link(ranks, r, Fraction(2), Fraction(1))]
+    return Topology("random", ranks, tuple(links), (), switches)
+
+
+def task(name, ranks, draw):
+    """Return the collective called `name`, with random roots or sizes where it takes them."""
+    takes = COLLECTIVES[name][1]
+    roots = draw.sample(range(ranks), min(ranks, 2) if name.startswith("multi-") else 1) if "root" in takes else ()
+    sizes = None
+    if name == "alltoallv":
+        sizes = [[int(a != b) * draw.randint(0, 2) for b in range(ranks)] for a in range(ranks)]
+        sizes[0][1] += 1
+    elif "sizes" in takes and name.endswith("v"):
+        sizes = [draw.randint(0, 2) for _ in range(ranks)]
+        sizes[draw.randrange(ranks)] += 1
+    return collective_named(name, ranks, roots, sizes)
+
+
+def random_plan(seed, name=None):
+    """Return a machine, a collective (`name`, or one of six), the pairs that are linked and a plan that is often
+    right."""
+    draw = random.Random(seed if name is None else f"{name} {seed}")
+    if name is None:
+        known = ("ring:4", "fully-connected:4", "line:3", "fully-connected:3", "star:4")
+        topology = synth.topology(draw.choice(known))
+        name = draw.choice(("allgather", "broadcast", "alltoall", "allreduce", "reduce-scatter", "scan"))
+    else:
+        topology = machine(draw)
     n = topology.ranks
-    names = ("allgather", "broadcast", "alltoall", "allreduce", "reduce-scatter", "scan")
-    task = collective_named(draw.choice(names), n)
+    collective = task(name, n, draw)
     linked = {(route.src, route.dst) for route in topology.network().routes}
     plan, values = [], []
     for rank in range(n):
-        values += [(rank, unit, frozenset([rank]), ()) for unit in range(task.units) if rank in task.pre[unit]]
+        values += [
+            (rank, unit, frozenset([rank]), ()) for unit in range(collective.units) if rank in collective.pre[unit]
+        ]
 
     def do(kind, first, second, *count):
         rank, unit, held, part = values[first]
@@ -107,15 +148,15 @@ def random_plan(seed):
             i for i, (other, u, contributions, q) in enumerate(values)
             if u == unit and q == part and not contributions & held and (other == rank or (other, rank) in linked)
         ]  # fmt: skip
-        if task.combining and fitting and draw.random() < 0.6:
+        if collective.combining and fitting and draw.random() < 0.6:
             do("add", first, draw.choice(fitting))
         elif not part and draw.random() < 0.2:
             do("part", first, draw.randrange(2), 2)
         else:
             do("to", first, draw.choice([b for a, b in sorted(linked) if a == rank]))
-    for unit, ranks in enumerate(task.post):  # what is missing, of values that are there
+    for unit, ranks in enumerate(collective.post):  # what is missing, of values that are there
         for rank in sorted(ranks):
-            want = task.wanted(unit, rank) if task.combining else None
+            want = collective.wanted(unit, rank) if collective.combining else None
             candidates = [i for i, (_, u, _, part) in enumerate(values) if u == unit and not part]
             whole = [i for i in candidates if want in (None, values[i][2])]
             if any(values[i][0] == rank for i in whole):
@@ -124,7 +165,7 @@ def random_plan(seed):
                 route(draw.choice(whole), rank)
                 continue
             total = None
-            inputs = candidates[: len(task.pre[unit])]
+            inputs = candidates[: len(collective.pre[unit])]
             for i in [*draw.sample(candidates, min(3, len(candidates))), *inputs]:
                 held = values[i][2]
                 if not held <= want or (total is not None and held & values[total][2]):
@@ -141,18 +182,18 @@ def random_plan(seed):
             plan[i] = (kind, first, draw.randrange(n))
         elif kind == "add":
             plan[i] = (kind, first, draw.randrange(min(first, second) + 1))
-    return topology, task, linked, plan
+    return topology, collective, linked, plan
 
 
-def schedule(seed):
-    """Return the schedule of the first right random program from `seed` on."""
+def schedule(seed, name=None):
+    """Return the schedule of the first right random program from `seed` on, of the collective `name` if given."""
     for at in count_from(seed):
-        topology, task, linked, plan = random_plan(at)
-        if fault(task, linked, plan) is not None:
+        topology, collective, linked, plan = random_plan(at, name)
+        if fault(collective, linked, plan) is not None:
             continue
-        program = ChunkAlgorithm(lambda a, plan=plan: play(a, plan), task.name, "random")
+        program = ChunkAlgorithm(lambda a, plan=plan: play(a, plan), collective.name, "random")
         try:
-            return program.compile(topology, task, CompileOptions("asap", 1)).schedule
+            return program.compile(topology, collective, CompileOptions("asap", (1, 2, 3)[at % 3])).schedule
         except SynthError:  # of two sums of a chunk at once, which a schedule cannot say
             continue
     raise AssertionError("seeds do not end")

@@ -8,11 +8,11 @@ from math import ceil, floor, log2
 import pytest
 
 import synth
-from synth.commands.root import root
 from synth.errors import UsageError
 from synth.language import algorithm
 from synth.language.library import FAMILIES, LIBRARY, direct, ring
 from synth.model import registry
+from tests.command_line import synth as run
 
 ALGORITHMS = {(one.collective, one.name): one for one in LIBRARY}
 
@@ -176,20 +176,17 @@ def test_families_are_parts_of_programs():
     assert by_boxes.schedule("rail:2x4", inside=direct).step_count == 4
 
 
-def test_bounds_hold_and_the_library_is_ranked(capsys):
+def test_bounds_hold_and_the_library_is_ranked():
     rows = synth.api.library_on("hypercube:4", "allgather")
     assert all(row.factor >= 1 for row in rows if row.schedule)
     assert "recursive-doubling-rotated" in [row.algorithm.name for row in rows if row.factor == 1]
-    with pytest.raises(SystemExit) as done:
-        root(["algorithms", "--coll", "allreduce", "--topo", "ring:6", "--no-bounds", "--format", "json"])
-    assert done.value.code == 0
-    listed = json.loads(capsys.readouterr().out)
+    words = "algorithms --coll allreduce --format json --topo"
+    listed = json.loads(run(words, "ring:6 --no-bounds").stdout)
     assert [row["name"] for row in listed if "steps" in row] == ["ring", "packed-trees"]
     refused = {row["name"]: row["refused"] for row in listed if "refused" in row}
     assert refused["one-shot"] == "ring:6 has no link 2 -> 0"  # no line of the library, which a user cannot change
-    with pytest.raises(SystemExit):
-        root(["algorithms", "--coll", "allreduce", "--topo", "hypercube:4", "--size", "64MB", "--format", "json"])
-    times = [row["microseconds"] for row in json.loads(capsys.readouterr().out) if "steps" in row]
+    listed = json.loads(run(words, "hypercube:4 --size 64MB").stdout)
+    times = [row["microseconds"] for row in listed if "steps" in row]
     assert [*times[0]] == ["1 KB", "1 MB", "64 MB", "1 GB"]
     assert times == sorted(times, key=lambda row: row["64 MB"]) != sorted(times, key=lambda row: row["1 KB"])
 
@@ -200,14 +197,11 @@ def by_hand(a):
         a.input(rank).to(*a.others(rank))
 
 
-def test_plug_ins_are_listed_and_compiled(monkeypatch, capsys):
+def test_plug_ins_are_listed_and_compiled(monkeypatch):
     registry.plugins.cache_clear()
     points = [importlib.metadata.EntryPoint("algorithms.mine", "tests.test_algorithms:by_hand", registry.GROUP)]
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
     assert [one.name for one in synth.api.library("allgather")][-1] == "mine"
-    for words in (["list", "algorithms"], ["compile", "mine", "--topo", "ring:4", "--no-bounds"]):
-        with pytest.raises(SystemExit) as done:
-            root(words)
-        assert done.value.code == 0
-        assert "mine" in capsys.readouterr().out
+    for words in ("list algorithms", "compile mine --topo ring:4 --no-bounds"):
+        assert "mine" in run(words).stdout
     registry.plugins.cache_clear()

@@ -1,17 +1,19 @@
-"""One clock: pareto, tune, run and bench print the same time for the same program, size and protocol."""
+"""One clock: pareto, tune, run and bench print the same time for the same program, size and protocol; its timelines."""
 
 import json
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
 
-from synth.commands import api, pareto, root
+from synth.commands import api, pareto
 from synth.commands.point_times import times_at
 from synth.encodings.multicast_pipelining import MulticastPipelining
-from synth.errors import UsageError
+from synth.errors import SynthError, UsageError
+from synth.export.chrome_trace import PICOSECONDS, Trace, chrome
+from synth.export.request import Target
 from synth.model.collective import collective
+from synth.program.events import OpEvent
 from synth.program.message_cost import NO_COST, MessageCost
 from synth.program.overheads import NCCL, NO_OVERHEADS, describe, label
 from synth.program.program import PROTOCOLS
@@ -20,14 +22,14 @@ from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale.time_bound import time_bound
 from synth.solvers.deadline import Deadline, TimeUp, time_limited
 from synth.view import frontier_text
+from tests.command_line import synth
+from tests.programs import put_allgather, ring_allgather
 
 
 def documents(*commands):
     found = []
     for words in commands:
-        done = CliRunner().invoke(root, [*words.split(), "--format", "json"])
-        assert done.exit_code == 0, done.output
-        found.append(json.loads(done.stdout))
+        found.append(json.loads(synth(words, "--format json").stdout))
     return found
 
 
@@ -42,7 +44,7 @@ def documents(*commands):
 def test_all_commands_print_the_same_time(tmp_path, monkeypatch, machine, size, protocol):
     monkeypatch.chdir(tmp_path)
     on = f"--topo {machine} --coll allgather"
-    assert CliRunner().invoke(root, f"pareto {on} -o f.json".split()).exit_code == 0
+    synth(f"pareto {on} -o f.json")
     how = f"--sizes {size} --protocol {protocol}"
     (pareto,) = documents(f"pareto {on} --size {size}")
     last = len(pareto["points"])
@@ -76,7 +78,7 @@ def test_all_commands_time_a_plan_through_switches_on_the_ports_of_the_machine(t
     messages = api.run("plan.json", size=1 << 20, topology=machine.network().as_topology(), collective=task, data=False)
     assert run["picoseconds"] < messages.execution.picoseconds
     assert bench["rows"][0]["seconds"] == pytest.approx(run["picoseconds"] * 1e-12, rel=1e-12)
-    assert CliRunner().invoke(root, f"export plan.json --to trace {on} --size 1MB -o t.json".split()).exit_code == 0
+    synth(f"export plan.json --to trace {on} --size 1MB -o t.json")
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     ends = [event["ts"] + event.get("dur", 0) for event in events if "ts" in event]
     assert max(ends) == pytest.approx(run["picoseconds"] * 1e-6, rel=1e-6)
@@ -115,12 +117,9 @@ def test_the_bound_of_the_clock_is_the_least_of_all_protocols():
 
 def test_the_bound_of_a_protocol_counts_its_launch():
     words = "bound --topo ring:4 --coll allgather --sizes 4KB"
-    done = CliRunner().invoke(root, [*words.split(), "--protocol", "simple"])
-    assert done.exit_code == 0
-    assert "8.4 µs launch included" in done.stdout
-    assert "on bare links" in CliRunner().invoke(root, words.split()).stdout
-    refused = CliRunner().invoke(root, [*words.split()[:-2], "--protocol", "LL"])
-    assert refused.exit_code == 2
+    assert "8.4 µs launch included" in synth(words, "--protocol simple").stdout
+    assert "on bare links" in synth(words).stdout
+    synth(words.partition(" --sizes")[0], "--protocol LL", code=2)
 
 
 def test_overheads_in_words_and_on_links():
@@ -142,7 +141,7 @@ def test_the_cost_of_a_message_is_said_beside_every_time_that_has_it():
     assert label(NO_OVERHEADS, "LL", per_send=cost).endswith("without a launch, a message costs 0.25 µs at either end")
     assert label(NCCL, "Simple", per_send=NO_COST) == label(NCCL, "Simple")
     command = "run --baseline ring --topo ring:4 --coll allgather --size 64KB --no-data"
-    shown = [CliRunner().invoke(root, f"{command} {more}".split()).stdout for more in ("", "--per-send 0.3us")]
+    shown = [synth(command, more).stdout for more in ("", "--per-send 0.3us")]
     assert ["a message costs 0.3 µs at either end" in text for text in shown] == [False, True]
 
 
@@ -162,7 +161,7 @@ def test_points_that_were_not_run_have_no_time():
 @pytest.mark.parametrize("machine", ["dgx1 --ranks 0-3", "tests/fixtures/nvidia-smi-nvswitch.txt"])
 def test_pareto_knows_the_kinds_of_links_of_the_machine_as_tune_does(tmp_path, machine):
     on, file = f"--topo {machine} --coll allgather", tmp_path / "f.json"
-    assert CliRunner().invoke(root, f"pareto {on} --max-steps 1 -o {file}".split()).exit_code == 0
+    synth(f"pareto {on} --max-steps 1 -o {file}")
     (pareto,) = documents(f"pareto {on} --max-steps 1 --size 4MB")
     of_points = [one for one in pareto["candidates"] if one["label"].startswith("S1-")]
     assert {one["protocol"] for one in of_points} == {"Simple", "LL", "LL128"}
@@ -176,3 +175,47 @@ def test_after_the_deadline_no_program_is_run(monkeypatch):
             ProgramTimes(api.lower(frontier.points[0].schedule), frontier.network).computed(1 << 22)
         assert times_at(frontier, 1 << 20) == []
     assert times_at(frontier, 1 << 20)
+
+
+# ---------------------------------------------------------------- timelines, in the form that Perfetto reads
+
+
+def test_work_waits_and_links():
+    program = ring_allgather(2)
+    link = (0, 1, ())
+    first = OpEvent(0, 0, 0, 0, 0, "s", 0, 0, 2_000_000, link, 500_000, 2_500_000, 64)
+    events = [first, OpEvent(1, 0, 2, 0, 0, "r", 1_000_000, 2_500_000, 3_000_000)]
+    text = chrome(program, events)
+    found = json.loads(text)["traceEvents"]
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in found if e["name"] == "thread_name"}
+    assert names == {
+        (0, 0): "block 0: to 1, from 1, channel 0",
+        (1, 0): "block 0: to 0, from 0, channel 0",
+        (2, 0): "0 to 1",
+    }
+    drawn = [(e["pid"], e["name"], e["ts"], e["dur"]) for e in found if e["ph"] == "X"]
+    assert drawn == [(0, "s", 0, 2), (2, "s", 0.5, 2), (1, "waits", 1, 1.5), (1, "r", 2.5, 0.5)]
+    assert found[-1]["args"]["text"] == "r -> o[0]"
+    assert chrome(program, events) == text
+
+
+def test_an_op_of_several_transfers_is_drawn_once():
+    program = put_allgather(3)
+    put = OpEvent(0, 0, 0, 0, 0, "put", 0, 0, 10, (0, 1, ()), 0, 8, 4)
+    found = json.loads(chrome(program, [put, put._replace(link=(0, 2, ()))]))["traceEvents"]
+    assert [e["cat"] for e in found if e["ph"] == "X"] == ["op", "link", "link"]
+
+
+def test_a_timeline_of_a_schedule_covers_its_makespan():
+    schedule = api.solve("ring:4", "allgather", 1, 3, 3, jobs=1).schedule
+    ((_, text),) = api.export_program(schedule, "trace", size=1 << 20).files
+    ran = api.run(api.lower(schedule), topology="ring:4", size=1 << 20, data=False)
+    slices = [e for e in json.loads(text)["traceEvents"] if e["ph"] == "X"]
+    assert max(round((e["ts"] + e["dur"]) * PICOSECONDS) for e in slices) == ran.execution.picoseconds
+    assert {e["cat"] for e in slices} >= {"op", "link"}
+
+
+def test_times_must_be_known():
+    for target in (Target(), Target(timeline=lambda program, network, size: ())):
+        with pytest.raises(SynthError, match="--topo"):
+            Trace().emit(ring_allgather(2), target)

@@ -102,32 +102,6 @@ def test_what_peers_wait_for_lies_in_their_own_memory():
 
 
 @needs_compiler
-@pytest.mark.parametrize("how", [{}, {"protocol": "LL"}, {"direct": False}], ids=["direct", "packets", "fifo"])
-@pytest.mark.parametrize(
-    "program", [pytest.param(KNOWN[1], marks=pytest.mark.slow), KNOWN[2]], ids=lambda program: program.name
-)
-def test_a_thousand_launches_back_to_back_on_streams_that_do_not_wait_for_each_other(program, how):
-    cupy = Cupy(gpus=2)
-    loaded = machine(program, 5, "int32", cupy=cupy, timeout=20, ranks_on=(0, 0, 1, 1), **how)
-    assert all(
-        k.function.__name__.endswith("ll" if "protocol" in how else "direct") == (how != {"direct": False})
-        for k in loaded.kernels.values()
-    )
-    streams = []
-    for device in (0, 0, 1, 1):
-        with cupy.Device(device):
-            streams.append(cupy.Stream(non_blocking=True))
-    given = inputs(program, 5, "int32")
-    loaded.fill(given)
-    count = 200 if how else 1000
-    for _ in range(count):
-        loaded.launch(streams)
-    loaded.finish(streams)
-    reference_data.check(loaded.layout, dtype("int32"), "sum", given, loaded.outputs())
-    assert sum(len(kernel.launched) for kernel in loaded.kernels.values()) == 4 * count
-
-
-@needs_compiler
 @pytest.mark.parametrize("on", [None, (0, 0, 0)])
 def test_between_preparation_and_launch_nothing_is_allocated_and_a_graph_replays(on):
     program, cupy = ring_allreduce(3), Cupy()

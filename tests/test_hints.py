@@ -5,19 +5,19 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from test_lower import TWO_SIDED, plays
+from program_judge import right
+from test_lower import TWO_SIDED
 
 import synth
 from synth.commands import api
 from synth.commands.compile import load_algorithm
-from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.language import algorithm
 from synth.language.library import direct, hierarchical
 from synth.program.checked_lowering import lower, onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.send_hints import SendHint
+from tests.command_line import synth as run
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "language" / "hinted.py"
 
@@ -59,7 +59,7 @@ def test_pieces_are_messages(runtime):
     whole, cut = (lowered(chain, "line:4", runtime, chunks=4, hint=hint) for hint in (None, {"pieces": 4}))
     assert (sends(whole), sends(cut)) == (3, 12)
     assert sends(lowered(chain, "line:4", runtime, chunks=1, hint={"pieces": 3})) == 9
-    plays(cut, runtime)
+    right(cut, runtime)
 
 
 def test_pieces_of_more_than_the_chunks_can_be_are_refused():
@@ -77,7 +77,7 @@ def test_pieces_of_more_than_the_chunks_can_be_are_refused():
 def test_a_channel_is_the_one_of_the_hint(runtime):
     program = lowered(chain, "line:4", runtime, hint={"channel": 3})
     assert {block.channel for _, block in blocks(program) if block.ops} == {3}
-    plays(program, runtime)
+    right(program, runtime)
 
 
 def test_other_connections_avoid_the_channel_of_a_hint():
@@ -92,7 +92,7 @@ def test_other_connections_avoid_the_channel_of_a_hint():
     assert sorted(block.channel for rank, block in blocks(program) if rank == 0) == [0, 1]
     (first,) = [block for rank, block in blocks(program) if rank == 0 and block.channel == 0]
     assert first.ops[0].src[0].offset == 0
-    plays(program)
+    right(program)
 
 
 def test_lanes_are_the_connections_of_a_route():
@@ -100,7 +100,7 @@ def test_lanes_are_the_connections_of_a_route():
         program = lowered(chain, "dgx-a100", chunks=12, hint={"lanes": lanes})
         pairs = Counter((rank, block.send) for rank, block in blocks(program) if block.send is not None)
         assert set(pairs.values()) == {lanes}
-    plays(program)
+    right(program)
 
 
 def test_a_block_has_what_a_rank_sends_and_receives():
@@ -109,20 +109,20 @@ def test_a_block_has_what_a_rank_sends_and_receives():
     assert [len(gpu.blocks) for gpu in together.gpus] == [1, 1]
     assert {(block.send, block.recv) for _, block in blocks(together)} == {(0, 0), (1, 1)}
     for program in (apart, together):
-        plays(program)
+        right(program)
 
 
 def test_a_block_that_would_wait_for_ever_is_refused():
     with pytest.raises(SynthError, match=r"hints put what rank \d receives from rank \d into the block of its sends"):
         lowered(exchange, "line:2", name="both", chunks=6)
-    plays(lowered(exchange, "line:2", name="{}", chunks=6))
+    right(lowered(exchange, "line:2", name="{}", chunks=6))
 
 
 def test_blocks_of_both_ways_round_a_ring():
     program = load_algorithm(str(EXAMPLE))
     for runtime in TWO_SIDED:
         made = lowered(program, "ring:4", runtime)
-        plays(made, runtime)
+        right(made, runtime)
         for gpu in made.gpus:
             assert len(gpu.blocks) == 2
             by_peer = {block.send: block for block in gpu.blocks}
@@ -213,28 +213,24 @@ def test_random_hints_keep_programs_right(program):
                 if rng.random() < 0.8:
                     hints[t, send.chunk, send.src, send.dst] = rng.choice(kinds)
         runtime, protocol = rng.choice(TWO_SIDED), rng.choice(("Simple", "LL"))
-        plays(lower(schedule, LoweringOptions(runtime, protocol, hints=hints)), runtime, seed)
+        right(lower(schedule, LoweringOptions(runtime, protocol, hints=hints)), runtime, rng)
 
 
 def test_instances_have_the_connections_of_hints():
     compiled = chain.compile("line:3", None, synth.language.CompileOptions(parameters={"hint": {"channel": 1}}))
     program = lower(compiled.schedule, LoweringOptions(instances=2, hints=compiled.hints))
     assert {block.channel for _, block in blocks(program)} == {1, 3}
-    plays(program)
+    right(program)
 
 
 def test_the_command_line_writes_hints(tmp_path):
     xml = tmp_path / "hinted.xml"
-    run, compiling = CliRunner().invoke, ["compile", str(EXAMPLE), "--topo", "ring:4", "--no-bounds"]
-    written = run(root, [*compiling, "--to", "msccl-xml", "-o", str(xml)])
-    assert written.exit_code == 0, written.output
+    compiling = f"compile {EXAMPLE} --topo ring:4 --no-bounds"
+    assert "left out" not in run(compiling, "--to msccl-xml -o", xml).output
     assert 'chan="1"' in xml.read_text()
-    assert "left out" not in written.output
-    assert run(root, ["lint", str(xml)]).exit_code == 0
-    for more in (["--to", "mscclpp"], []):
-        made = run(root, [*compiling, *more, "-o", str(tmp_path / "x.json")])
-        assert made.exit_code == 0, made.output
-        assert "hints are left out" in made.output
+    run("lint", xml)
+    for more in ("--to mscclpp", ""):
+        assert "hints are left out" in run(compiling, more, "-o", tmp_path / "x.json").output
 
 
 def test_plans_and_rank_maps_take_no_hints():

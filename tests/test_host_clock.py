@@ -5,12 +5,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
 from host_runs import KNOWN, fifo_options, needs_compiler
 from programs import all_send_first, ring_allgather, ring_allreduce
 
 from synth.commands import api
-from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.program.buffer_layout import Layout
 from synth.runtime import reference_data
@@ -19,6 +17,7 @@ from synth.runtime.host.executor import Host
 from synth.runtime.kernel import logical_clock
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.runtime.reference.executor import Reference
+from tests.command_line import synth
 
 pytestmark = needs_compiler
 
@@ -99,32 +98,13 @@ def test_a_deadlock_is_named_by_the_model_that_gives_the_order():
 
 
 def test_the_command_says_that_it_is_a_model():
-    given = [
-        "run",
-        "--baseline",
-        "ring",
-        "--topo",
-        "ring:3",
-        "--coll",
-        "allgather",
-        "--size",
-        "24KB",
-        "--executor",
-        "host",
-        "--threads",
-        "1",
-    ]
-    said = CliRunner().invoke(root, [*given, "--clock", "logical"], catch_exceptions=False)
-    assert said.exit_code == 0, said.output
-    assert (
-        "an execution-driven model of ring:3, not a measurement" in said.output
-        and "real time of the launch" in said.output
+    words = "run --baseline ring --topo ring:3 --coll allgather --size 24KB --executor"
+    said = synth(words, "host --threads 1 --clock logical").stdout
+    assert "an execution-driven model of ring:3, not a measurement" in said and "real time of the launch" in said
+    plain, doc, model = (
+        json.loads(synth(words, more, "--format json").stdout)
+        for more in ("host --threads 1", "host --threads 1 --clock logical", "reference")
     )
-    plain, doc = (
-        json.loads(CliRunner().invoke(root, [*given, *more, "--format", "json"]).stdout)
-        for more in ([], ["--clock", "logical"])
-    )
-    model = json.loads(CliRunner().invoke(root, [*given[:-4], "--executor", "reference", "--format", "json"]).stdout)
     assert doc["picoseconds"] == model["picoseconds"] and "says" in doc and doc["nanoseconds"] > 0
     assert plain["picoseconds"] is None and "says" not in plain
 

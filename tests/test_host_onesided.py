@@ -10,23 +10,78 @@ import numpy as np
 import pytest
 import thread_sanitizer
 from host_runs import needs_compiler, same_outputs
-from multicast_schedules import random_schedule
-from programs import put_allgather
+from programs import I0, O0, S0, put_allgather
 
 from synth.errors import SynthError, UsageError
 from synth.language.library import direct, hierarchical
 from synth.model.collective import collective
+from synth.model.schedule import Schedule, Send, Step, SwitchSend
 from synth.program.checked_lowering import onesided
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Block, Gpu, Op, Port, Program, Span
 from synth.runtime.host.executor import Host
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
+from synth.topologies import topology
 
 pytestmark = needs_compiler
 KINDS = [("float32", "sum"), ("float16", "avg"), ("float64", "prod"), ("int8", "max"), ("int32", "sum")]
 needs_sanitizer = pytest.mark.skipif(
     thread_sanitizer.missing() is not None, reason=str(thread_sanitizer.missing())
 )  # fmt: skip
+
+
+MANY = 1000  # rounds of a step: enough for any of its sends
+
+
+def random_schedule(random: Random, ranks: int) -> Schedule:
+    """Return a random allreduce or broadcast over `ranks` ranks, of one to four chunks."""
+    own = random.choice(["through", "local"])
+    network = topology(f"switch:{ranks}:multicast={own}").multicast_network()
+    chunks = random.randint(1, 4)
+    name = random.choice(["allreduce", "broadcast"])
+    steps: list[list] = [[] for _ in range(2 + 2 * ranks)]
+    for chunk in range(chunks):
+        rows = _allreduce(random, chunk, ranks) if name == "allreduce" else _spread(random, chunk, 0, ranks)
+        for t, sends in enumerate(rows):
+            steps[t] += sends
+    listed = []
+    for row in steps:
+        plain = tuple(sorted(send for send in row if isinstance(send, Send)))
+        through = tuple(sorted(send for send in row if isinstance(send, SwitchSend)))
+        if row:
+            listed.append(Step(MANY, plain, through))
+    return Schedule(network, collective(name, ranks), chunks, tuple(listed))
+
+
+def _allreduce(random: Random, chunk: int, ranks: int) -> list[list]:
+    """Fetch sums inside random groups, add these at one leader, then spread the sum."""
+    order = random.sample(range(ranks), ranks)
+    groups = []
+    while order:
+        size = random.randint(1, len(order))
+        groups.append(sorted(order[:size]))
+        order = order[size:]
+    leaders = [random.choice(group) for group in groups]
+    fetched = []
+    for leader, group in zip(leaders, groups, strict=True):
+        if len(group) > 1:
+            fetched.append(SwitchSend(chunk, leader, tuple(group), "fetch-reduce", "switch"))
+    added = [[Send(chunk, leader, leaders[0], "reduce")] for leader in leaders[1:]]
+    return [fetched, *added, *_spread(random, chunk, leaders[0], ranks)]
+
+
+def _spread(random: Random, chunk: int, root: int, ranks: int) -> list[list]:
+    """Copy the value of `root` to all ranks, in each step from one holder to some that lack it."""
+    holders, missing, rows = [root], [rank for rank in range(ranks) if rank != root], []
+    while missing:
+        holder, group = random.choice(holders), random.sample(missing, random.randint(1, len(missing)))
+        if len(group) == 1 and random.random() < 0.5:
+            rows.append([Send(chunk, holder, group[0])])
+        else:
+            rows.append([SwitchSend(chunk, holder, tuple(sorted([holder, *group])), "multicast", "switch")])
+        holders += group
+        missing = [rank for rank in missing if rank not in group]
+    return rows
 
 
 def random_program(seed: int, protocol: str = "Simple") -> tuple[Program, Random]:
@@ -66,7 +121,7 @@ def test_a_wait_that_is_left_out_is_a_race() -> None:
         blocks = []
         for block in gpu.blocks:
             ops = [Op("nop") if op.code == "wait" else op for op in block.ops]
-            reads = [Op("cpy", (Span("o", (gpu.rank + 1) % 3),), (Span("s", 0),))]
+            reads = [Op("cpy", (Span("o", (gpu.rank + 1) % 3),), S0)]
             blocks.append(block._replace(ops=(*ops, *reads)))
         gpus.append(gpu._replace(blocks=tuple(blocks), scratch=1))
     assert thread_sanitizer.find_races(replace(program, gpus=tuple(gpus)), threads=1, elements=64).races
@@ -127,10 +182,7 @@ MEETING = Op("barrier", group=(0, 1))
     [
         (local((Op("wait", ports=(0,)),), ports=TO_1), r"waits for a signal from rank 1 \(memory port 0\)"),
         (local((MEETING,), (Op("nop"),), ports=TO_1), "waits for block 1 at the barrier"),
-        (
-            local((Op("cpy", (Span("s", 0, packet=True),), (Span("o", 0),)),), ports=TO_1),
-            r"waits for packets in s\[0\]",
-        ),
+        (local((Op("cpy", (Span("s", 0, packet=True),), O0),), ports=TO_1), r"waits for packets in s\[0\]"),
     ],
 )
 def test_waits_that_never_end_are_named(program: Program, message: str) -> None:
@@ -146,8 +198,8 @@ def test_waits_that_never_end_are_named(program: Program, message: str) -> None:
             local((Op("signal", ports=(0,)),), (Op("signal", ports=(0,)),), ports=TO_1),
             "another block signals on this port",
         ),
-        (local((Op("cpy", (Span("o", 0),), (Span("o", 1),), 2),), ports=TO_1), "beyond the output"),
-        (local((Op("cpy", (Span("o", 0),), (Span("i", 0),)),), ports=TO_1), "writes the input"),
+        (local((Op("cpy", O0, (Span("o", 1),), 2),), ports=TO_1), "beyond the output"),
+        (local((Op("cpy", O0, I0),), ports=TO_1), "writes the input"),
     ],
 )
 def test_programs_that_the_kernel_does_not_run(program: Program, message: str) -> None:
@@ -163,10 +215,10 @@ def test_barriers_and_several_pairs_of_one_put() -> None:
         pairs = Op(
             "put", (Span("i", 0), Span("s", 0)), (Span("o", rank, 1 - rank), Span("s", 1, 1 - rank)), ports=(0, 0)
         )
-        first = (Op("cpy", (Span("i", 0),), (Span("s", 0),)), pairs, Op("signal", ports=(0,)), Op("wait", ports=(0,)))
+        first = (Op("cpy", I0, S0), pairs, Op("signal", ports=(0,)), Op("wait", ports=(0,)))
         blocks = (
             Block(None, None, 0, (*first, MEETING, MEETING), ports=(Port("memory", 1 - rank, 0),)),
-            Block(None, None, 0, (MEETING, Op("cpy", (Span("i", 0),), (Span("o", rank),)), MEETING)),
+            Block(None, None, 0, (MEETING, Op("cpy", I0, (Span("o", rank),)), MEETING)),
         )
         gpus.append(Gpu(rank, 1, 2, 2, blocks))
     same_outputs(Program("p", task, 1, tuple(gpus)), 37)

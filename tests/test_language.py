@@ -15,25 +15,128 @@ import synth
 from synth.checker.schedule import replay
 from synth.commands import api
 from synth.commands.compile import load_algorithm
-from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.language import ChunkAlgorithm, Data, RankGroup, algorithm
 from synth.language.algorithm import CompileOptions
 from synth.language.library import direct, hierarchical, recursive_doubling, ring, rooted_trees
 from synth.program.analysis import check
+from tests.command_line import synth as run
 from tests.finer_units import finer
 from tests.random_programs import OUTPUTS, fault, play, random_plan
 
-PROGRAMS = Path(__file__).parent / "data" / "language"
+MY = """from synth.language import algorithm
+from synth.language.library import direct, ring
+
+@algorithm({!r})
+def my(a{}):
+{}
+"""
 
 
-@pytest.mark.parametrize("file", sorted(path.name for path in PROGRAMS.glob("*.py")))
-def test_errors_name_the_line(file, monkeypatch):
-    monkeypatch.chdir(PROGRAMS)
-    topology, expected = (line.partition(": ")[2] for line in Path(file).read_text().splitlines()[:2])
-    program = load_algorithm(file)
+@pytest.fixture
+def my(tmp_path, monkeypatch):
+    """`my(collective, body, parameters)`: an algorithm in my.py of the working directory, its body from line 6 on."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(collective, body, parameters=""):
+        lines = "\n".join(f"    {line}" for line in body.splitlines())
+        Path("my.py").write_text(MY.format(collective, parameters, lines))
+
+    return write
+
+
+# Machine and collective, the error, and the body of a program, from line 6 of my.py on.
+MISTAKES = """
+ring:4 allreduce
+my.py:6: `+` is ambiguous: write .add(data) for a sum, .join(data) for both pieces
+a.input(0) + a.input(1)
+
+fully-connected:4 allreduce
+my.py:8: rank 3 would count rank 1 twice in unit 0 [0:1/2]: it holds {1, 3} (my.py:6), what comes from rank 2 is {0, 1, 2} (my.py:7)
+near = a.input(3)[0 : 1 / 2].add(a.input(1)[0 : 1 / 2])
+far = a.sum(2, [a.input(rank)[0 : 1 / 2] for rank in (0, 1, 2)])
+near.add(far)
+
+dgx-a100 allgather
+my.py: 14 of 64 outputs are missing: rank 0 ends without unit 6 (nearest: rank 6, its input): copy it there with .to(...)
+for rank in range(6):
+    for other in a.others(rank):
+        a.input(rank).to(other)
+
+dgx-a100 alltoall
+my.py: 1 of 64 outputs are missing: rank 4 ends without unit 20 of rank 2 (nearest: rank 2, its input): copy it there with .to(...)
+for src in a.ranks:
+    for dst in a.others(src):
+        if (src, dst) != (2, 4):
+            a.input(src).part(dst, a.size).to(dst)
+a.input(2).part(4, a.size).to(0)
+
+ring:4 allreduce
+my.py: 3 of 4 outputs are missing: rank 0 ends without the sum {0, 1, 2, 3} of unit 0 (nearest: rank 3, my.py:8): copy it there with .to(...)
+total = a.input(0)
+for rank in (1, 2, 3):
+    total = a.input(rank).add(total)
+
+dgx1 allgather
+my.py:8: dgx1-v100 has no link 0 -> 5; two hops: 0-1-5: write .to(1, 5) or via="shortest"
+for rank in a.ranks:
+    for other in a.others(rank):
+        a.input(rank).to(other)
+
+fully-connected:4 allreduce
+my.py:6: add of [0:1/3] of unit 0 to [0:1/2] of unit 0: the same pieces are needed
+a.input(0)[0 : 1 / 2].add(a.input(1).part(0, 3))
+
+fully-connected:6 allgather
+my.py:8: data of rank 2 used as rank 4's: it came there at my.py:7; copies return the new data: data = data.to(4)
+data = a.input(2)
+data.to(4)
+direct.allgather(a.group([2, 4]), {2: data, 4: data})
+
+ring:4 all_gather
+my.py:6: ValueError: invalid literal for int() with base 10: 'half'
+int("half")
+
+dgx1 allgather
+ring.py:19 (my.py:6): dgx1-v100 has no link 3 -> 4; two hops: 3-0-4: write .to(0, 4) or via="shortest"
+ring.allgather_one_way(a, a.inputs())
+
+fully-connected:4 allreduce
+my.py:11: rank 3 still reads its sum of my.py:8 after my.py:9 replaced it; a rank holds one sum of a chunk: send before adding
+pair = a.input(0).add(a.input(1))
+three = pair.add(a.input(2))
+copy = three.to(3)
+other = a.input(3).add(pair).add(a.input(2))
+other.to(1, 2)
+copy.add(a.input(3)).to(0)
+
+fully-connected:6 allreduce
+my.py:12: rank 0 still reads its sum of my.py:7 after my.py:8 replaced it; a rank holds one sum of a chunk: send before adding
+far = a.input(2).add(a.input(5))
+pair = a.input(0).add(a.input(1))
+three = pair.add(a.input(4))
+sent = three.to(3)
+five = three.add(far)
+five.add(a.input(3)).to(1, 4, 5)
+late = pair.to(2)
+a.sum(2, [late, a.input(2), a.input(3), a.input(4), a.input(5)])
+a.sum(3, [sent, a.input(3), a.input(2), a.input(5)])
+
+ring:4 broadcast
+my.py:8: reads what my.py:8 makes in the same or a later step; sends of a step read the state before it: write each hop in a step() of its own, or no step()
+with a.step():
+    data = a.input(0)
+    data.to(1, 2, 3)
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.strip().split("\n\n"), ids=lambda mistake: mistake.splitlines()[1][:40])
+def test_errors_name_the_line(my, mistake):
+    on, expected, *body = mistake.splitlines()
+    topology, collective = on.split()
+    my(collective, "\n".join(body))
     with pytest.raises(SynthError) as error:
-        program.schedule(topology)
+        load_algorithm("my.py").schedule(topology)
     assert str(error.value) == expected
 
 
@@ -186,50 +289,33 @@ def test_a_copy_that_is_sent_elsewhere_is_named_by_line_or_right(seeds, tmp_path
     assert min(outcomes[what] for what in ("right", "outputs", "line")) >= len(seeds) // 50, outcomes
 
 
-def test_compile_prints_and_writes(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("my.py").write_text(
-        "from synth.language import algorithm\n\n\n@algorithm('allgather')\ndef shift(a, by=1):\n"
-        "    for rank in a.ranks:\n        rest = [(rank + by * k) % a.size for k in range(1, a.size)]\n"
-        "        a.input(rank).to(*rest)\n"
+def test_compile_prints_and_writes(my):
+    my(
+        "allgather",
+        "for rank in a.ranks:\n    rest = [(rank + by * k) % a.size for k in range(1, a.size)]\n"
+        "    a.input(rank).to(*rest)",
+        ", by=1",
     )
-    with pytest.raises(SystemExit) as done:
-        root(["compile", "my.py", "--topo", "fully-connected:5", "-p", "by=2", "-o", "s.json", "--format", "json"])
-    printed = capsys.readouterr()
-    assert done.value.code == 0
-    document = json.loads(printed.out)
+    done = run("compile my.py --topo fully-connected:5 -p by=2 -o s.json --format json")
+    document = json.loads(done.stdout)
     assert (document["steps"], document["chunks"], document["distance"]["bound"]) == (4, 1, "1")
-    assert "running my.py as Python code" in printed.err
+    assert "running my.py as Python code" in done.stderr
     assert synth.verify("s.json")
-    with pytest.raises(SystemExit) as refused:
-        root(["compile", "my.py", "--topo", "ring:5", "-p", "by=2"])
-    assert refused.value.code == 2
-    assert "my.py:8: ring:5 has no link 0 -> 2" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as wrong:
-        root(["compile", "my.py", "--topo", "fully-connected:5", "-p", "by=5"])
-    assert wrong.value.code == 5
-    assert "are missing" in capsys.readouterr().err
+    assert "my.py:8: ring:5 has no link 0 -> 2" in run("compile my.py --topo ring:5 -p by=2", code=2).stderr
+    assert "are missing" in run("compile my.py --topo fully-connected:5 -p by=5", code=5).stderr
 
 
 @pytest.mark.parametrize(
-    ("collective", "body", "says"),
+    ("collective", "body", "code", "says"),
     [
-        ("allgather", "a.input(r).to(a.others(r)[0])", "): copy it there with .to(...)"),
-        ("reduce-scatter", "a.sum(r, [a.input(0).unit(r)])", "): add what it lacks with a.sum(...)"),
-        (
-            "reduce-scatter",
-            "[a.input(r) for _ in a]",
-            "my.py:5: a group is not iterable: write a.ranks, or",
-        ),
+        ("allgather", "a.input(r).to(a.others(r)[0])", 5, "): copy it there with .to(...)"),
+        ("reduce-scatter", "a.sum(r, [a.input(0).unit(r)])", 5, "): add what it lacks with a.sum(...)"),
+        ("reduce-scatter", "[a.input(r) for _ in a]", 2, "my.py:7: a group is not iterable: write a.ranks, or"),
     ],
 )
-def test_errors_say_what_to_do(tmp_path, monkeypatch, capsys, collective, body, says):
-    monkeypatch.chdir(tmp_path)
-    head = f"from synth.language import algorithm\n@algorithm('{collective}')\ndef my(a):\n    for r in a.ranks:\n"
-    Path("my.py").write_text(f"{head}        {body}\n")
-    with pytest.raises(SystemExit):
-        root(["compile", "my.py", "--topo", "fully-connected:3", "--no-bounds"])
-    assert says in capsys.readouterr().err
+def test_errors_say_what_to_do(my, collective, body, code, says):
+    my(collective, f"for r in a.ranks:\n    {body}")
+    assert says in run("compile my.py --topo fully-connected:3 --no-bounds", code=code).stderr
 
 
 @pytest.mark.parametrize("value", [ChunkAlgorithm, Data, RankGroup, algorithm, synth.api.distance, synth.api.library])
@@ -322,20 +408,17 @@ def test_a_found_schedule_is_a_part_of_a_program():
         rails_then_found.schedule("rail:3x2")
 
 
-def test_a_program_on_stdout_stands_alone(capsys):
-    with pytest.raises(SystemExit) as done:
-        root(["compile", "two-shot", "--topo", "fully-connected:3", "--no-bounds", "--to", "mscclpp", "-o", "-"])
-    assert done.value.code == 0
-    assert json.loads(capsys.readouterr().out)["collective"] == "allreduce"
+TWO_SHOT = "compile two-shot --no-bounds -o - --topo"
 
 
-def test_a_limit_of_the_runtime_names_the_program(monkeypatch, capsys):
-    monkeypatch.chdir(PROGRAMS.parent.parent.parent)
-    words = ["compile", "examples/language/my.py", "--topo", "dgx-a100", "--no-bounds", "--to", "msccl-xml"]
-    with pytest.raises(SystemExit) as done:
-        root([*words, "--instances", "4", "-o", "-"])
-    assert done.value.code == 1
-    error = capsys.readouterr().err
+def test_a_program_on_stdout_stands_alone():
+    assert json.loads(run(TWO_SHOT, "fully-connected:3 --to mscclpp").stdout)["collective"] == "allreduce"
+
+
+def test_a_limit_of_the_runtime_names_the_program(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parent.parent)
+    words = "compile examples/language/my.py --topo dgx-a100 --no-bounds --to msccl-xml --instances 4 -o -"
+    error = run(words, code=1).stderr
     assert "examples/language/my.py:4: msccl-executor has at most" in error
     assert "1 instance would fit" in error
 
@@ -380,30 +463,16 @@ def test_one_lane_joins_chunks_of_several_steps(program, machine, most):
         api.run(made, size=1 << 12, topology=machine, delays=3)
 
 
-def test_one_lane_makes_the_fewest_instructions(capsys):
-    counts = []
-    for lanes in ([], ["--lanes", "1"]):
-        with pytest.raises(SystemExit) as done:
-            root(["compile", "two-shot", "--topo", "dgx-a100", "--no-bounds", "--to", "msccl-xml", "-o", "-", *lanes])
-        assert done.value.code == 0
-        counts.append(capsys.readouterr().out.count("<step "))
+def test_one_lane_makes_the_fewest_instructions():
+    counts = [run(TWO_SHOT, "dgx-a100 --to msccl-xml", lanes).stdout.count("<step ") for lanes in ("", "--lanes 1")]
     assert counts == [1344, 224]
-    with pytest.raises(SystemExit) as refused:
-        root(["compile", "two-shot", "--topo", "dgx-a100", "--no-bounds", "--to", "mscclpp", "-o", "-", "--lanes", "1"])
-    assert refused.value.code == 2
+    run(TWO_SHOT, "dgx-a100 --to mscclpp --lanes 1", code=2)
 
 
-def test_lines_that_nobody_uses_are_named(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("my.py").write_text(
-        "from synth.language import algorithm\n\n\n@algorithm('broadcast')\ndef twice(a):\n"
-        "    a.input(0).to(1)\n    a.input(0).to(2, 1)\n    a.input(0).to(2)\n"
-    )
-    with pytest.raises(SystemExit) as done:
-        root(["compile", "my.py", "--topo", "fully-connected:3", "--no-bounds", "--chunks", "2"])
-    assert done.value.code == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if "used by" in line]
-    assert said == [
+def test_lines_that_nobody_uses_are_named(my):
+    my("broadcast", "a.input(0).to(1)\na.input(0).to(2, 1)\na.input(0).to(2)")
+    said = run("compile my.py --topo fully-connected:3 --no-bounds --chunks 2").stderr.splitlines()
+    assert [line for line in said if "used by" in line] == [
         "synth: my.py:7 used by nobody (2 chunk sends): left out",
         "synth: my.py:8 used by nobody (2 chunk sends): left out",
     ]

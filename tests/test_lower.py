@@ -1,29 +1,30 @@
-"""Lowering: every collective's program does what the collective says, however its blocks interleave."""
+"""Lowering: every collective's program does what the collective says, however its blocks interleave. Whatever makes a
+program of a schedule replays it first: a wrong schedule ends in one line and exit code 5."""
 
-import random
+import json
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+import test_export
+import test_plan_export
+from program_judge import right
 from randoms import schedule as random_schedule
-from symbolic import play
 
+from synth.catalog.tuner.candidates import NamedSchedule, measured_candidates
+from synth.catalog.tuner.measurements import Measurement, Sample
 from synth.commands import api
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.collective import Collective, collective
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Link, Topology
-from synth.program.analysis import check
+from synth.program import checked_lowering
 from synth.program.lowering.lower import lower
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
-from synth.program.runtimes import RUNTIMES
+from tests.command_line import synth
 
-DGX1 = {
-    "broadcast": (2, 2, 2), "reduce": (2, 2, 2), "scatter": (6, 2, 7), "gather": (6, 2, 7), "allgather": (2, 2, 3),
-    "reduce-scatter": (2, 2, 3), "allreduce": (2, 2, 2), "alltoall": (3, 2, 8), "scan": (2, 2, 3),
-}  # fmt: skip
 TWO_SIDED = ("synth", "msccl", "msccl-executor", "rccl")
 
 
@@ -54,43 +55,6 @@ def exchange_allreduce(ranks: int, chunks: int = 1) -> Schedule:
     return Schedule(net, collective("allreduce", ranks), chunks, tuple(steps))
 
 
-def plays(program: Program, runtime: str = "synth", seed: int = 0) -> None:
-    """Right under random interleaving, for several splits, in every mode it claims; and lint finds no fault and no
-    largest size."""
-    most = max((op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops), default=1)
-    for in_place in {"out": [False], "in": [True], "both": [False, True]}[program.in_place]:
-        for whole in sorted({1, 2, most}):
-            play(
-                program,
-                in_place=in_place,
-                whole=whole,
-                depth=2 if program.protocol == "Simple" else 8,
-                seed=seed + whole,
-            )
-    report = check(program, runtime)
-    assert [str(f) for f in report.errors if f.rule != "dispatch"] == []
-    assert report.safe is None
-    limits = RUNTIMES[runtime]
-    for gpu in program.gpus:
-        for block in gpu.blocks:
-            assert {op.code for op in block.ops} <= limits.codes
-            assert not limits.single_dep or all(len(op.deps) <= 1 for op in block.ops)
-
-
-@pytest.mark.parametrize("name", DGX1)
-def test_collectives_of_a_dgx1(name):
-    point = api.solve("dgx1", name, *DGX1[name], jobs=1).schedule
-    for runtime, instances, protocol in (("synth", 1, "Simple"), ("msccl-executor", 2, "LL"), ("rccl", 4, "Simple")):
-        program = lower(
-            point,
-            LoweringOptions(runtime=runtime, instances=instances, protocol=protocol),
-        )
-        for in_place in [False, True] if program.in_place == "both" else [False]:
-            play(program, in_place=in_place)
-        report = check(program, runtime)
-        assert ([str(f) for f in report.errors if f.rule != "dispatch"], report.safe) == ([], None)
-
-
 def test_the_same_schedule_gives_the_same_program_and_options_are_independent_of_sets():
     made = [random_schedule(7) for _ in range(2)]
     assert lower(made[0], LoweringOptions(runtime="msccl-executor")) == lower(
@@ -106,7 +70,7 @@ def test_a_ring_is_fused_into_one_block_a_rank():
     program = lower(ring_allgather(5))
     assert codes(program) == {"s": 5, "rcs": 15, "r": 5, "cpy": 5}
     assert all(len(gpu.blocks) == 1 and gpu.scratch == 0 for gpu in program.gpus)
-    plays(program)
+    right(program)
 
 
 def test_fusion_that_could_deadlock_is_taken_apart():
@@ -120,24 +84,24 @@ def test_fusion_that_could_deadlock_is_taken_apart():
         )
         is False
     )
-    plays(program)
+    right(program)
 
 
 def test_exchanges_never_overwrite_what_the_same_step_sends():
     program = lower(exchange_allreduce(8, 6))
     assert codes(program)["cpy"] == 0
     assert all(gpu.scratch == 12 for gpu in program.gpus)  # the input may be the output, and leaves in the first step
-    plays(program)
+    right(program)
     apart = lower(exchange_allreduce(8, 6), LoweringOptions(in_place="out"))
     assert all(gpu.scratch == 6 for gpu in apart.gpus)  # three steps: output, scratch, output
-    plays(apart)
+    right(apart)
 
 
 def test_contiguous_chunks_travel_together_up_to_the_runtimes_count():
     assert {op.count for gpu in lower(ring_allgather(3, 100)).gpus for block in gpu.blocks for op in block.ops} == {100}
     program = lower(ring_allgather(3, 100), LoweringOptions(runtime="msccl-executor"))
     assert max(op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops) == 71
-    plays(program, "msccl-executor")
+    right(program, "msccl-executor")
     assert {
         op.count
         for gpu in lower(ring_allgather(3, 9), LoweringOptions(aggregate=False)).gpus
@@ -151,7 +115,7 @@ def test_long_blocks_are_spread_over_more_channels():
     program = lower(ring_allgather(4, 50), LoweringOptions(runtime="msccl-executor", aggregate=False))
     assert program.channels == 3
     assert max(len(block.ops) for gpu in program.gpus for block in gpu.blocks) <= 64
-    plays(program, "msccl-executor")
+    right(program, "msccl-executor")
 
 
 def test_lanes_follow_the_units_of_a_route():
@@ -160,7 +124,7 @@ def test_lanes_follow_the_units_of_a_route():
     assert lower(made).channels == 3
     assert lower(made, LoweringOptions(lanes=2)).channels == 2
     assert lower(made, LoweringOptions(instances=2)).channels == 6
-    plays(lower(made, LoweringOptions(instances=2)))
+    right(lower(made, LoweringOptions(instances=2)))
 
 
 def test_routes_through_different_switches_are_different_channels():
@@ -174,7 +138,7 @@ def test_routes_through_different_switches_are_different_channels():
     )
     program = lower(made)
     assert sorted((block.channel, block.via) for block in program.gpus[0].blocks) == [(0, ("left",)), (1, ("right",))]
-    plays(program)
+    right(program)
 
 
 def test_sums_are_in_the_order_of_the_schedule():
@@ -216,7 +180,7 @@ def test_routes_get_fewer_lanes_where_the_runtime_has_too_few_channels():
     made = Schedule(net, collective("broadcast", 2), 48, (Step(1, tuple(Send(c, 0, 1) for c in range(48))),))
     assert lower(made).channels == 48
     assert lower(made, LoweringOptions(runtime="msccl-executor")).channels == 24
-    plays(lower(made, LoweringOptions(runtime="msccl-executor")), "msccl-executor")
+    right(lower(made, LoweringOptions(runtime="msccl-executor")), "msccl-executor")
     with pytest.raises(SynthError, match="at most 32 channels, this program needs 48; 1 instance would fit"):
         lower(made, LoweringOptions(runtime="msccl-executor", instances=2))
 
@@ -228,8 +192,8 @@ def test_what_is_there_already_needs_copies_only_or_nothing():
     assert codes(lower(made)) == {"cpy": 1}
     assert codes(lower(made, LoweringOptions(in_place="in"))) == {}
     for mode in ("out", "in", "both"):
-        plays(lower(made, LoweringOptions(in_place=mode)))
-    plays(lower(made, LoweringOptions(instances=2)))
+        right(lower(made, LoweringOptions(in_place=mode)))
+    right(lower(made, LoweringOptions(instances=2)))
 
 
 def test_bad_options_are_refused():
@@ -258,18 +222,67 @@ def test_a_wrong_schedule_is_refused():
         lower(Schedule(made.network, made.collective, 1, made.steps[:1]))
 
 
-def test_the_machine_of_these_tests_notices_faults():
-    """A dependency dropped from a program must make some interleaving wrong, or else the tests above mean little."""
-    program = lower(ring_allgather(4), LoweringOptions(fuse=False))
-    rng, caught = random.Random(0), 0
-    for gpu in program.gpus:
-        blocks = tuple(b._replace(ops=tuple(op._replace(deps=(), flag=False) for op in b.ops)) for b in gpu.blocks)
-        gpus = (*program.gpus[: gpu.rank], gpu._replace(blocks=blocks), *program.gpus[gpu.rank + 1 :])
-        broken = Program(program.name, program.collective, 1, gpus, "Simple", "both")
-        for _ in range(20):
-            try:
-                play(broken, seed=rng.random())
-            except AssertionError:
-                caught += 1
-                break
-    assert caught == 4
+# ---------------------------------------------------------------- wrong schedules
+
+
+def without_last_send(schedule):
+    last = schedule.steps[-1]
+    return replace(schedule, steps=(*schedule.steps[:-1], last._replace(sends=last.sends[:-1])))
+
+
+WRONG = without_last_send(test_export.ring_schedule(4))
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A wrong schedule, a frontier whose second point is wrong, and a plan that names a wrong schedule beside good
+    ones."""
+    good = test_export.frontier()
+    points = (good.points[0], replace(good.points[1], source=WRONG))
+    documents = {
+        "schedule": WRONG,
+        "frontier": replace(good, points=points),
+        "plan": test_plan_export.change(1, schedule=WRONG),
+    }
+    for name, made in documents.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(made.to_json()))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "export schedule.json -o out",
+        "export schedule.json --to mscclpp -o out",
+        "export schedule.json --to mscclpp --protocol LL -o out",
+        "export schedule.json --to trace -o out",
+        "export frontier.json --point 2 -o out",
+        "export --plan plan.json -o out",
+        "export --plan plan.json --to mscclpp-dir -o out",
+        "run schedule.json",
+        "run frontier.json --point 2",
+        "lint schedule.json",
+        "bench schedule.json --executor reference",
+    ],
+)
+def test_a_wrong_schedule_ends_in_one_line(files, words):
+    names = [str(files / word) if "." in word or word == "out" else word for word in words.split()]
+    (line,) = synth(*names, code=5).stderr.strip().splitlines()
+    assert line.startswith("synth: error: "), line
+    assert line.endswith("ends without chunk 7")
+    assert (
+        "plan" in words or "allgather on ring:4: no program is made of a wrong schedule: " in line
+    )  # a plan is read with care
+    assert not (files / "out").exists()
+
+
+def test_the_doors_of_the_library():
+    good = test_export.ring_schedule(4)
+    assert api.lower(good).ranks == checked_lowering.onesided(good).ranks == 4
+    for door in (api.lower, api.export_program, api.run, checked_lowering.lower, checked_lowering.onesided):
+        with pytest.raises(VerificationError):
+            door(WRONG)
+    with pytest.raises(VerificationError):  # what was measured is compared with what a schedule lowers to
+        alike = {"chunks": WRONG.chunks, "steps": WRONG.step_count, "rounds_per_chunk": str(WRONG.rounds_per_chunk)}
+        one = Measurement("x", "synth", "allgather", 4, (Sample(64, 1e-5),), "", "f", fingerprint="", **alike)
+        measured_candidates([NamedSchedule("wrong", WRONG)], [one])

@@ -7,11 +7,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from needs import need
 from programs import ring_allgather
 
-from synth.commands import api, root
+from synth.commands import api
 from synth.commands.framework.types import Sizes
 from synth.errors import UsageError, VerificationError
 from synth.model.frontier import Frontier, LowerBound, Point
@@ -20,6 +19,7 @@ from synth.runtime.dtypes import dtype
 from synth.runtime.mpi import environment
 from synth.runtime.reference.executor import Reference
 from synth.runtime.slicing import padding
+from tests.command_line import synth
 
 
 @pytest.fixture
@@ -33,12 +33,6 @@ def frontier(tmp_path, monkeypatch):
     return found
 
 
-def synth(words, code=0):
-    outcome = CliRunner().invoke(root, words.split())
-    assert outcome.exit_code == code, (outcome.exit_code, outcome.stdout, outcome.stderr, outcome.exception)
-    return outcome
-
-
 def test_sizes_are_ranges_or_lists():
     convert = Sizes().convert
     assert convert("1KiB:1MiB:x4", None, None) == (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20)
@@ -48,9 +42,7 @@ def test_sizes_are_ranges_or_lists():
 
 @pytest.mark.parametrize("text", ["1MB:1KB", "1KB:1MB:x1", "1KB:1MB:+4", "1KB:2KB:x2:3", "", "a:b", "1:1TB:x2,"])
 def test_sizes_that_make_no_sense_are_one_line(text, frontier):
-    said = CliRunner().invoke(root, ["bench", "f.json", "--sizes", text])
-    assert said.exit_code == 2
-    assert len(said.stderr.splitlines()) == 1
+    assert len(synth(f"bench f.json --sizes={text}", code=2).stderr.splitlines()) == 1
 
 
 def test_bench_of_the_reference_is_its_time_and_says_that_it_is_modelled(frontier):
@@ -114,10 +106,6 @@ def test_bench_refuses_what_has_no_times(frontier, monkeypatch):
     monkeypatch.setattr(environment, "missing", lambda: None)
     with pytest.raises(UsageError, match="the mpi executor gives no times"):
         api.bench("f.json", (4096,), "mpi")
-
-
-def _machine():
-    return api.topology("full:4")
 
 
 def test_the_command_line_starts_quickly_and_without_cupy():

@@ -65,20 +65,6 @@ def test_programs_collectives_types_sizes_and_errors_under_one_mpirun(world):
     ]
 
 
-@pytest.mark.slow
-def test_every_point_of_the_dgx1_frontiers_under_one_mpirun(world, tmp_path):
-    names = sorted(set(COLLECTIVES) - {"allgatherv", "reduce-scatterv", "alltoallv"})
-    for name in names:
-        found = api.frontier("dgx1", name, max_steps=3, time_limit=8, log=tmp_path / f"{name}.log", jobs=1)
-        assert found.points, name
-        (tmp_path / f"{name}.json").write_text(json.dumps(found.to_json()))
-    done = started(8, "frontiers", *(str(tmp_path / f"{name}.json") for name in names))
-    assert done.returncode == 0, done.stderr
-    elements = json.loads(done.stdout)["frontiers"]
-    assert len(elements) >= len(names)
-    assert min(elements.values()) > 0
-
-
 def test_a_run_that_starts_its_own_processes_and_one_under_mpirun(world, tmp_path):
     path = tmp_path / "ring.txt"
     path.write_text(text.dump(ring_allreduce(3)))

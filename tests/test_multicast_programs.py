@@ -28,6 +28,7 @@ from synth.runtime.reference.program_times import ProgramTimes
 from synth.scale.composition.switch_boxes import SwitchBoxes
 from synth.topologies import topology
 from tests.command_line import synth
+from tests.programs import edit
 
 
 def one_box(name: str, steps: int, ranks: int = 3, own: str = "local") -> Schedule:
@@ -95,17 +96,14 @@ def of_one_thread(block: Block, op: Op) -> bool:
 @pytest.mark.parametrize("case", [0, 3])
 def test_lint_finds_whatever_is_left_out(case: int) -> None:
     program = lowered(case, "in")
-    for g, gpu in enumerate(program.gpus[:1]):
-        for b, block in enumerate(gpu.blocks):
-            for i in range(len(block.ops)):
-                ops = (*block.ops[:i], *block.ops[i + 1 :]) or (Op("nop"),)
-                blocks = (*gpu.blocks[:b], block._replace(ops=ops), *gpu.blocks[b + 1 :])
-                gpus = (*program.gpus[:g], gpu._replace(blocks=blocks), *program.gpus[g + 1 :])
-                report = check(replace(program, gpus=gpus), "mscclpp")
-                beside = [*block.ops[max(i - 1, 0) : i], *block.ops[i + 1 : i + 2]]
-                if block.ops[i].code == "nop" and all(of_one_thread(block, op) for op in beside):
-                    continue  # their order needs no join
-                assert not report.ok or any(finding.rule == "entry" for finding in report.findings), (g, b, i)
+    for b, block in enumerate(program.gpus[0].blocks):
+        for i in range(len(block.ops)):
+            left = edit(program, 0, b, 0, ops=(*block.ops[:i], *block.ops[i + 1 :]) or (Op("nop"),))
+            report = check(left, "mscclpp")
+            beside = [*block.ops[max(i - 1, 0) : i], *block.ops[i + 1 : i + 2]]
+            if block.ops[i].code == "nop" and all(of_one_thread(block, op) for op in beside):
+                continue  # their order needs no join
+            assert not report.ok or any(finding.rule == "entry" for finding in report.findings), (b, i)
 
 
 # Which program's first glres or gstore is changed, and how.
@@ -122,11 +120,10 @@ GROUPS = {
 def test_lint_refuses_groups_that_no_switch_has(change: str) -> None:
     case, altered = GROUPS[change]
     program = lowered(case, "out")
-    blocks = program.gpus[0].blocks
-    i = next(i for i, op in enumerate(blocks[0].ops) if op.dst)
-    block = blocks[0]._replace(ops=(*blocks[0].ops[:i], altered(blocks[0].ops[i]), *blocks[0].ops[i + 1 :]))
-    gpu = program.gpus[0]._replace(blocks=(block, *blocks[1:]))
-    rules = {finding.rule for finding in check(replace(program, gpus=(gpu, *program.gpus[1:])), "mscclpp").findings}
+    ops = list(program.gpus[0].blocks[0].ops)
+    i = next(i for i, op in enumerate(ops) if op.dst)
+    ops[i] = altered(ops[i])
+    rules = {finding.rule for finding in check(edit(program, 0, 0, 0, ops=ops), "mscclpp").findings}
     assert rules & {"group-place", "operands"}
 
 
@@ -224,16 +221,16 @@ def test_switch_channels_that_ranks_set_up_in_different_orders_are_refused() -> 
     assert read(json.dumps(doc)).ranks == 2
     channels = doc["gpus"][1]["channels"]
     channels[1:] = channels[:0:-1]
-    with pytest.raises(FormatError, match=r"rank 1 lists .* of rank 0 .* later, or not at all"):
-        read(json.dumps(doc))
-    doc = foreign_plan()
-    doc["gpus"][1]["channels"][1]["rank_groups"] = [{"size": 2, "ranks": [1, 0]}]
-    with pytest.raises(FormatError, match="ranks 0 1 "):
-        read(json.dumps(doc))
-    doc = foreign_plan()
-    doc["gpus"][0]["channels"][0]["connected_to"].append(1)
-    with pytest.raises(FormatError, match="rank 0 has 2 memory channels to rank 1, which has 1 back"):
-        read(json.dumps(doc))
+    turned, more = foreign_plan(), foreign_plan()
+    turned["gpus"][1]["channels"][1]["rank_groups"] = [{"size": 2, "ranks": [1, 0]}]
+    more["gpus"][0]["channels"][0]["connected_to"].append(1)
+    for wrong, message in (
+        (doc, r"rank 1 lists .* of rank 0 .* later, or not at all"),
+        (turned, "ranks 0 1 "),
+        (more, "rank 0 has 2 memory channels to rank 1, which has 1 back"),
+    ):
+        with pytest.raises(FormatError, match=message):
+            read(json.dumps(wrong))
 
 
 @pytest.mark.parametrize("ranks, sizes, chunks", [

@@ -9,6 +9,7 @@ from bench import mutants, mutations
 from synth.program import analysis
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from tests import programs
+from tests.programs import I0, O0, S0
 
 SCHEDULES = (
     ("ring:4", "allgather", 2, 2, 3, (("msccl-executor", "Simple", 1), ("mscclpp", "LL", 1))),
@@ -56,17 +57,17 @@ def mixed():
     """One rank that has what the others lack: packets, ops with several ports, more than one flag."""
     ports = tuple(programs.Port("memory", 1, k) for k in (0, 1))
     ops = (
-        Op("signal", ports=(0, 1)), Op("put", (Span("s", 0),), (Span("s", 1, 1, True),), ports=(0,), deps=(Dep(1, 0),)),
+        Op("signal", ports=(0, 1)), Op("put", S0, (Span("s", 1, 1, True),), ports=(0,), deps=(Dep(1, 0),)),
         Op("nop", flag=True),
     )  # fmt: skip
-    other = Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("s", 0),), flag=True), Op("nop", flag=True)))
+    other = Block(None, None, 0, (Op("cpy", I0, S0, flag=True), Op("nop", flag=True)))
     gpus = (Gpu(0, 1, 1, 2, (Block(None, None, 0, ops, (), ports), other)), Gpu(1, 1, 1, 2, ()), Gpu(2, 1, 1, 2, ()))
     return Program("mixed", None, 1, gpus)
 
 
 def test_dependencies_follow_the_ops_they_meant():
-    wait = Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("o", 1),), deps=(Dep(0, 1),)),))
-    first = Block(None, None, 0, (Op("nop"), Op("cpy", (Span("i", 0),), (Span("o", 0),), flag=True)))
+    wait = Block(None, None, 0, (Op("cpy", I0, (Span("o", 1),), deps=(Dep(0, 1),)),))
+    first = Block(None, None, 0, (Op("nop"), Op("cpy", I0, O0, flag=True)))
     gpu = Gpu(0, 1, 2, 0, (first, wait))
     assert mutants._removed(gpu, 0, 0).blocks[1].ops[0].deps == (Dep(0, 0),)
     assert mutants._inserted(gpu, 0, 0, Op("nop")).blocks[1].ops[0].deps == (Dep(0, 2),)

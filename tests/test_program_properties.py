@@ -6,12 +6,10 @@ executor computes the collective under random delays and FIFO depths; text, JSON
 as the same program, the files by strict readers of their own too. A refusal names a limit, and few are refused.
 """
 
-import json
 import random
 from collections import Counter
 from dataclasses import replace
 
-import floods
 import pytest
 import random_programs
 import randoms
@@ -19,6 +17,7 @@ import strict_msccl
 import strict_mscclpp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from program_judge import right
 
 from synth.checker.schedule import replay
 from synth.commands import api
@@ -26,61 +25,24 @@ from synth.errors import SynthError, UsageError
 from synth.export.msccl_xml import read
 from synth.export.mscclpp import read as mscclpp_read
 from synth.model.collective import COLLECTIVES
-from synth.program import analysis, text
-from synth.program.analysis.analysis import modes
 from synth.program.buffer_layout import Layout
 from synth.program.lowering.lower import lower
 from synth.program.lowering_options import LoweringOptions
 from synth.program.onesided.lower import onesided
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
-from synth.runtime import reference_data
-from synth.runtime.dtypes import dtype
-from synth.runtime.reference.executor import Reference
 
 KINDS = (*COLLECTIVES, "custom", "program")
-TYPES = (
-    ("int32", "sum"),
-    ("int8", "max"),
-    ("float16", "sum"),
-    ("bfloat16", "sum"),
-    ("float32", "prod"),
-    ("float64", "avg"),
-)
 
 
 def made(kind, seed):
     """A verified schedule of the collective `kind`, or of a random program of the chunk language."""
-    others = {"custom": randoms.schedule, "program": random_programs.schedule}
-    found = others[kind](seed) if kind in others else floods.schedule(kind, seed)
+    if kind == "custom":
+        found = randoms.schedule(seed)
+    else:
+        found = random_programs.schedule(seed, None if kind == "program" else kind)
     replay.schedule(found)
     return found
-
-
-def right(program: Program, network, runtime: str, rng: random.Random) -> None:
-    """Lint finds nothing, and the executor computes the collective in every mode, however the messages are split and
-    delayed."""
-    report = analysis.check(program, runtime)
-    assert [str(f) for f in report.findings if f.severity != "remark" and f.rule not in ("dispatch", "root")] == []
-    assert report.safe is None
-    layout, ways = Layout(program.collective, program.chunks), {(route.src, route.dst) for route in network.routes}
-    timed = not program.one_sided or all((b, a) in ways for a, b in ways)  # signals of one-sided programs go back
-    for mode in modes(program):
-        name, op = rng.choice(TYPES)
-        op = op if op in RUNTIMES[runtime].operators else "sum"
-        depth = rng.choice((None, FIFO_DEPTH[program.protocol], 8))
-        executor = Reference(
-            network=network if timed and rng.random() < 0.5 else None,
-            delays=rng.randrange(99),
-            depth=depth,
-            part=rng.choice((None, 1, 2)),
-            runtime=runtime,
-        )
-        given = reference_data.random_inputs(layout, rng.randint(1, 4), dtype(name), op, rng.randrange(99))
-        done = executor.run(program, given, dtype=name, op=op, in_place=mode == "in")
-        reference_data.check(layout, dtype(name), op, given, done.outputs)
-    assert text.parse(text.dump(program)) == program
-    assert Program.from_json(json.loads(json.dumps(program.to_json()))) == program
 
 
 def roots(program: Program) -> int | None:
@@ -121,7 +83,7 @@ def lowered(schedule, seed: int) -> str:
         assert not isinstance(error, UsageError), error
         assert runtime in str(error), error
         return "refused"
-    right(program, schedule.network, runtime, rng)
+    right(program, runtime, rng, schedule.network)
     if runtime == "synth":
         return "executed"
     if runtime != "msccl" and program.collective.name not in (RUNTIMES[runtime].collectives or {}):
@@ -146,7 +108,7 @@ def planned(schedule, seed: int) -> str:
     except SynthError as error:
         assert not isinstance(error, UsageError), error
         return "refused"
-    right(program, schedule.network, "mscclpp", rng)
+    right(program, "mscclpp", rng, schedule.network)
     if in_place == "both":
         return "planned for both"  # files are for one of the two
     content = api.export_program(program, "mscclpp", assume_root=roots(program)).files[0][1]
@@ -199,10 +161,10 @@ SYNTHESIZED = (
 def synthesized(seed: int):
     """A point of the frontier of a small random machine."""
     rng = random.Random(seed)
-    machine, name = floods.machine(rng, False), rng.choice(SYNTHESIZED)
+    machine, name = random_programs.machine(rng), rng.choice(SYNTHESIZED)
     points = api.frontier(
         machine,
-        floods.task(name, machine.ranks, rng),
+        random_programs.task(name, machine.ranks, rng),
         max_steps=4,
         max_chunks=2,
         jobs=1,
@@ -218,7 +180,7 @@ def test_synthesized_schedules():
 
 
 def test_a_schedule_that_no_runtime_takes_is_refused_with_the_limit():
-    found = floods.schedule("alltoallv", 0)
+    found = made("alltoallv", 0)
     refused = 0
     for instances in (1, 200):
         try:

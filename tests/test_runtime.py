@@ -172,17 +172,6 @@ def test_the_smallest_error_in_an_integer_or_a_copy_is_found():
         reference_data.check(layout, dtype("f32"), "sum", given, right)
 
 
-def test_scan_wants_what_each_rank_wants():
-    i, o = (Span("i", 0),), (Span("o", 0),)
-    first = Block(1, None, 0, (Op("s", i), Op("cpy", i, o)))
-    middle = Block(2, 0, 0, (Op("rrcs", i, o),))
-    last = Block(None, 1, 0, (Op("rrc", i, o),))
-    made = program(collective("scan", 3), (1, 1, 0, [first]), (1, 1, 0, [middle]), (1, 1, 0, [last]))
-    for kind in ("int8", "bfloat16"):
-        run(made, 16, kind)
-        run(made, 16, kind, "avg", in_place=True)
-
-
 def test_no_elements_and_the_input_untouched():
     _, checked = run(ring_allreduce(4), 0)
     assert checked.elements == 0

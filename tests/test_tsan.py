@@ -1,23 +1,30 @@
 """ThreadSanitizer over the kernel: silent on right programs, and each kind of broken program or kernel is reported."""
 
+import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import thread_sanitizer
 from programs import broadcast_chain, direct_allgather, racing_broadcast, recursive_doubling_allreduce, ring_allreduce
-from thread_sanitizer import Executable
+from thread_sanitizer import Executable, RaceReport, find_races
 
 from synth.commands import api
+from synth.export import program_reader
+from synth.export.mscclpp.read import read
 from synth.program import direct_writes
-from synth.program.program import Dep, Op, Span
+from synth.program.program import Dep, Op, Program, Span
 from synth.runtime.kernel import sources, transports
+from tests.test_foreign_plans import PLANS
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(thread_sanitizer.missing() is not None, reason=str(thread_sanitizer.missing())),
 ]
 
+SILENT = RaceReport((), False, True)
 PROGRAMS = (ring_allreduce(4), recursive_doubling_allreduce(4), direct_allgather(4), broadcast_chain(4, 4))
 
 
@@ -36,8 +43,8 @@ WAYS = {
 def test_silent_on_right_programs(way):
     for program in PROGRAMS:
         options = WAYS[way] | ({"network": NETWORK} if way == "clock" else {})
-        found = thread_sanitizer.find_races(program, threads=4, launches=3, **options)
-        assert found == thread_sanitizer.RaceReport((), False, True)
+        found = find_races(program, threads=4, launches=3, **options)
+        assert found == SILENT
 
 
 def without_dependencies(program):
@@ -69,7 +76,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("options", [{"direct": False}, {}, {"protocol": "LL"}], ids=["fifo", "direct", "packets"])
 def test_races_of_a_program_are_reported_with_one_thread_a_block(name, options):
-    found = thread_sanitizer.find_races(BROKEN[name], threads=1, elements=64, launches=3, **options)
+    found = find_races(BROKEN[name], threads=1, elements=64, launches=3, **options)
     assert found.races and all(words.startswith("data race") for words in found.races)
 
 
@@ -100,7 +107,7 @@ def test_a_put_that_was_not_proved_safe_is_reported(monkeypatch):
         ]
         gpus.append(gpu._replace(scratch=gpu.scratch + 1, blocks=(*blocks, reader)))
     odd = replace(program, gpus=tuple(gpus))
-    assert thread_sanitizer.find_races(odd, threads=1, elements=64) == thread_sanitizer.RaceReport((), False, True)
+    assert find_races(odd, threads=1, elements=64) == SILENT
 
     def unproved(program, in_place, part):
         found = {}
@@ -111,7 +118,7 @@ def test_a_put_that_was_not_proved_safe_is_reported(monkeypatch):
         return found
 
     monkeypatch.setattr(transports, "direct_sends", unproved)
-    assert thread_sanitizer.find_races(odd, threads=1, elements=64).races
+    assert find_races(odd, threads=1, elements=64).races
 
 
 FIFO, PACKETS, APART = {"direct": False}, {"protocol": "LL"}, {"ranks_on": (0, 0, 0, 0), "depth": 8}
@@ -172,7 +179,7 @@ def test_a_broken_kernel_is_reported(name, tmp_path, monkeypatch):
     # a race is seen where two threads meet unordered; on a busy machine they may take turns, so a run that shows none
     # is tried again
     tries = (
-        thread_sanitizer.find_races(
+        find_races(
             program, threads=threads, launches=4, elements=40, executable=Executable(folder, limit=20), **options
         )
         for _ in range(5)
@@ -192,7 +199,7 @@ def test_packets_without_right_flags_are_wrong_or_stuck(old, new, tmp_path, monk
     text = (folder / "wrap.cuh").read_text()
     assert text.count(old) == 2  # of CPU threads, and of GPUs
     (folder / "wrap.cuh").write_text(text.replace(old, new, 1))
-    found = thread_sanitizer.find_races(
+    found = find_races(
         ring_allreduce(4), threads=2, launches=2, timeout=0.5, executable=Executable(folder, limit=20), **PACKETS
     )
     assert found.stuck or not found.right
@@ -201,6 +208,36 @@ def test_packets_without_right_flags_are_wrong_or_stuck(old, new, tmp_path, monk
 def test_a_cleared_flag_leaves_blocks_waiting(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
     folder = rebuilt(tmp_path, "interp.cuh", "if (flags & PUBLISHES && last)", "if (false)")
-    assert thread_sanitizer.find_races(
-        recursive_doubling_allreduce(4), threads=1, executable=Executable(folder), timeout=0.5
-    ).stuck
+    assert find_races(recursive_doubling_allreduce(4), threads=1, executable=Executable(folder), timeout=0.5).stuck
+
+
+# ---------------------------------------------------------------- one-sided plans
+
+
+PEERS = Path(__file__).parents[2] / "shared" / "peer-plans"
+
+
+def launched(program: Program, **options: Any) -> RaceReport:
+    return find_races(program, in_place=program.in_place == "in", **options)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_of_every_form(name):
+    chosen = read(json.dumps(PLANS[name]))
+    assert launched(chosen, threads=4, elements=96, launches=3) == SILENT
+    assert launched(chosen, threads=1, elements=96, launches=100, executable=Executable(watch=False)) == SILENT
+
+
+@pytest.mark.parametrize("path", sorted(PEERS.glob("*.json")), ids=lambda path: path.name)
+def test_plans_of_others_a_thousand_times(path):
+    chosen = program_reader.load(path)
+    assert isinstance(chosen, Program)
+    if chosen.collective is None:
+        pytest.skip("names no collective")
+    long = any(block.loops for one in chosen.gpus for block in one.blocks)
+    elements = 1 << 16 if long else 9
+    assert launched(chosen, threads=1, launches=3, elements=elements) == SILENT
+    assert (
+        launched(chosen, threads=1, launches=1000, elements=elements, executable=Executable(watch=False, limit=600))
+        == SILENT
+    )
