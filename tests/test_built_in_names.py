@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import synth
 from synth.commands import api
-from synth.commands.framework.frontier_files import write_schedules
+from synth.commands.framework.documents import write_schedules
 from synth.commands.root import root
 from synth.errors import InfeasibleError
 from synth.export import program_reader

@@ -39,7 +39,7 @@ def test_help_of_no_command_loads_a_numerical_library_or_a_solver() -> None:
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     loaded = set(printed.splitlines()[-1].split())
-    assert "synth.commands.tune" in loaded
+    assert "synth.commands.tuning.tune" in loaded
     assert not loaded & {"z3", "networkx", "scipy", "numpy", "pysat", "ortools", "matplotlib", "yaml"}
 
 
@@ -84,8 +84,8 @@ def test_synthesis_loads_no_part_of_the_interface_that_it_does_not_need() -> Non
     loaded = set(printed.split())
     assert "synth.commands.pareto" in loaded
     assert not loaded & {
-        "synth.commands.build",
-        "synth.commands.tune",
+        "synth.commands.tuning.build",
+        "synth.commands.tuning.tune",
         "synth.export.request",
         "synth.runtime.call",
         "numpy",

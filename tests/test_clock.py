@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from synth.commands import api, pareto, root
-from synth.commands.point_times import times_at
+from synth.commands.tuning.point_times import times_at
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import UsageError
 from synth.model.collective import collective

@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 import synth
 from synth.checker.documents import schedule_archive
-from synth.commands import api, programs
+from synth.commands import api
+from synth.commands.programs import sources as programs
 from synth.commands.root import root
 from synth.errors import FormatError, VerificationError
 from synth.program import checked_lowering

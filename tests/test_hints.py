@@ -10,7 +10,7 @@ from test_lower import TWO_SIDED, plays
 
 import synth
 from synth.commands import api
-from synth.commands.compile import load_algorithm
+from synth.commands.programs.compile import load_algorithm
 from synth.commands.root import root
 from synth.errors import SynthError, UsageError
 from synth.language import algorithm

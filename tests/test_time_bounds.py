@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import synth
 from synth.commands import api, root
-from synth.commands.point_times import clock_bound_at, times_at
+from synth.commands.tuning.point_times import clock_bound_at, times_at
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, InfeasibleError, SynthError, UsageError, VerificationError
 from synth.model.collective import collective
@@ -23,7 +23,7 @@ from synth.program.lowering_options import LoweringOptions
 from synth.program.overheads import NCCL, NO_OVERHEADS
 from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.scale.time_bound import time_bound
-from synth.view import plans, tables
+from synth.view import frontier_text, plans
 
 SIZES = (4096, 1 << 18)
 TECCL = Path(__file__).parent.parent / "examples" / "teccl"
@@ -122,11 +122,11 @@ def test_a_value_that_makes_no_claim_is_not_verified() -> None:
         api.verify(api.solve("ring:4", "allgather", 1, 2, 2))  # pyright: ignore[reportArgumentType]
 
 
-def test_a_point_and_a_plan_are_compared_with_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_point_and_a_plan_are_compared_with_the_bound() -> None:
     frontier = synth.frontier("ring:4", "allgather", max_steps=2)
     size = 1 << 20
-    tables.print_choice(frontier, size, clock_bound_at(frontier, size), times_at(frontier, size))
-    said = capsys.readouterr().out
+    table = frontier_text.choice(frontier, size, clock_bound_at(frontier, size), times_at(frontier, size))
+    said = "\n".join(table.sentences)
     assert "no program takes less than 406 µs by this clock (8.4 µs launch in Simple" in said
     plan = api.tune("ring:4", "allgather", sizes=[1 << 10, 1 << 20], frontiers=[], time_limit=600)
     rows = plans.reports(plan, api.plan_bounds(plan))[1].rows

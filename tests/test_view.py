@@ -20,10 +20,10 @@ from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.number_text import bytes_text, number, size_text
 from synth.model.schedule import Schedule, Send, Step
 from synth.program.analysis.report import size_text as lint_size_text
-from synth.view import build, frontier_text, plot, tables
-from synth.view.algorithm_times import AlgorithmTime
-from synth.view.frontier_text import Report
-from synth.view.table_layout import report_html
+from synth.view import build, frontier_text, tables
+from synth.view.drawings import plot
+from synth.view.frontier_text import AlgorithmTime, Report
+from synth.view.tables import report_html
 
 
 def test_sizes_left_to_the_library_are_ranges_with_both_times():
@@ -203,7 +203,7 @@ def test_tables_are_as_the_golden_files_at_each_width(width, monkeypatch, capsys
     report = Report("allgather on ring:4", WIDTH_COLUMNS, WIDTH_ROWS, ("complete",))
     text = (("name", "left"), ("description", "left"))
     prose = (("dgx1", "8 V100 in a hybrid cube mesh of NVLinks of 25 GB/s each, as in SCCL and its tables"),)
-    tables.print_reports([report, Report("", text, prose)])
+    tables.print_report(report, Report("", text, prose))
     out = capsys.readouterr().out
     golden = Path(__file__).parent / "golden" / f"tables-{width}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
@@ -218,7 +218,7 @@ def test_tables_break_no_word_and_have_no_rule_without_a_header(monkeypatch, cap
     monkeypatch.setenv("COLUMNS", "30")
     row = ("1234567890", "0987654321", "construction")
     for columns in ((("a", "right"), ("b", "right"), ("c", "left")), (("", "left"),) * 3):
-        tables.print_reports([Report("first", columns, (row,), ("end",)), Report("second", (), (), ())])
+        tables.print_report(Report("first", columns, (row,), ("end",)), Report("second", (), (), ()))
         out = capsys.readouterr().out
         assert all(word in out for word in row)
         assert row[0] in out and "\n\nsecond\n" in out

@@ -10,7 +10,7 @@ from synth.model.bounds.time_bound import TimeBound
 from synth.model.number_text import microseconds, number, size_text
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
 from synth.view.frontier_text import Report
-from synth.view.table_layout import report_html
+from synth.view.tables import report_html
 
 ESTIMATE = "~: an estimate, for this program was not run"
 SHOWN = 2  # maximum alternatives shown for a runtime that does not take the first choice; the document has all
@@ -65,17 +65,12 @@ def _ranges(plan: Plan, table: Table) -> Report:
     machine = f" on {plan.topology.name}" if plan.topology else ""
     root = f" from {table.root}" if table.root else ""
     title = f"{table.collective}{root}{machine}, {table.ranks} ranks: what to run"
-    rows = tuple(_range(plan, table, group) for group in _groups(table))
-    ends = (
-        (f"below {size_text(table.sizes[0])} and above {size_text(table.sizes[-1])} nothing was judged",)
-        if table.sizes
-        else ()
-    )
+    # Ranges in a row with the same first choice are one.
+    rows = [_range(plan, table, list(group)) for _, group in groupby(table.ranges, lambda row: row.order[0])]
+    ends = []
+    if table.sizes:
+        ends.append(f"below {size_text(table.sizes[0])} and above {size_text(table.sizes[-1])} nothing was judged")
     return Report.of(title, RANGES, rows, ends)
-
-
-def _groups(table: Table) -> list[list[Range]]:
-    return [list(group) for _, group in groupby(table.ranges, lambda row: row.order[0])]
 
 
 def _range(plan: Plan, table: Table, group: list[Range]) -> tuple[str, ...]:

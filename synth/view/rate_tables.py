@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from statistics import geometric_mean
 from typing import Any
 
 from synth.model.collective import Collective
@@ -44,19 +45,15 @@ def allocations(
         table.append(tuple(row))
     left = [f"left open: {', '.join(missing)}"] if missing else []
     ringless = sum(not rates.ring_units for _, rates in rows)
-    lines = [
-        f"{counted(len(rows), 'class')} of allocations up to isomorphism, "
-        f"{counted(sum(a.members for a, _ in rows), 'allocation')};"
-        f" {ringless} without a ring"
-    ]
+    members = counted(sum(allocation.members for allocation, _ in rows), "allocation")
+    classes = f"{counted(len(rows), 'class')} of allocations up to isomorphism"
+    lines = [f"{classes}, {members}; {ringless} without a ring"]
     if "allreduce" in names:
         ratios = [float(r.best["allreduce"] / r.composed) for _, r in rows if r.composed]
         faster = sum(ratio > 1 for ratio in ratios)
-        mean = 1.0  # geometric
-        for ratio in ratios:
-            mean *= ratio ** (1 / len(ratios))
         than = "than the optimal reduce-scatter + allgather"
         if faster:
+            mean = geometric_mean(ratios)
             lines.append(f"allreduce by trees is faster {than} in {faster}, by {mean:.3f} in geometric mean")
         elif ratios:
             lines.append(f"allreduce by trees is nowhere faster {than}")
@@ -92,7 +89,7 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     for algorithm in made.rates:
         rate = ("-", "-", "-")
         if algorithm.units is not None:
-            part = "-" if algorithm.multicast else _part(algorithm.units, top)
+            part = "-" if algorithm.multicast or not top else f"{float(algorithm.units / top):.3f}"
             rate = (show(algorithm.units), gbps_text(algorithm.units, unit), part)
         rows.append((algorithm.name, *rate, algorithm.remark))
     lines = [
@@ -102,10 +99,6 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     if made.open:
         lines.append(f"left open: {', '.join(made.open)}")
     return Report.of(title, columns, rows, (*lines, *(f"note: {note}" for note in notes)))
-
-
-def _part(units: Fraction, top: Fraction | None) -> str:
-    return f"{float(units / top):.3f}" if top else "-"
 
 
 def explained(topology: str, collective: str, unit: Fraction, made: Any) -> dict[str, Any]:

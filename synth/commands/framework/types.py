@@ -1,4 +1,4 @@
-"""Types of option values: durations, sizes, costs of messages, lists of ranks, chunk counts."""
+"""Types of option values: durations, sizes, costs of messages, lists of ranks, chunk counts; completion of names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from synth.errors import FormatError
 from synth.model.documents.int_ranges import read
@@ -198,3 +199,16 @@ class Sizes(Parsed):
             sizes.append(first)
             first *= int(factor)
         return sizes
+
+
+def names_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return the completion of the names in a table of `synth list`, of the last of several with commas."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from synth.commands.lists import listed
+
+        before, comma, last = incomplete.rpartition(",")
+        names = [name for name, *_ in listed(kind) if name.startswith(last.lower())]
+        return [CompletionItem(before + comma + name) for name in names] or [CompletionItem(incomplete, type="file")]
+
+    return complete

@@ -24,8 +24,8 @@ from synth.model.collective import Collective
 from synth.model.rational import show
 from synth.model.schedule import SEND_KINDS, Schedule
 from synth.model.topology import Network
-from synth.view.machine_layout import layout
-from synth.view.port_switches import Pairs, wiring
+from synth.view.drawings.machine_layout import layout
+from synth.view.drawings.port_switches import Pairs, wiring
 
 MOST_SENDS = 50_000  # maximum sends of a schedule that is animated
 MOST_RANKS = 256  # maximum ranks of a machine that is drawn
