@@ -20,7 +20,7 @@ from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.number_text import bytes_text, number, size_text
 from synth.model.schedule import Schedule, Send, Step
 from synth.program.analysis.report import size_text as lint_size_text
-from synth.view import build, frontier_text, tables
+from synth.view import build, frontier_text, run_table, tables
 from synth.view.drawings import plot
 from synth.view.frontier_text import AlgorithmTime, Report
 from synth.view.tables import report_html
@@ -247,3 +247,16 @@ def test_steps_between_points_that_nothing_decides_are_listed():
     ]
     settled = replace(found, open=(), points=tuple(points[:2]), bounds=((3, LowerBound(Fraction(9, 2), {})),))
     assert not [line for line in frontier_text.sentences(settled) if "open: " in line]
+
+
+def test_columns_of_times_in_place_have_a_heading():
+    head = {
+        "collective": "allgather",
+        "ranks": 2,
+        "root": None,
+        "op": "sum",
+        "executor": "reference",
+        "says": "made up",
+    }
+    columns = [name for name, _ in run_table.measured(head | {"rows": [], "programs": []}).columns]
+    assert columns[6:8] == ["time (us)", "algbw (GB/s)"] and columns[10] == "in place: time (us)"

@@ -32,6 +32,7 @@ def document(network: Network, collective: Collective, found: Sequence[tuple[int
 def report(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> Report:
     """Return a row for each bound: its subject, its value, the kind and size of its certificate."""
     columns = ("bound on", "for", ">at least", "certificate", ">bytes")
+    # A bound on steps, or for any number of them, is one of any schedule.
     rows = []
     for steps, bound in found:
         what, kind = _subject(bound)

@@ -15,6 +15,7 @@ from synth.view.plans import ESTIMATE
 def reports(result: BuildResult) -> list[Report]:
     """Return a table for each collective; sentences about the times, the machine and the files follow the last."""
     tables = [_table(result, table) for table in result.tables]
+    # Sentences on all tables follow the last one.
     names = [name for table in result.tables for name in _library_names(table)]
     own = ", ".join(dict.fromkeys(name.removeprefix("nccl-") for name in names))
     switches = result.plan.topology is not None and bool(result.plan.topology.multicast)

@@ -6,15 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from synth.model.bounds.time_bound import TimeBound
 from synth.model.collective import Collective
 from synth.model.documents.int_ranges import runs
 from synth.model.frontier import Frontier, Open, Point
 from synth.model.number_text import GB, KB, MB, number, size_text
 from synth.model.rational import counted, show
 from synth.model.topology import Network, Topology
+
+if TYPE_CHECKING:
+    from synth.model.bounds.time_bound import TimeBound
 
 SIZES = (KB, MB, GB)
 ADVISED = 128 * MB  # the size for which a table recommends a point

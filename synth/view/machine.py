@@ -91,6 +91,7 @@ def _limits(topology: Topology) -> list[Report]:
     if not topology.limits:
         return []
     columns = ("limits", ">links each", ">GB/s each")
+    # Limits of as many links and the same rate are one row.
     alike: dict[tuple, list[str]] = {}
     for limit in topology.limits:
         alike.setdefault((len(limit.links), limit.bandwidth), []).append(limit.name)

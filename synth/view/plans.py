@@ -44,6 +44,7 @@ def reports(plan: Plan, bounds: Sequence[TimeBound | None] = ()) -> list[Report]
 
     `bounds`: for each collective the lower bounds in time at its sizes, None where they are not known.
     """
+    # Two tables for each collective: ranges, and judged sizes.
     tables: list[Report] = []
     for table, bound in zip(plan.tables, bounds or [None] * len(plan.tables), strict=True):
         tables += [_ranges(plan, table), _sizes(plan, table, bound)] if table.sizes else [_ranges(plan, table)]
@@ -95,6 +96,7 @@ def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
     for i, size in enumerate(table.sizes):
         k = table.chosen[i] if table.chosen else None
         label, settings = ("", ("", "")) if k is None else (plan.algorithms[k].label, _settings(plan.algorithms[k]))
+        # Estimated times are marked, and have no loss that is known.
         time, loss = table.seconds[i], table.losses[i]
         ours = table.ours[i] if table.ours else None
         library = table.library[i] if table.library else None
@@ -113,6 +115,7 @@ def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
         rows.append(tuple(row))
     lines = []
     if known:
+        # The greatest loss of all sizes, and where.
         worst = max(known)
         at = size_text(table.sizes[list(table.losses).index(worst)])
         most = f"; at most {100 * worst:.2f}%, at {at}" if round(100 * worst, 2) else ""

@@ -33,6 +33,7 @@ def allocations(
     for name in names:
         columns += [f">{name} units", ">GB/s", ">x rings"]
         columns += [">x RS+AG"] if name == "allreduce" else []
+    # A rate that no schedule attains is an upper bound.
     table = []
     for allocation, rates in rows:
         rings = str(rates.ring_units) if rates.rings_proved_maximum else f">= {rates.ring_units}"
@@ -43,6 +44,7 @@ def allocations(
             row += [mark + show(best), mark + gbps_text(best, unit), _ratio(best, rates.ring[name])]
             row += [_ratio(best, rates.composed)] if name == "allreduce" else []
         table.append(tuple(row))
+    # How many classes have no ring, and what trees gain over rings.
     left = [f"left open: {', '.join(missing)}"] if missing else []
     ringless = sum(not rates.ring_units for _, rates in rows)
     members = counted(sum(allocation.members for allocation, _ in rows), "allocation")
@@ -81,6 +83,7 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     """
     if any(algorithm.multicast for algorithm in made.rates):
         notes = [note for note in notes if note != MULTICAST_NOTE]
+    # Rates are parts of the optimum, or of the bound where that is not known.
     top = made.rates[0].units
     columns = ("algorithm", ">units", ">GB/s", ">of the bound", "")
     if made.rates[0].name == "optimum":
@@ -103,6 +106,7 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
 
 def explained(topology: str, collective: str, unit: Fraction, made: Any) -> dict[str, Any]:
     """Return the document of `synth explain --format json`: rates, the cycles of the rings, the ranks of the limit."""
+    # Rates as fractions of units and in GB/s.
     ways = []
     for row in made.rates:
         units, rate = (None, None) if row.units is None else (show(row.units), float(row.units * unit))

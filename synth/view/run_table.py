@@ -13,6 +13,7 @@ SHOWN = 3  # maximum number of busiest links in the table
 def execution(doc: dict) -> Report:
     """Return the table of `synth run`: result of the comparison, time, bandwidths, bound, busiest links."""
     rows = [("result", _result(doc))]
+    # Times, bandwidths and bound, where the executor has a clock.
     time = doc["picoseconds"]
     if time is not None:
         rows.append(("time", f"{_microseconds(time)} µs ({doc['model']})"))
@@ -34,6 +35,7 @@ def execution(doc: dict) -> Report:
     sentences = ("no times: a program has no network of its own, --topo gives it one",) if untimed else ()
     if "says" in doc:
         sentences = (*sentences, doc["says"])
+    # The title says the call: program, collective, machine, size and type.
     where = f" on {doc['topology']}" if doc["topology"] else ""
     how = " in place" if doc["in_place"] else ""
     size = size_text(doc["size"])

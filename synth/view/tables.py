@@ -113,6 +113,7 @@ def schedule_report(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) 
         remote = sum(not send.local for send in step.sends) + len(step.switch_sends)
         more = f" and {len(sends) - 8} more" if len(sends) > 8 else ""
         rows.append((str(i), str(step.rounds), str(remote), " ".join(sends[:8]) + more))
+    # The cost of the schedule, and the signs of its sends.
     by = f", found by {cost.engine} in {cost.cpu:.2f} s of CPU" if cost.engine else ""
     cost_line = (
         f"C={schedule.chunks}, S={len(schedule.steps)}, R={schedule.rounds}: {show(schedule.rounds_per_chunk)} rounds "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,7 +14,9 @@ from synth.errors import FormatError
 from synth.model.documents.int_ranges import read
 from synth.model.documents.text_file import text_of
 from synth.model.rational import duration, size_bytes
-from synth.program.message_cost import MessageCost
+
+if TYPE_CHECKING:
+    from synth.program.message_cost import MessageCost
 
 
 class Parsed(click.ParamType):
@@ -66,7 +68,12 @@ class PerSend(Parsed):
     """A cost of messages at either end, such as ``0.3us``."""
 
     name = "time"
-    parse = staticmethod(MessageCost.parse)
+
+    def parse(self, text: str) -> MessageCost:
+        """As the cost of a message."""
+        from synth.program.message_cost import MessageCost
+
+        return MessageCost.parse(text)
 
 
 class Ranks(Parsed):

@@ -29,6 +29,7 @@ def topology_svg(topology: Topology) -> str:
     names, links = _drawn(topology)
     picture = layout(topology.ranks, [(x.src, x.dst, x.bandwidth) for x in links], len(names))
     bends = {(x.src, x.dst): bend for x, bend in zip(links, picture.bends, strict=True)}
+    # Lines are as wide as their links are fast; ranks and switches are drawn over them.
     widest = max((float(link.bandwidth) for link in links), default=1.0)
     lines = [_line(link, both, names, (picture, bends[link.src, link.dst], widest)) for link, both in _paired(links)]
     dots = [_node(name, end >= topology.ranks, *picture.spots[end]) for end, name in enumerate(names)]
@@ -90,6 +91,7 @@ def _line(link: Link, both: bool, names: list[str], picture: tuple[MachineLayout
     places, bend, widest = picture
     (x1, y1), (x2, y2) = start, end = places.spots[link.src], places.spots[link.dst]
     middle = control(places, (link.src, link.dst), bend)
+    # A curve from edge to edge of the two ends.
     shift = 0 if both else 4  # two unequal directions lie beside each other
     (x1, y1), (x2, y2) = _outside(start, middle, shift), _outside(end, middle, -shift)
     width = 0.8 + 4 * float(link.bandwidth) / widest

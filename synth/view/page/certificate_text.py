@@ -55,6 +55,7 @@ def check_in_words(certificate: dict) -> str:
     kind = str(certificate.get("kind", ""))
     if kind not in _HOW:
         return f"A certificate of kind {kind[:40]!r}." if kind else "No certificate is at hand."
+    # Further parts that a certificate of some kinds may have.
     sentences = [_HOW[kind]]
     if certificate.get("covers"):
         sentences.append("Sends are counted whole: few of them near a rank reach too little.")

@@ -101,6 +101,7 @@ def _called(collective: str, roots: Sequence[int]) -> str:
 
 def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
     """Return the sheet of one schedule, without any claim about better ones."""
+    # The only row of the table, and its predicted line in the chart of times.
     columns = (("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"))
     row = (str(len(given.steps)), str(given.rounds), str(given.chunks), show(given.rounds_per_chunk))
     only = _algorithm(given, row)
@@ -128,6 +129,7 @@ def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
 
 def of_measured(doc: dict, about: EntryContext) -> Sheet:
     """Return the sheet of a ``synth.measured/1`` document that belongs to no frontier of the report."""
+    # A row for each program, and its times in the chart.
     marks = tuple(time_chart.marks_of(doc))
     called = _called(str(doc["collective"]), () if doc["root"] is None else (doc["root"],))
     columns = (("program", "left"), ("protocol", "left"), ("channels", "right"), ("chunks", "right"))

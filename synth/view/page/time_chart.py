@@ -46,6 +46,7 @@ def stairs(found: Frontier) -> Stairs:
         start = last + 1
     end = None if always else max(known, default=0)
 
+    # Points, and the intervals that are open.
     dots = []
     for i, p in enumerate(found.points):
         rate = p.rounds_per_chunk
@@ -114,6 +115,7 @@ def marks_of(doc: dict, found: Frontier | None = None) -> list[Mark]:
 
     Raises KeyError, TypeError, ValueError on a malformed document.
     """
+    # Times out of place come first; a program that has none keeps those in place.
     both = {(row["program"], row["size"], row["in_place"]): row for row in doc["rows"]}
     marks = []
     for k, program in enumerate(doc["programs"]):
