@@ -24,7 +24,7 @@ import numpy as np
 from bench import measure
 from bench.measure import RESULTS, ROOT
 from synth.commands import api
-from synth.commands.programs import read
+from synth.commands.programs.sources import read
 from synth.errors import SynthError
 from synth.model.frontier import Frontier
 from synth.model.schedule import Schedule

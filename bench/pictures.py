@@ -11,8 +11,8 @@ import synth
 from bench import chromium
 from bench.measure import ROOT
 from synth.commands import api
-from synth.view.plot import image
-from synth.view.topology_svg import topology_svg
+from synth.view.drawings.plot import image
+from synth.view.drawings.topology_svg import topology_svg
 
 FOLDER = ROOT / "docs" / "img"
 

@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from synth.commands import api as api
     from synth.commands.bound import bound as bound
     from synth.commands.bound import time_bound as time_bound
-    from synth.commands.build import build as build
-    from synth.commands.build import build_boxes as build_boxes
-    from synth.commands.export import export_program as export_program
     from synth.commands.inputs import collective as collective
     from synth.commands.inputs import topology as topology
     from synth.commands.pareto import cross_check as cross_check
     from synth.commands.pareto import frontier as frontier
-    from synth.commands.run import prepare as prepare
-    from synth.commands.run import run as run
-    from synth.commands.show import load_program as load_program
+    from synth.commands.programs.export import export_program as export_program
+    from synth.commands.programs.run import prepare as prepare
+    from synth.commands.programs.run import run as run
+    from synth.commands.programs.show import load_program as load_program
     from synth.commands.solve import solve as solve
-    from synth.commands.tune import tune as tune
+    from synth.commands.tuning.build import build as build
+    from synth.commands.tuning.build import build_boxes as build_boxes
+    from synth.commands.tuning.tune import tune as tune
     from synth.commands.verify import verify as verify
     from synth.errors import SynthError as SynthError
     from synth.model.collective import Collective as Collective

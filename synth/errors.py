@@ -161,3 +161,9 @@ def unknown(kind: str, name: str, known: Sequence[str], listed: str) -> str:
     near = list(spelled.values())[:3]
     hint = f"did you mean {' or '.join(near)}?" if near else f"`synth list {listed}` shows them all"
     return f"unknown {kind} {name!r}; {hint}"
+
+
+def suggest(kind: str, name: str, known: Sequence[str], otherwise: str) -> str:
+    """``unknown command 'paretto'; did you mean pareto?``, or `otherwise` as the hint where nothing is near."""
+    line, _, hint = unknown(kind, name, known, kind).partition("; ")
+    return f"{line}; {hint if hint.startswith('did you mean') else otherwise}"

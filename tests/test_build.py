@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import synth
-from synth.commands import kept_searches, pareto, tune
-from synth.commands.kept_searches import machine_digest
+from synth.commands import pareto
+from synth.commands.tuning import kept_searches, tune
+from synth.commands.tuning.kept_searches import machine_digest
 from synth.errors import SynthError, UsageError
 from synth.export.job_files import JobShape, readme, run_script
 from synth.export.request import Machine

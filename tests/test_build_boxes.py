@@ -121,7 +121,7 @@ def test_version_0_9_has_no_gstore():
 def test_collectives_of_more_sends_than_plans_have_are_refused_before_a_search(tmp_path, monkeypatch):
     """Every schedule of an allgather, a reduce-scatter or an alltoall on n ranks has n(n-1) sends."""
     monkeypatch.setattr(plan_limits, "PLAN_SENDS", 11)
-    monkeypatch.setattr("synth.commands.build._planned", lambda *_: pytest.fail("searched"))
+    monkeypatch.setattr("synth.commands.tuning.build._planned", lambda *_: pytest.fail("searched"))
     for name in ("allgather", "reduce-scatter", "alltoall"):
         assert too_many_ranks_for_plan(collective(name, 3)) is None
         with pytest.raises(SynthError, match=f"no MSCCL.. plan can hold {name} on 4 ranks: it has at least 12 sends"):

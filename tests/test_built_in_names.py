@@ -8,7 +8,7 @@ import pytest
 
 import synth
 from synth.commands import api
-from synth.commands.framework.frontier_files import write_schedules
+from synth.commands.framework.documents import write_schedules
 from synth.errors import InfeasibleError
 from synth.export import program_reader
 from synth.model.topology import Topology

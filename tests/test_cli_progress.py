@@ -11,10 +11,9 @@ from click.testing import CliRunner
 
 from synth.checker.documents import dispatch
 from synth.commands import root
-from synth.commands.framework import plain_progress
+from synth.commands.framework import progress as progress_module
 from synth.commands.framework.output import QUIET
-from synth.commands.framework.plain_progress import EVERY, PlainProgress, clock
-from synth.commands.framework.progress import job_progress, progress, waiting
+from synth.commands.framework.progress import EVERY, PlainProgress, clock, job_progress, progress, waiting
 from synth.pareto.events import Event
 
 
@@ -66,7 +65,7 @@ def test_the_line_is_of_the_present_work(monkeypatch):
             super().__init__(text, limit)
             seen.append(self)
 
-    monkeypatch.setattr(plain_progress, "PlainProgress", Recorded)
+    monkeypatch.setattr(progress_module, "PlainProgress", Recorded)
     with progress("allgather on dgx1", limit=60.0) as listen:
         listen(Event("bound", "S=2", bound=Fraction(7, 6)))
         assert seen[-1].text == "S=2 (bound so far 7/6)" and seen[-1].limit == 60.0
@@ -81,8 +80,8 @@ def test_the_line_is_of_the_present_work(monkeypatch):
 def test_a_command_prints_its_progress_and_not_with_quiet(tmp_path, monkeypatch):
     assert CliRunner().invoke(root, ["solve", *PROBLEM, "-o", str(tmp_path / "s.json")]).exit_code == 0
     whole, said = dispatch.check_document, threading.Event()
-    monkeypatch.setattr(plain_progress, "EVERY", 0.001)
-    monkeypatch.setattr(plain_progress, "note", lambda text: said.set())
+    monkeypatch.setattr(progress_module, "EVERY", 0.001)
+    monkeypatch.setattr(progress_module, "note", lambda text: said.set())
 
     def slow(*given):
         assert said.wait(60)

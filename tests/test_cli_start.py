@@ -36,7 +36,7 @@ def test_help_loads_no_command() -> None:
 def test_help_of_no_command_loads_a_numerical_library_or_a_solver() -> None:
     every = "from synth.commands.root import COMMANDS, root; import contextlib\n    for name in COMMANDS:\n"
     _, modules = loaded(f"{every}        with contextlib.suppress(SystemExit): root([name, '--help'])")
-    assert "synth.commands.tune" in modules and not modules & LIBRARIES
+    assert "synth.commands.tuning.tune" in modules and not modules & LIBRARIES
 
 
 def test_the_package_runs_as_the_command_does() -> None:
@@ -60,4 +60,4 @@ def test_verify_loads_no_engine_no_solver_and_no_numerical_library(tmp_path) -> 
 def test_synthesis_loads_no_part_of_the_interface_that_it_does_not_need() -> None:
     _, modules = loaded("import synth.commands.pareto; from synth.commands import api; api.frontier")
     assert "synth.commands.pareto" in modules and not modules & {"numpy", "scipy", "synth.runtime.call"}
-    assert not modules & {"synth.commands.build", "synth.commands.tune", "synth.export.request"}
+    assert not modules & {"synth.commands.tuning.build", "synth.commands.tuning.tune", "synth.export.request"}

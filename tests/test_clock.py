@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from synth.commands import api, pareto
-from synth.commands.point_times import times_at
+from synth.commands.tuning.point_times import times_at
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import SynthError, UsageError
 from synth.export.chrome_trace import PICOSECONDS, Trace, chrome

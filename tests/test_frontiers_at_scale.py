@@ -8,7 +8,8 @@ import pytest
 
 import synth
 from synth.checker.documents import schedule_archive
-from synth.commands import api, programs
+from synth.commands import api
+from synth.commands.programs import sources as programs
 from synth.errors import FormatError, UsageError, VerificationError
 from synth.model.compressed_schedule import CompressedSchedule
 from synth.program import checked_lowering

@@ -10,7 +10,7 @@ from test_lower import TWO_SIDED
 
 import synth
 from synth.commands import api
-from synth.commands.compile import load_algorithm
+from synth.commands.programs.compile import load_algorithm
 from synth.errors import SynthError, UsageError
 from synth.language import algorithm
 from synth.language.library import direct, hierarchical

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import synth
 from synth.checker.schedule import replay
 from synth.commands import api
-from synth.commands.compile import load_algorithm
+from synth.commands.programs.compile import load_algorithm
 from synth.errors import SynthError, UsageError
 from synth.language import ChunkAlgorithm, Data, RankGroup, algorithm
 from synth.language.algorithm import CompileOptions

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from synth.commands import api
 from synth.model.topology import Limit, Link, Network, Topology
-from synth.view.machine_layout import control, layout
+from synth.view.drawings.machine_layout import control, layout
+from synth.view.drawings.port_switches import Pairs, wiring
 from synth.view.page import animation_data
-from synth.view.port_switches import Pairs, wiring
 
 SWITCHED = ("dgx-h100", "dgx-a100*2", "rail:3x4", "p4d*2", "dgx1*2", "mi250*2", "mi100-4p3l")
 

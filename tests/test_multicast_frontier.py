@@ -13,7 +13,7 @@ from synth.checker.certificates.cuts import check
 from synth.checker.schedule import replay
 from synth.commands import api
 from synth.commands.bound import HOLDS_NOTE
-from synth.commands.framework.frontier_files import write_schedules
+from synth.commands.framework.documents import write_schedules
 from synth.encodings import multicast_pipelining
 from synth.encodings.bounds.multicast import bound_at_steps, multicast_bound, parts_bound
 from synth.encodings.engine import FrontierProblem, Options

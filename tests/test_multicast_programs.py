@@ -12,7 +12,7 @@ import strict_mscclpp
 from test_switch_boxes import boxes
 
 from synth.checker.schedule import replay
-from synth.commands.run import run
+from synth.commands.programs.run import run
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.mscclpp.emit import document

@@ -7,7 +7,8 @@ import pytest
 
 from synth.catalog.tuner import clock
 from synth.catalog.tuner.clock import Clock, Variant
-from synth.commands import api, point_times, tune
+from synth.commands import api
+from synth.commands.tuning import point_times, tune
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.tuning_plan import Plan
 from synth.program.checked_lowering import lower

@@ -12,7 +12,7 @@ from synth.model.schedule import Schedule
 from synth.program.onesided.lower import onesided
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.program.text import dump, parse
-from synth.view import space_time_diagram
+from synth.view.drawings import space_time_diagram
 from tests.command_line import synth
 
 SVG = "{http://www.w3.org/2000/svg}"

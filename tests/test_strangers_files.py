@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 import synth
 from synth.commands import api, pareto
-from synth.commands.framework.frontier_files import write_schedules
-from synth.commands.framework.plain_stream import PlainStream
+from synth.commands.framework.documents import write_schedules
+from synth.commands.framework.output import PlainStream
 from synth.commands.root import root
 from synth.errors import FormatError, SynthError
 from synth.model.documents import text_file
@@ -26,7 +26,7 @@ from synth.model.documents.own_file import is_own
 from synth.pareto.log import Log
 from synth.runtime.kernel import build_host
 from synth.view.frontier_text import Report
-from synth.view.table_layout import report_lines
+from synth.view.tables import report_lines
 
 ESC = "\x1b]0;title\x07\x1b[2J"
 

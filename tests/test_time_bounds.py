@@ -10,7 +10,7 @@ import randoms
 
 import synth
 from synth.commands import api
-from synth.commands.point_times import clock_bound_at, times_at
+from synth.commands.tuning.point_times import clock_bound_at, times_at
 from synth.encodings.multicast_pipelining import MulticastPipelining
 from synth.errors import FormatError, InfeasibleError, SynthError, UsageError, VerificationError
 from synth.model.collective import collective
@@ -23,7 +23,7 @@ from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.scale.search import bound
 from synth.scale.time_bound import time_bound
 from synth.topologies import topology, topology_files
-from synth.view import plans, rate_tables, tables
+from synth.view import plans, rate_tables
 from tests.command_line import synth as cli
 
 SIZES = (4096, 1 << 18)
@@ -123,11 +123,11 @@ def test_a_value_that_makes_no_claim_is_not_verified() -> None:
         api.verify(api.solve("ring:4", "allgather", 1, 2, 2))  # pyright: ignore[reportArgumentType]
 
 
-def test_a_point_and_a_plan_are_compared_with_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_point_and_a_plan_are_compared_with_the_bound() -> None:
     frontier = synth.frontier("ring:4", "allgather", max_steps=2)
     size = 1 << 20
-    tables.print_choice(frontier, size, clock_bound_at(frontier, size), times_at(frontier, size))
-    said = capsys.readouterr().out
+    table = frontier_text.choice(frontier, size, clock_bound_at(frontier, size), times_at(frontier, size))
+    said = "\n".join(table.sentences)
     assert "no program takes less than 406 µs by this clock (8.4 µs launch in Simple" in said
     plan = api.tune("ring:4", "allgather", sizes=[1 << 10, 1 << 20], frontiers=[], time_limit=600)
     rows = plans.reports(plan, api.plan_bounds(plan))[1].rows

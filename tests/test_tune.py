@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from nccl_tests_output import Run, text
 
 from synth.catalog.tuner.request import SIZES
-from synth.commands import api, tune
+from synth.commands import api
 from synth.commands.framework.types import Sizes
+from synth.commands.tuning import tune
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.plans import read
 from synth.model.frontier import Frontier, LowerBound, Point
@@ -327,7 +328,7 @@ def test_large_sizes_take_the_plain_schedule_through_a_switch_that_multicasts():
 
 
 def test_a_log_that_is_not_there_is_said_before_any_search(monkeypatch, tmp_path):
-    monkeypatch.setattr("synth.commands.tune.collective_inputs", lambda *given: pytest.fail("searched first"))
+    monkeypatch.setattr("synth.commands.tuning.tune.collective_inputs", lambda *given: pytest.fail("searched first"))
     with pytest.raises(FormatError, match="does not exist"):
         tune.tune("ring:4", "allgather", logs=[("nccl", tmp_path / "missing.txt")])
 

@@ -7,10 +7,10 @@ from fractions import Fraction
 import synth
 from synth.catalog.tuner.candidates import NamedSchedule
 from synth.catalog.tuner.request import TuningRequest
-from synth.commands import tuning_schedules
-from synth.commands.baselines import baseline
 from synth.commands.inputs import named_topology
-from synth.commands.tuning_inputs import CollectiveInputs
+from synth.commands.programs.baselines import baseline
+from synth.commands.tuning import schedules as tuning_schedules
+from synth.commands.tuning.inputs import CollectiveInputs
 from synth.errors import SynthError
 from synth.export.request import Machine
 from synth.model.collective import collective

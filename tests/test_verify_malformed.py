@@ -27,10 +27,10 @@ def documents() -> Iterator[tuple[str, dict]]:
     frontier = api.frontier("ring:4", "allgather", engine="exact")
     yield "frontier", frontier.to_json()
     yield "schedule", frontier.points[0].schedule.to_json()  # type: ignore[union-attr]
-    from synth.view import tables
+    from synth.view import bound_tables
 
     machine, task = topology("ring:4"), api.collective("allgather", 4)
-    yield "bounds", tables.bounds_document(machine.network(), task, api.bound(machine, task))
+    yield "bounds", bound_tables.document(machine.network(), task, api.bound(machine, task))
     for name, what in (("ring:4", ("0-1", "2-3")), ("torus:20x20", ("0-1", "0-19", "0-20", "0-380"))):
         apart = modify.apply(topology(name), without=what)
         with pytest.raises(InfeasibleError) as raised:

@@ -21,9 +21,9 @@ from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.number_text import bytes_text, number, size_text
 from synth.model.schedule import Schedule, Send, Step
 from synth.program.analysis.report import size_text as lint_size_text
-from synth.view import build, frontier_text, plot, tables
-from synth.view.algorithm_times import AlgorithmTime
-from synth.view.frontier_text import Report
+from synth.view import build, frontier_text, run_table, tables
+from synth.view.drawings import plot
+from synth.view.frontier_text import AlgorithmTime, Report
 
 
 def test_sizes_left_to_the_library_are_ranges_with_both_times():
@@ -205,7 +205,7 @@ def test_tables_are_as_the_golden_files_at_each_width(width, monkeypatch, capsys
     report = Report("allgather on ring:4", WIDTH_COLUMNS, WIDTH_ROWS, ("complete",))
     text = (("name", "left"), ("description", "left"))
     prose = (("dgx1", "8 V100 in a hybrid cube mesh of NVLinks of 25 GB/s each, as in SCCL and its tables"),)
-    tables.print_reports([report, Report("", text, prose)])
+    tables.print_report(report, Report("", text, prose))
     out = capsys.readouterr().out
     golden = Path(__file__).parent / "golden" / f"tables-{width}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
@@ -220,7 +220,7 @@ def test_tables_break_no_word_and_have_no_rule_without_a_header(monkeypatch, cap
     monkeypatch.setenv("COLUMNS", "30")
     row = ("1234567890", "0987654321", "construction")
     for columns in ((("a", "right"), ("b", "right"), ("c", "left")), (("", "left"),) * 3):
-        tables.print_reports([Report("first", columns, (row,), ("end",)), Report("second", (), (), ())])
+        tables.print_report(Report("first", columns, (row,), ("end",)), Report("second", (), (), ()))
         out = capsys.readouterr().out
         assert all(word in out for word in row)
         assert row[0] in out and "\n\nsecond\n" in out
@@ -234,3 +234,16 @@ def test_a_prediction_that_meets_the_bound_in_time_has_no_factor(seconds, said):
     found = made((2, 3, 2))
     time = AlgorithmTime("S2-R3-C2", "Simple", 1, seconds)
     assert said in frontier_text.choice(found, 1024, bound, [time]).sentences[1]
+
+
+def test_columns_of_times_in_place_have_a_heading():
+    head = {
+        "collective": "allgather",
+        "ranks": 2,
+        "root": None,
+        "op": "sum",
+        "executor": "reference",
+        "says": "made up",
+    }
+    columns = [name for name, _ in run_table.measured(head | {"rows": [], "programs": []}).columns]
+    assert columns[6:8] == ["time (us)", "algbw (GB/s)"] and columns[10] == "in place: time (us)"

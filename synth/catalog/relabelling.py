@@ -150,16 +150,11 @@ def certificate(source: dict, move: ProblemMap) -> dict:
 
     # by unit: cuts have a time for each rank, covers name a rank
     order = inverse(ranks)
-
-    def moved_cut(row: list) -> list:
-        return [row[0], *(row[1 + rank] for rank in order)]
-
-    def moved_cover(row: list) -> list:
-        weight, side, rank, *rest = row
-        return [weight, side, ranks[rank], *rest]
-
-    images: dict[str, Callable[[list], list]]
-    images = {"cuts": moved_cut, "averaged": move.generator, "covers": moved_cover}
+    images: dict[str, Callable[[list], list]] = {
+        "cuts": lambda row: [row[0], *(row[1 + rank] for rank in order)],
+        "averaged": move.generator,
+        "covers": lambda row: [*row[:2], ranks[row[2]], *row[3:]],
+    }
     for field, image in images.items():
         if field in source:
             moved[field] = {}

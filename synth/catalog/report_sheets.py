@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from synth.catalog.tuner.plan_bounds import plan_bounds
 from synth.checker.documents import exact_frontier, scale_frontier
@@ -73,9 +73,7 @@ def read(name: str, reader: Callable[[], Value]) -> Value:
 
 def failed_sheet(name: str, topology: str, collective: str, ranks: int, error: Exception, rows: Rows) -> Sheet:
     """Return the sheet of a value that failed its check: the error, and nothing of the value."""
-    problem = sections.ProblemNames(topology, collective, ranks)
-    says = str(error), "nothing of it is shown"
-    return sections.of_nothing(EntryContext(name, provenance=rows), problem, WRONG, says)
+    return sections.of_nothing(EntryContext(name, provenance=rows), topology, collective, ranks, WRONG, str(error))
 
 
 def value_sheets(value: Frontier | Plan | Schedule, name: str, rows: Rows, context: SheetContext) -> Iterator[Sheet]:
@@ -91,16 +89,16 @@ def value_sheets(value: Frontier | Plan | Schedule, name: str, rows: Rows, conte
 
 def _of_frontier(frontier: Frontier, name: str, rows: Rows, context: SheetContext) -> Sheet:
     machine, collective, roots = frontier.machine, frontier.collective_name, frontier.roots
-    check, checked = CHECKS[frontier.engine]
     if context.verify:
         try:
-            check(frontier)
+            _check(frontier)
         except VerificationError as error:
             return failed_sheet(name, machine.name, collective, machine.ranks, error, rows)
     root = roots[0] if len(roots) == 1 else None
     measured = context.measurements_of(machine.name, collective, machine.ranks, root)
-    about = context.about(name, rows, measured, checked)
-    if frontier.engine == "exact":
+    exact = frontier.engine == "exact"
+    about = context.about(name, rows, measured, CHECKED if exact else BOUND_CHECKED)
+    if exact:
         about = replace(about, libraries=_library_marks(frontier))
     return read(name, lambda: sections.of_frontier(frontier, about))
 
@@ -120,18 +118,14 @@ def _library_marks(frontier: Frontier) -> tuple[Mark, ...]:
     return tuple(time_chart.library_mark(name, schedule) for name, schedule in schedules.items())
 
 
-def _check_exact(frontier: Frontier) -> None:
-    exact_frontier.document(frontier.to_json())
-
-
-def _check_bound(frontier: Frontier) -> None:
+def _check(frontier: Frontier) -> None:
+    """Re-check a frontier, at scale its bound alone. Raises VerificationError."""
+    if frontier.engine == "exact":
+        exact_frontier.document(frontier.to_json())
+        return
     proved = scale_frontier.bound(frontier.certificate, frontier.topology)
     if proved < frontier.bound:
         raise VerificationError(f"the certificate proves {proved}, {frontier.bound} is claimed", "bound")
-
-
-# For the frontiers of each engine: the check, which raises VerificationError, and the sentence on it.
-CHECKS: dict[str, Any] = {"exact": (_check_exact, CHECKED), "flow": (_check_bound, BOUND_CHECKED)}
 
 
 def _of_schedule(schedule: Schedule, name: str, rows: Rows, context: SheetContext) -> Sheet:

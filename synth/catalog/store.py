@@ -17,6 +17,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -241,12 +242,12 @@ def _read(fingerprint: str, row: str, body: bytes) -> Entry:
 
 
 def _as_good(entry: Entry, old: EntryRow) -> bool:
-    mine = [(steps, rational(rate)) for steps, rate in entry.points]
-
-    def reached(steps: int, rate: str) -> bool:
-        return any(s <= steps and r <= rational(rate) for s, r in mine)
-
-    return all(reached(*point) for point in old.points)
+    """Return True if each point of `old` has one of `entry` with no more steps and rounds per chunk."""
+    for steps, rate in old.points:
+        reached = [rational(mine) for few, mine in entry.points if few <= steps]
+        if min(reached, default=inf) > rational(rate):
+            return False
+    return True
 
 
 @contextmanager

@@ -95,7 +95,7 @@ def allocations_command(options: Allocations) -> int:
     Example:
       synth allocations --topo dgx1-v100 --coll broadcast,allgather,allreduce
     """
-    from synth.view import rate_tables, tables
+    from synth.view import rate_tables
 
     topology, limit = chosen_machine(options), options.time_limit
     names = tuple(name.lower() for name in options.names)
@@ -130,5 +130,5 @@ def allocations_command(options: Allocations) -> int:
         doc = {"topology": topology.name, "unit_gbps": show(unit), "classes": classes}
         return doc | {"open": list(missing)} if missing else doc
 
-    emit(document, lambda: tables.print_report(content), options)
+    emit(document, lambda: content, options)
     return UNDECIDED if missing else 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from synth.commands.framework.declaration import command, function, option
-from synth.commands.framework.infeasible_document import write_infeasible_document
+from synth.commands.framework.documents import write_infeasible_document
 from synth.commands.framework.output import emit, note
 from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
@@ -346,8 +346,8 @@ def bound_command(options: Bound) -> int:
       synth bound --topo 'dgx-h100*128' --coll allgather
       synth bound --topo 'dgx-a100*2' --coll allreduce --sizes 1KB,1MB,1GB
     """
-    from synth.commands.framework.frontier_files import frontier_document
-    from synth.view import scale_table, tables, time_bounds
+    from synth.commands.framework.documents import frontier_document
+    from synth.view import bound_tables
 
     in_time = options.size is not None
     if options.protocol and not in_time:
@@ -362,21 +362,19 @@ def bound_command(options: Bound) -> int:
     with write_infeasible_document(options, machine, task, options.max_steps):
         if in_time:
             times = time_bound.of(asked)
-            report = time_bounds.report(times, machine.ranks, options.protocol or "")
-            emit(times.to_json, lambda: tables.print_report(report), options)
+            table = bound_tables.time_report(times, machine.ranks, options.protocol or "")
+            emit(times.to_json, lambda: table, options)
             return 0
         switches = multicast_bounds(machine, task) if options.multicast else None
         if switches is not None:
             refuse_given("bounds through switches are for any number of steps; --no-multicast has others", "max-steps")
-            emit(
-                lambda: tables.bounds_document(*switches),
-                lambda: tables.print_multicast_bounds(*switches, machine.labels), options,
-            )  # fmt: skip
+            table = bound_tables.multicast_report(*switches, machine.labels)
+            emit(lambda: bound_tables.document(*switches), lambda: table, options)
             return 0
         large = scale_bound(machine, task, engine=options.engine, time_limit=options.time_limit)
     if large is not None:
         refuse_given("bounds of flow methods are for any number of steps", "max-steps")
-        emit(lambda: frontier_document(large), lambda: tables.print_report(scale_table.bound(large)), options)
+        emit(lambda: frontier_document(large), lambda: bound_tables.scale_report(large), options)
         return UNDECIDED if large.unfinished else 0
 
     # Bounds at each number of steps.
@@ -396,8 +394,8 @@ def bound_command(options: Bound) -> int:
     except BoundsInterrupted as stop:
         code, left, bounds = INTERRUPTED, "Ctrl-C came", stop.found
     emit(
-        lambda: tables.bounds_document(machine.network(), collective, bounds),
-        lambda: tables.print_bounds(machine, collective, bounds), options,
+        lambda: bound_tables.document(machine.network(), collective, bounds),
+        lambda: bound_tables.report(machine, collective, bounds), options,
     )  # fmt: skip
     if left:
         note(f"left open: {left} before the bounds at more steps")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from synth.commands.bound import FewerBounds, bound, multicast_bounds, scale_bound
 from synth.commands.framework.declaration import command, option
-from synth.commands.framework.distance_report import distance_document, print_distance
-from synth.commands.framework.infeasible_document import write_infeasible_document
+from synth.commands.framework.documents import write_infeasible_document
 from synth.commands.framework.output import emit, note, printable
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
@@ -38,8 +37,9 @@ if TYPE_CHECKING:
     from synth.encodings.bounds.blame import Places
     from synth.model.bounds.blame import Blame
     from synth.model.compressed_schedule import CompressedSchedule
-    from synth.model.frontier import Frontier, LowerBound, StepCount
+    from synth.model.frontier import LowerBound, StepCount
     from synth.scale.baselines.comparison import Explanation
+    from synth.view.frontier_text import Report
 
 EXPLAINED = 1024  # ranks up to which rings are looked for
 DISTANCE_SECONDS = 20.0  # wall seconds after which `distance` is content with the bounds that it has
@@ -60,6 +60,7 @@ def explain(
     from synth.pareto.events import with_machine_names
     from synth.scale.baselines.comparison import MethodRate
     from synth.scale.baselines.comparison import explain as explained
+    from synth.scale.search import bound as flow_bound
     from synth.solvers.deadline import Deadline, time_limited
 
     machine = named_topology(topology)
@@ -72,14 +73,8 @@ def explain(
     machine = machine.live()
     task = task_of(collective, machine.ranks)
     root = task.roots[0] if task.roots else 0
-
-    def by_flows(name: str) -> Frontier:
-        from synth.scale.search import bound
-
-        return bound(machine, name, root)
-
     with time_limited(Deadline.after(time_limit)):
-        found = explained(machine, task.name, by_flows, progress)
+        found = explained(machine, task.name, lambda name: flow_bound(machine, name, root), progress)
     # A rate of nothing means that links do not connect the ranks: the certificate says which.
     if found.rates[0].units == 0:
         try:
@@ -229,6 +224,56 @@ def blame(
     return blame(schedule, bound, places)
 
 
+# The sentence below the table of a schedule.
+RIGHT = "right: every rank ends with what it must (replayed)"
+
+
+def distance_reports(
+    name: str, schedule: Schedule | CompressedSchedule, distance: Distance | None, blame: Blame | None
+) -> Sequence[Report]:
+    """Return the tables of what a schedule takes, beside the bounds where they are known, and why it takes more."""
+    from synth.model.rational import counted, factor_text, show
+    from synth.view import blame_tables
+    from synth.view.frontier_text import Report
+
+    sizes = f"{counted(schedule.step_count, 'step')}, {counted(schedule.rounds, 'round')}"
+    title = f"{name}: {' on '.join(_problem(schedule))}: {sizes}, C={schedule.chunks}"
+    if distance is None:
+        return [Report.of(title, (), (), (RIGHT,))]
+    # The schedule beside the bounds, at its number of steps and at any.
+    columns = ("", ">here", ">at least", ">factor")
+    rate = show(schedule.rounds_per_chunk)
+    steps, least = distance.steps, distance.least_steps
+    rows = [("steps", str(steps), "" if least is None else str(least), factor_text(steps, least))]
+    in_steps, in_any = f"in {counted(steps, 'step')}", "in any number of steps"
+    for scope, value in ((in_steps, distance.at_steps), (in_any, distance.at_any)):
+        shown = "" if value is None else show(value)
+        rows.append((f"rounds/chunk {scope}", rate, shown, factor_text(schedule.rounds_per_chunk, value)))
+    tables = [Report.of(title, columns, rows, (RIGHT,))]
+    if blame is not None:
+        tables += blame_tables.reports(blame)
+    return tables
+
+
+def _problem(schedule: Schedule | CompressedSchedule) -> tuple[str, str]:
+    if isinstance(schedule, Schedule):
+        return schedule.collective.name, schedule.network.name
+    return schedule.collective, schedule.topology.name
+
+
+def distance_document(
+    name: str, schedule: Schedule | CompressedSchedule, distance: Distance | None, blame: Blame | None
+) -> dict[str, Any]:  # fmt: skip
+    """Return the content of `distance_reports`."""
+    collective, topology = _problem(schedule)
+    return {
+        "algorithm": name, "collective": collective, "topology": topology,
+        "steps": schedule.step_count, "rounds": schedule.rounds, "chunks": schedule.chunks, "sends": schedule.sends,
+        "distance": None if distance is None else distance.to_json(),
+        "blame": None if blame is None else blame.to_json(),
+    }  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class Explain(Output, Changes, StepOption, TaskOptions):
     """The options of `synth explain`."""
@@ -252,7 +297,7 @@ def explain_command(options: Explain) -> int:
       synth explain --topo 'dgx-a100*128' --coll allgather
       synth explain frontier.json --step 3
     """
-    from synth.view import rate_tables, tables
+    from synth.view import rate_tables
 
     if options.file is not None:
         return _explain_file(options.file, options)
@@ -270,7 +315,7 @@ def explain_command(options: Explain) -> int:
     report = rate_tables.explanation(rate_tables.title(machine, task), unit, found, machine.notes)
     emit(
         lambda: rate_tables.explained(machine.name, task.name, unit, found),
-        lambda: tables.print_report(report), options,
+        lambda: report, options,
     )  # fmt: skip
     # Ctrl-C and the time limit keep what was found.
     if found.interrupted:
@@ -279,7 +324,7 @@ def explain_command(options: Explain) -> int:
 
 
 def _explain_file(file: Path, options: Explain) -> int:
-    from synth.commands.import_ import import_schedule
+    from synth.commands.programs.import_ import import_schedule
 
     if file.suffix == ".py":
         raise UsageError(f"{file} is a program: `synth compile {file}` runs and explains it")
@@ -299,7 +344,7 @@ def _explain_file(file: Path, options: Explain) -> int:
         note(line)
     emit(
         lambda: distance_document(file.name, schedule, far, why),
-        lambda: print_distance(printable(file.name), schedule, far, why), options,
+        lambda: distance_reports(printable(file.name), schedule, far, why), options,
     )  # fmt: skip
     if far.unfinished:
         note("the time limit came before all bounds; --time-limit allows more")

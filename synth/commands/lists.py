@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from synth.commands.framework.declaration import command, option
 from synth.commands.framework.output import emit
 from synth.commands.framework.shared import Output
-from synth.commands.framework.suggestions import suggest
-from synth.errors import UsageError
+from synth.errors import UsageError, suggest
 from synth.model.collective import COLLECTIVES
 from synth.model.registry import TABLES, installed, table
 
@@ -42,7 +41,6 @@ def list_command(options: Names) -> None:
 def print_names(kind: str, options: Output) -> None:
     """Print the entries of a table."""
     from synth.view.frontier_text import Report
-    from synth.view.tables import print_report
 
     # "no: COMMAND" installs what is missing.
     rows = listed(kind)
@@ -51,7 +49,7 @@ def print_names(kind: str, options: Output) -> None:
     for item, summary, available in rows:
         missing = None if available == "yes" else available.removeprefix("no: ")
         document.append({"name": item, "what": summary, "missing": missing})
-    emit(lambda: document, lambda: print_report(Report.of("", columns, rows)), options)
+    emit(lambda: document, lambda: Report.of("", columns, rows), options)
 
 
 def listed(kind: str) -> list[Row]:

@@ -15,7 +15,7 @@ from synth.model.schedule import Schedule
 from synth.model.topology import Topology
 from synth.program.program import Program
 from synth.view.frontier_text import Report
-from synth.view.table_layout import report_html
+from synth.view.tables import report_html
 
 # Maximum characters of a packed schedule in a frame; a report has larger ones.
 ROOM = 400_000
@@ -26,7 +26,7 @@ HEIGHT = 640  # of a frame, pixels
 
 def topology_svg(machine: Topology) -> str | None:
     """Return the drawing of a machine; None where it has more than `MOST_LINKS` links."""
-    from synth.view.topology_svg import topology_svg as drawing
+    from synth.view.drawings.topology_svg import topology_svg as drawing
 
     return drawing(machine) if len(machine.links) <= MOST_LINKS else None
 
@@ -61,7 +61,7 @@ def _frame(value: Frontier | Schedule, title: str, times: bool = True) -> str:
 
 def program_html(program: Program) -> str | None:
     """Return the space-time diagram of a program; None where it has more than `MOST_OPS` instructions."""
-    from synth.view.space_time_diagram import program_svg
+    from synth.view.drawings.space_time_diagram import program_svg
 
     if program.ops > MOST_OPS:
         return None

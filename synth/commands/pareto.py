@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from synth.commands.framework.declaration import command, flags_not_default, function, option, part
-from synth.commands.framework.frontier_files import save_schedules
-from synth.commands.framework.infeasible_document import write_infeasible_document
+from synth.commands.framework.documents import save_schedules, write_infeasible_document
 from synth.commands.framework.output import QUIET, emit, note
 from synth.commands.framework.progress import progress
 from synth.commands.framework.shared import (
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from synth.model.collective import Collective
     from synth.model.topology import Topology
     from synth.pareto.cross_check import CrossCheck
-    from synth.view.algorithm_times import AlgorithmTime
+    from synth.view.frontier_text import AlgorithmTime
 
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
 FOR_TIMES = 0.35  # share of a time limit for the times at a size, as in a tuning plan
@@ -286,21 +285,18 @@ def pareto_command(options: Pareto) -> int:
         if size:
             _print_choice(saved, options, machine, task, deadline)
         else:
-            from synth.view import tables
+            from synth.view.frontier_text import report
 
-            emit(saved.document, lambda: tables.print_frontier(saved.frontier), options)
-    if interrupted is None and _shows_rows(options) and found.engine == "exact":
+            emit(saved.document, lambda: report(saved.frontier), options)
+    # z3 is asked where rows go to the terminal: with --quiet or JSON on stdout a job is not kept waiting for it.
+    form = options.form or ("json" if options.output == "-" else "table")
+    rows = not QUIET.get() and (form.lower() == "table" or options.output not in (None, "-"))
+    if interrupted is None and rows and found.engine == "exact":
         code = _ask_z3(found, options, deadline) or code
     if interrupted is not None:
         kept = f"kept in {interrupted.log}, the same command continues" if interrupted.log else "found"
         note(f"interrupted; {counted(len(found.points), 'point')} {kept}")
     return code
-
-
-def _shows_rows(options: Pareto) -> bool:
-    """Return True where rows go to the terminal. Without, as with --quiet, a job is not kept waiting for z3."""
-    form = options.form or ("json" if options.output == "-" else "table")
-    return not QUIET.get() and (form.lower() == "table" or options.output not in (None, "-"))
 
 
 def _ask_z3(found: Frontier, options: Pareto, deadline: Deadline) -> int:
@@ -325,8 +321,8 @@ def _ask_z3(found: Frontier, options: Pareto, deadline: Deadline) -> int:
 def _print_choice(saved: Any, options: Pareto, machine: Topology, task: Any, deadline: Deadline) -> None:
     """Print the point to use at a size, with times by runs of the reference executor that end before the deadline."""
     from synth.commands.bound import time_bound
-    from synth.commands.point_times import clock_bound_at, times_at
-    from synth.view import algorithm_times, tables
+    from synth.commands.tuning.point_times import clock_bound_at, times_at
+    from synth.view.frontier_text import Report, algorithm_report, choice, choice_document
 
     found, size = saved.frontier, options.size
     assert size is not None
@@ -340,12 +336,10 @@ def _print_choice(saved: Any, options: Pareto, machine: Topology, task: Any, dea
         least = clock_bound_at(found, size, machine) if exact else time_bound(machine, task, size)
 
     def document() -> dict:
-        chosen = tables.choice_document(found, size, times)
-        return chosen | {"candidates": [row._asdict() for row in times]}
+        return choice_document(found, size, times) | {"candidates": [row._asdict() for row in times]}
 
-    def table() -> None:
-        tables.print_choice(found, size, least, times)
-        if times and exact:
-            tables.print_report(algorithm_times.report(times, size))
+    def table() -> list[Report]:
+        others = [algorithm_report(times, size)] if times and exact else []
+        return [choice(found, size, least, times), *others]
 
     emit(document if exact else saved.document, table, options)

@@ -12,9 +12,7 @@ from typing import Any
 
 import click
 
-from synth.commands.framework.config import defaults
-from synth.commands.framework.suggestions import suggest
-from synth.errors import InfeasibleError, SynthError, UsageError
+from synth.errors import InfeasibleError, SynthError, UsageError, suggest
 
 UNDECIDED, INTERRUPTED = 4, 130
 CONFIG = Path("synth.toml")  # in the working directory
@@ -79,7 +77,7 @@ class Root(Commands):
         for stream in ("stdout", "stderr"):
             if getattr(sys, stream) is None:  # closed by who started this: what is said there goes nowhere
                 setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
-        from synth.commands.framework.plain_stream import PlainStream
+        from synth.commands.framework.output import PlainStream
 
         # Whatever is printed in a command is escaped.
         given = sys.stdout, sys.stderr
@@ -177,13 +175,22 @@ COMMANDS = {  # the main job first
     "topo": "List, show, import, match and draw topologies.",
     "list": "List the names that options take, and missing libraries.",
 }
-# The files of commands that are not called as they are.
+# The folders of commands that are in one, and the files that are not called as their command.
+FOLDERS = {
+    "programs": ("compile", "algorithms", "export", "lint", "import", "audit", "run", "show", "bench"),
+    "tuning": ("build", "tune"),
+}
 FILES = {"import": "import_", "catalog": "catalog.group", "torch": "torch.group", "list": "lists"}
+
+
+def _place(name: str) -> str:
+    folder = next((f"{folder}." for folder, names in FOLDERS.items() if name in names), "")
+    return f"synth.commands.{folder}{FILES.get(name, name)}:{name}_command"
 
 
 @click.command(
     cls=Root, name="synth", context_settings=CONTEXT, briefs=COMMANDS,
-    lazy={name: f"synth.commands.{FILES.get(name, name)}:{name}_command" for name in COMMANDS},
+    lazy={name: _place(name) for name in COMMANDS},
 )  # fmt: skip
 @click.version_option(
     None, "-V", "--version", package_name="ccl-synth", prog_name="synth", message="%(prog)s %(version)s"
@@ -200,4 +207,7 @@ def root(ctx: click.Context) -> None:
     Exit codes: 0 done, 1 error, 2 usage, 3 proved infeasible, 4 undecided within the budget, 5 verification failed,
     130 interrupted.
     """
-    ctx.default_map = defaults(CONFIG, root)
+    if CONFIG.is_file():
+        from synth.commands.framework.config import defaults
+
+        ctx.default_map = defaults(CONFIG, root)

@@ -128,7 +128,8 @@ def solve_command(options: Solve) -> None:
     Example:
       synth solve --topo dgx1 --coll allgather --chunks 6 --steps 3 --rounds 7 -o s.json
     """
-    from synth.view import tables
+    from synth.view.frontier_text import WHY
+    from synth.view.tables import schedule_report
 
     machine = chosen_machine(options)
     task = chosen_collective(options, machine)
@@ -137,10 +138,10 @@ def solve_command(options: Solve) -> None:
         verdict = solve.of(replace(options, topology=machine, collective=task, on_event=listen))
     match verdict:
         case Sat(schedule=schedule):
-            emit(schedule.to_json, lambda: tables.print_schedule(schedule, verdict.cost, machine.labels), options)
+            emit(schedule.to_json, lambda: schedule_report(schedule, verdict.cost, machine.labels), options)
         case Unsat():
             raise InfeasibleError(f"{problem}: {verdict.reason}")
         case Unknown():
             detail = f" ({verdict.detail})" if verdict.detail else ""
-            reason = tables.WHY.get(verdict.reason, verdict.reason)
+            reason = WHY.get(verdict.reason, verdict.reason)
             raise UndecidedError(f"{problem}: undecided, {reason}{detail}; raise --time-limit")

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from synth.commands.framework.completion import names_of
 from synth.commands.framework.declaration import command, option
 from synth.commands.framework.output import emit, save
 from synth.commands.framework.shared import FILE, Changes, Output, Quiet, changed
+from synth.commands.framework.types import names_of
 from synth.commands.lists import print_names
 from synth.commands.root import CONTEXT, Commands
 from synth.errors import SynthError, UsageError
 from synth.model.rational import show
 from synth.model.topology import Topology
+
+if TYPE_CHECKING:
+    from synth.view.frontier_text import Report
 
 COUNTED = 10_000  # groups larger than this are not counted
 
@@ -104,14 +109,13 @@ def _print(topology: Topology, options: Output) -> None:
     from synth.model import symmetry
     from synth.topologies.topology_files import dump
     from synth.view.machine import topology_report
-    from synth.view.tables import print_reports
 
     # The symmetries take a moment, so JSON goes without them.
-    def table() -> None:
+    def table() -> Sequence[Report]:
         generators = symmetry.generators(topology.network())
         group = symmetry.closure([g.ranks for g in generators], COUNTED)
         size = f"more than {COUNTED}" if group is None else str(max(1, len(group)))
-        print_reports(topology_report(topology, (len(generators), size)))
+        return topology_report(topology, (len(generators), size))
 
     emit(lambda: dump(topology), table, options)
 
@@ -126,7 +130,6 @@ def match_command(options: TopoShow) -> None:
     """
     from synth.topologies.match import match as known_machine
     from synth.view.machine import match_report
-    from synth.view.tables import print_report
 
     topology = changed(options.name, options)
     machine = known_machine(topology)
@@ -139,7 +142,7 @@ def match_command(options: TopoShow) -> None:
         "fast_only": machine.fast_only,
     }  # fmt: skip
     report = match_report(machine.describe(), topology.name, machine.machine, machine.labels)
-    emit(lambda: document, lambda: print_report(report), options)
+    emit(lambda: document, lambda: report, options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +162,7 @@ def draw_command(options: Draw) -> None:
     Example:
       synth topo draw dgx1 -o dgx1.svg
     """
-    from synth.view.topology_svg import topology_svg
+    from synth.view.drawings.topology_svg import topology_svg
 
     output = options.output
     if output not in (None, "-") and Path(output).suffix.lower() != ".svg":

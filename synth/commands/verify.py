@@ -63,7 +63,7 @@ def verify(given: str | Path | dict | Frontier | SynchronousSchedule) -> Claims:
         return check_document(given.to_json(), _named_machine)
     if not isinstance(given, Frontier | SynchronousSchedule):
         raise UsageError(f"a {type(given).__name__} is not verified; give a frontier, a schedule, a document or a file")
-    from synth.commands.framework.frontier_files import frontier_document, write_schedules
+    from synth.commands.framework.documents import frontier_document, write_schedules
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -100,7 +100,12 @@ def verify_command(options: Verify) -> int:
     codes, wrong = [0], []
     for path in options.files:
         if path.is_dir():
-            codes += [_in_folder(file) for file in files_of([path], suffixes=SUFFIXES)]
+            for file in files_of([path], suffixes=SUFFIXES):
+                try:
+                    codes.append(_closed(file, _claims(file)))
+                except CHECKED as error:
+                    click.echo(printable(f"not verified: {error}"))
+                    codes.append(error.exit_code)
             continue
         try:
             lines = _claims(path)
@@ -139,14 +144,6 @@ def _named_machine(name: str) -> Topology | None:
     from synth.topologies import topology_or_none
 
     return topology_or_none(name)
-
-
-def _in_folder(file: Path) -> int:
-    try:
-        return _closed(file, _claims(file))
-    except CHECKED as error:
-        click.echo(printable(f"not verified: {error}"))
-        return error.exit_code
 
 
 def _closed(file: Path, lines: Claims) -> int:

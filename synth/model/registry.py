@@ -32,8 +32,8 @@ NOTEBOOK = {
     "run": "synth.commands.notebook:run_html",
     "schedule": "synth.commands.notebook:schedule_html",
     "topology": "synth.commands.notebook:topology_svg",
-    "plot of frontier": "synth.view.plot:plot_frontier",
-    "plot of run": "synth.view.plot:plot_run",
+    "plot of frontier": "synth.view.drawings.plot:plot_frontier",
+    "plot of run": "synth.view.drawings.plot:plot_run",
 }
 TABLES = {
     "topologies": "topology",

@@ -23,6 +23,7 @@ def reports(found: Blame) -> tuple[Report, ...]:
         f"why {counted(int(total.rounds), 'round')} and not {_number(total.needed)}, by the bound {show(found.bound)} "
         f"in {scope} ({found.kind})"
     )
+    # The steps that lose most, in their order, then all together.
     order = sorted(range(len(found.steps)), key=lambda i: (-found.steps[i].lost, i))[:MAX_ROWS]
     rows = [(str(i + 1), *_cells(found.steps[i])) for i in sorted(order)]
     rows.append(("all", *_cells(total)))
@@ -33,6 +34,7 @@ def reports(found: Blame) -> tuple[Report, ...]:
             f"idle in step {idle.step}: {idle.name}{others}, together {_number(idle.count * idle.rounds)} rounds"
         )
     tables = [Report.of(title, (">step", *_PARTS), rows, sentences)]
+    # Lines of the program that lose as much by as many sends are one row.
     alike: dict[tuple[int, RoundParts], list[str]] = {}
     for row in found.lines:
         if row.line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 
 from synth.model.bounds.time_bound import holds_for
@@ -14,6 +15,7 @@ from synth.view.plans import ESTIMATE
 def reports(result: BuildResult) -> list[Report]:
     """Return a table for each collective; sentences about the times, the machine and the files follow the last."""
     tables = [_table(result, table) for table in result.tables]
+    # Sentences on all tables follow the last one.
     names = [name for table in result.tables for name in _library_names(table)]
     own = ", ".join(dict.fromkeys(name.removeprefix("nccl-") for name in names))
     switches = result.plan.topology is not None and bool(result.plan.topology.multicast)
@@ -29,8 +31,7 @@ def reports(result: BuildResult) -> list[Report]:
     if result.match:
         lines.append(f"the links are those of {result.match}")
     lines += [f"note: {note}" for note in result.notes]
-    last = tables[-1]
-    return [*tables[:-1], Report(last.title, last.columns, last.rows, (*last.sentences, *lines))]
+    return [*tables[:-1], replace(tables[-1], sentences=(*tables[-1].sentences, *lines))]
 
 
 def _table(result: BuildResult, table: BuiltTable) -> Report:
@@ -50,7 +51,9 @@ def _table(result: BuildResult, table: BuiltTable) -> Report:
         libraries = [microseconds(known.get(name), last.estimated) for name in names]
         rows.append((_sizes(run), runs, microseconds(last.seconds, last.estimated), rate, *libraries, over))
         if not run[0].algorithm:
-            sentences.append(_left_sentence(run))
+            ends = [f"{size_text(row.size)}: {_both_times(row)}" for row in (run[0], last)]
+            times = "; ".join(ends) if len(run) > 1 else _both_times(last)
+            sentences.append(f"left to the library: {_sizes(run)} ({times})")
     root = "" if table.root is None else f" from {table.root}"
     title = f"{table.collective}{root} on {result.topology}, {table.ranks} ranks, for {result.runtime}"
     return Report.of(title, columns, rows, sentences)
@@ -59,13 +62,6 @@ def _table(result: BuildResult, table: BuiltTable) -> Report:
 def _library_names(table: BuiltTable) -> list[str]:
     """Return the library's algorithms that the rows of a table are compared with."""
     return list(dict.fromkeys(library.name for row in table.rows for library in row.libraries))
-
-
-def _left_sentence(run: list[BuildRow]) -> str:
-    if len(run) == 1:
-        return f"left to the library: {_sizes(run)} ({_both_times(run[0])})"
-    ends = [f"{size_text(row.size)}: {_both_times(row)}" for row in (run[0], run[-1])]
-    return f"left to the library: {_sizes(run)} ({'; '.join(ends)})"
 
 
 def _both_times(row: BuildRow) -> str:

@@ -6,20 +6,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from synth.model.bounds.time_bound import TimeBound
 from synth.model.collective import Collective
+from synth.model.documents.int_ranges import runs
 from synth.model.frontier import Frontier, Open, Point
 from synth.model.number_text import GB, KB, MB, number, size_text
 from synth.model.rational import counted, show
 from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
-    from synth.view.algorithm_times import AlgorithmTime
+    from synth.model.bounds.time_bound import TimeBound
 
 SIZES = (KB, MB, GB)
 ADVISED = 128 * MB  # the size for which a table recommends a point
+SHOWN = 10  # algorithms in the table, the fastest first; the document has all
 WHY = {
     "effort": "the default effort is spent, --time-limit allows more",
     "time": "the time ran out",
@@ -29,6 +30,16 @@ WHY = {
     "gave-up": "the search ended without an answer",
     "between": "not decided",
 }
+
+
+class AlgorithmTime(NamedTuple):
+    """An algorithm in one protocol and number of instances, its predicted seconds, and the clock's name (`model`)."""
+
+    label: str
+    protocol: str
+    instances: int
+    seconds: float
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,7 @@ def report(found: Frontier) -> Report:
             ">rounds": str(point.rounds),
             ">chunks": str(point.chunks),
             ">rounds/chunk": fraction_text(point.rounds_per_chunk),
-            "status": _status(point),
+            "status": "optimal" if point.status == "optimal" else f"best known (bound {show(point.bound.value)})",
             "construction": point.construction,
             "same bits": "yes" if point.same_bits else "no",
             ">µs/MB": number(seconds_per_byte(found, point) * MB * 10**6),
@@ -191,7 +202,8 @@ def choice(
     rows = []
     for point, span in zip(found.points, fastest_sizes(found), strict=True):
         row = [("> " if point is best else "") + str(point.steps), fraction_text(point.rounds_per_chunk)]
-        if programs and (time := programs.get(id(point))):
+        time = programs.get(id(point))
+        if time is not None:
             row += [number(time.seconds * 1e6), time.protocol, number(size / time.seconds / 1e9)]
         elif programs:
             row += ["", "", ""]
@@ -223,6 +235,69 @@ def choice(
         )
     lines += [f"note: {note}" for note in found.notes]
     return Report.of(heading(found), columns, rows, lines)
+
+
+def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime] = ()) -> dict:
+    """Return the content of `choice`: predicted seconds of each point at `size` bytes, and the best one.
+
+    `seconds` are those of synchronous steps. Each point has the range of sizes for which it is the best by these.
+    `program_seconds`: those of its fastest program among `times`.
+    """
+    best = best_point(frontier, size, times) if frontier.points else None
+    programs = point_times(frontier, times)
+    points = []
+    for point, span in zip(frontier.points, fastest_sizes(frontier), strict=True):
+        low, high = (None, None) if span is None else span
+        time = programs.get(id(point))
+        points.append(
+            {
+                "steps": point.steps,
+                "rounds": point.rounds,
+                "chunks": point.chunks,
+                "bandwidth": show(point.rounds_per_chunk),
+                "status": point.status,
+                "seconds": frontier.seconds_at(point, size),
+                "gbps": frontier.gbps(point, size),
+                "program_seconds": None if time is None else time.seconds,
+                "protocol": None if time is None else time.protocol,
+                "model": None if time is None else time.model,
+                "best_from": None if low is None else float(low),
+                "best_to": None if high is None else float(high),
+            }
+        )
+    return {
+        "schema": "synth.choice/1",
+        "topology": frontier.network.name,
+        "collective": frontier.collective.name,
+        "size": size,
+        "complete": frontier.complete,
+        "steps": best.steps if best else None,
+        "points": points,
+        "schedule": best.schedule.to_json() if best else None,
+    }
+
+
+def algorithm_report(rows: Sequence[AlgorithmTime], size: int) -> Report:
+    """Return the table of the fastest variant of each algorithm at `size` bytes; `rows` by rising time."""
+    columns = ("algorithm", "protocol", f">µs at {size_text(size)}", ">GB/s",
+               ">slower by")  # fmt: skip
+    fastest: dict[str, AlgorithmTime] = {}
+    for row in rows:
+        fastest.setdefault(row.label, row)
+    best, table = rows[0], []
+    for row in list(fastest.values())[:SHOWN]:
+        slower = f"{100 * (row.seconds / best.seconds - 1):.1f}%"
+        time, rate = number(row.seconds * 1e6), number(size / row.seconds / 1e9)
+        table.append((row.label, row.protocol, time, rate, slower if row is not best else ""))
+    taken = f"at {size_text(size)} take {best.label} in {best.protocol}"
+    lines = [f"{taken}: {number(best.seconds * 1e6)} µs {best.model}"]
+    if len(fastest) > SHOWN:
+        lines.append(f"{counted(len(fastest) - SHOWN, 'slower algorithm')} left out (--format json has all)")
+    lines.append(
+        f"times of programs, by the clock of `synth tune` and `run` (here: --protocol {best.protocol}); "
+        f"`synth tune -o plan.json`, then `synth export --plan plan.json` write the fastest"
+    )
+    return Report.of("", columns, table, lines)
 
 
 def point_times(found: Frontier, times: Sequence[AlgorithmTime]) -> dict[int, AlgorithmTime]:
@@ -348,32 +423,24 @@ def _between(found: Frontier) -> Iterator[Open]:
 
 
 def _spans(steps: Sequence[int]) -> str:
-    spans: list[list[int]] = []
-    for count in steps:
-        if spans and count == spans[-1][-1] + 1:
-            spans[-1].append(count)
-        else:
-            spans.append([count])
-    texts = []
-    for span in spans:
-        texts.append(str(span[0]) if len(span) == 1 else f"{span[0]} to {span[-1]}")
-    if len(texts) == 1 and len(steps) == 1:
+    if len(steps) == 1:
         return counted(steps[0], "step")
-    return " and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts) + " steps"
+    texts = []
+    for first, last in runs(steps):
+        texts.append(str(first) if first == last else f"{first} to {last}")
+    *others, end = texts
+    return (f"{', '.join(others)} and {end}" if others else end) + " steps"
 
 
 def _gap(found: Frontier) -> list[str]:
+    # How far the last point is above the bound for any number of steps.
     floor = max((bound.value for steps, bound in found.bounds if steps is None), default=Fraction(0))
-    if found.complete or not found.points or not 0 < floor < found.points[-1].rounds_per_chunk:
+    last = found.points[-1] if found.points else None
+    if found.complete or last is None or not 0 < floor < last.rounds_per_chunk:
         return []
-    last = found.points[-1]
     above = number((last.rounds_per_chunk / floor - 1) * 100)
     least = f"with any number of steps the least rounds/chunk is at least {show(floor)}"
     return [f"{least}: the {last.steps}-step point is {above}% above that"]
-
-
-def _status(point: Point) -> str:
-    return "optimal" if point.status == "optimal" else f"best known (bound {show(point.bound.value)})"
 
 
 def _range(low: Fraction, high: Fraction | None) -> str:

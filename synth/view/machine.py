@@ -22,12 +22,10 @@ def topology_report(topology: Topology, symmetries: tuple[int, str]) -> tuple[Re
     boxes = len(set(topology.nodes)) or 1
     what = f"{topology.name}: {counted(topology.ranks, 'rank')}" + (f" in {boxes} boxes" if boxes > 1 else "")
     title = f"{what}, {counted(len(topology.links), 'link')}, 1 unit = {show(network.unit)} GB/s"
-    links = (
-        _matrix(topology, title)
-        if topology.ranks <= MATRIX_RANKS and not topology.switches
-        else _kinds(topology, title)
-    )
-    network = topology.network()
+    small = topology.ranks <= MATRIX_RANKS and not topology.switches
+    links = _matrix(topology, title) if small else _kinds(topology, title)
+
+    # Distances, latencies, symmetries and labels are sentences.
     pairs = Counter(d for n, row in enumerate(network.distances) for m, d in enumerate(row) if n != m)
     disconnected = pairs.pop(None, 0)
     diameter = max((d for d in pairs if d is not None), default=0)
@@ -63,26 +61,24 @@ def match_report(what: str, topology: str, machine: str, labels: Sequence[int]) 
 
 
 def _matrix(topology: Topology, title: str) -> Report:
-    total: dict[tuple[int, int], object] = {}
+    # Parallel links of a pair count together.
+    total: Counter[tuple[int, int]] = Counter()
     for link in topology.links:
-        total[link.src, link.dst] = link.bandwidth + total.get((link.src, link.dst), 0)  # type: ignore[operator]
-    columns = (">GB/s from \\ to", *(f">{n}" for n in range(topology.ranks)))
-
-    def cell(src: int, dst: int) -> str:
-        return show(total[src, dst]) if (src, dst) in total else "."  # type: ignore[arg-type]
-
+        total[link.src, link.dst] += link.bandwidth  # type: ignore[assignment]
     ranks = range(topology.ranks)
     rows = []
     for src in ranks:
-        rows.append((str(src), *(cell(src, dst) for dst in ranks)))
-    return Report.of(title, columns, rows)
+        row = [str(src)]
+        for dst in ranks:
+            row.append(show(total[src, dst]) if total[src, dst] else ".")
+        rows.append(row)
+    return Report.of(title, (">GB/s from \\ to", *(f">{rank}" for rank in ranks)), rows)
 
 
 def _kinds(topology: Topology, title: str) -> Report:
-    def side(end: int) -> str:
-        return "rank" if end < topology.ranks else "switch"
-
-    kinds = Counter((side(k.src), side(k.dst), k.kind, k.bandwidth, k.latency) for k in topology.links)
+    # Links of the same ends, kind and rate are counted together.
+    side = ["rank"] * topology.ranks + ["switch"] * len(topology.switches)
+    kinds = Counter((side[k.src], side[k.dst], k.kind, k.bandwidth, k.latency) for k in topology.links)
     columns = (">links", "from", "to", "kind", ">GB/s", ">µs")
     rows = tuple(
         (str(n), a, b, kind, show(bandwidth), number(latency))
@@ -95,12 +91,13 @@ def _limits(topology: Topology) -> list[Report]:
     if not topology.limits:
         return []
     columns = ("limits", ">links each", ">GB/s each")
+    # Limits of as many links and the same rate are one row.
     alike: dict[tuple, list[str]] = {}
     for limit in topology.limits:
         alike.setdefault((len(limit.links), limit.bandwidth), []).append(limit.name)
-    rows = tuple((_names(names), str(count), show(bandwidth)) for (count, bandwidth), names in alike.items())
+    rows = []
+    for (count, bandwidth), names in alike.items():
+        few = len(names) <= 4
+        said = ", ".join(names) if few else f"{names[0]}, {names[1]} ... {names[-1]} ({len(names)})"
+        rows.append((said, str(count), show(bandwidth)))
     return [Report.of("", columns, rows)]
-
-
-def _names(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= 4 else f"{names[0]}, {names[1]} ... {names[-1]} ({len(names)})"

@@ -10,7 +10,7 @@ from synth.model.bounds.time_bound import TimeBound
 from synth.model.number_text import microseconds, number, size_text
 from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
 from synth.view.frontier_text import Report
-from synth.view.table_layout import report_html
+from synth.view.tables import report_html
 
 ESTIMATE = "~: an estimate, for this program was not run"
 SHOWN = 2  # maximum alternatives shown for a runtime that does not take the first choice; the document has all
@@ -44,6 +44,7 @@ def reports(plan: Plan, bounds: Sequence[TimeBound | None] = ()) -> list[Report]
 
     `bounds`: for each collective the lower bounds in time at its sizes, None where they are not known.
     """
+    # Two tables for each collective: ranges, and judged sizes.
     tables: list[Report] = []
     for table, bound in zip(plan.tables, bounds or [None] * len(plan.tables), strict=True):
         tables += [_ranges(plan, table), _sizes(plan, table, bound)] if table.sizes else [_ranges(plan, table)]
@@ -65,17 +66,12 @@ def _ranges(plan: Plan, table: Table) -> Report:
     machine = f" on {plan.topology.name}" if plan.topology else ""
     root = f" from {table.root}" if table.root else ""
     title = f"{table.collective}{root}{machine}, {table.ranks} ranks: what to run"
-    rows = tuple(_range(plan, table, group) for group in _groups(table))
-    ends = (
-        (f"below {size_text(table.sizes[0])} and above {size_text(table.sizes[-1])} nothing was judged",)
-        if table.sizes
-        else ()
-    )
+    # Ranges in a row with the same first choice are one.
+    rows = [_range(plan, table, list(group)) for _, group in groupby(table.ranges, lambda row: row.order[0])]
+    ends = []
+    if table.sizes:
+        ends.append(f"below {size_text(table.sizes[0])} and above {size_text(table.sizes[-1])} nothing was judged")
     return Report.of(title, RANGES, rows, ends)
-
-
-def _groups(table: Table) -> list[list[Range]]:
-    return [list(group) for _, group in groupby(table.ranges, lambda row: row.order[0])]
 
 
 def _range(plan: Plan, table: Table, group: list[Range]) -> tuple[str, ...]:
@@ -100,6 +96,7 @@ def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
     for i, size in enumerate(table.sizes):
         k = table.chosen[i] if table.chosen else None
         label, settings = ("", ("", "")) if k is None else (plan.algorithms[k].label, _settings(plan.algorithms[k]))
+        # Estimated times are marked, and have no loss that is known.
         time, loss = table.seconds[i], table.losses[i]
         ours = table.ours[i] if table.ours else None
         library = table.library[i] if table.library else None
@@ -118,6 +115,7 @@ def _sizes(plan: Plan, table: Table, bound: TimeBound | None) -> Report:
         rows.append(tuple(row))
     lines = []
     if known:
+        # The greatest loss of all sizes, and where.
         worst = max(known)
         at = size_text(table.sizes[list(table.losses).index(worst)])
         most = f"; at most {100 * worst:.2f}%, at {at}" if round(100 * worst, 2) else ""

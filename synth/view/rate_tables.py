@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from statistics import geometric_mean
 from typing import Any
 
 from synth.model.collective import Collective
@@ -32,6 +33,7 @@ def allocations(
     for name in names:
         columns += [f">{name} units", ">GB/s", ">x rings"]
         columns += [">x RS+AG"] if name == "allreduce" else []
+    # A rate that no schedule attains is an upper bound.
     table = []
     for allocation, rates in rows:
         rings = str(rates.ring_units) if rates.rings_proved_maximum else f">= {rates.ring_units}"
@@ -42,21 +44,18 @@ def allocations(
             row += [mark + show(best), mark + gbps_text(best, unit), _ratio(best, rates.ring[name])]
             row += [_ratio(best, rates.composed)] if name == "allreduce" else []
         table.append(tuple(row))
+    # How many classes have no ring, and what trees gain over rings.
     left = [f"left open: {', '.join(missing)}"] if missing else []
     ringless = sum(not rates.ring_units for _, rates in rows)
-    lines = [
-        f"{counted(len(rows), 'class')} of allocations up to isomorphism, "
-        f"{counted(sum(a.members for a, _ in rows), 'allocation')};"
-        f" {ringless} without a ring"
-    ]
+    members = counted(sum(allocation.members for allocation, _ in rows), "allocation")
+    classes = f"{counted(len(rows), 'class')} of allocations up to isomorphism"
+    lines = [f"{classes}, {members}; {ringless} without a ring"]
     if "allreduce" in names:
         ratios = [float(r.best["allreduce"] / r.composed) for _, r in rows if r.composed]
         faster = sum(ratio > 1 for ratio in ratios)
-        mean = 1.0  # geometric
-        for ratio in ratios:
-            mean *= ratio ** (1 / len(ratios))
         than = "than the optimal reduce-scatter + allgather"
         if faster:
+            mean = geometric_mean(ratios)
             lines.append(f"allreduce by trees is faster {than} in {faster}, by {mean:.3f} in geometric mean")
         elif ratios:
             lines.append(f"allreduce by trees is nowhere faster {than}")
@@ -84,6 +83,7 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     """
     if any(algorithm.multicast for algorithm in made.rates):
         notes = [note for note in notes if note != MULTICAST_NOTE]
+    # Rates are parts of the optimum, or of the bound where that is not known.
     top = made.rates[0].units
     columns = ("algorithm", ">units", ">GB/s", ">of the bound", "")
     if made.rates[0].name == "optimum":
@@ -92,7 +92,7 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     for algorithm in made.rates:
         rate = ("-", "-", "-")
         if algorithm.units is not None:
-            part = "-" if algorithm.multicast else _part(algorithm.units, top)
+            part = "-" if algorithm.multicast or not top else f"{float(algorithm.units / top):.3f}"
             rate = (show(algorithm.units), gbps_text(algorithm.units, unit), part)
         rows.append((algorithm.name, *rate, algorithm.remark))
     lines = [
@@ -104,12 +104,9 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     return Report.of(title, columns, rows, (*lines, *(f"note: {note}" for note in notes)))
 
 
-def _part(units: Fraction, top: Fraction | None) -> str:
-    return f"{float(units / top):.3f}" if top else "-"
-
-
 def explained(topology: str, collective: str, unit: Fraction, made: Any) -> dict[str, Any]:
     """Return the document of `synth explain --format json`: rates, the cycles of the rings, the ranks of the limit."""
+    # Rates as fractions of units and in GB/s.
     ways = []
     for row in made.rates:
         units, rate = (None, None) if row.units is None else (show(row.units), float(row.units * unit))

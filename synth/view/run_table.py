@@ -13,6 +13,7 @@ SHOWN = 3  # maximum number of busiest links in the table
 def execution(doc: dict) -> Report:
     """Return the table of `synth run`: result of the comparison, time, bandwidths, bound, busiest links."""
     rows = [("result", _result(doc))]
+    # Times, bandwidths and bound, where the executor has a clock.
     time = doc["picoseconds"]
     if time is not None:
         rows.append(("time", f"{_microseconds(time)} µs ({doc['model']})"))
@@ -34,30 +35,22 @@ def execution(doc: dict) -> Report:
     sentences = ("no times: a program has no network of its own, --topo gives it one",) if untimed else ()
     if "says" in doc:
         sentences = (*sentences, doc["says"])
+    # The title says the call: program, collective, machine, size and type.
     where = f" on {doc['topology']}" if doc["topology"] else ""
     how = " in place" if doc["in_place"] else ""
     size = size_text(doc["size"])
-    size += "" if doc["size"] < 1024 or doc["size"] & (doc["size"] - 1) == 0 else f" ({bytes_text(doc['size'])})"
-    return Report.of(
-        (
-            f"{doc['program']}: {doc['collective']}{where}, {doc['ranks']} ranks, {size} of {doc['dtype']} "
-            f"({doc['op']}){how},"
-            f" {doc['executor']} executor"
-        ),
-        ("", ""),
-        rows,
-        sentences,
-    )
+    if doc["size"] >= 1024 and doc["size"] & (doc["size"] - 1):  # no power of two
+        size += f" ({bytes_text(doc['size'])})"
+    call = f"{doc['collective']}{where}, {doc['ranks']} ranks, {size} of {doc['dtype']} ({doc['op']}){how}"
+    return Report.of(f"{doc['program']}: {call}, {doc['executor']} executor", ("", ""), rows, sentences)
 
 
 def _result(doc: dict) -> str:
     if doc["right"] is None:
         return "not compared (no data)"
-    exact = (
-        "all exactly"
-        if doc["exact"] == doc["elements"]
-        else f"{doc['exact']:,} exactly, the others within their rounding bound"
-    )
+    exact = "all exactly"
+    if doc["exact"] != doc["elements"]:
+        exact = f"{doc['exact']:,} exactly, the others within their rounding bound"
     return f"right: {doc['elements']:,} elements compared, {exact}"
 
 
@@ -84,37 +77,27 @@ def measured(doc: dict) -> Report:
         "redop",
         ">root",
         *half,
-        *(f">in place: {half[0][0]}", *half[1:]),
+        f">in place: {half[0][1:]}",
+        *half[1:],
     )
+    # nccl-tests has no operation for collectives without sums, and root -1 for those without one.
+    sums = ("allreduce", "reduce", "reduce-scatter", "scan", "multi-reduce")
+    redop = doc["op"] if doc["collective"] in sums else "none"
+    root = "-1" if doc["root"] is None else str(doc["root"])
     pairs: dict[tuple[int, int], dict[bool, dict]] = {}
     for row in doc["rows"]:
         pairs.setdefault((row["program"], row["size"]), {})[row["in_place"]] = row
     rows = []
     for (k, size), timings in pairs.items():
         timing = next(iter(timings.values()))
-        start = (
-            doc["programs"][k]["label"],
-            str(size),
-            str(timing["element_count"]),
-            doc["dtype"],
-            (
-                doc["op"]
-                if doc["collective"] in ("allreduce", "reduce", "reduce-scatter", "scan", "multi-reduce")
-                else "none"
-            ),
-            ("-1" if doc["root"] is None else str(doc["root"])),
-        )
+        start = doc["programs"][k]["label"], str(size), str(timing["element_count"]), doc["dtype"], redop, root
         rows.append((*start, *_half(timings.get(False)), *_half(timings.get(True))))
     repeats = max((row["repeats"] for row in doc["rows"]), default=1)
     sentences = [f"times are {doc['says']}"]
     if repeats > 1:
         sentences.append(f"each time is the median of {repeats} launches; the least and the most are in the JSON")
-    return Report.of(
-        f"{doc['collective']}, {doc['ranks']} ranks, {doc['executor']} executor",
-        columns,
-        rows,
-        sentences,
-    )
+    title = f"{doc['collective']}, {doc['ranks']} ranks, {doc['executor']} executor"
+    return Report.of(title, columns, rows, sentences)
 
 
 def _half(row: dict | None) -> tuple[str, ...]:

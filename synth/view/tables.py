@@ -1,109 +1,109 @@
-"""Tables on stdout. Each `print_*` has a `*_document` or `to_json` beside it with the same content as JSON."""
+"""Tables as lines of text and as HTML, and the table of a schedule."""
 
 from __future__ import annotations
 
-import json
+import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
+from html import escape
+from itertools import zip_longest
 
-from synth.model.bounds.time_bound import TimeBound
-from synth.model.collective import Collective
-from synth.model.frontier import Frontier, LowerBound
+from synth.model.documents.int_ranges import runs
+from synth.model.documents.printable_text import printable
 from synth.model.outcome import Cost
-from synth.model.rational import counted, show
+from synth.model.rational import show
 from synth.model.schedule import Schedule, SwitchSend
-from synth.model.topology import MULTICAST_NOTE, Network, Topology
-from synth.view import frontier_text
-from synth.view.algorithm_times import AlgorithmTime
-from synth.view.frontier_text import WHY, Report
-from synth.view.table_layout import report_lines
+from synth.view.frontier_text import Report, title
 
-__all__ = [
-    "WHY",
-    "bounds_document",
-    "choice_document",
-    "print_bounds",
-    "print_choice",
-    "print_frontier",
-    "print_multicast_bounds",
-    "print_report",
-    "print_schedule",
-]
+GAP = 3  # blanks between two columns; 2 in a table that is too wide
+NO_BREAK = "\N{NO-BREAK SPACE}"
+# The blank between a number and its unit, at which no line ends.
+_SIZE = re.compile(r"(?<=\d) (?=(?:[KMGT]?B|µs|ms|s|GB/s)(?![\w/]))")
 
 
-def print_report(content: Report) -> None:
-    """Print title, table and sentences, on a terminal no wider than it."""
+def report_lines(content: Report, width: int | None = None) -> list[str]:
+    """Return the lines of a report: title, table, sentences, at most `width` characters long (None: of any length).
+
+    No word is broken, so a table of many columns may be wider.
+    """
+    lines = _filled(content.title, width) if content.title else []
+    if content.rows:
+        heads = [name for name, _ in content.columns]
+        rows = [list(map(printable, row)) for row in content.rows]
+        cells = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        widths = [max(len(head), size) for head, size in zip(heads, cells, strict=True)]
+        gap = GAP
+        if width is not None and sum(widths) + gap * (len(widths) - 1) > width:
+            # Heads are wrapped, then the widest column of text.
+            gap = 2
+            widths = [max(_longest_word(head), size) for head, size in zip(heads, cells, strict=True)]
+            texts = [i for i, (_, align) in enumerate(content.columns) if align == "left"]
+            excess = sum(widths) + gap * (len(widths) - 1) - width
+            if excess > 0 and texts:
+                widest = max(texts, key=lambda i: widths[i])
+                least = max(_longest_word(row[widest]) for row in (heads, *rows))
+                widths[widest] = max(least, widths[widest] - excess)
+
+        drawn = []
+        for row in [heads, *rows] if any(heads) else rows:
+            parts = [_filled(cell, size) for cell, size in zip(row, widths, strict=True)]
+            for texts_of_line in zip_longest(*parts, fillvalue=""):
+                padded = []
+                for text, size, (_, align) in zip(texts_of_line, widths, content.columns, strict=True):
+                    padded.append(text.rjust(size) if align == "right" else text.ljust(size))
+                drawn.append((" " * gap).join(padded).rstrip())
+            if row is heads:
+                drawn.append("─" * (sum(widths) + gap * (len(widths) - 1)))
+        lines += ["", *drawn, ""]
+    for sentence in content.sentences:
+        lines += _filled(sentence, width)
+    return lines
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, _SIZE.sub(NO_BREAK, text).split(" ")))
+
+
+def _filled(text: str, width: int | None) -> list[str]:
+    text = printable(text)
+    if width is None or len(text) <= width:
+        return [text]
+    lines = textwrap.wrap(_SIZE.sub(NO_BREAK, text), width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(NO_BREAK, " ") for line in lines]
+
+
+# HTML tables for notebooks: one table, no script, every text escaped.
+
+
+def report_html(content: Report) -> str:
+    """Return `content` as an HTML fragment."""
+    head = "".join(f'<th style="text-align:{align}">{escape(name)}</th>' for name, align in content.columns)
+    body = ""
+    for row in content.rows:
+        cells = [
+            f'<td style="text-align:{align}">{escape(text)}</td>'
+            for text, (_, align) in zip(row, content.columns, strict=True)
+        ]
+        body += f"<tr>{''.join(cells)}</tr>"
+    lines = "".join(f"<div>{escape(line)}</div>" for line in content.sentences)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div><b>{escape(content.title)}</b></div>{table}{lines}"
+
+
+def print_report(*contents: Report) -> None:
+    """Print tables one after another, on a terminal no wider than it; an empty line precedes each later title."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in report_lines(content, width):
-        print(line)
+    for place, content in enumerate(contents):
+        if place and content.title:
+            print()
+        for line in report_lines(content, width):
+            print(line)
 
 
-def frontier_report(frontier: Frontier) -> Report:
-    """Return the table of `synth pareto`."""
-    return frontier_text.report(frontier)
-
-
-def print_frontier(frontier: Frontier) -> None:
-    """Print the table of `synth pareto`."""
-    print_report(frontier_report(frontier))
-
-
-def print_choice(
-    frontier: Frontier,
-    size: int,
-    bound: TimeBound | None = None,
-    times: Sequence[AlgorithmTime] = (),
-) -> None:
-    """Print the table of `synth pareto --size`.
-
-    `bound`: the lower bound in time at `size`. `times`: predicted times of programs.
-    """
-    print_report(frontier_text.choice(frontier, size, bound, times))
-
-
-def choice_document(frontier: Frontier, size: int, times: Sequence[AlgorithmTime] = ()) -> dict:
-    """Return the content of `print_choice`: predicted seconds of each point at `size` bytes, and the best one.
-
-    `seconds` are those of synchronous steps. Each point has the range of sizes for which it is the best by these.
-    `program_seconds`: those of its fastest program among `times`.
-    """
-    best = frontier_text.best_point(frontier, size, times) if frontier.points else None
-    programs = frontier_text.point_times(frontier, times)
-    points = []
-    for point, span in zip(frontier.points, frontier_text.fastest_sizes(frontier), strict=True):
-        low, high = (None, None) if span is None else span
-        time = programs.get(id(point))
-        points.append(
-            {
-                "steps": point.steps,
-                "rounds": point.rounds,
-                "chunks": point.chunks,
-                "bandwidth": show(point.rounds_per_chunk),
-                "status": point.status,
-                "seconds": frontier.seconds_at(point, size),
-                "gbps": frontier.gbps(point, size),
-                "program_seconds": None if time is None else time.seconds,
-                "protocol": None if time is None else time.protocol,
-                "model": None if time is None else time.model,
-                "best_from": None if low is None else float(low),
-                "best_to": None if high is None else float(high),
-            }
-        )
-    return {
-        "schema": "synth.choice/1",
-        "topology": frontier.network.name,
-        "collective": frontier.collective.name,
-        "size": size,
-        "complete": frontier.complete,
-        "steps": best.steps if best else None,
-        "points": points,
-        "schedule": best.schedule.to_json() if best else None,
-    }
-
-
-def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -> None:
-    """Print the steps of a schedule: rounds, and the path of each chunk. `labels`: the machine's names of its ranks."""
+def schedule_report(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -> Report:
+    """Return the steps of a schedule: rounds, and the path of each chunk. `labels`: the machine's names of ranks."""
     columns = (">step", ">rounds", ">sends", "what")
     arrow = {"copy": ">", "reduce": "+>", "copy-input": "in>", "reduce-input": "in+>"}
     rows = []
@@ -111,14 +111,9 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
         sends = [f"{send.chunk}:{send.src}{arrow[send.kind]}{send.dst}" for send in step.sends]
         sends += [_switch_send(send) for send in step.switch_sends]
         remote = sum(not send.local for send in step.sends) + len(step.switch_sends)
-        rows.append(
-            (
-                str(i),
-                str(step.rounds),
-                str(remote),
-                (" ".join(sends) if len(sends) <= 8 else f"{' '.join(sends[:8])} and {len(sends) - 8} more"),
-            )
-        )
+        more = f" and {len(sends) - 8} more" if len(sends) > 8 else ""
+        rows.append((str(i), str(step.rounds), str(remote), " ".join(sends[:8]) + more))
+    # The cost of the schedule, and the signs of its sends.
     by = f", found by {cost.engine} in {cost.cpu:.2f} s of CPU" if cost.engine else ""
     cost_line = (
         f"C={schedule.chunks}, S={len(schedule.steps)}, R={schedule.rounds}: {show(schedule.rounds_per_chunk)} rounds "
@@ -130,74 +125,12 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
     if schedule.uses_multicast:
         key += "; 0>{0-7} is a multicast, 0<+{0-7} fetches a sum"
     key += "; --format json has all sends"
-    print_report(
-        Report.of(frontier_text.title(schedule.network, schedule.collective, labels), columns, rows, (cost_line, key))
-    )
+    return Report.of(title(schedule.network, schedule.collective, labels), columns, rows, (cost_line, key))
 
 
 def _switch_send(send: SwitchSend) -> str:
     arrow = {"multicast": ">", "multicast-reduce": "+>", "fetch-reduce": "<+"}[send.kind]
-    group = send.group
-    if group == tuple(range(group[0], group[-1] + 1)):
-        members = f"{group[0]}-{group[-1]}"
-    else:
-        members = ",".join(map(str, group))
-    return f"{send.chunk}:{send.rank}{arrow}{{{members}}}"
-
-
-def bounds_document(network: Network, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> dict:
-    """Return the content of `print_bounds` as JSON, with complete certificates.
-
-    `found`: (steps, bound); steps None: a bound for any number of steps.
-    """
-    bounds = [{"steps": steps} | bound.to_json() for steps, bound in found]
-    return {
-        "schema": "synth.bounds/1",
-        "topology": network.to_json(),
-        "collective": collective.to_json(1),
-        "bounds": bounds,
-    }
-
-
-def print_bounds(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> None:
-    """Print a row for each bound: its subject, its value, the kind and size of its certificate."""
-    columns = ("bound on", "for", ">at least", "certificate", ">bytes")
-    rows = []
-    for steps, bound in found:
-        what, kind = _subject(bound)
-        scope = "any schedule" if steps is None or what == "steps" else counted(steps, "step")
-        size = len(json.dumps(bound.certificate, separators=(",", ":")))
-        rows.append((what, scope, show(bound.value), kind, str(size)))
-    lines = [
-        "each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks"
-    ]
-    lines += [MULTICAST_NOTE] if topology.multicast else []
-    print_report(Report.of(frontier_text.title(topology.network(), collective, topology.labels), columns, rows, lines))
-
-
-def print_multicast_bounds(
-    network: Network, collective: Collective, found: Sequence[tuple[int | None, LowerBound]], labels: Sequence[int]
-) -> None:
-    """Print a row for each bound where the switches of `network` multicast and reduce."""
-    columns = ("bound on", ">at least", ">GB/s at most", "certificate")
-    rows = []
-    for steps, bound in found:
-        what, kind = _subject(bound)
-        gbps = f"{float(network.unit / (bound.value * collective.unit_share)):.6g}" if steps is None else ""
-        rows.append((what, show(bound.value), gbps, kind))
-    title = frontier_text.title(network, collective, labels)
-    print_report(Report.of(title, columns, rows, ("for schedules with the sends of these switches, too",)))
-
-
-def _subject(bound: LowerBound) -> tuple[str, str]:
-    """Return what is bounded, and the kind of the certificate."""
-    kind = str(bound.certificate.get("kind", ""))
-    return ("steps" if kind in ("distance", "too-few-steps") else "rounds/chunk"), kind
-
-
-def print_reports(contents: Sequence[Report]) -> None:
-    """Print several tables, one after another; an empty line precedes each title but the first."""
-    for i, content in enumerate(contents):
-        if i and content.title:
-            print()
-        print_report(content)
+    members = []
+    for first, last in runs(send.group):
+        members.append(str(first) if first == last else f"{first}-{last}")
+    return f"{send.chunk}:{send.rank}{arrow}{{{','.join(members)}}}"

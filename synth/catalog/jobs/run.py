@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from synth.catalog.entry import OPEN, EntryRow
+from synth.catalog.entry import OPEN
 from synth.catalog.jobs.runners import Runner
 from synth.catalog.jobs.task import FAILED, Task, TaskAnswer
 from synth.catalog.store import Store
@@ -80,15 +80,12 @@ def look_up(item: Item, store: Store, retry_open: bool = False) -> None:
     if row is None:
         return
     created = str(row.provenance.get("created"))
-    if row.state == OPEN and (retry_open or created == item.before or _has_more_time(task, row)):
+    before, now = row.provenance.get("time_limit"), task.options.time_limit
+    more_time = before is not None and (now is None or now > before)
+    if row.state == OPEN and (retry_open or created == item.before or more_time):
         item.before = created
         return
     item.state, item.entry, item.source = row.state, row.id, source
-
-
-def _has_more_time(task: Task, row: EntryRow) -> bool:
-    before, now = row.provenance.get("time_limit"), task.options.time_limit
-    return before is not None and (now is None or now > before)
 
 
 def run(items: Sequence[Item], store: Store, runner: Runner, listen: Callable[[Progress], None]) -> None:

@@ -43,7 +43,7 @@ class TunerCandidate:
 
     def time(self, size: int, element: int) -> Time | None:
         """Return its time at a size; None where it is not known. A schedule is padded to what its chunks divide."""
-        padded = self.algorithm.padded(size, element) if self.algorithm.backend == OURS else size
+        padded = self._padded(size, element)
         if self.clock is None or self.variant is None:
             return interpolated(self.samples, padded)
         return self.clock.time(self.variant, padded)
@@ -52,8 +52,10 @@ class TunerCandidate:
         """Return a lower bound on its time at a size."""
         if self.clock is None or self.variant is None:
             return 0.0
-        padded = self.algorithm.padded(size, element) if self.algorithm.backend == OURS else size
-        return self.clock.least(self.variant, padded)
+        return self.clock.least(self.variant, self._padded(size, element))
+
+    def _padded(self, size: int, element: int) -> int:
+        return self.algorithm.padded(size, element) if self.algorithm.backend == OURS else size
 
 
 class CandidateSet(NamedTuple):
@@ -80,11 +82,10 @@ def timed_candidates(
     result: list[TunerCandidate] = []
     no_ll128: list[str] = []
     for named in _distinct(_cut(schedules)):
-        fast = nvlink(named.schedule, machine)
-        default = [("Simple", 1), ("LL", 1), ("LL128", 1)] if fast else [("Simple", 1), ("LL", 1)]
-        if not fast and not pairs and not named.protocols:
+        protocols = _protocols(named.schedule, machine)
+        if "LL128" not in protocols and not pairs and not named.protocols:
             no_ll128.append(named.name)
-        for protocol, instances in pairs or default:
+        for protocol, instances in pairs or [(protocol, 1) for protocol in protocols]:
             if not named.protocols or protocol in named.protocols:
                 variant = Variant(named.schedule, protocol, instances, clock.nodes is not None)
                 result.append(TunerCandidate(_algorithm(named, protocol, instances), (), clock, variant))
@@ -104,7 +105,7 @@ def timed_candidates(
 
     # NCCL's own algorithms, which take the time of the equal schedule
     for named in _cut(library):
-        for protocol in ("Simple", "LL", "LL128") if nvlink(named.schedule, machine) else ("Simple", "LL"):
+        for protocol in _protocols(named.schedule, machine):
             label = f"nccl-{named.name}" + ("" if protocol == "Simple" else f"-{protocol}")
             options = (("algorithm", named.name), ("protocol", protocol.lower()))
             variant = Variant(named.schedule, protocol, 1, clock.nodes is not None, library=True)
@@ -127,9 +128,9 @@ def measured_candidates(
     for one in measured:
         place = _place(one, schedules) if one.backend == OURS else None
         if place is None or place in used:
-            ours = one.backend == OURS
-            label = one.label.replace(" ", "-") if ours else one.label
-            divisor = one.divisor if ours else 1
+            label, divisor = one.label, 1
+            if one.backend == OURS:
+                label, divisor = one.label.replace(" ", "-"), one.divisor
             algorithm = Algorithm(label, one.backend, None, one.protocol, 1, divisor, one.options)
             result.append(TunerCandidate(algorithm, one.samples))
         elif pairs and place[1:] not in pairs:
@@ -146,6 +147,10 @@ def measured_candidates(
     if unused:
         notes.append(f"measured, but not asked for: {unused} more ways to run these schedules")
     return CandidateSet(tuple(_with_distinct_labels(result)), tuple(notes))
+
+
+def _protocols(schedule: Schedule, machine: Machine | None) -> tuple[str, ...]:
+    return ("Simple", "LL", "LL128") if nvlink(schedule, machine) else ("Simple", "LL")
 
 
 def nvlink(schedule: Schedule, machine: Machine | None) -> bool:
@@ -200,10 +205,9 @@ def _with_distinct_labels(candidates: Sequence[TunerCandidate]) -> list[TunerCan
     for candidate in candidates:
         algorithm = candidate.algorithm
         label = algorithm.label
-        if algorithm.backend == OURS and algorithm.protocol != "Simple":
-            label += f"-{algorithm.protocol}"
-        if algorithm.backend == OURS and algorithm.instances != 1:
-            label += f"-x{algorithm.instances}"
+        if algorithm.backend == OURS:
+            label += f"-{algorithm.protocol}" if algorithm.protocol != "Simple" else ""
+            label += f"-x{algorithm.instances}" if algorithm.instances != 1 else ""
         base, n = label, 2
         while label in labels:
             label, n = f"{base}-{n}", n + 1

@@ -10,8 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.commands.inputs import named_topology, workers
-from synth.errors import SynthError
+from synth.commands.inputs import workers
 
 if TYPE_CHECKING:
     from synth.catalog.jobs.run import Item, Progress
@@ -25,15 +24,6 @@ def open(path: str | Path = "catalog.db", *, create: bool = False) -> Store:
     from synth.catalog.store import Store
 
     return Store.open(path, create=create)
-
-
-def machine_name(name: str) -> str:
-    """The name under which a catalog keeps a machine: that of the topology that `name` stands for (dgx1: dgx1-v100),
-    else itself."""
-    try:
-        return named_topology(name).name
-    except SynthError:
-        return name
 
 
 def build_catalog(

@@ -18,6 +18,7 @@ from synth.model.rational import counted
 
 if TYPE_CHECKING:
     from synth.catalog.jobs.run import Item
+    from synth.view.frontier_text import Report
 
 STATES = {
     "done": "complete, or all that was asked for",
@@ -72,7 +73,7 @@ def build_command(options: CatalogBuild) -> int:
             )  # fmt: skip
     except run.Interrupted as stop:
         items, code = stop.items, INTERRUPTED
-    emit(lambda: list(map(_document, items)), lambda: _print(items, options.dry_run), options)
+    emit(lambda: list(map(_document, items)), lambda: _report(items, options.dry_run), options)
     for item in items:
         if item.state in ("infeasible", "failed"):
             note(f"{item.state}: {item.task.name}: {item.reason}")
@@ -99,11 +100,10 @@ def _document(item: Item) -> dict:
     }
 
 
-def _print(items: Sequence[Item], listed: bool) -> None:
-    """Print the tasks in each state, or a line for each task."""
+def _report(items: Sequence[Item], listed: bool) -> Report:
+    """Return the table of the tasks in each state, or of all tasks."""
     from synth.catalog.jobs.run import counts
     from synth.view.frontier_text import Report
-    from synth.view.tables import print_report
 
     # Tasks that were listed have a line each; those that ran are counted by state.
     title = counted(len(items), "task")
@@ -121,4 +121,4 @@ def _print(items: Sequence[Item], listed: bool) -> None:
         for state, row in counts(items).items():
             texts = [str(row[source] or "") for source in SOURCES]
             rows.append((state, *texts, str(row.total()), STATES[state]))
-    print_report(Report.of(title, columns, rows))
+    return Report.of(title, columns, rows)

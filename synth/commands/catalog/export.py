@@ -10,9 +10,9 @@ import click
 
 from synth.commands.catalog import open
 from synth.commands.catalog.group import Database
-from synth.commands.export import Export, export_source
 from synth.commands.framework.declaration import command, option
 from synth.commands.framework.output import check_writable, save
+from synth.commands.programs.export import Export, export_source
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from synth.commands.catalog import machine_name, open
+from synth.commands.catalog import open
 from synth.commands.catalog.group import Database
 from synth.commands.framework.declaration import command, option
 from synth.commands.framework.output import emit
 from synth.commands.framework.shared import Output, collective_option
+from synth.commands.inputs import named_topology
+from synth.errors import SynthError
 from synth.model.rational import counted
 
 if TYPE_CHECKING:
@@ -45,10 +48,12 @@ def ls_command(options: Ls) -> None:
     from synth.catalog.shipped import FILE, Origin
     from synth.model.collective import canonical_name
     from synth.view.frontier_text import Report
-    from synth.view.tables import print_report
 
     shipped, collective = options.shipped, options.collective
-    machine = None if options.topo is None else machine_name(options.topo)
+    # A catalog keeps a machine under its full name: dgx1 stands for dgx1-v100.
+    machine = options.topo
+    with suppress(SynthError):
+        machine = None if machine is None else named_topology(machine).name
     with open(FILE if shipped else options.db) as store:
         rows = store.ls(machine, None if collective is None else canonical_name(collective))
 
@@ -57,15 +62,15 @@ def ls_command(options: Ls) -> None:
             return [row.to_json() | Origin.of(row)._asdict() for row in rows]
         return [row.to_json() for row in rows]
 
-    def show() -> None:
+    def table() -> Report:
         lines = []
         for row in rows:
             cells = _cells(row)
             lines.append((*cells[1:7], *Origin.of(row)) if shipped else cells)
         sentence = counted(len(rows), "entry") + (" in the package" if shipped else "")
-        print_report(Report.of("", SHIPPED if shipped else COLUMNS, lines, (sentence,)))
+        return Report.of("", SHIPPED if shipped else COLUMNS, lines, (sentence,))
 
-    emit(documents, show, options)
+    emit(documents, table, options)
 
 
 def _cells(row: EntryRow) -> tuple[str, ...]:

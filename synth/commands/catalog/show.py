@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import click
-
 from synth.commands.catalog import open
 from synth.commands.catalog.group import Database
 from synth.commands.framework.declaration import command, option
-from synth.commands.framework.output import emit, printable
+from synth.commands.framework.output import emit
 from synth.commands.framework.shared import Output
 
 
@@ -28,7 +26,7 @@ def show_command(options: CatalogShow) -> None:
     Example:
       synth catalog show 62a441bf
     """
-    from synth.view import tables
+    from synth.view.frontier_text import Report, report
 
     with open(options.db) as store:
         entry = store.get(options.name)
@@ -37,13 +35,13 @@ def show_command(options: CatalogShow) -> None:
         return {"schema": "synth.entry/1"} | entry.to_json() | {"frontier": entry.frontier.to_json()}
 
     # The frontier as `synth pareto` prints it, then where it comes from.
-    def table() -> None:
-        tables.print_frontier(entry.frontier)
-        click.echo(printable(f"entry {entry.id}: {entry.state}, found in {entry.seconds:.1f} s"))
+    def table() -> tuple[Report, ...]:
+        lines = [f"entry {entry.id}: {entry.state}, found in {entry.seconds:.1f} s"]
         for key, value in (entry.options | entry.provenance).items():
             if isinstance(value, dict):
                 value = ", ".join(f"{name} {version}" for name, version in value.items())
             if value not in (None, ""):
-                click.echo(printable(f"{key}: {value}"))
+                lines.append(f"{key}: {value}")
+        return report(entry.frontier), Report.of("", (), (), lines)
 
     emit(document, table, options)

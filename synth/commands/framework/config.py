@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import click
 
-from synth.commands.framework.suggestions import suggest
-from synth.errors import FormatError, UsageError
+from synth.errors import FormatError, UsageError, suggest
 from synth.model.documents.text_file import text_of
 
 
 def defaults(path: Path, root: click.Group) -> dict[str, Any]:
-    """Return the settings in `path` as click's default map; {} where there is no such file.
+    """Return the settings in `path` as click's default map.
 
     The keys of a table (``[pareto]``, ``[topo.draw]``) are options of that command. Raises UsageError for a file that
     is no TOML, and for a command or an option that does not exist.
     """
-    if not path.is_file():
-        return {}
-    import tomllib
-
     try:
         return _checked(tomllib.loads(text_of(path).replace("\r\n", "\n")), root, f"{path}:")
     except (FormatError, tomllib.TOMLDecodeError, RecursionError) as error:

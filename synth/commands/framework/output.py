@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -17,30 +16,64 @@ from synth.errors import SynthError
 from synth.model.documents.printable_text import printable as printable
 from synth.model.documents.whole_file import write as write
 
+if TYPE_CHECKING:
+    from synth.view.frontier_text import Report
+
 # True while a command runs with --quiet.
 QUIET: ContextVar[bool] = ContextVar("QUIET", default=False)
 
 
-def emit(document: Callable[[], Any], table: Callable[[], None], options: Any) -> None:
+# What commands print passes a stream that escapes it.
+class PlainStream:
+    """A text stream that escapes control characters other than ends of lines and tabs: no text of a stranger, of which
+    names and notes are full, reaches a terminal as a command. `stream`: the stream that it writes to."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write `text`, and return its number of characters."""
+        self.stream.write(printable(text, "\n\t"))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def terminal(stream: Any) -> Any:
+    """Return the stream below a `PlainStream`, for what this program draws itself."""
+    return stream.stream if isinstance(stream, PlainStream) else stream
+
+
+def emit(document: Callable[[], Any], table: Callable[[], Report | Sequence[Report] | None], options: Any) -> None:
     """Print `table` and/or write `document` as JSON, as ``-o`` and ``--format`` of the `options` ask.
+
+    `table`: returns the tables, or prints and returns None.
 
     Without ``-o``: one of the two on stdout. ``-o -``: the JSON alone on stdout. ``-o FILE``: the JSON to FILE, the
     table on stdout; with ``--format table`` the table goes to both. Raises SynthError when FILE cannot be written.
     """
+    from synth.view.tables import Report, print_report
+
+    def show() -> None:
+        content = table()
+        if content is not None:
+            print_report(*([content] if isinstance(content, Report) else content))
+
     # A file gets JSON unless a table is asked for; stdout gets the other.
     output = options.output
     form = options.form or ("json" if output else "table")
     if output not in (None, "-"):
         try:
-            table()  # first: it is not lost if the file cannot be written
+            show()  # first: it is not lost if the file cannot be written
             sys.stdout.flush()
         finally:  # nor is the file if whoever read the table has gone
-            write(Path(output), _json(document()) if form == "json" else captured(table))
+            write(Path(output), _json(document()) if form == "json" else captured(show))
         wrote(output)
     elif form == "json":
         click.echo(_json(document()), nl=False)
     else:
-        table()
+        show()
 
 
 def save(path: str | Path, content: str | bytes, what: str = "") -> None:
@@ -97,4 +130,6 @@ def note(text: str) -> None:
 
 
 def _json(document: Any) -> str:
+    import json
+
     return json.dumps(document, indent=None, separators=(", ", ": ")) + "\n"

@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from synth.commands.framework.completion import names_of
 from synth.commands.framework.declaration import option
-from synth.commands.framework.types import Counts, Duration, LowerCase, PerSend, Places, Positive, Ranks, Sizes
+from synth.commands.framework.types import (
+    Counts,
+    Duration,
+    LowerCase,
+    PerSend,
+    Places,
+    Positive,
+    Ranks,
+    Sizes,
+    names_of,
+)
 from synth.commands.inputs import collective, topology
 from synth.errors import UsageError
 from synth.model.frontier import StepCount
@@ -55,7 +64,7 @@ def time_limit_option(
 
 
 def jobs_option(help: str, doc: str) -> Any:
-    """Return --jobs, a number of processes."""
+    """Return the option --jobs: the number of processes that run at a time."""
     return option("--jobs", default=None, type=Positive(), metavar="N", help=help, doc=doc)
 
 
@@ -104,11 +113,11 @@ def executor_option(help: str, **attributes: Any) -> Any:
     )  # fmt: skip
 
 
-def dtype_option(
-    help: str = "float64 .. float16, bfloat16, int8 .. uint64.", doc: str = "type of the elements."
-) -> Any:
+def dtype_option(help: str = "float64 .. float16, bfloat16, int8 .. uint64.") -> Any:
     """Return --dtype, the type of the elements."""
-    return option("--dtype", default="float32", show_default=True, metavar="TYPE", help=help, doc=doc)
+    return option(
+        "--dtype", default="float32", show_default=True, metavar="TYPE", help=help, doc="type of the elements."
+    )
 
 
 def in_place_option(help: str, doc: str) -> Any:
@@ -336,7 +345,11 @@ def machine_if_named(options: Any) -> Topology | None:
 
 
 def flags_typed(*names: str) -> list[str]:
-    """Return those of these options, such as ``max-steps``, that the command line has, as ``--max-steps``."""
+    """Return the flags of those options in `names` that the user wrote on the command line.
+
+    `names`: option names without dashes, such as ``max-steps``, whose flag is ``--max-steps``. Defaults, and values of
+    the environment or synth.toml, do not count.
+    """
     source = click.get_current_context().get_parameter_source
     return [f"--{name}" for name in names if source(name.replace("-", "_")) is ParameterSource.COMMANDLINE]
 

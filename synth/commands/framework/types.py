@@ -1,19 +1,22 @@
-"""Types of option values: durations, sizes, costs of messages, lists of ranks, chunk counts."""
+"""Types of option values: durations, sizes, costs of messages, lists of ranks, chunk counts; completion of names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from synth.errors import FormatError
 from synth.model.documents.int_ranges import read
 from synth.model.documents.text_file import text_of
 from synth.model.rational import duration, size_bytes
-from synth.program.message_cost import MessageCost
+
+if TYPE_CHECKING:
+    from synth.program.message_cost import MessageCost
 
 
 class Parsed(click.ParamType):
@@ -65,7 +68,12 @@ class PerSend(Parsed):
     """A cost of messages at either end, such as ``0.3us``."""
 
     name = "time"
-    parse = staticmethod(MessageCost.parse)
+
+    def parse(self, text: str) -> MessageCost:
+        """As the cost of a message."""
+        from synth.program.message_cost import MessageCost
+
+        return MessageCost.parse(text)
 
 
 class Ranks(Parsed):
@@ -198,3 +206,16 @@ class Sizes(Parsed):
             sizes.append(first)
             first *= int(factor)
         return sizes
+
+
+def names_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return the completion of the names in a table of `synth list`, of the last of several with commas."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from synth.commands.lists import listed
+
+        before, comma, last = incomplete.rpartition(",")
+        names = [name for name, *_ in listed(kind) if name.startswith(last.lower())]
+        return [CompletionItem(before + comma + name) for name in names] or [CompletionItem(incomplete, type="file")]
+
+    return complete

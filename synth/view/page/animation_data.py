@@ -24,8 +24,8 @@ from synth.model.collective import Collective
 from synth.model.rational import show
 from synth.model.schedule import SEND_KINDS, Schedule
 from synth.model.topology import Network
-from synth.view.machine_layout import layout
-from synth.view.port_switches import Pairs, wiring
+from synth.view.drawings.machine_layout import layout
+from synth.view.drawings.port_switches import Pairs, wiring
 
 MOST_SENDS = 50_000  # maximum sends of a schedule that is animated
 MOST_RANKS = 256  # maximum ranks of a machine that is drawn
@@ -109,6 +109,7 @@ def machine(network: Network) -> MachineDrawing:
         found = wiring(Pairs(network.ranks, pairs, [(cap.routes, cap.units) for cap in network.caps]))
         names, lines, paths = found.names, found.lines, found.paths
         extra = [network.caps[k] for k in found.limits]
+    # Places of all ends, and the links, routes and limits by their numbers.
     names = [*map(str, range(network.ranks)), *names]
     drawn = layout(network.ranks, lines, len(names))
     ends = tuple(
@@ -134,6 +135,7 @@ def _path(stops: tuple[int | str, ...], at: dict[tuple[int | str, int | str], in
 
 
 def _cap_name(network: Network, routes: Sequence[int], k: int) -> str:
+    # A limit of one source or one destination is named by it.
     ends = [(network.routes[i].src, network.routes[i].dst) for i in routes]
     sources = {source for source, _ in ends}
     targets = {target for _, target in ends}
@@ -146,6 +148,7 @@ def _cap_name(network: Network, routes: Sequence[int], k: int) -> str:
 
 def pack_schedule(schedule: Schedule) -> PackedSchedule:
     """Return `schedule` as a deflated document for the page. Raises KeyError if a send uses no route of its network."""
+    # Routes by number, then each rank's own addition.
     index = {(r.src, r.dst, r.via): i for i, r in enumerate(schedule.network.routes)}
     ranks = schedule.network.ranks
     index |= {(n, n, ()): len(index) + n for n in range(ranks)}
@@ -159,6 +162,7 @@ def pack_schedule(schedule: Schedule) -> PackedSchedule:
         chunks = [chunk for _, chunk, _ in rows]
         kinds = [kind for _, _, kind in rows]
         steps.append([routes, chunks, kinds if any(kinds) else 0])
+    # What the page needs to make the document of the schedule again.
     collective = schedule.collective
     doc = {
         "name": collective.name,

@@ -55,6 +55,7 @@ def check_in_words(certificate: dict) -> str:
     kind = str(certificate.get("kind", ""))
     if kind not in _HOW:
         return f"A certificate of kind {kind[:40]!r}." if kind else "No certificate is at hand."
+    # Further parts that a certificate of some kinds may have.
     sentences = [_HOW[kind]]
     if certificate.get("covers"):
         sentences.append("Sends are counted whole: few of them near a rank reach too little.")
@@ -68,23 +69,17 @@ def check_in_words(certificate: dict) -> str:
 def of_point(point: Point) -> tuple[str, str]:
     """Return the claim proved of a point, and its proof, in words."""
     steps, value = counted(point.steps, "step"), point.bound.value
-    scope = (
-        "with any number of chunks"
-        if point.bound.scope == "any-chunks"
-        else f"with {counted(point.chunks, 'chunk')} per part"
-    )
+    scope = "with any number of chunks"
+    if point.bound.scope != "any-chunks":
+        scope = f"with {counted(point.chunks, 'chunk')} per part"
     claim = f"No schedule of {steps}, {scope}, takes fewer than {fraction_text(value)} rounds per chunk."
     if point.rounds_per_chunk == value:
-        return (
-            f"{claim} This one takes just that: it is "
-            f"optimal{'' if point.status == 'optimal' else ' at this number of chunks'}.",
-            check_in_words(point.bound.certificate),
-        )
-    gap = f", {number(100 * (point.rounds_per_chunk / value - 1))}% more" if value else ""
-    return (
-        f"{claim} The best known takes {fraction_text(point.rounds_per_chunk)}{gap}: it is not proved optimal.",
-        check_in_words(point.bound.certificate),
-    )
+        chunks = "" if point.status == "optimal" else " at this number of chunks"
+        known = f"This one takes just that: it is optimal{chunks}."
+    else:
+        gap = f", {number(100 * (point.rounds_per_chunk / value - 1))}% more" if value else ""
+        known = f"The best known takes {fraction_text(point.rounds_per_chunk)}{gap}: it is not proved optimal."
+    return f"{claim} {known}", check_in_words(point.bound.certificate)
 
 
 def of_bound(steps: int | None, bound: LowerBound) -> tuple[str, str]:
@@ -111,7 +106,7 @@ def completeness(found: Frontier) -> tuple[str, str]:
     """Return the claim that no point is missing, and its reason, or that points may be missing."""
     if not found.complete:
         return "Not proved complete: other points may exist where intervals are open or steps were not looked at.", ""
-    most = getattr(found, "max_steps", None)
+    most = found.max_steps
     upto = "any number of steps" if most is None else f"up to {counted(most, 'step')}"
     return (
         f"Complete: no schedule of {upto}, with any number of chunks, is better than these points.",

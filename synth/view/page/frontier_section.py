@@ -113,6 +113,7 @@ class Sheet:
 
     def head(self) -> dict:
         """Return the values that the list of entries shows."""
+        # Counts and extremes stand for the parts that are not in the list.
         return {
             **{key: getattr(self, key) for key in ("id", "topology", "collective", "ranks", "status", "mood")},
             "algorithms": len(self.algorithms),

@@ -46,6 +46,7 @@ def page(sheets: Sequence[Sheet], title: str = "synth report", made: str = "", r
         " require-trusted-types-for 'script'; trusted-types 'none'"
     )
     # The list of entries, then a block for each machine and each entry, so that the page parses few of them.
+    # The smallest schedules come first, as far as there is room.
     sizes = sorted(
         (len(a.move.data), i, k)
         for i, sheet in enumerate(sheets)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from synth.model import number_text
 from synth.model.frontier import Frontier
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule
-from synth.view import frontier_text, scale_table
+from synth.view import bound_tables, frontier_text
 from synth.view.page import animation_data, certificate_text, time_chart
 from synth.view.page.frontier_section import BAD, GOOD, PART, AlgorithmRow, Mark, Sheet, Times
 
@@ -44,14 +43,14 @@ def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
     drawn = any(algorithm.move for algorithm in algorithms)
     if found.engine == "flow":
         links = len(found.topology.links)
-        fits = found.topology.ranks <= animation_data.MOST_RANKS and links <= animation_data.MOST_ROUTES
-        drawn = fits and len(found.network.routes) <= animation_data.MOST_ROUTES
+        fits = max(links, len(found.network.routes)) <= animation_data.MOST_ROUTES
+        drawn = fits and found.topology.ranks <= animation_data.MOST_RANKS
 
     # A few words on how good it is, then all that is proved of it.
     gaps = [found.gap(point) for point in found.points if point.bound.value]
     status = ("no schedule", PART)
     if found.complete:
-        most = getattr(found, "max_steps", None)
+        most = found.max_steps
         status = ("complete" if most is None else f"complete to {counted(most, 'step')}"), GOOD
     elif found.open:
         status = f"{len(found.open)} open", PART
@@ -60,9 +59,9 @@ def of_frontier(found: Frontier, about: EntryContext) -> Sheet:
     proofs = [certificate_text.completeness(found)]
     if found.engine == "flow":
         most = number_text.number(found.bound_gbps)
-        limited = f"Limited by: {scale_table.limit(found)}; {most} GB/s at most."
+        limited = f"Limited by: {bound_tables.limit(found)}; {most} GB/s at most."
         proofs.append((limited, "It is what the certificate below adds up."))
-    proofs += [certificate_text.of_bound(steps, bound) for steps, bound in time_chart.all_bounds(found)]
+    proofs += [certificate_text.of_bound(steps, bound) for steps, bound in found.bounds]
     if found.engine == "exact":
         proofs += map(certificate_text.of_point, found.points)
     proofs += map(certificate_text.of_open, found.open)
@@ -102,6 +101,7 @@ def _called(collective: str, roots: Sequence[int]) -> str:
 
 def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
     """Return the sheet of one schedule, without any claim about better ones."""
+    # The only row of the table, and its predicted line in the chart of times.
     columns = (("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"))
     row = (str(len(given.steps)), str(given.rounds), str(given.chunks), show(given.rounds_per_chunk))
     only = _algorithm(given, row)
@@ -129,6 +129,7 @@ def of_schedule(given: Schedule, about: EntryContext) -> Sheet:
 
 def of_measured(doc: dict, about: EntryContext) -> Sheet:
     """Return the sheet of a ``synth.measured/1`` document that belongs to no frontier of the report."""
+    # A row for each program, and its times in the chart.
     marks = tuple(time_chart.marks_of(doc))
     called = _called(str(doc["collective"]), () if doc["root"] is None else (doc["root"],))
     columns = (("program", "left"), ("protocol", "left"), ("channels", "right"), ("chunks", "right"))
@@ -154,26 +155,8 @@ def of_measured(doc: dict, about: EntryContext) -> Sheet:
     )
 
 
-class ProblemNames(NamedTuple):
-    """The names of a machine and of a collective on it, and the number of ranks."""
-
-    topology: str
-    collective: str
-    ranks: int
-
-
-def of_nothing(
-    about: EntryContext, names: ProblemNames, status: str, says: Sequence[str], certificate: dict | None = None
-) -> Sheet:
-    """Return the sheet of an entry without a frontier: proved impossible, or not found."""
-    topology, collective, ranks = names
-    proofs = (
-        ((f"There is no schedule for {collective} on {topology}.", certificate_text.check_in_words(certificate)),)
-        if certificate
-        else ()
-    )
-    return Sheet(
-        about.id, topology, collective, ranks, status, GOOD if certificate else BAD,
-        f"{collective} on {topology}: {counted(ranks, 'rank')}",
-        tuple(says), proofs=proofs, provenance=about.provenance,
-    )  # fmt: skip
+def of_nothing(about: EntryContext, topology: str, collective: str, ranks: int, status: str, reason: str) -> Sheet:
+    """Return the sheet of a value that is not shown, with the reason."""
+    title = f"{collective} on {topology}: {counted(ranks, 'rank')}"
+    says = reason, "nothing of it is shown"
+    return Sheet(about.id, topology, collective, ranks, status, BAD, title, says, provenance=about.provenance)

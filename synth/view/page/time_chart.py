@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from synth.model.collective import bus_factor
-from synth.model.frontier import Frontier, LowerBound
+from synth.model.frontier import Frontier
 from synth.model.rational import counted, show
 from synth.model.schedule import Schedule
 from synth.view import frontier_text
@@ -19,21 +19,15 @@ SIZES = tuple(1 << k for k in range(10, 31))  # bytes: 1 KiB to 1 GiB
 Win = tuple[float, float | None, str, int | None]
 
 
-def all_bounds(found: Frontier) -> list[tuple[int | None, LowerBound]]:
-    """Return the bounds of a frontier that belong to no point; (0, bound): the least number of steps."""
-    return list(found.bounds)
-
-
 def stairs(found: Frontier) -> Stairs:
     """Return the staircase of lower bounds by number of steps, and the points above it.
 
     A bound at S steps holds for fewer steps too. A bound for any number of steps holds for all.
     """
-    given = all_bounds(found)
-    always = max((b.value for s, b in given if s is None), default=Fraction(0))
-    least = max((int(b.value) for s, b in given if s == 0), default=1)
+    always = max((b.value for s, b in found.bounds if s is None), default=Fraction(0))
+    least = max((int(b.value) for s, b in found.bounds if s == 0), default=1)
     bounds = [(p.steps, p.bound.value) for p in found.points if p.bound.scope == "any-chunks"]
-    bounds += [(s, b.value) for s, b in given if s]
+    bounds += [(s, b.value) for s, b in found.bounds if s]
     bounds += [(o.steps, o.lower) for o in found.open]
     known: dict[int, Fraction] = {}
     for steps, value in bounds:
@@ -52,6 +46,7 @@ def stairs(found: Frontier) -> Stairs:
         start = last + 1
     end = None if always else max(known, default=0)
 
+    # Points, and the intervals that are open.
     dots = []
     for i, p in enumerate(found.points):
         rate = p.rounds_per_chunk
@@ -120,6 +115,7 @@ def marks_of(doc: dict, found: Frontier | None = None) -> list[Mark]:
 
     Raises KeyError, TypeError, ValueError on a malformed document.
     """
+    # Times out of place come first; a program that has none keeps those in place.
     both = {(row["program"], row["size"], row["in_place"]): row for row in doc["rows"]}
     marks = []
     for k, program in enumerate(doc["programs"]):

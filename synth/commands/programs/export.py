@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from synth.commands.framework.completion import names_of
 from synth.commands.framework.declaration import command, function, option, part
 from synth.commands.framework.output import check_writable, note, save, write, wrote
 from synth.commands.framework.progress import waiting
@@ -29,11 +28,11 @@ from synth.commands.framework.shared import (
     runtime_option,
     topology_option,
 )
-from synth.commands.framework.types import AnySize, LowerCase, Ranks, Size
+from synth.commands.framework.types import AnySize, LowerCase, Ranks, Size, names_of
 from synth.commands.inputs import collective as task_of
 from synth.commands.inputs import integers, named_topology, size_in_bytes
-from synth.commands.programs import load_plan, placed, read, size_choice
-from synth.commands.show import load_program
+from synth.commands.programs.show import load_program
+from synth.commands.programs.sources import load_plan, placed, read, size_choice
 from synth.errors import SynthError, UsageError
 from synth.export.request import ExportRequest
 from synth.model.frontier import Frontier, StepCount
@@ -316,7 +315,7 @@ def chakra(
     ['collective.0.et', 'collective.1.et']
     """
     from synth.checker.schedule import replay
-    from synth.commands.import_ import import_schedule
+    from synth.commands.programs.import_ import import_schedule
     from synth.export import program_reader
     from synth.export.chakra import traces
     from synth.export.exported_files import named_point

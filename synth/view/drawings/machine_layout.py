@@ -134,13 +134,11 @@ def _block(ends: list[int], ranks: int, lines: Sequence[Line]) -> PlacedGroup:
 
 
 def _grid(members: list[int], sides: tuple[int, ...]) -> PlacedGroup:
-    """Place the ranks in rows; a third side of two as in a picture of a cube, other sides as grids beside or below."""
+    """Place the ranks in rows, and further sides as grids beside each other, or below where these are wide."""
     shifts, size = [complex(SPACING)], complex((sides[-1] - 1) * SPACING)
     for k, side in enumerate(reversed(sides[:-1])):
         if k == 0:
             shift = 1j * SPACING
-        elif k == 1 and side == 2:
-            shift = (0.45 - 0.4j) * SPACING
         elif size.real <= 2 * size.imag:
             shift = complex(size.real + 0.9 * SPACING)
         else:
@@ -196,12 +194,10 @@ def _rows(blocks: list[PlacedGroup], hubs: list[int]) -> PlacedGroup:
         row, column = divmod(k, columns)
         x = -found.width + width + column * (2 * width + across)
         y = -found.height + height + row * (2 * height + GAP) + (aisle if row >= upper else 0)
-        # every second block is mirrored, so that links to the block before are short
-        mirrored = column % 2 and not hubs
         for end, spot in block.spots.items():
-            found.spots[end] = complex(x, y) + (-spot.conjugate() if mirrored else spot)
-        for spot, w, h in block.frames:
-            found.frames.append((complex(x, y) + (-spot.conjugate() if mirrored else spot), w, h))
+            # every second block is mirrored, so that links to the block before are short
+            found.spots[end] = complex(x, y) + (-spot.conjugate() if column % 2 and not hubs else spot)
+        found.frames += [(complex(x, y) + spot, w, h) for spot, w, h in block.frames]
 
     middle = -found.height + upper * (2 * height + GAP) - GAP / 2 + aisle / 2
     for k, hub in enumerate(hubs):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from synth.commands import pareto
 from synth.commands.inputs import collective as task_of
-from synth.commands.programs import read
+from synth.commands.programs.sources import read
 from synth.errors import FormatError, TooManySendsError, UsageError
 from synth.model.collective import Collective, canonical_name
 from synth.model.frontier import Frontier

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from synth.catalog.tuner.request import TuningRequest
-from synth.commands.baselines import baseline, baseline_summaries
-from synth.commands.tuning_inputs import CollectiveInputs
+from synth.commands.programs.baselines import baseline, baseline_summaries
+from synth.commands.tuning.inputs import CollectiveInputs
 from synth.errors import SynthError
 from synth.model.schedule import Schedule
 from synth.program.plan_limits import BLOCK_CHANNELS, holds_all_pairs
@@ -41,7 +41,7 @@ def candidate_schedules(
     `measured`: the names of measured programs; of the library only these are returned then.
     """
     from synth.catalog.tuner.candidates import NamedSchedule
-    from synth.commands.algorithms import library
+    from synth.commands.programs.algorithms import library
 
     points = []
     for found in inputs.frontiers:

@@ -73,7 +73,7 @@ class KeptSearch:
 
         None where no answer is kept, or one that is damaged.
         """
-        from synth.commands.programs import load_plan
+        from synth.commands.programs.sources import load_plan
 
         try:
             if not is_own(self.folder) or not is_own(self.folder.parent):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 from html import escape
 from math import hypot
 
 from synth.model.rational import show
 from synth.model.topology import Link, Topology
-from synth.view.machine_layout import MachineLayout, Spot, control, layout
-from synth.view.port_switches import Pairs, wiring
+from synth.view.drawings.machine_layout import MachineLayout, Spot, control, layout
+from synth.view.drawings.port_switches import Pairs, wiring
 
 COLOURS = {"nvlink": "#4b8f00", "xgmi": "#c4342b", "pcie": "#8a6d3b", "net": "#1764ab", "unknown": "#555555"}
 SWITCH = "#f2f2f2"
@@ -28,6 +29,7 @@ def topology_svg(topology: Topology) -> str:
     names, links = _drawn(topology)
     picture = layout(topology.ranks, [(x.src, x.dst, x.bandwidth) for x in links], len(names))
     bends = {(x.src, x.dst): bend for x, bend in zip(links, picture.bends, strict=True)}
+    # Lines are as wide as their links are fast; ranks and switches are drawn over them.
     widest = max((float(link.bandwidth) for link in links), default=1.0)
     lines = [_line(link, both, names, (picture, bends[link.src, link.dst], widest)) for link, both in _paired(links)]
     dots = [_node(name, end >= topology.ranks, *picture.spots[end]) for end, name in enumerate(names)]
@@ -35,12 +37,14 @@ def topology_svg(topology: Topology) -> str:
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="12" fill="none" stroke="#bbb"/>'
         for x, y, w, h in picture.frames
     ]
-    present = {link.kind for link in links}
-    kinds = [kind for kind in COLOURS if kind in present]
-    legend = [
-        f'<text x="12" y="{22 + 18 * i}" fill="{COLOURS[kind]}">{kind}: {_speeds(links, kind)} GB/s a link</text>'
-        for i, kind in enumerate(kinds, 1)
-    ]
+    # A line of the legend for each kind of links, with up to four of their speeds.
+    legend: list[str] = []
+    for kind, colour in COLOURS.items():
+        speeds = sorted({link.bandwidth for link in links if link.kind == kind})
+        if speeds:
+            said = ", ".join(map(show, speeds[:4])) + (", ..." if len(speeds) > 4 else "")
+            y = 40 + 18 * len(legend)
+            legend.append(f'<text x="12" y="{y}" fill="{colour}">{kind}: {said} GB/s a link</text>')
     head = 30 + 18 * len(legend)
     width, height = max(380, picture.width), picture.height + head
     place = f'<g transform="translate({(width - picture.width) / 2:.1f} {head})">'
@@ -68,18 +72,16 @@ def _drawn(topology: Topology) -> tuple[list[str], list[Link]]:
 
 def _paired(links: list[Link]) -> list[tuple[Link, bool]]:
     """Return (link, both) for each line to draw; `both`: the line also stands for an equal link back."""
-    remaining: dict[tuple, int] = {}
-    for link in links:
-        key = (link.src, link.dst, link.bandwidth, link.kind)
-        remaining[key] = remaining.get(key, 0) + 1
+    # Each line takes its link, and one back of the same bandwidth and kind, out of those that remain.
+    remaining = Counter((link.src, link.dst, link.bandwidth, link.kind) for link in links)
     pairs = []
     for link in links:
         key, back = (link.src, link.dst, link.bandwidth, link.kind), (link.dst, link.src, link.bandwidth, link.kind)
         if not remaining[key]:
             continue
         remaining[key] -= 1
-        both = remaining.get(back, 0) > 0
-        remaining[back] = remaining.get(back, 0) - both
+        both = remaining[back] > 0
+        remaining[back] -= both
         pairs.append((link, both))
     return pairs
 
@@ -89,6 +91,7 @@ def _line(link: Link, both: bool, names: list[str], picture: tuple[MachineLayout
     places, bend, widest = picture
     (x1, y1), (x2, y2) = start, end = places.spots[link.src], places.spots[link.dst]
     middle = control(places, (link.src, link.dst), bend)
+    # A curve from edge to edge of the two ends.
     shift = 0 if both else 4  # two unequal directions lie beside each other
     (x1, y1), (x2, y2) = _outside(start, middle, shift), _outside(end, middle, -shift)
     width = 0.8 + 4 * float(link.bandwidth) / widest
@@ -116,9 +119,3 @@ def _node(name: str, switch: bool, x: float, y: float) -> str:
 
 def _text(x: float, y: float, text: str) -> str:
     return f'<text x="{x:.1f}" y="{y + 4.5:.1f}" text-anchor="middle">{escape(text)}</text>'
-
-
-def _speeds(links: list[Link], kind: str) -> str:
-    speeds = sorted({link.bandwidth for link in links if link.kind == kind})
-    shown = [show(s) for s in speeds[:4]]
-    return ", ".join(shown) + (", ..." if len(speeds) > 4 else "")

@@ -11,12 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from synth.commands.algorithms import library
-from synth.commands.explain import blame, distance
-from synth.commands.export import ExportOptions, export_program
-from synth.commands.framework.completion import names_of
+from synth.commands.explain import blame, distance, distance_document, distance_reports
 from synth.commands.framework.declaration import command, flags_not_default, option, part
-from synth.commands.framework.distance_report import distance_document, print_distance
 from synth.commands.framework.output import emit, note, save
 from synth.commands.framework.progress import waiting
 from synth.commands.framework.shared import (
@@ -31,11 +27,12 @@ from synth.commands.framework.shared import (
     time_limit_option,
     topology_option,
 )
-from synth.commands.framework.suggestions import suggest
-from synth.commands.framework.types import Positive, Ranks
+from synth.commands.framework.types import Positive, Ranks, names_of
 from synth.commands.inputs import FILES
 from synth.commands.inputs import collective as task_of
-from synth.errors import FormatError, SynthError, UsageError
+from synth.commands.programs.algorithms import library
+from synth.commands.programs.export import ExportOptions, export_program
+from synth.errors import FormatError, SynthError, UsageError, suggest
 
 if TYPE_CHECKING:
     from synth.commands.inputs import TopologyLike
@@ -189,7 +186,8 @@ def compile_command(options: Compile) -> None:
     if output != "-":
         unused = [{"place": str(place), "sends": count} for place, count in compiled.unused]
         document = distance_document(program.name, schedule, far, why) | {"unused": unused}
-        emit(lambda: document, lambda: print_distance(program.name, schedule, far, why), replace(options, output=None))
+        table = distance_reports(program.name, schedule, far, why)
+        emit(lambda: document, lambda: table, replace(options, output=None))
     if far is not None and far.unfinished:
         note("the time limit came before all bounds; --time-limit allows more")
     if output is None:

@@ -60,6 +60,7 @@ def timeline(program: Program) -> Timeline:
     def start(rank: int, b: int, block: Block, i: int) -> bool:
         """Run op `i` of a block, all of whose earlier ops have run. Return False where it still waits."""
         op, times = block.ops[i], [now[rank, b]]
+        # A barrier is passed when every block of its group has come to it as often.
         if op.code == "barrier":
             visit = sum(before.code == "barrier" and before.group == op.group for before in block.ops[:i])
             if len(met[rank, b, op.group]) == visit:
@@ -68,10 +69,12 @@ def timeline(program: Program) -> Timeline:
             if any(len(came) <= visit for came in arrivals):
                 return False
             times += [came[visit] for came in arrivals]
+        # Ops of other blocks of this rank that it depends on.
         for dep in op.deps:
             if (rank, dep.block, dep.op) not in columns:
                 return False
             times.append(columns[rank, dep.block, dep.op])
+        # Messages that it receives and posts: of FIFOs by their connection, signals by their port.
         inbox: list[Hashable] = [(block.recv, rank, block.channel)] if op.code in RECEIVING else []
         outbox: list[Hashable] = [(rank, block.send, block.channel)] if op.code in SENDING else []
         for port in [block.ports[p] for p in op.ports]:
@@ -85,11 +88,13 @@ def timeline(program: Program) -> Timeline:
             source = posted[key].popleft()
             arrows.append((source, (rank, b, i)))
             times.append(columns[source])
+        # It runs one column after the latest op that it waited for.
         columns[rank, b, i] = now[rank, b] = 1 + max(times)
         for key in outbox:
             posted[key].append((rank, b, i))
         return True
 
+    # Each block runs as far as it can, until none moves any more.
     moved = True
     while moved:
         moved = False
@@ -109,6 +114,7 @@ def program_svg(program: Program) -> str:
             f"prints them"
         )
     drawn = timeline(program)
+    # A row for each thread block, with its peers and its channel.
     rows: dict[tuple[int, int], int] = {}
     lines = []
     y = TOP
@@ -122,6 +128,7 @@ def program_svg(program: Program) -> str:
             lines.append(f'<text x="62" y="{y + 12}" fill="#555">{b}: {peers} ch {block.channel}</text>')
             y += ROW
         y += 8
+    # Ops that never start stand to the right of all others.
     last = max(drawn.columns.values(), default=0)
     late = dict(zip(drawn.stuck, range(last + 2, last + 2 + len(drawn.stuck)), strict=True))
     columns = drawn.columns | late
@@ -131,6 +138,7 @@ def program_svg(program: Program) -> str:
             for i, op in enumerate(block.ops):
                 place = gpu.rank, b, i
                 boxes.append(_box(op, LEFT + COLUMN * columns[place], rows[gpu.rank, b], place in late))
+    # An arrow for each message, from the end of the sender to the receiver.
     arrows = []
     for a, z in drawn.arrows:
         x1, x2 = LEFT + COLUMN * columns[a] + 36, LEFT + COLUMN * columns[z]
@@ -151,6 +159,7 @@ def program_svg(program: Program) -> str:
 
 
 def _box(op: Op, x: int, y: int, stuck: bool) -> str:
+    # Ops that never start are drawn in outline.
     colour = COLOURS.get(op.code, OTHER)
     style = f'fill="white" stroke="{colour}" stroke-dasharray="3"' if stuck else f'fill="{colour}"'
     ink = colour if stuck else "white"

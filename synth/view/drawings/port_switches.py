@@ -88,6 +88,7 @@ def wiring(machine: Pairs) -> Wiring:
     kept = {switch: ranks for switch, ranks in ranks_of.items() if len(ranks) > 2 or switch in linked}
     if not chains:
         kept = {}
+    # Switches are numbered after the ranks, ports that several ranks share after them.
     number = {switch: machine.ranks + k for k, switch in enumerate(kept)}
     adapters: dict[tuple[int, Ranks], int] = {}
 
@@ -126,6 +127,7 @@ def wiring(machine: Pairs) -> Wiring:
     for switch, members in switches.items():
         slower = any(fastest[rank] > fastest[switch] for rank in members)
         kinds.append("net" if slower else "switch")
+    # Names with numbers, where there are several of a kind.
     names = []
     for k, kind in enumerate(kinds):
         names.append(f"{kind} {kinds[:k].count(kind)}" if kinds.count(kind) > 1 else kind)

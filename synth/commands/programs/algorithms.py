@@ -151,7 +151,6 @@ def algorithms_command(options: Algorithms) -> None:
       synth algorithms --coll allreduce --topo dgx-h100
     """
     from synth.view.frontier_text import Report
-    from synth.view.tables import print_report
 
     name = options.collective
     if name is not None and not library(name):
@@ -168,7 +167,7 @@ def algorithms_command(options: Algorithms) -> None:
         columns = ("algorithm", "collective", "steps and rounds per chunk", "made for", "source")
         note = "n ranks, logarithms to base 2; `synth compile NAME --coll NAME --topo T` compiles one"
         table = Report.of("", columns, [tuple(row.values()) for row in known], (note,))
-        emit(lambda: known, lambda: print_report(table), options)
+        emit(lambda: known, lambda: table, options)
         return
     if name is None:
         raise UsageError("no collective given; add --coll NAME to rank the library's algorithms on a machine")
@@ -178,7 +177,7 @@ def algorithms_command(options: Algorithms) -> None:
     # The size that ranks is a column, too.
     sizes = sorted(SIZES | {size})
     title = f"{name} on {machine.name}: {machine.ranks} ranks"
-    emit(lambda: [_document(row, sizes) for row in rows], lambda: print_report(_report(title, rows, sizes)), options)
+    emit(lambda: [_document(row, sizes) for row in rows], lambda: _report(title, rows, sizes), options)
 
 
 def _document(row: LibraryRow, sizes: Sequence[int]) -> dict[str, Any]:

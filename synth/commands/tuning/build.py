@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from synth.catalog.tuner.request import SIZES, TuningRequest
-from synth.commands.framework.completion import names_of
 from synth.commands.framework.declaration import command, flags_not_default, function, option
 from synth.commands.framework.output import note, wrote
 from synth.commands.framework.progress import progress
@@ -34,12 +33,12 @@ from synth.commands.framework.shared import (
     sizes_option,
     time_limit_option,
 )
-from synth.commands.framework.types import Ranks
+from synth.commands.framework.types import Ranks, names_of
 from synth.commands.inputs import collective as collective_of
 from synth.commands.inputs import named_topology, sizes_in_bytes
-from synth.commands.kept_searches import PLAN, KeptSearch, machine_digest
-from synth.commands.programs import load_plan
+from synth.commands.programs.sources import load_plan
 from synth.commands.root import INTERRUPTED
+from synth.commands.tuning.kept_searches import PLAN, KeptSearch, machine_digest
 from synth.errors import SynthError, UsageError
 from synth.export.request import Machine
 from synth.model.build_result import BuildResult, BuildRow, BuiltTable, LibraryTime, PlanRegistration
@@ -338,7 +337,7 @@ def _notes_on_time(plans: Sequence[Plan]) -> list[str]:
 
     Both follow from the notes of a plan, which are all that the cache keeps of its search.
     """
-    from synth.commands.tune import LEAST, NOT_COMPLETE, NOT_TIMED
+    from synth.commands.tuning.tune import LEAST, NOT_COMPLETE, NOT_TIMED
 
     cut, said = [], []
     for plan in plans:
@@ -384,8 +383,9 @@ def _planned(task: Collective, request: TuningRequest, document: Path, fresh: bo
 
     `fresh`: the log of an interrupted search is ignored.
     """
-    from synth.commands import pareto, tune
-    from synth.commands.framework.frontier_files import frontier_document, write_schedules
+    from synth.commands import pareto
+    from synth.commands.framework.documents import frontier_document, write_schedules
+    from synth.commands.tuning import tune
     from synth.pareto.events import Event
 
     # The frontier: of the package, or by a search in its share of the time. Schedules at scale have files beside it.
@@ -440,7 +440,7 @@ def _written_for_runtime(
 ) -> RuntimeFiles:
     """Write the files of the runtime below `folder`, and check each of them. `options`: those of `export_plan`."""
     from synth.catalog.tuner.plan_bounds import plan_bounds
-    from synth.commands.export import export_plan
+    from synth.commands.programs.export import export_plan
     from synth.export import export_folder, folder_notes
     from synth.export.plans.folder import NoFilesError, PlanExport
     from synth.export.plans.programs import NCCL as LIBRARY
@@ -513,9 +513,9 @@ def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], boun
 
 def _check_files(target: Path, made: PlanExport, runtime: str, machine: Topology, listener: Listener) -> None:
     """Lint each program file, and run it on the reference executor with 16 bytes a chunk. Raises VerificationError."""
-    from synth.commands.lint import lint
-    from synth.commands.run import run
-    from synth.commands.show import load_program
+    from synth.commands.programs.lint import lint
+    from synth.commands.programs.run import run
+    from synth.commands.programs.show import load_program
     from synth.pareto.events import Event
 
     for row in made.served:
@@ -535,7 +535,7 @@ def _write_pages(result: BuildResult, job: JobShape | None, frontiers: Sequence[
     from synth.commands.report import report
     from synth.export import job_files
     from synth.view.build import reports
-    from synth.view.table_layout import report_lines
+    from synth.view.tables import report_lines
 
     names = [table.collective for table in result.tables]
     title = f"{', '.join(names)} on {result.topology}"
@@ -581,7 +581,7 @@ def build_command(options: Build) -> int:
     """
     from synth.topologies.importers import this_machine
     from synth.view.build import reports
-    from synth.view.tables import print_reports
+    from synth.view.tables import print_report
 
     machine = options.topology
     if flags_not_default(options, "ranks", "without", "degrade", "links"):
@@ -599,7 +599,7 @@ def build_command(options: Build) -> int:
         note("interrupted; the same command continues from here")
         return INTERRUPTED
     for result in results:
-        print_reports(reports(result))
+        print_report(*reports(result))
         folder = Path(result.folder)
         if result.files:
             checked = "" if result.runtime.endswith("-tuner") else ", all linted and run,"

@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synth.commands.baselines import baseline
 from synth.commands.framework.declaration import command, function, option
 from synth.commands.framework.output import emit, note
 from synth.commands.framework.progress import waiting
@@ -26,8 +25,9 @@ from synth.commands.framework.shared import (
 )
 from synth.commands.framework.types import Positive
 from synth.commands.inputs import integers, named_topology, sizes_in_bytes
-from synth.commands.programs import chosen_point
-from synth.commands.run import opened
+from synth.commands.programs.baselines import baseline
+from synth.commands.programs.run import opened
+from synth.commands.programs.sources import chosen_point
 from synth.errors import TooManySendsError, UsageError
 from synth.model.frontier import Frontier, StepCount
 from synth.model.rational import show
@@ -181,11 +181,10 @@ def bench_command(options: Bench) -> None:
       synth bench frontier.json --sizes 1KiB:1GiB:x4 --baseline ring -o measured.json
     """
     from synth.view.run_table import measured
-    from synth.view.tables import print_report
 
     with waiting(f"timing {options.source}, {options.executor} executor"):
         result = bench.of(replace(options, topology=machine_if_named(options)))
     done = result.to_json()
     for line in result.left_out:
         note(line)
-    emit(lambda: done, lambda: print_report(measured(done)), options)
+    emit(lambda: done, lambda: measured(done), options)

@@ -21,7 +21,7 @@ from synth.commands.framework.shared import (
     protocol_option,
     runtime_option,
 )
-from synth.commands.programs import chosen_point, lower, read
+from synth.commands.programs.sources import chosen_point, lower, read
 from synth.errors import UsageError
 from synth.model.frontier import Frontier, StepCount
 from synth.model.rational import counted
@@ -150,7 +150,7 @@ def show_command(options: Show) -> None:
     check_writable(svg)
     program = load_program.of(options)
     if svg is not None:
-        from synth.view.space_time_diagram import program_svg
+        from synth.view.drawings.space_time_diagram import program_svg
 
         drawing = program_svg(program)
         if to_stdout:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from synth.commands.programs import placed
+from synth.commands.programs.sources import placed
 from synth.model.frontier import Frontier, Point
 from synth.model.topology import Topology
 from synth.model.tuning_plan import OURS
@@ -16,7 +16,7 @@ from synth.solvers.deadline import Deadline, current_deadline, time_limited
 
 if TYPE_CHECKING:
     from synth.model.bounds.time_bound import TimeBound
-    from synth.view.algorithm_times import AlgorithmTime
+    from synth.view.frontier_text import AlgorithmTime
 
 SWITCH_PROTOCOLS = ("Simple",)  # packets do not pass switches that multicast
 FAR = 4.0  # multiple of the least time from which, by its lower bound, a program is not run
@@ -41,10 +41,10 @@ def times_at(
     from synth.catalog.tuner.candidates import NamedSchedule, timed_candidates
     from synth.catalog.tuner.clock import MAXIMUM_SENDS, Clock
     from synth.catalog.tuner.request import TuningRequest
-    from synth.commands.tuning_inputs import CollectiveInputs
-    from synth.commands.tuning_schedules import candidate_schedules, library_schedules
+    from synth.commands.tuning.inputs import CollectiveInputs
+    from synth.commands.tuning.schedules import candidate_schedules, library_schedules
     from synth.runtime.dtypes import dtype
-    from synth.view.algorithm_times import AlgorithmTime
+    from synth.view.frontier_text import AlgorithmTime
 
     # The points that can be run at all.
     schedules = []

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from synth.commands.algorithms import library
 from synth.commands.inputs import CollectiveLike, TopologyLike, named_topology
 from synth.commands.inputs import collective as task_of
+from synth.commands.programs.algorithms import library
 from synth.errors import UsageError, unknown
 from synth.model.collective import Collective
 from synth.model.schedule import Schedule

@@ -20,8 +20,8 @@ from synth.commands.framework.shared import (
     time_limit_option,
     topology_option,
 )
-from synth.commands.import_ import import_schedule
 from synth.commands.inputs import named_topology
+from synth.commands.programs.import_ import import_schedule
 from synth.errors import FormatError, SynthError, UncheckedError, VerificationError
 from synth.model.documents.text_file import files_of
 from synth.model.rational import factor_text, show
@@ -173,8 +173,6 @@ def audit_command(options: Audit) -> int:
     Example:
       synth audit algorithms --topo dgx-a100
     """
-    from synth.view.tables import print_report
-
     # A path that is not there is a mistake, where a file that cannot be read is a row.
     for path in options.paths:
         if not path.exists():
@@ -182,10 +180,8 @@ def audit_command(options: Audit) -> int:
     machine, limit = machine_if_named(options), options.time_limit
     with waiting("auditing", limit):
         rows = audit(options.paths, machine, collective=options.collective, time_limit=limit)
-    emit(
-        lambda: {"schema": "synth.audit/1", "files": [row.to_json() for row in rows]},
-        lambda: print_report(_report(rows)), options,
-    )  # fmt: skip
+    document = {"schema": "synth.audit/1", "files": [row.to_json() for row in rows]}
+    emit(lambda: document, lambda: _report(rows), options)
     if any(row.distance is not None and row.distance.unfinished for row in rows):
         note("the time limit came before all bounds; --time-limit allows more")
     return max(EXIT_CODES.get(row.verdict, 0) for row in rows)

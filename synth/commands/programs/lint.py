@@ -23,7 +23,7 @@ from synth.commands.framework.shared import (
 )
 from synth.commands.framework.types import Ranks
 from synth.commands.inputs import collective as task_of
-from synth.commands.show import load_program
+from synth.commands.programs.show import load_program
 from synth.errors import SynthError, UsageError
 from synth.model.documents.text_file import files_of
 from synth.model.frontier import StepCount
@@ -126,6 +126,7 @@ def lint_command(options: Lint) -> int:
     Exit code 5 where an error was found, 4 where something was not analysed; docs/lint.md lists the rules.
     """
     from synth.program.runtimes import RUNTIMES
+    from synth.view.frontier_text import Report
 
     if options.runtime is not None and options.runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {options.runtime!r}; {', '.join(RUNTIMES)} exist")
@@ -134,12 +135,7 @@ def lint_command(options: Lint) -> int:
     if len(files) == 1 and not files[0].is_dir():
         with waiting(f"linting {files[0]}"):
             report = lint.of(replace(options, program=files[0]))
-
-        def show() -> None:
-            for line in report.lines():
-                click.echo(printable(line))
-
-        emit(report.to_json, show, options)
+        emit(report.to_json, lambda: Report.of("", (), (), report.lines()), options)
         # Of MSCCL-IR the file does not say which loader it is for.
         if options.runtime is None and files[0].suffix.lower() == ".xml":
             note("the limits of no loader were checked; --runtime msccl-executor, msccl or rccl checks its own, too")

@@ -176,18 +176,13 @@ def placed(
     ranks = default if rank_map is None else rank_map
     if rank_map is None and links is not None:
         ranks, matched = rank_placement.place(network, links, default)
-        said += (
-            [f"ranks of {network.name} matched to those of {links.name}: {','.join(map(str, ranks))}"]
-            if matched
-            else []
-        )
+        if matched:
+            said.append(f"ranks of {network.name} matched to those of {links.name}: {','.join(map(str, ranks))}")
     # The kinds of links: of the machine, or of the built-in one that has these links.
-    facts = None if machine is None else Machine.of(machine)
-    if (
-        machine is None
-        and (made_for := rank_placement.known(network)) is not None
-        and sorted(ranks) == list(range(network.ranks))
-    ):
+    if machine is not None:
+        return ranks, Machine.of(machine), said
+    made_for, facts = rank_placement.known(network), None
+    if made_for is not None and sorted(ranks) == list(range(network.ranks)):
         facts = Machine.of(made_for).relabelled(ranks)
     return ranks, facts, said
 

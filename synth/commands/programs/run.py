@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from synth.commands.baselines import baseline
 from synth.commands.framework.declaration import command, function, option, part
 from synth.commands.framework.output import check_writable, emit, note, save
 from synth.commands.framework.progress import waiting
@@ -31,7 +30,8 @@ from synth.commands.framework.shared import (
 from synth.commands.framework.types import AnySize, Positive
 from synth.commands.inputs import collective as task_of
 from synth.commands.inputs import integers, named_topology, size_in_bytes
-from synth.commands.programs import chosen_point, lowered, read, size_choice
+from synth.commands.programs.baselines import baseline
+from synth.commands.programs.sources import chosen_point, lowered, read, size_choice
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.frontier import Frontier, StepCount
 from synth.model.number_text import size_text
@@ -329,7 +329,6 @@ def run_command(options: Run) -> None:
     from synth.runtime.mpi.environment import reports_to_user
     from synth.runtime.slicing import IndivisibleError
     from synth.view.run_table import execution
-    from synth.view.tables import print_report
 
     check_writable(options.timeline)
     machine, file = machine_if_named(options), options.program
@@ -363,6 +362,6 @@ def run_command(options: Run) -> None:
     if done.choice:
         note(done.choice)
     timeline = trace(done) if options.timeline else ""
-    emit(done.to_json, lambda: print_report(execution(done.to_json())), options)
+    emit(done.to_json, lambda: execution(done.to_json()), options)
     if options.timeline:
         save(options.timeline, timeline)

@@ -30,9 +30,8 @@ from synth.commands.framework.shared import (
 )
 from synth.commands.framework.types import LogFile
 from synth.commands.inputs import named_topology, sizes_in_bytes
-from synth.commands.point_times import SWITCH_PROTOCOLS
-from synth.commands.programs import placed
-from synth.commands.tuning_inputs import (
+from synth.commands.programs.sources import placed
+from synth.commands.tuning.inputs import (
     CollectiveInputs,
     check_times,
     collective_inputs,
@@ -40,7 +39,8 @@ from synth.commands.tuning_inputs import (
     logged,
     measurements,
 )
-from synth.commands.tuning_schedules import candidate_schedules, library_schedules, without_plans
+from synth.commands.tuning.point_times import SWITCH_PROTOCOLS
+from synth.commands.tuning.schedules import candidate_schedules, library_schedules, without_plans
 from synth.encodings.multicast_pipelining import MulticastPipelining, whole_switch
 from synth.errors import SynthError, UsageError, VerificationError
 from synth.model.frontier import Frontier
@@ -387,7 +387,6 @@ def tune_command(options: Tune) -> None:
     """
     from synth.catalog.tuner.plan_bounds import plan_bounds
     from synth.view import plans
-    from synth.view.tables import print_reports
 
     names = options.collective
     if options.table:
@@ -404,4 +403,4 @@ def tune_command(options: Tune) -> None:
         title = ", ".join(names)
         with progress(f"{title} on {machine.name}" if machine else title) as listen:
             plan = tune.of(replace(options, topology=machine, on_event=listen))
-    emit(plan.to_json, lambda: print_reports(plans.reports(plan, plan_bounds(plan))), options)
+    emit(plan.to_json, lambda: plans.reports(plan, plan_bounds(plan)), options)

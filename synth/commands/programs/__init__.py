@@ -1,0 +1,1 @@
+"""Commands that read, write, check and run programs: files of runtimes, of the chunk language and of others."""

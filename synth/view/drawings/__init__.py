@@ -1,0 +1,1 @@
+"""Drawings of machines, programs and frontiers."""
