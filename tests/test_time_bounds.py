@@ -23,7 +23,7 @@ from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.scale.search import bound
 from synth.scale.time_bound import time_bound
 from synth.topologies import topology, topology_files
-from synth.view import plans, rate_tables
+from synth.view import frontier_text, plans, rate_tables
 from tests.command_line import synth as cli
 
 SIZES = (4096, 1 << 18)
