@@ -108,6 +108,6 @@ def test_two_boxes_come_within_five_per_cent_of_the_bound() -> None:
 def test_clusters_have_points_through_switches() -> None:
     machine = boxes((3, 3))
     none = Frontier(machine.network(), collective("allreduce", 6), ())
-    frontier = through_switches(none, FrontierProblem(machine, none.collective, Options(max_steps=8)))
+    frontier = through_switches(none, FrontierProblem(machine, none.collective, Options(max_steps=8, multicast=True)))
     assert len(frontier.points) > 3 and all(point.schedule.uses_multicast for point in frontier.points)
     api.verify(frontier.to_json())

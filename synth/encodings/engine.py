@@ -20,6 +20,7 @@ from typing import Protocol, TypeVar
 
 from synth.model.collective import Collective
 from synth.model.frontier import LowerBound, Point, Rate
+from synth.model.scale_collectives import ScaleCollective
 from synth.model.topology import Network, Topology
 from synth.solvers.deadline import Deadline
 
@@ -41,6 +42,7 @@ class Options:
     `deterministic`: one solver and one seed, so that the same call gives the same schedules.
     `same_bits`: only schedules that leave the same floating-point sums on all ranks.
     `memory`: the maximum bytes of each process that a sweep starts. None: no limit.
+    `multicast`: whether points through the machine's switches that multicast follow, in a share of the time limit.
     """
 
     max_steps: int | None = None
@@ -56,6 +58,7 @@ class Options:
     deterministic: bool = False
     same_bits: bool = False
     memory: int | None = 4 << 30
+    multicast: bool = False
 
     @property
     def alone(self) -> bool:
@@ -77,15 +80,21 @@ class Options:
 
 @dataclass(frozen=True)
 class FrontierProblem:
-    """A frontier that is asked for: `collective` on `machine`, under `options`.
+    """A frontier that is asked for: the collective `task` on `machine`, under `options`.
 
-    `engine`: "exact" leaves out what needs long searches by flow methods, "auto" does not.
+    A `ScaleCollective` is for flow methods alone. `engine`: "exact" leaves out what needs long searches by flow
+    methods, "auto" does not.
     """
 
     machine: Topology
-    collective: Collective
+    task: Collective | ScaleCollective
     options: Options = Options()
     engine: str = "auto"
+
+    @property
+    def collective(self) -> Collective:
+        """The collective, with its units of data."""
+        return self.task.listed if isinstance(self.task, ScaleCollective) else self.task
 
     @cached_property
     def network(self) -> Network:
