@@ -194,5 +194,4 @@ def test_near_stops_once_fractions_are_close_enough():
     verdict = near(net, task, 6, bound, 60, Budget(Deadline.after(20.0)), close=0.05)
     assert isinstance(verdict, Sat)
     verify.schedule(verdict.schedule)
-    assert float(bound) * (1 + 1e-6) < verdict.cost.detail["lp"] <= float(bound) * 1.05
     assert bound < verdict.schedule.rounds_per_chunk <= bound * Fraction(11, 10)

@@ -2,7 +2,12 @@
 
 Each engine gets what those before it have found, in a share of one time limit, and yields points and bounds. The loop
 replays and keeps the points, checks the bounds, writes the log, tells the listener and holds the deadline; so an engine
-is a way to schedules and nothing else. Whoever has a better idea adds a file and a row (docs/contributing.md).
+is a way to schedules and nothing else. Whoever has a better idea adds a file and a row (docs/contributing.md):
+
+    @dataclass(frozen=True)
+    class Mine:
+        def applies(self, problem): ...                    # cheap: nothing is built to find out
+        def improve(self, problem, found, deadline): ...   # yields points and bounds, each as soon as there is one
 """
 
 from __future__ import annotations
@@ -13,9 +18,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from synth.encodings.engine import FrontierEngine, FrontierProblem, Options
+from synth.encodings.engine import FrontierProblem, Options
 from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError, VerificationError, refused
 from synth.model.collective import Collective
 from synth.model.collective import collective as named_collective
@@ -57,6 +62,23 @@ FINE_GRAINED = (
 )
 
 
+class FrontierEngine(Protocol):
+    """A way to points or bounds. It is a frozen dataclass with a row in `ENGINES`."""
+
+    def applies(self, problem: FrontierProblem) -> bool:
+        """Return True where the engine may have something to add. Nothing is built to find out."""
+        ...
+
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point | LowerBound]:
+        """Yield points, and lower bounds on R/C for any number of steps, until the deadline.
+
+        A point's bound is `found.floor`, or one with a certificate of its own; the loop gives it the greatest that is
+        known at its steps. It replays each point before the engine goes on, so that `found` has it then, or a note on
+        why it was refused; and it checks the certificate of each bound.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class ExactSweep:
     """The sweep over numbers of steps, guided by bounds, or with the option `sweep` "blind" SCCL's."""
@@ -82,7 +104,7 @@ class Row(NamedTuple):
     that it has however late it is. `named`: it runs, too, where the options name an encoding, a solver or a sweep.
     """
 
-    engine: FrontierEngine[Found]
+    engine: FrontierEngine
     ranks: tuple[int, float] = (1, inf)
     plans: bool = False
     least: float = 0.0
