@@ -6,8 +6,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from synth.checker.schedule import compressed_replay
+from synth.model.scale_collectives import ROOTED
 from synth.scale.forests.pipelining import Pipeline
-from synth.scale.forests.spanning_forest import ROOTED, SpanningForest
+from synth.scale.forests.spanning_forest import SpanningForest
 
 
 class Verified(NamedTuple):

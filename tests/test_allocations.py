@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from synth.checker.schedule import replay
 from synth.commands import api
 from synth.commands.allocations import FewerAllocations
-from synth.encodings import bounds, spanning_tree_packing
+from synth.encodings import bounds
+from synth.language.library import LIBRARY
 from synth.model.collective import collective
 from synth.model.topology import Network, Route
 from synth.scale.baselines import allocations
@@ -62,8 +63,8 @@ def test_each_class_counts_its_members():
 
 def test_trees_of_an_allocation_make_a_schedule_that_verifies_and_beats_the_composition():
     made = next(a for a in allocations.allocation_classes(topology("dgx1").network(), [4]) if a.ranks == (0, 1, 2, 5))
-    packing = spanning_tree_packing.forest(made.network)
-    schedule = spanning_tree_packing.schedule(packing, collective("allreduce", 4), 64 * len(packing.trees))
+    (packed,) = (one for one in LIBRARY if (one.collective, one.name) == ("allreduce", "packed-trees"))
+    schedule = packed.schedule(made.network.as_topology(), collective("allreduce", 4), pieces=64)
     replay.schedule(schedule)
     rates = allocations.optimal_rates(made.network, bound, ("allreduce",))
     assert 1 / schedule.rounds_per_chunk > rates.composed * Fraction(12, 10)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from synth.checker.schedule import replay
 from synth.encodings import sccl
-from synth.encodings.quotient import Quotient
 from synth.encodings.sccl import ScclQuestions
 from synth.encodings.step import StepEncoding
 from synth.errors import UsageError
@@ -82,9 +81,9 @@ def test_encodings_and_solvers_agree(problem):
     assert decide(problem, StepEncoding(), Z3Sat()) is want
     assert decide(problem, StepEncoding(), MiniCard()) is want
     for generators in subgroups(problem.network, problem.collective):
-        found = decide(problem, Quotient(generators))
+        found = decide(problem, StepEncoding(generators))
         assert want or not found
-        assert decide(problem, Quotient(generators), MiniCard()) is found
+        assert decide(problem, StepEncoding(generators), MiniCard()) is found
 
 
 @settings(quick, max_examples=25)
@@ -183,7 +182,7 @@ def test_some_quotient_has_a_schedule(name, coll, chunks, steps, rounds):
     net = topology(name).network()
     problem = Problem(net, collective(coll, net.ranks), chunks, steps, rounds)
     groups = subgroups(net, problem.collective)
-    assert any(decide(problem, Quotient(generators), Cadical(conflicts=None)) for generators in groups)
+    assert any(decide(problem, StepEncoding(generators), Cadical(conflicts=None)) for generators in groups)
 
 
 def test_several_holders_are_used():

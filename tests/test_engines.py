@@ -57,7 +57,7 @@ def test_an_engine_is_a_class_and_a_row(monkeypatch):
 
 def test_it_has_no_turn_on_other_problems_and_numbers_of_ranks(monkeypatch):
     assert frontier(monkeypatch, point(SCHEDULE), ranks=(6, 8)).points[0].construction == "direct sends"
-    other = replace(PROBLEM, collective=collective("gather", 5))
+    other = replace(PROBLEM, task=collective("gather", 5))
     assert "mine" not in [p.construction for p in frontier(monkeypatch, point(SCHEDULE), problem=other).points]
     for options in (Options(encoding="step"), Options(solver="cadical")):
         named = replace(PROBLEM, options=options)

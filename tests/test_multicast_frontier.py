@@ -187,7 +187,9 @@ def test_what_no_time_is_left_for_is_open() -> None:
     frontier = api.frontier("switch:4:multicast=through", "allreduce", time_limit=10)
     ended = through_switches(
         replace(frontier, machine=replace(frontier.network, multicast=()), points=(), open=()),
-        FrontierProblem(topology("switch:4:multicast=through"), frontier.collective, Options(time_limit=0)),
+        FrontierProblem(
+            topology("switch:4:multicast=through"), frontier.collective, Options(time_limit=0, multicast=True)
+        ),
     )
     assert ended.points[-1].rounds_per_chunk == frontier.points[-1].rounds_per_chunk and not ended.complete
 
@@ -279,7 +281,7 @@ def test_points_too_long_to_be_written_out_are_not_lost_to_worse_ones_through_sw
     found = api.frontier(machine, "allreduce", engine="flow", multicast=False, max_steps=12)
     monkeypatch.setattr(multicast, "FEW_SENDS", 1)
     task = collective("allreduce", machine.ranks)
-    assert through_switches(found, FrontierProblem(machine, task, Options(max_steps=4))) is found
+    assert through_switches(found, FrontierProblem(machine, task, Options(max_steps=4, multicast=True))) is found
 
 
 # ---------------------------------------------------------------- boxes that have a switch each
@@ -369,6 +371,6 @@ def test_two_boxes_come_within_five_per_cent_of_the_bound() -> None:
 def test_clusters_have_points_through_switches() -> None:
     machine = boxes((3, 3))
     none = Frontier(machine.network(), collective("allreduce", 6), ())
-    frontier = through_switches(none, FrontierProblem(machine, none.collective, Options(max_steps=8)))
+    frontier = through_switches(none, FrontierProblem(machine, none.collective, Options(max_steps=8, multicast=True)))
     assert len(frontier.points) > 3 and all(point.schedule.uses_multicast for point in frontier.points)
     api.verify(frontier.to_json())

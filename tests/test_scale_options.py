@@ -7,8 +7,9 @@ import pytest
 from synth.commands import api
 from synth.errors import InfeasibleError, UsageError
 from synth.model.sends.bitwise_equality import same_bits
-from synth.pareto import engine_choice, flow_frontier
+from synth.pareto import flow_frontier
 from synth.pareto.events import SweepInterrupted
+from synth.pareto.synthesize import FINE_GRAINED, flow_task
 from synth.scale.search import frontier
 from synth.topologies import topology
 from tests.command_line import synth
@@ -55,8 +56,8 @@ def test_the_point_advised_is_one_of_those_asked_for():
 @pytest.mark.usefixtures("searched")
 def test_flow_methods_on_few_ranks_say_how_to_get_exact_synthesis():
     assert "--engine exact" in api.frontier("mi300x*3", "allgather").notes[-1]
-    assert engine_choice.FINE_GRAINED not in api.frontier("mi300x*3", "allgather", engine="flow").notes
-    assert engine_choice.FINE_GRAINED not in api.frontier("mi300x*9", "allgather").notes
+    assert FINE_GRAINED not in api.frontier("mi300x*3", "allgather", engine="flow").notes
+    assert FINE_GRAINED not in api.frontier("mi300x*9", "allgather").notes
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,8 @@ def test_flow_methods_on_few_ranks_say_how_to_get_exact_synthesis():
      ("torus:7x7", "allreduce", "exact"), ("dgx1*9", "allreduce", "flow")],
 )  # fmt: skip
 def test_auto_means_flow_methods_on_fewer_ranks_of_several_boxes(machine, collective, engine):
-    assert engine_choice.engine_of_frontier(topology(machine), collective) == engine
+    task = flow_task("auto", topology(machine), collective, by_ranks=False)
+    assert (task is not None) == (engine == "flow")
 
 
 def test_fewer_steps_than_any_schedule_has():
@@ -102,7 +104,7 @@ def test_an_alltoall_of_many_pairs_is_for_flow_methods():
     assert found.engine == "flow" and found.bound == 36 and min(p.rounds_per_chunk for p in found.points) <= 37
     large = api.scale_bound("torus:6x7", "alltoall", engine="auto")
     assert large is not None and large.bound == 36
-    assert engine_choice.engine_of("auto", topology("torus:6x6"), "alltoall") == "exact"
+    assert flow_task("auto", topology("torus:6x6"), "alltoall") is None
 
 
 @pytest.mark.parametrize(

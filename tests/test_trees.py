@@ -174,7 +174,6 @@ def test_near_stops_once_fractions_are_close_enough():
     verdict = near(net, task, 6, bound, 60, Budget(Deadline.after(20.0)), close=0.05)
     assert isinstance(verdict, Sat)
     verify.schedule(verdict.schedule)
-    assert float(bound) * (1 + 1e-6) < verdict.cost.detail["lp"] <= float(bound) * 1.05
     assert bound < verdict.schedule.rounds_per_chunk <= bound * Fraction(11, 10)
 
 
@@ -210,7 +209,7 @@ def test_a_thousand_chunks_are_no_more_work():
 def test_below_the_infimum_nothing_is_found():
     verdict = meet(DGX1, collective("broadcast", 8), 3, Fraction(2, 5), 100)
     assert isinstance(verdict, Unknown)
-    assert verdict.cost.detail["lp"] == pytest.approx(9 / 22)
+    assert verdict.detail == f"the trees found allow no less than {9 / 22:.6g} rounds per chunk"
 
 
 def test_near_a_bound_that_takes_too_many_chunks():

@@ -199,19 +199,19 @@ def scale_bound(
     None where `engine` is "auto" and the machine is small enough for `bound`. After `time_limit` seconds it is the best
     bound so far, and `Frontier.unfinished` says that there may be a higher one.
     """
-    from synth.pareto.engine_choice import engine_of, flow_collective
     from synth.pareto.events import with_machine_names
+    from synth.pareto.synthesize import flow_task
     from synth.scale.bounds.switches import holds_with_multicast
     from synth.scale.search import bound as flow_bound
 
     # Small machines have exact bounds instead.
     machine = named_topology(topology)
     roots, collective = integers(roots, "roots"), collective_or_value(collective, machine.ranks)
-    if engine_of(engine, machine, collective) == "exact":
+    task = flow_task(engine, machine, collective, roots)
+    if task is None:
         return None
-    name, root = flow_collective(machine, collective, roots)
     try:
-        found = flow_bound(machine, name, root, time_limit=time_limit)
+        found = flow_bound(machine, task.name, task.root or 0, time_limit=time_limit)
     except InfeasibleError as error:
         raise with_machine_names(error, machine) from None
 
@@ -243,12 +243,12 @@ def multicast_bounds(topology: TopologyLike, collective: CollectiveLike) -> Mult
     """
     from synth.encodings.bounds.distance import steps
     from synth.encodings.bounds.multicast import multicast_bound
-    from synth.encodings.engine import FrontierProblem
+    from synth.encodings.engine import FrontierProblem, Options
     from synth.pareto.multicast import applies
 
     machine = named_topology(topology)
     task = task_of(collective, machine.ranks)
-    if not applies(FrontierProblem(machine, task)):
+    if not applies(FrontierProblem(machine, task, Options(multicast=True))):
         return None
     # On steps, and on rounds per chunk for any number of them.
     network = machine.multicast_network()
@@ -302,8 +302,8 @@ def time_bound(question: TimeQuestion) -> TimeBound:
     1024 1.4
     1048576 6.816693333333333
     """
-    from synth.pareto.engine_choice import flow_collective
     from synth.pareto.events import with_machine_names
+    from synth.pareto.synthesize import flow_task
     from synth.program.overheads import NCCL
     from synth.scale.time_bound import time_bound as bound_of
     from synth.solvers.deadline import Deadline, time_limited
@@ -315,7 +315,9 @@ def time_bound(question: TimeQuestion) -> TimeBound:
     task: str | Collective
     by_name = isinstance(collective, str) and question.sizes is None and machine.ranks > LISTED
     if by_name and canonical_name(str(collective)) in COLLECTIVES:
-        task, root = flow_collective(machine, collective, roots)
+        flow = flow_task("flow", machine, collective, roots)
+        assert flow is not None
+        task, root = flow.name, flow.root or 0
     else:
         task, root = task_of(collective, machine.ranks, roots, question.sizes), 0
     clock = {} if question.protocol is None else {"overheads": NCCL, "protocols": (question.protocol,)}

@@ -39,6 +39,7 @@ from synth.solvers.deadline import Deadline, time_limited
 if TYPE_CHECKING:
     from synth.model.bounds.time_bound import TimeBound
     from synth.model.collective import Collective
+    from synth.model.scale_collectives import ScaleCollective
     from synth.model.topology import Topology
     from synth.pareto.cross_check import CrossCheck
     from synth.view.frontier_text import AlgorithmTime
@@ -116,68 +117,58 @@ def frontier(search: Search) -> Frontier:
     >>> found.best("1MB").schedule
     <Schedule of allgather on ring:4: C=2, S=2, R=3, 24 sends>
     """
-    from synth.pareto import engine_choice
-    from synth.pareto.multicast import seconds_before
-    from synth.pareto.portfolio.members import check_names
-    from synth.pareto.synthesize import synthesize, through_switches
+    from synth.catalog import shipped
+    from synth.pareto.synthesize import flow_task, synthesize, through_switches
 
-    # Options that choose an engine or its queries; flow methods have none of them.
+    # Flow methods alone, which have no options that choose an engine or its queries; or exact synthesis.
     machine = named_topology(search.topology)
     roots, collective = integers(search.roots, "roots"), collective_or_value(search.collective, machine.ranks)
-    sizes, engine, multicast = search.sizes, search.engine, search.multicast
-    log = None if search.log is None else Path(search.log)
-    wrong = flags_not_default(search, "encoding", "solver", "sweep", "max_extra_rounds", "cross_check", "log", "seed")
+    named = flags_not_default(search, "encoding", "solver", "sweep", "max_extra_rounds", "cross_check", "log", "seed")
+    task: Collective | ScaleCollective | None = flow_task(
+        search.engine, machine, collective, roots, search.sizes, by_ranks=bool(named)
+    )
+    if task is None:
+        task = task_of(collective, machine.ranks, roots, search.sizes)
+        _check_exact(search, task, machine)
+    elif named:
+        from synth.pareto.synthesize import exact_ranks
+
+        known = "" if search.engine == "flow" else f", which are taken above {exact_ranks(task.name)} ranks,"
+        wrong = " and no ".join(named)
+        raise UsageError(f"flow methods{known} have no {wrong}; add --engine exact, or leave that out")
     options = part(Options, search, jobs=workers(search.jobs))
-    limit = search.time_limit
-    first = replace(options, time_limit=seconds_before(machine, limit) if limit and multicast else limit)
-
-    # Flow methods, where they are asked for or the machine is large.
-    chosen = by_ranks = engine_choice.engine_of(engine, machine, collective)
-    if engine == "auto" and not wrong and log is None and sizes is None:
-        chosen = engine_choice.engine_of_frontier(machine, collective, roots)
-    if chosen == "flow":
-        name, root = engine_choice.flow_collective(machine, collective, roots, sizes)
-        if wrong:
-            known = "" if engine == "flow" else f", which are taken above {engine_choice.exact_ranks(name)} ranks,"
-            raise UsageError(
-                f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out"
-            )
-        from synth.pareto.flow_frontier import within_limits
-
-        large = within_limits(machine, name, root, first, search.on_event)
-        if chosen != by_ranks:
-            large = replace(large, notes=(*large.notes, engine_choice.FINE_GRAINED))
-        if not multicast or not machine.multicast:
-            return large
-        return through_switches(large, FrontierProblem(machine, task_of(name, machine.ranks, large.roots), options))
-
-    # Exact synthesis, which ends with the better points of the catalog in the package.
-    task = task_of(collective, machine.ranks, roots, sizes)
-    named_encoding, _, _ = check_names(search.encoding, search.solver)
-    # SCCL's sweep asks for an allreduce by its parts
-    as_sccl = task.name == "allreduce" and search.sweep == "blind" and named_encoding == "sccl"
-    if task.combining and not task.reversible and not as_sccl:
-        unknown = ["encoding", "sweep", "max_extra_rounds"]
-        if search.solver != "cadical":
-            unknown.append("solver")
-        if not (multicast and machine.multicast):  # whose multicasts it limits
-            unknown.append("max_chunks")
-        refused = flags_not_default(search, *unknown)
-        if refused:
-            named = " and no ".join(refused)
-            instead = "; SCCL's sweep, --encoding sccl --sweep blind, knows it" if task.name == "allreduce" else ""
-            raise UsageError(
-                f"{task.name} has engines of its own, with cadical, which know no {named}; leave that out{instead}"
-            )
-    # Where the search leaves intervals open, better points of the package join it.
-    problem = FrontierProblem(machine, task, first, engine)
+    problem = FrontierProblem(machine, task, options, search.engine)
+    log = None if search.log is None else Path(search.log)
     found = synthesize(problem, search.on_event, log=log, fresh=search.fresh, cross_check=search.cross_check)
-    if not found.complete and engine == "auto" and not wrong and not search.fresh:
-        from synth.catalog import shipped
 
-        entry = shipped.entry_of(found.network, task, machine.labels)
+    # Where exact synthesis leaves intervals open, better points of the catalog in the package join it.
+    if found.engine == "exact" and not found.complete and search.engine == "auto" and not named and not search.fresh:
+        entry = shipped.entry_of(found.network, found.collective, machine.labels)
         found = found if entry is None else shipped.joined(found, entry, options)
-    return through_switches(found, replace(problem, options=options)) if multicast and not options.alone else found
+    return through_switches(found, problem)
+
+
+def _check_exact(search: Search, task: Collective, machine: Topology) -> None:
+    """Raise UsageError for an option that exact synthesis of the collective does not know."""
+    from synth.pareto.portfolio.members import check_names
+
+    encoding, _, _ = check_names(search.encoding, search.solver)
+    # SCCL's sweep asks for an allreduce by its parts.
+    as_sccl = task.name == "allreduce" and search.sweep == "blind" and encoding == "sccl"
+    if not task.combining or task.reversible or as_sccl:
+        return
+    unknown = ["encoding", "sweep", "max_extra_rounds"]
+    if search.solver != "cadical":
+        unknown.append("solver")
+    if not (search.multicast and machine.multicast):  # whose multicasts it limits
+        unknown.append("max_chunks")
+    refused = flags_not_default(search, *unknown)
+    if refused:
+        named = " and no ".join(refused)
+        instead = "; SCCL's sweep, --encoding sccl --sweep blind, knows it" if task.name == "allreduce" else ""
+        raise UsageError(
+            f"{task.name} has engines of its own, with cadical, which know no {named}; leave that out{instead}"
+        )
 
 
 def cross_check(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# encodings: class; `quotient` ones are built with generators, the others with nothing
+# encodings: class; `quotient` is built with generators, the others with nothing
 ENCODINGS: Mapping[str, str] = {
     "step": "synth.encodings.step:StepEncoding",
-    "quotient": "synth.encodings.quotient:Quotient",
+    "quotient": "synth.encodings.step:StepEncoding",
     "sccl": "synth.encodings.sccl:solve",
     "tree": "synth.encodings.trees.search:solve",
 }

@@ -1,27 +1,14 @@
-"""The protocol of engines: a problem, what is found so far and a deadline in; points and lower bounds out.
-
-    @dataclass(frozen=True)
-    class Mine:
-        def applies(self, problem): ...                    # cheap: nothing is built to find out
-        def improve(self, problem, found, deadline): ...   # yields points and bounds, each as soon as there is one
-
-An engine keeps, logs and announces nothing: the loop of `synth.pareto.synthesize` does, for all engines. It replays
-each point before the engine goes on, so that `found` has it then, or a note on why it was refused; and it checks the
-certificate of each bound.
-"""
+"""A frontier that is asked for: the machine, the collective, and the options of the search."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Protocol, TypeVar
 
 from synth.model.collective import Collective
-from synth.model.frontier import LowerBound, Point, Rate
+from synth.model.scale_collectives import ScaleCollective
 from synth.model.topology import Network, Topology
-from synth.solvers.deadline import Deadline
 
 
 @dataclass(frozen=True)
@@ -41,6 +28,7 @@ class Options:
     `deterministic`: one solver and one seed, so that the same call gives the same schedules.
     `same_bits`: only schedules that leave the same floating-point sums on all ranks.
     `memory`: the maximum bytes of each process that a sweep starts. None: no limit.
+    `multicast`: whether points through the machine's switches that multicast follow, in a share of the time limit.
     """
 
     max_steps: int | None = None
@@ -56,6 +44,7 @@ class Options:
     deterministic: bool = False
     same_bits: bool = False
     memory: int | None = 4 << 30
+    multicast: bool = False
 
     @property
     def alone(self) -> bool:
@@ -77,15 +66,21 @@ class Options:
 
 @dataclass(frozen=True)
 class FrontierProblem:
-    """A frontier that is asked for: `collective` on `machine`, under `options`.
+    """A frontier that is asked for: the collective `task` on `machine`, under `options`.
 
-    `engine`: "exact" leaves out what needs long searches by flow methods, "auto" does not.
+    A `ScaleCollective` is for flow methods alone. `engine`: "exact" leaves out what needs long searches by flow
+    methods, "auto" does not.
     """
 
     machine: Topology
-    collective: Collective
+    task: Collective | ScaleCollective
     options: Options = Options()
     engine: str = "auto"
+
+    @property
+    def collective(self) -> Collective:
+        """The collective, with its units of data."""
+        return self.task.listed if isinstance(self.task, ScaleCollective) else self.task
 
     @cached_property
     def network(self) -> Network:
@@ -102,42 +97,3 @@ class FrontierProblem:
         """True where the options name no sweep, encoding or solver: all engines may help."""
         options = self.options
         return options.sweep == "guided" and options.encoding == options.solver == "auto"
-
-
-class Findings(Protocol):
-    """The findings so far, as an engine sees them.
-
-    `floor`: the greatest bound on R/C for any number of steps. `rates`: S and R/C of the points.
-    """
-
-    floor: LowerBound
-
-    @property
-    def rates(self) -> Sequence[Rate]:
-        """S and R/C of the points."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Add a line to the notes of the frontier."""
-
-    def tell(self, kind: str, text: str) -> None:
-        """Send a line of progress to the listener; `kind` as in `synth.pareto.events.Event`."""
-
-
-F = TypeVar("F", contravariant=True)
-
-
-class FrontierEngine(Protocol[F]):
-    """A way to points or bounds. It is a frozen dataclass with a row in the table of `synth.pareto.synthesize`."""
-
-    def applies(self, problem: FrontierProblem) -> bool:
-        """Return True where the engine may have something to add. Nothing is built to find out."""
-        ...
-
-    def improve(self, problem: FrontierProblem, found: F, deadline: Deadline) -> Iterator[Point | LowerBound]:
-        """Yield points, and lower bounds on R/C for any number of steps, until the deadline.
-
-        A point's bound is `found.floor`, or one with a certificate of its own; the loop gives it the greatest that is
-        known at its steps. `found` is a `Findings`, in which some engines know more.
-        """
-        ...

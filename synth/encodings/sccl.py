@@ -80,7 +80,7 @@ class ScclQuestions:
 
     def decide(self, problem: Problem, deadline: Deadline = NEVER, work: int | None = None) -> Verdict:
         """Decide a problem of this machine and collective: before the deadline, in `work` of z3's steps at most."""
-        began, wall = time.process_time(), time.monotonic()
+        began = time.process_time()
         chunks = [(u, i) for u in range(self.collective.units) for i in range(problem.chunks)]
         for chunk in chunks:
             if chunk not in self.starts:
@@ -88,12 +88,10 @@ class ScclQuestions:
         with self.model.question() if self.several else nullcontext():
             self._limit_starts(chunks, problem.steps)
             self._limit_loads(chunks, problem.steps, problem.rounds)
-            encoded = time.process_time()
             status, detail = self.model.check(deadline, work)
             sends = self._sends_of_steps(problem) if status == "sat" else []
         cpu = time.process_time() - began
-        profile = {"encode": encoded - began, "solve": cpu - (encoded - began)}
-        cost = Cost("sccl/z3", cpu, cpu, time.monotonic() - wall, profile)
+        cost = Cost("sccl/z3", cpu, cpu)
         if status == "unsat":
             return Unsat("refuted by z3 on SCCL's encoding", cost)
         if status != "sat":

@@ -1,5 +1,4 @@
-"""Allreduce by spanning-tree packing (Nash-Williams, Tutte): the greatest rate τ, its partition, and pipelined
-schedules.
+"""Allreduce by spanning-tree packing (Nash-Williams, Tutte): the greatest rate τ, its partition, and the trees.
 
 Where every link has the same capacity both ways and nothing else limits the network, each chunk crosses a partition of
 the ranks into m parts at least 2(m - 1) times, so the rate is at most τ, the least over partitions of
@@ -14,15 +13,11 @@ to its root and broadcasts down again, both at once on the two directions of its
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain, repeat
 
 from synth.errors import SynthError
-from synth.model.collective import Collective
-from synth.model.schedule import Schedule, Send, Step
-from synth.model.sends.dead_sends import prune
 from synth.model.topology import Network
 from synth.solvers.deadline import check_deadline
 
@@ -56,13 +51,9 @@ class SpanningTreePacking:
     partition: tuple[int, ...]
     trees: tuple[Tree, ...]
 
-    @property
-    def height(self) -> int:
-        """Greatest height of its trees."""
-        return max(tree.height for tree in self.trees)
 
-
-MOST_UNITS = 1 << 13  # maximum number of units of all links together, as every unit is an edge of the matroid union
+# Maximum number of units of all links together, as every unit is an edge of the matroid union.
+MOST_UNITS = 1 << 13
 
 
 def applies(network: Network) -> bool:
@@ -113,44 +104,6 @@ def forest(network: Network) -> SpanningTreePacking:
                 trees.append(_rooted(network.ranks, [edges[i] for i in members]))
             return SpanningTreePacking(network, rate, partition, tuple(trees))
         partition = packed.tight_partition()
-
-
-def schedule(packing: SpanningTreePacking, collective: Collective, chunks: int) -> Schedule:
-    """Return the forest's allreduce with C = `chunks`, dealt out to the trees as evenly as they go, one step apart.
-
-    Trees of the least height carry one more where C is no multiple of p. With C = p * m it has S = 2 * height + m - 1.
-    R = q * S. All ranks end with the same bits: each total is formed once, at its root.
-    """
-    count = len(packing.trees)
-    shares = [chunks // count] * count
-    for k in sorted(range(count), key=lambda k: packing.trees[k].height)[: chunks % count]:
-        shares[k] += 1
-    used = [(tree, share) for tree, share in zip(packing.trees, shares, strict=True) if share]
-    length = max(2 * tree.height + share - 1 for tree, share in used)
-    steps: list[list[Send]] = [[] for _ in range(length)]
-    routes = _routes_of_pairs(packing)
-    first = 0
-    for tree, share in used:
-        for n, parent in enumerate(tree.parents):
-            if n == tree.root:
-                continue
-            up, down = tree.height - tree.depth(n), tree.height + tree.depth(parent)
-            there, back = next(routes[n, parent]), next(routes[parent, n])
-            for i in range(share):
-                steps[up + i].append(Send(first + i, n, parent, "reduce", there))
-                steps[down + i].append(Send(first + i, parent, n, "copy", back))
-        first += share
-    rows = tuple(Step(packing.rate.denominator, tuple(sorted(sends))) for sends in steps)
-    return prune(Schedule(packing.network, collective, chunks, rows))
-
-
-def _routes_of_pairs(packing: SpanningTreePacking) -> dict[Edge, Iterator[tuple[str, ...]]]:
-    """Return for each pair the switches (`via`) of the routes that its trees take, one after the other: each route as
-    often as its capacity in a step."""
-    routes: dict[Edge, list[Iterator[tuple[str, ...]]]] = {}
-    for r in packing.network.routes:
-        routes.setdefault((r.src, r.dst), []).append(repeat(r.via, r.units * packing.rate.denominator))
-    return {pair: chain(*iterators) for pair, iterators in routes.items()}
 
 
 def start(network: Network) -> tuple[int, ...]:

@@ -1,10 +1,14 @@
-"""The `step` encoding: pure Boolean and time-expanded; `quotient` is the same on orbits.
+"""The `step` encoding: pure Boolean and time-expanded; and `quotient`, the same on orbits of a group.
 
 For a chunk c, rank n, route r and step t: ``has[c, n, t]`` (n holds c after step t) and ``send[c, r, t]``; both exist
 only between the earliest arrival (distance from a holder) and the latest use (distance to a destination). Rounds stay
 variables: ``level[t, j]`` says that step t has at least j + 2 rounds, and bounds the loads of that step.
 The model follows Cai et al., "Synthesizing Optimal Collective Algorithms" (SCCL), PPoPP 2021, section 3, with time made
 explicit instead of integer, as in Kautz and Selman, "Planning as satisfiability", ECAI 1992.
+
+Of `quotient` the variables are those of orbit representatives, so that the formula shrinks by about the order of the
+group, as in the orbit programs of Margot, "Symmetry in integer linear programming", 2010. The group acts on
+(unit, chunk index) as (unit image, same index).
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from synth.encodings.decoding import assemble
-from synth.encodings.quotient_orbits import QuotientOrbits, orbits
+from synth.encodings.quotient_orbits import Automorphism, QuotientOrbits, orbits
 from synth.errors import UsageError
 from synth.model.schedule import Problem, Schedule
 from synth.solvers.boolean_model import Model
@@ -51,47 +55,61 @@ class Inverse:
 
 @dataclass(frozen=True)
 class StepEncoding:
-    """Encoding of the whole problem: "unsat" is a proof.
+    """Encoding of the schedules that are invariant under `generators`, automorphisms of the network and collective.
 
-    A schedule may use fewer rounds than requested, never more: ``apply`` bounds the sum of rounds from above.
+    Without generators it is that of the whole problem, and `complete`: "unsat" is a proof. A schedule may use fewer
+    rounds than requested, never more: ``apply`` bounds the sum of rounds from above.
     """
 
-    complete = True
+    generators: tuple[Automorphism, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """True where every schedule is a solution."""
+        return not self.generators
 
     def apply(self, problem: Problem) -> tuple[Model, Inverse]:
         """Return the model, and the data to read a schedule from its solution. Raises UsageError for combining
         collectives."""
-        return build(problem, orbits(problem))
+        coll = problem.collective
+        if coll.combining:
+            raise UsageError(f"{coll.name} combines: encode its reversal, or use the direct or hub engine")
+        quotient = orbits(problem, self.generators)
+        model = Model()
+        spare = problem.rounds - problem.steps
+        if spare < 0 or problem.steps < 1:
+            model.clause([])
+            return model, Inverse(problem, quotient, [])
+        levels: list[list[int]] = []
+        for _ in range(problem.steps):
+            first = model.block(spare)
+            levels.append(list(range(first, first + spare)))
+        for row in levels:
+            model.clauses.extend([[-row[j + 1], row[j]] for j in range(spare - 1)])
+        if spare:
+            model.at_most([x for row in levels for x in row], spare, (), (spare,) * problem.steps)
+        places = []
+        for unit in range(coll.units):
+            rep = quotient.unit_rep[unit]
+            places.append(_chunks(model, problem, quotient, unit) if rep == unit else places[rep])
+        _loads(model, problem, quotient, places, levels)
+        return model, Inverse(problem, quotient, places)
 
     def invert(self, inverse: Inverse, values: Sequence[bool]) -> Schedule:
-        """Return the schedule of a solution, with exactly the requested steps and rounds."""
-        return read(inverse, values)
-
-
-def build(problem: Problem, quotient: QuotientOrbits) -> tuple[Model, Inverse]:
-    """Return the model of the schedules that are invariant under the group of `quotient`."""
-    coll = problem.collective
-    if coll.combining:
-        raise UsageError(f"{coll.name} combines: encode its reversal, or use the direct or hub engine")
-    model = Model()
-    spare = problem.rounds - problem.steps
-    if spare < 0 or problem.steps < 1:
-        model.clause([])
-        return model, Inverse(problem, quotient, [])
-    levels: list[list[int]] = []
-    for _ in range(problem.steps):
-        first = model.block(spare)
-        levels.append(list(range(first, first + spare)))
-    for row in levels:
-        model.clauses.extend([[-row[j + 1], row[j]] for j in range(spare - 1)])
-    if spare:
-        model.at_most([x for row in levels for x in row], spare, (), (spare,) * problem.steps)
-    places = []
-    for unit in range(coll.units):
-        rep = quotient.unit_rep[unit]
-        places.append(_chunks(model, problem, quotient, unit) if rep == unit else places[rep])
-    _loads(model, problem, quotient, places, levels)
-    return model, Inverse(problem, quotient, places)
+        """Return the schedule of a solution, expanded over the group, with exactly the requested steps and rounds."""
+        problem, quotient = inverse.problem, inverse.orbits
+        routes, copies = problem.network.routes, problem.chunks
+        steps: list[list[tuple[int, int]]] = [[] for _ in range(problem.steps)]
+        for unit, variables in enumerate(inverse.places):
+            rep = quotient.route_rep[unit]
+            for r in range(len(routes)):
+                if (place := variables.sends.get(rep[r])) is None:
+                    continue
+                for t in range(place[1], place[2] + 1):
+                    for i, x in enumerate(variables.at(place, t, copies)):
+                        if values[x]:
+                            steps[t - 1].append((unit * copies + i, r))
+        return assemble(problem, steps)
 
 
 def _chunks(model: Model, problem: Problem, quotient: QuotientOrbits, unit: int) -> UnitVariables:
@@ -180,20 +198,3 @@ def _loads(
                     loads[t - 1].extend(variables.at(place, t, copies))
         for t, load in enumerate(loads):
             model.at_most(load, units, levels[t])
-
-
-def read(inverse: Inverse, values: Sequence[bool]) -> Schedule:
-    """Return the schedule of a solution of the model of `build`."""
-    problem, quotient = inverse.problem, inverse.orbits
-    routes, copies = problem.network.routes, problem.chunks
-    steps: list[list[tuple[int, int]]] = [[] for _ in range(problem.steps)]
-    for unit, variables in enumerate(inverse.places):
-        rep = quotient.route_rep[unit]
-        for r in range(len(routes)):
-            if (place := variables.sends.get(rep[r])) is None:
-                continue
-            for t in range(place[1], place[2] + 1):
-                for i, x in enumerate(variables.at(place, t, copies)):
-                    if values[x]:
-                        steps[t - 1].append((unit * copies + i, r))
-    return assemble(problem, steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from synth.model.schedule import Schedule
@@ -12,14 +12,11 @@ Why = Literal["time", "memory", "interrupted", "crash", "gave-up"]
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of a query: the engine that answered, its CPU seconds of encoding and solving, CPU seconds of all engines,
-    wall seconds."""
+    """Cost of a query: the engine that answered, its CPU seconds, and those of all engines that were asked."""
 
     engine: str = ""
     cpu: float = 0.0
     total_cpu: float = 0.0
-    wall: float = 0.0
-    detail: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from synth.model.collective import Collective, collective
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 ROOTED = ("broadcast", "reduce")
+# The time reversals of an allgather and a broadcast, in which all sends go towards the root.
+REVERSED = ("reduce-scatter", "reduce")
 
 
 @dataclass(frozen=True)

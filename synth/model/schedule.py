@@ -31,7 +31,6 @@ from synth.model.topology import Network
 
 SCHEMA = "synth.schedule/1"
 SEND_KINDS = ("copy", "reduce", "copy-input", "reduce-input")
-SWITCH_KINDS = ("multicast", "multicast-reduce", "fetch-reduce")
 
 
 class Send(NamedTuple):

@@ -9,13 +9,14 @@ from fractions import Fraction
 from math import ceil
 
 from synth.encodings.bounds.single_cut import single_cut_bound
-from synth.encodings.engine import Findings, FrontierProblem
+from synth.encodings.engine import FrontierProblem
 from synth.errors import SynthError, UsageError
 from synth.model.collective import Collective, collective
 from synth.model.frontier import LowerBound, Point
 from synth.model.scale_collectives import COLLECTIVES as SCALE_COLLECTIVES
 from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Network, Topology
+from synth.pareto.found import Found
 from synth.pareto.written_points import FEW_SENDS
 from synth.solvers.deadline import Deadline
 
@@ -34,7 +35,7 @@ class SingleCut:
         """Return True."""
         return True
 
-    def improve(self, problem: FrontierProblem, found: Findings, deadline: Deadline) -> Iterator[LowerBound]:
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[LowerBound]:
         """Yield the bound."""
         yield single_cut_bound(problem.network, problem.collective)
 
@@ -47,7 +48,7 @@ class AllreducePartition:
         """Return True for an allreduce in one box."""
         return problem.collective.name == "allreduce" and not problem.several_boxes
 
-    def improve(self, problem: FrontierProblem, found: Findings, deadline: Deadline) -> Iterator[LowerBound]:
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[LowerBound]:
         """Yield the bound, if there is one."""
         bound = allreduce_parts_bound(problem.machine, problem.network, problem.collective)
         if bound is not None:
@@ -89,7 +90,7 @@ class DirectSends:
         """Return True where the schedule is short enough for a first row."""
         return few_sends(problem.collective)
 
-    def improve(self, problem: FrontierProblem, found: Findings, deadline: Deadline) -> Iterator[Point]:
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point]:
         """Yield the point, if there is one."""
         schedule = direct_schedule(problem.network, problem.collective)
         if schedule is not None:
@@ -179,7 +180,7 @@ class ComposedMessages:
             return False
         return all(len(post - pre) < 2 for pre, post in zip(task.pre, task.post, strict=True))
 
-    def improve(self, problem: FrontierProblem, found: Findings, deadline: Deadline) -> Iterator[Point]:
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point]:
         """Yield points, each of fewer rounds per chunk than those with no more steps, until one is near the bound."""
         enough = found.floor.value / (1 - ENOUGH)
         if any(rate <= enough for _, rate in found.rates):
@@ -206,7 +207,7 @@ class LibraryPrograms:
         few = problem.machine.ranks <= PROGRAM_RANKS and name != "alltoall"
         return few or name not in SCALE_COLLECTIVES
 
-    def improve(self, problem: FrontierProblem, found: Findings, deadline: Deadline) -> Iterator[Point]:
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point]:
         """Yield a point of each program that fits."""
         from synth.language.library import LIBRARY
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from synth.checker.documents.scale_frontier import bound as checked_bound
 from synth.checker.schedule.compressed_replay import replay
-from synth.encodings.engine import Options
+from synth.encodings.engine import FrontierProblem
 from synth.errors import InfeasibleError, UsageError, VerificationError, refused
 from synth.model.frontier import Frontier, LowerBound, Point
 from synth.model.rational import counted, show
@@ -49,21 +49,23 @@ def synthesize_flow(
     return frontier
 
 
-def within_limits(
-    machine: Topology, name: str, root: int, options: Options, on_event: Listener | None = None
-) -> Frontier:
-    """Return the frontier of `synthesize_flow` with the points that the limits of `options` on steps and chunks allow.
+def within_limits(problem: FrontierProblem, on_event: Listener | None = None) -> Frontier:
+    """Return the frontier of `synthesize_flow` with the points that the options' limits on steps and chunks allow.
 
     Raises InfeasibleError where fewer steps are allowed than any schedule takes.
     """
+    machine, task, options = problem.machine, problem.task, problem.options
     most, chunks = options.max_steps, options.max_chunks
+    root = task.roots[0] if task.roots else 0
     try:
-        found = synthesize_flow(machine, name, root, on_event, time_limit=options.time_limit)
+        found = synthesize_flow(machine, task.name, root, on_event, time_limit=options.time_limit)
     except SweepInterrupted as stop:
         raise SweepInterrupted(stop.frontier.within(most, chunks), stop.log) from None
     if most is not None and most < found.least_steps:
         was = f"at most {most} {'was' if most == 1 else 'were'} allowed"
-        raise InfeasibleError(f"{name} on {machine.name} needs at least {counted(found.least_steps, 'step')}, {was}")
+        raise InfeasibleError(
+            f"{task.name} on {machine.name} needs at least {counted(found.least_steps, 'step')}, {was}"
+        )
     return found.within(most, chunks)
 
 

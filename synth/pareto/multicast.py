@@ -14,7 +14,7 @@ from synth.encodings.engine import FrontierProblem
 from synth.errors import SynthError
 from synth.model.frontier import Frontier, LowerBound, Open, Point
 from synth.model.schedule import Schedule
-from synth.model.topology import MULTICAST_NOTE, Topology
+from synth.model.topology import MULTICAST_NOTE
 from synth.pareto.found import Found
 from synth.pareto.written_points import FEW_SENDS, least_sends, written_out
 from synth.solvers.deadline import Deadline
@@ -23,8 +23,8 @@ from synth.solvers.deadline import Deadline
 COLLECTIVES, MOST_RANKS = ("allreduce", "broadcast", "reduce"), 128
 # Numbers of steps of pipelined schedules. The last one comes within 1% of the bound in one box, and within 2% in two.
 STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 128)
-# Share of a time limit for these points, which come last; seconds for them at least, after a limit that is used up.
-SHARE, LEAST_SECONDS = 0.3, 0.2
+# Share of a time limit for these points, which come last.
+SHARE = 0.3
 LABEL = "switch: "
 NOTE = f"points marked `{LABEL.strip()}` multicast and reduce in switches (NVLS); --no-multicast leaves them out"
 
@@ -46,7 +46,7 @@ class SwitchMulticast:
     links: Frontier
 
     def applies(self, problem: FrontierProblem) -> bool:
-        """Return True if the machine has switches that multicast, and the collective schedules through them."""
+        """Return True if such points are asked for, on a machine and for a collective that have any."""
         return applies(problem)
 
     def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point | LowerBound]:
@@ -125,14 +125,21 @@ class SwitchMulticast:
 
 
 def applies(problem: FrontierProblem) -> bool:
-    """Return True if the machine has switches that multicast, and the collective schedules through them."""
-    machine = problem.machine
-    return bool(machine.multicast) and machine.ranks <= MOST_RANKS and problem.collective.name in COLLECTIVES
+    """Return True if such points are asked for, on a machine and for a collective that have any.
+
+    They join no frontier of a named encoding or of SCCL's sweep.
+    """
+    machine, options = problem.machine, problem.options
+    fits = bool(machine.multicast) and machine.ranks <= MOST_RANKS and problem.task.name in COLLECTIVES
+    return fits and options.multicast and not options.alone
 
 
-def seconds_before(machine: Topology, time_limit: float) -> float:
-    """Return the part of a time limit for the frontier over links alone, which comes before these points."""
-    return time_limit * (1 - SHARE) if machine.multicast and machine.ranks <= MOST_RANKS else time_limit
+def before(problem: FrontierProblem) -> FrontierProblem:
+    """Return the problem over links alone, which comes before these points, with its part of a time limit."""
+    options = problem.options
+    if options.time_limit is None or not applies(problem):
+        return problem
+    return replace(problem, options=replace(options, time_limit=options.time_limit * (1 - SHARE)))
 
 
 def _on_links(point: Point, found: Found) -> Schedule | None:

@@ -54,8 +54,11 @@ class Sweep(StepSearch):
         try:
             if not self.direct:
                 pool.warm(Member("quotient", "cadical", 0).imports)  # while the bounds are computed
-            elif self._has_no_end() and not self.options.deterministic and not self.deadline.limited:
-                self.deadline = Deadline(found.started + DEFAULT_SECONDS)
+            elif not self.options.deterministic and not self.deadline.limited:
+                from synth.pareto.combining.close_combining import has_no_end
+
+                if has_no_end(self.network, self.collective):
+                    self.deadline = Deadline(found.started + DEFAULT_SECONDS)
             least = too_few_steps.steps(self.network, self.collective)
             found.bounds.insert(0, (0, least))
             maximum = self.options.max_steps
@@ -71,11 +74,6 @@ class Sweep(StepSearch):
         found.log.close(finished=not self.out_of_time)
         found.sweeping = False
         found.tell("done", "complete" if found.complete else "done")
-
-    def _has_no_end(self) -> bool:
-        from synth.pareto.combining.close_combining import has_no_end
-
-        return has_no_end(self.network, self.collective)
 
     def _open_unproved(self) -> None:
         """Leave an interval open at each S where a complete frontier would claim more than its bounds prove.

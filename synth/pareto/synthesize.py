@@ -2,29 +2,39 @@
 
 Each engine gets what those before it have found, in a share of one time limit, and yields points and bounds. The loop
 replays and keeps the points, checks the bounds, writes the log, tells the listener and holds the deadline; so an engine
-is a way to schedules and nothing else. Whoever has a better idea adds a file and a row (docs/contributing.md).
+is a way to schedules and nothing else. Whoever has a better idea adds a file and a row (docs/contributing.md):
+
+    @dataclass(frozen=True)
+    class Mine:
+        def applies(self, problem): ...                    # cheap: nothing is built to find out
+        def improve(self, problem, found, deadline): ...   # yields points and bounds, each as soon as there is one
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from synth.encodings.engine import FrontierEngine, FrontierProblem, Options
-from synth.errors import InfeasibleError, UndecidedError, VerificationError, refused
+from synth.encodings.engine import FrontierProblem, Options
+from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError, VerificationError, refused
+from synth.model.collective import Collective
+from synth.model.collective import collective as named_collective
 from synth.model.documents.canonical_json import canonical
 from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.scale_collectives import COLLECTIVES, ROOTED, ScaleCollective
 from synth.model.schedule import problem_fingerprint
+from synth.model.topology import Topology
 from synth.pareto.events import Event, Listener, SweepInterrupted, with_machine_names
 from synth.pareto.first_rows import AllreducePartition, ComposedMessages, DirectSends, LibraryPrograms, SingleCut
-from synth.pareto.flow import AllFlow, QuickFlow, RestOfFlow
+from synth.pareto.flow import QUICK_RANKS, AllFlow, QuickFlow, RestOfFlow
 from synth.pareto.found import NO_BOUND, Found
 from synth.pareto.log import Log, LogError, default_directory, foreign
+from synth.pareto.written_points import MOST_SENDS
 from synth.solvers import pool
 from synth.solvers.deadline import Budget, Deadline, TimeUp, time_limited
 
@@ -35,6 +45,38 @@ FIRST = 0.4
 CROSS_CHECK = 0.1
 # Least wall seconds for what follows the sweep, even where that used up the time.
 LAST_SECONDS = 1.0
+
+# "auto" means flow methods alone above so many ranks: exact synthesis would spend its budget without an end. The same
+# for an alltoall, whose units are pairs of ranks: flow methods have bounds and points that are no worse, in seconds.
+EXACT_RANKS, EXACT_PAIRED_RANKS = 64, 40
+# The same above so many ranks of several boxes: dgx-a100*8 allreduce ends 0.1% above the bound in 12 s by flow methods,
+# and 4% in 150 s where each schedule is written out beside those of exact synthesis.
+EXACT_RANKS_OF_BOXES = 32
+# Where schedules that are written out have fewer rounds than this, "auto" means flow methods on fewer ranks, too: the
+# first and last steps alone would cost more than a tenth of them.
+LEAST_WRITTEN_ROUNDS = 64
+# Said of a frontier for which "auto" meant flow methods on fewer ranks than `EXACT_RANKS`.
+FINE_GRAINED = (
+    "schedules that come near the bound are too long here to be listed send by send, so auto took flow methods, with "
+    "one bound for any number of steps; exact synthesis (--engine exact) has a bound at each number of steps"
+)
+
+
+class FrontierEngine(Protocol):
+    """A way to points or bounds. It is a frozen dataclass with a row in `ENGINES`."""
+
+    def applies(self, problem: FrontierProblem) -> bool:
+        """Return True where the engine may have something to add. Nothing is built to find out."""
+        ...
+
+    def improve(self, problem: FrontierProblem, found: Found, deadline: Deadline) -> Iterator[Point | LowerBound]:
+        """Yield points, and lower bounds on R/C for any number of steps, until the deadline.
+
+        A point's bound is `found.floor`, or one with a certificate of its own; the loop gives it the greatest that is
+        known at its steps. It replays each point before the engine goes on, so that `found` has it then, or a note on
+        why it was refused; and it checks the certificate of each bound.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -62,7 +104,7 @@ class Row(NamedTuple):
     that it has however late it is. `named`: it runs, too, where the options name an encoding, a solver or a sweep.
     """
 
-    engine: FrontierEngine[Found]
+    engine: FrontierEngine
     ranks: tuple[int, float] = (1, inf)
     plans: bool = False
     least: float = 0.0
@@ -88,11 +130,78 @@ ENGINES: tuple[Row, ...] = (
 )
 
 
+def exact_ranks(name: str) -> int:
+    """Return the maximum ranks for which "auto" means exact synthesis of a collective that flow methods know."""
+    return EXACT_PAIRED_RANKS if name == "alltoall" else EXACT_RANKS
+
+
+def engine_by_ranks(engine: str, machine: Topology, collective: str | Path | Collective) -> str:
+    """Return the engine, "exact" or "flow", that `engine` means for so many ranks. Raises UsageError."""
+    if engine not in ("auto", "exact", "flow"):
+        raise UsageError(f"unknown engine {engine!r}; exact, flow and auto exist")
+    if engine != "auto":
+        return engine
+    try:
+        name = collective.name if isinstance(collective, Collective) else named_collective(str(collective), 2).name
+    except UsageError:  # a file, uneven sizes, or an unknown name: exact synthesis reports which
+        return "exact"
+    return "flow" if machine.ranks > exact_ranks(name) and name in COLLECTIVES else "exact"
+
+
+def flow_task(
+    engine: str, machine: Topology, collective: str | Path | Collective, roots: Sequence[int] = (),
+    sizes: Sequence | None = None, *, by_ranks: bool = True,
+) -> ScaleCollective | None:  # fmt: skip
+    """Return the collective for flow methods alone, or None where `engine` means exact synthesis, too.
+
+    That is what "auto" means by the ranks. Without `by_ranks` it means flow methods on fewer ranks of several boxes as
+    well, and where schedules that are written out have too few rounds to come near the bound. Raises UsageError where
+    flow methods, but not exact synthesis, are meant for a collective that they do not know.
+    """
+    chosen = engine_by_ranks(engine, machine, collective)
+    if chosen == "exact" and (engine == "exact" or by_ranks or machine.ranks <= QUICK_RANKS):
+        return None
+    value = collective if isinstance(collective, Collective) else None
+    roots = list(value.roots if value else roots) or [0]
+    try:
+        name = value.name if value else named_collective(str(collective), 2, ()).name
+        if name not in COLLECTIVES or sizes is not None:
+            raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {name} use --engine exact")
+        if len(roots) > 1 or not 0 <= roots[0] < machine.ranks:
+            named = ",".join(map(str, roots))
+            raise UsageError(f"roots {named}: flow methods take one root of 0..{machine.ranks - 1}")
+    except UsageError:
+        if chosen == "flow":
+            raise
+        return None
+    if chosen == "exact" and (name == "alltoall" or not _fine_grained(machine)):
+        return None
+    return ScaleCollective(name, machine.ranks, roots[0] if name in ROOTED else None)
+
+
+def _fine_grained(machine: Topology) -> bool:
+    """Return True where flow methods come nearer to the bound than what is written out beside exact synthesis."""
+    from synth.scale.bounds.throughput_cut import throughput
+    from synth.scale.fabric.fabric import fabric
+
+    several_boxes = 1 < len(set(machine.nodes)) < machine.ranks
+    if several_boxes and machine.ranks > EXACT_RANKS_OF_BOXES:
+        return True
+    # The rounds of the longest allgather that is written out, at the bound of a cut. Others have about as many.
+    try:
+        rounds_per_chunk = throughput(fabric(machine.live()), "allgather", 0).time
+    except SynthError:  # flow methods do not take the machine
+        return False
+    sends_per_chunk = ScaleCollective("allgather", machine.ranks).sends_per_chunk
+    return MOST_SENDS * rounds_per_chunk / sends_per_chunk < LEAST_WRITTEN_ROUNDS
+
+
 def synthesize(
     problem: FrontierProblem, on_event: Listener | None = None, *, log: Path | None = None, fresh: bool = False,
     cross_check: bool = False,
 ) -> Frontier:  # fmt: skip
-    """Return the frontier of `problem` from all engines that apply, over one shared time.
+    """Return the frontier of `problem` from all engines that apply, over one shared time; of a collective by its name
+    that of flow methods alone. Points through switches that multicast come later (`through_switches`).
 
     `log`: the file from which the same call continues. None: a file in the cache directory. `fresh`: records of an
     earlier run in the log are ignored. `cross_check`: z3 answers the deciding queries of the frontier again.
@@ -101,6 +210,16 @@ def synthesize(
     where an explicit log cannot be written or is no log, and VerificationError where a certificate does not prove its
     bound, or a cross-check contradicts the frontier.
     """
+    if problem.machine.multicast:
+        from synth.pareto import multicast
+
+        problem = multicast.before(problem)
+    if isinstance(problem.task, ScaleCollective):
+        from synth.pareto.flow_frontier import within_limits
+
+        alone = within_limits(problem, on_event)
+        by_ranks = problem.engine == "flow" or problem.machine.ranks > exact_ranks(problem.task.name)
+        return alone if by_ranks else replace(alone, notes=(*alone.notes, FINE_GRAINED))
     machine, options, listener = problem.machine, problem.options, on_event or (lambda event: None)
     found = Found(problem.network, problem.collective, options, _open_log(problem, log, fresh), listener)
     found.notes, found.labels = machine.notes, machine.labels
@@ -170,30 +289,21 @@ def end_of_turn(found: Found, until: float, least: float) -> Deadline:
     return deadline.at_least(max(limit * least, LAST_SECONDS)) if least else deadline
 
 
-def through_switches(found: Frontier, problem: FrontierProblem, on_event: Listener | None = None) -> Frontier:
+def through_switches(found: Frontier, problem: FrontierProblem) -> Frontier:
     """Return the frontier with the points of `found` and of schedules through the machine's switches that multicast.
 
     It is `found` itself where no schedule passes such a switch. Its bounds hold for schedules with and without such
     sends. Of the time limit of `problem` it takes what `found` left. Raises SweepInterrupted, with the points so far,
     on Ctrl-C.
     """
-    if not problem.machine.multicast:
-        return found
     from synth.pareto import multicast
 
-    engine, options = multicast.SwitchMulticast(found), problem.options
-    if not engine.applies(problem):
+    row = Row(multicast.SwitchMulticast(found), plans=True, named=True)
+    if not row.fits(problem):
         return found
     wider = multicast.widened(found, problem)
-    if on_event is not None:
-        wider.listen = on_event
-    limit = options.time_limit
-    deadline = Deadline()
-    if limit is not None:
-        deadline = deadline.within(limit - found.seconds).at_least(multicast.LEAST_SECONDS)
     try:
-        for item in engine.improve(problem, wider, deadline):
-            wider.take(item)
+        run(row, problem, wider)
     except KeyboardInterrupt:
         raise SweepInterrupted(multicast.finished(found, wider), None) from None
     return multicast.finished(found, wider)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import inf, log
 
-from synth.encodings.engine import Findings
 from synth.errors import SynthError, VerificationError, refused
 from synth.model.collective import Collective
 from synth.model.frontier import Point, Rate
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
+from synth.pareto.found import Found
 from synth.solvers.deadline import NEVER, Deadline
 
 # Seconds, about, to write out and replay one send on an idle machine, and to read one route.
@@ -41,7 +41,7 @@ class PointWriter:
     too_long: list[Point] = field(default_factory=list)
     too_late: list[Point] = field(default_factory=list)
 
-    def improvements(self, points: Iterable[Point], found: Findings) -> Iterator[tuple[Point, Schedule]]:
+    def improvements(self, points: Iterable[Point], found: Found) -> Iterator[tuple[Point, Schedule]]:
         """Yield the points that improve on `found`, which takes them meanwhile, and their schedules."""
         pending, first, slowness = list(points), True, 1.0
         while pending:

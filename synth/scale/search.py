@@ -20,7 +20,7 @@ import numpy as np
 from synth.checker.certificates.path_lengths import check as check_lengths
 from synth.errors import UndecidedError, UsageError
 from synth.model.frontier import Frontier, LowerBound
-from synth.model.scale_collectives import COLLECTIVES, ScaleCollective
+from synth.model.scale_collectives import COLLECTIVES, ROOTED, ScaleCollective
 from synth.model.topology import Topology
 from synth.scale.alltoall import concurrent_flow
 from synth.scale.alltoall.multiplicative_weights import by_weights
@@ -36,7 +36,7 @@ from synth.scale.fabric.fabric import Fabric, fabric
 from synth.scale.forests.bfs_trees import BreadthFirstTrees
 from synth.scale.forests.build import build
 from synth.scale.forests.pipelining import Pipeline
-from synth.scale.forests.spanning_forest import ROOTED, SpanningForest
+from synth.scale.forests.spanning_forest import SpanningForest
 from synth.scale.frontier_points import broadcast_points, pipelined_points
 from synth.scale.search_state import OnCandidate, SearchState
 from synth.solvers.deadline import NEVER, Deadline, TimeUp, current_deadline, time_limited

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-SMOOTHING = 0.7  # weight of the best prices so far against the master's prices
+# Weight of the best prices so far against the master's prices.
+SMOOTHING = 0.7
 
 
 class Generation(NamedTuple):

@@ -11,8 +11,10 @@ from fractions import Fraction
 from math import floor, lcm
 from typing import NamedTuple
 
-SHRINK = 1 - 1e-12  # factor before rounding down, more than the error of a float
-CLOSE = 1e-9  # a share that falls short of an integer by less is rounded up to it
+# Factor before rounding down, more than the error of a float.
+SHRINK = 1 - 1e-12
+# A share that falls short of an integer by less is rounded up to it.
+CLOSE = 1e-9
 
 
 def simple_fractions(values: Iterable[float], denominator: int) -> list[Fraction]:

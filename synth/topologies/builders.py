@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 MAX_RANKS = 16384
 MAX_LINKS = 1 << 20
 
-Permutation = tuple[int, ...]
-
 
 @dataclass(frozen=True)
 class Nic:
@@ -116,17 +114,6 @@ def table_limits(
             if sum(n * w for n, w in zip(counts, width, strict=True)) > bandwidth:
                 limits.append(Limit(f"{what} {g} {way}", (members + start).tolist(), bandwidth))
     return limits
-
-
-def symmetric_group(members: Sequence[int], ranks: int) -> list[Permutation]:
-    """Two generators of all permutations of `members`: the cycle through them and the exchange of the first two."""
-    if len(members) < 2:
-        return []
-    cycle, swap = list(range(ranks)), list(range(ranks))
-    for a, b in zip(members, [*members[1:], members[0]], strict=True):
-        cycle[a] = b
-    swap[members[0]], swap[members[1]] = members[1], members[0]
-    return [tuple(cycle)] if len(members) == 2 else [tuple(cycle), tuple(swap)]
 
 
 # Declared symmetries, and the check of them: a declared generator is a claim.

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from synth.errors import UsageError
 from synth.model.rational import rational
+from synth.model.symmetry.permutations import symmetric_group
 from synth.model.topology import MULTICAST_NOTE, Link, Multicast, Topology
 from synth.topologies.builders import (
     Nic,
@@ -22,7 +23,6 @@ from synth.topologies.builders import (
     crossbar,
     duplex,
     port_limits,
-    symmetric_group,
     with_generators,
 )
 

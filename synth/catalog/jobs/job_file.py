@@ -28,7 +28,7 @@ from synth.model.documents.file_reader import Fields, parse_yaml
 from synth.model.documents.text_file import text_of
 from synth.model.rational import duration, size_bytes
 from synth.model.topology import Topology
-from synth.pareto.engine_choice import engine_of
+from synth.pareto.synthesize import engine_by_ranks
 from synth.topologies import importers, modify
 
 MAX_BYTES = 1 << 20  # bytes of a job file
@@ -81,7 +81,7 @@ def tasks(path: Path, logs: Path, time_limit: float | None = None) -> list[Task]
             network = machine.network()  # shared by all tasks of the machine
             for item, at in read.items(wanted, given):
                 for task in _collectives(read, item, at, path.parent, machine.ranks):
-                    if engine_of("auto", machine, task) == "flow":
+                    if engine_by_ranks("auto", machine, task) == "flow":
                         read.fail(f"{machine.ranks} ranks are too many for a catalog; use `synth pareto -o`", place)
                     result.append(Task(machine, network, task, options, logs))
             if len(result) > MOST_TASKS:

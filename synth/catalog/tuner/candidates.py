@@ -42,7 +42,10 @@ class TunerCandidate:
     variant: Variant | None = None
 
     def time(self, size: int, element: int) -> Time | None:
-        """Return its time at a size; None where it is not known. A schedule is padded to what its chunks divide."""
+        """Return the time of the candidate for `size` bytes of elements of `element` bytes; None where it is not known.
+
+        One of ours takes the time of the next size that its chunks divide, to which the data are padded.
+        """
         padded = self._padded(size, element)
         if self.clock is None or self.variant is None:
             return interpolated(self.samples, padded)

@@ -15,13 +15,15 @@ from typing import Any
 
 from synth.encodings.bounds.demands import sends_of_a_chunk
 from synth.encodings.bounds.distance import steps
+from synth.encodings.bounds.distance import steps as least_steps
 from synth.errors import InfeasibleError
 from synth.model.collective import Collective
 from synth.model.documents.canonical_json import canonical
 from synth.model.frontier import LowerBound
 from synth.model.topology import Network
 
-LONG = 12_000  # bytes of JSON of a certificate, above which a shorter one of the same bound is preferred
+# Bytes of JSON of a certificate, above which a shorter one of the same bound is preferred.
+LONG = 12_000
 
 __all__ = ["flow", "rounds", "steps"]
 
@@ -84,25 +86,16 @@ def _solved(
     network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None, floor: float = 0.0
 ) -> Any:  # fmt: skip
     from synth.encodings.bounds.cut_lp import CutLP
+    from synth.model.symmetry import generators as automorphisms
 
-    least = _steps(network, collective)
+    least = least_steps(network, collective)
     if steps is not None and steps < least.value:
         raise InfeasibleError(
             f"{collective.name} on {network.name} needs at least {least.value} steps, {steps} were asked for;"
             f" unit {least.certificate['pair'][0]}, which rank {least.certificate['pair'][1]} wants, takes that many",
             least.certificate,
         )
-    master = CutLP(
-        network, collective, steps, _own(network, collective, generators), floor, sends_of_a_chunk(collective)
-    )
+    group = automorphisms(network, collective) if generators is None else generators
+    master = CutLP(network, collective, steps, group, floor, sends_of_a_chunk(collective))
     master.run()
     return master
-
-
-_steps = steps
-
-
-def _own(network: Network, collective: Collective, given: Sequence[Any] | None) -> list[Any]:
-    from synth.model.symmetry import generators
-
-    return list(generators(network, collective) if given is None else given)

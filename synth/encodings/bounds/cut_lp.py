@@ -30,9 +30,12 @@ from synth.solvers.max_flow import growing_flow
 Cut = tuple[int, ...]  # θ: rank n is inside from time 0 through time θ[n]; -1: never
 CutOrCover = Cut | Cover
 
-SCALE = 1 << 40  # flow units of a load of 1 in the integer maximum flows
-TOLERANCE = 1e-8  # relative violation below which a cut counts as satisfied
-MAX_CYCLES = 400  # rounds of cut separation, at most
+# Flow units of a load of 1 in the integer maximum flows.
+SCALE = 1 << 40
+# Relative violation below which a cut counts as satisfied.
+TOLERANCE = 1e-8
+# Rounds of cut separation, at most.
+MAX_CYCLES = 400
 # Ranks up to which covers are searched for, and every program is solved to its optimum, by the cuts that this violates.
 EXACT_RANKS = 16
 # Columns above which the cuts of other programs are separated between the optimum of the relaxation and a feasible

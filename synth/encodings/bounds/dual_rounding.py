@@ -17,10 +17,14 @@ from synth.model.symmetry.stabilisers import Generator, orbit, orbits
 from synth.model.topology import Network
 from synth.solvers.rationalise import roundings
 
-DENOMINATORS = (100, 1_000, 10_000, 100_000, 1_000_000)  # maximum denominators of the dual values, in trying order
-MAX_SCALE = 10**9  # maximum scale of a certificate, and the scale at which values are rounded down in the end
-MAX_IMAGES = 5_000  # maximum orbit of a cut; a larger one is represented by the cut alone, for a weaker bound
-AVERAGED = 17  # least number of ranks from which on cuts stand for the mean of their images, which are not listed
+# Maximum denominators of the dual values, in trying order.
+DENOMINATORS = (100, 1_000, 10_000, 100_000, 1_000_000)
+# Maximum scale of a certificate, and the scale at which values are rounded down in the end.
+MAX_SCALE = 10**9
+# Maximum orbit of a cut; a larger one is represented by the cut alone, for a weaker bound.
+MAX_IMAGES = 5_000
+# Least number of ranks from which on cuts stand for the mean of their images, which are not listed.
+AVERAGED = 17
 
 
 @dataclass

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from synth.encodings.bounds.demands import Demand
 from synth.model.topology import Network
 
-MOST_SENDS = 4  # greatest number of sends that a cover requires; sets of that many neighbours are not tried
+# Greatest number of sends that a cover requires; sets of that many neighbours are not tried.
+MOST_SENDS = 4
 
 
 class Cover(NamedTuple):

@@ -15,8 +15,10 @@ from synth.model.frontier import LowerBound
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Network
 
-MOST_VARIABLES = 400  # of the formula of a chunk, at most (a DGX-1, two steps: 344); more take many minutes
-CONFLICTS = 4_000  # of a query, at most
+# Most variables of the formula of a chunk (a DGX-1, two steps: 344); more take many minutes.
+MOST_VARIABLES = 400
+# Most conflicts of a query.
+CONFLICTS = 4_000
 
 
 def too_few_steps(network: Network, collective: Collective, steps: int) -> LowerBound | None:

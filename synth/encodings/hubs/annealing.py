@@ -26,12 +26,18 @@ from synth.model.schedule import Schedule
 from synth.model.topology import Network
 from synth.solvers.rationalise import largest_remainders
 
-RUNS, PROPOSALS = 2, 60_000  # annealings from the same fractions, and proposals of one of them, at most
-TEMPERATURE = 0.25  # of the acceptance probability, in units of load
-STEP, PACE = 0.01, 500  # change of a price for each unit of load too much, and proposals between two changes
-FROM_HIGH, TO_LOW = 0.45, 0.9  # shares of proposals: away from a row with too much load; that, and to one with room
-A_SECOND, A_TURN = 200_000, 0.01  # proposals in a second of a core, and seconds of an iteration of column generation
-SURE = 1e-7  # tolerance for float comparisons, relative to R/C
+# Annealings from the same fractions, and proposals of one of them, at most.
+RUNS, PROPOSALS = 2, 60_000
+# Temperature of the acceptance probability, in units of load.
+TEMPERATURE = 0.25
+# Change of a price for each unit of load too much, and proposals between two changes.
+STEP, PACE = 0.01, 500
+# Shares of proposals: away from a row with too much load; that, and to one with room.
+FROM_HIGH, TO_LOW = 0.45, 0.9
+# Proposals in a second of a core, and seconds of an iteration of column generation.
+A_SECOND, A_TURN = 200_000, 0.01
+# Tolerance for float comparisons, relative to R/C.
+SURE = 1e-7
 
 Place = tuple[int, int]  # (step, route): steps begin at 1, the route is an index into `Network.routes`
 

@@ -31,16 +31,26 @@ from synth.model.symmetry.permutations import compose
 from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.deadline import Deadline
 
-SURE = 1e-7  # tolerance for float comparisons, relative to R/C
-NEW = 40  # trees that join the master in one round of pricing, at most
-ITERATIONS = 400  # of column generation, at most
-FEW, MOST = 64, 600  # chunks up to which a solution of whole chunks is taken at once, and of any schedule
-FINE = 256  # denominators of an R/C up to which numbers of chunks are tried that lose nothing
-SHARE = 0.4  # of the time left, for one number of chunks
-WHOLE = 4  # such numbers of chunks
-LOSSES = ((1 / 30, 24), (1 / 80, 36), (1 / 200, 36))  # share lost by rounding R up, and C for each step at least
-ENOUGH = 0.7  # share of such a loss that is used at least, since dives take longer with less slack
-LAST, LAST_SECONDS = 24, 1.0  # chunks of a dive that are left to CP-SAT, and its limit, in its deterministic time
+# Tolerance for float comparisons, relative to R/C.
+SURE = 1e-7
+# Trees that join the master in one round of pricing, at most.
+NEW = 40
+# Iterations of column generation, at most.
+ITERATIONS = 400
+# Chunks up to which a solution of whole chunks is taken at once, and of any schedule.
+FEW, MOST = 64, 600
+# Denominators of an R/C up to which numbers of chunks are tried that lose nothing.
+FINE = 256
+# Share of the time left for one number of chunks.
+SHARE = 0.4
+# Numbers of chunks that lose nothing and are tried, at most.
+WHOLE = 4
+# Share lost by rounding R up, and C for each step at least.
+LOSSES = ((1 / 30, 24), (1 / 80, 36), (1 / 200, 36))
+# Share of such a loss that is used at least, since dives take longer with less slack.
+ENOUGH = 0.7
+# Chunks of a dive that are left to CP-SAT, and its limit, in its deterministic time.
+LAST, LAST_SECONDS = 24, 1.0
 
 
 @dataclass(frozen=True)

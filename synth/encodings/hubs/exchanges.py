@@ -23,7 +23,8 @@ import numpy as np
 from synth.encodings.trees.cheapest_trees import SteinerTreeDP
 from synth.model.topology import Network
 
-MOST_HUBS = 4  # maximum number of hubs of one chunk
+# Maximum number of hubs of one chunk.
+MOST_HUBS = 4
 Sends = tuple[tuple[int, int, str], ...]  # (step, route, kind), in the order of steps
 
 

@@ -19,7 +19,8 @@ import numpy as np
 from synth.encodings.trees.time_expanded_trees import Tree, TreeSearch
 from synth.model.topology import Network
 
-MOST_FREE = 9  # maximum number of ranks without the chunk at the start: 3^9 = 19,683 pairs in each step
+# Maximum number of ranks without the chunk at the start: 3^9 = 19,683 pairs in each step.
+MOST_FREE = 9
 
 
 class HolderSetPairs:

@@ -29,11 +29,16 @@ from synth.solvers.column_generation import SmoothedPrices, generate_columns
 from synth.solvers.deadline import NEVER, Deadline
 from synth.solvers.linear_program import LinearProgram
 
-EPSILON = 1e-7  # relative tolerance for float comparisons of costs
-MOST_NEW = 60  # trees of one unit that join the master in one round of pricing, at most
-POOL, KNOWN = 96, 72  # trees that a heuristic search improves at once, and known trees that it starts from, at most
-EFFORTS = (1, 4, 16, 64)  # turns of a heuristic search, the next where one finds nothing new
-ITERATIONS = 400  # solutions of the restricted master, at most
+# Relative tolerance for float comparisons of costs.
+EPSILON = 1e-7
+# Trees of one unit that join the master in one round of pricing, at most.
+MOST_NEW = 60
+# Trees that a heuristic search improves at once, and known trees that it starts from, at most.
+POOL, KNOWN = 96, 72
+# Turns of a heuristic search, the next where one finds nothing new.
+EFFORTS = (1, 4, 16, 64)
+# Solutions of the restricted master, at most.
+ITERATIONS = 400
 
 
 class FoldedProblem:

@@ -22,15 +22,24 @@ from synth.encodings.trees.time_expanded_trees import Tree
 from synth.solvers.column_generation import generate_columns
 from synth.solvers.deadline import Deadline
 
-TOLERANCE = 1e-6  # for comparisons of rounds and shares
-PRICINGS = 4  # rounds of pricing after a decision, at most; before the first one 40
-CANDIDATES = 12  # choices that are tried for one decision
-NEW, NEW_HEURISTIC = 10, 40  # trees of a unit that join in a round of exact pricing, and of heuristic pricing
-KNOWN, POOL = 72, 48  # known trees that heuristic pricing starts from, and trees that a search returns
-LAST = 12  # remaining chunks from which CP-SAT is tried for all of them, and again for half as many
-SECONDS, MAX_PLACES = 3.0, 12_000  # of CP-SAT's deterministic time; chunks times routes times steps
-DIVISIONS = 1_000  # divisions of the rounds among the steps that are looked through, at most
-NOISE = 0.2  # by which shares are perturbed, so that other seeds decide otherwise
+# Tolerance for comparisons of rounds and shares.
+TOLERANCE = 1e-6
+# Rounds of pricing after a decision, at most; before the first one 40.
+PRICINGS = 4
+# Choices that are tried for one decision.
+CANDIDATES = 12
+# Trees of a unit that join in a round of exact pricing, and of heuristic pricing.
+NEW, NEW_HEURISTIC = 10, 40
+# Known trees that heuristic pricing starts from, and trees that a search returns.
+KNOWN, POOL = 72, 48
+# Remaining chunks from which CP-SAT is tried for all of them, and again for half as many.
+LAST = 12
+# Most seconds of CP-SAT's deterministic time, and most chunks times routes times steps of its program.
+SECONDS, MAX_PLACES = 3.0, 12_000
+# Divisions of the rounds among the steps that are looked through, at most.
+DIVISIONS = 1_000
+# Amount by which shares are perturbed, so that other seeds decide otherwise.
+NOISE = 0.2
 
 
 class Pricer(Protocol):

@@ -26,10 +26,14 @@ from synth.model.symmetry.stabilisers import stabiliser
 from synth.model.topology import Network
 from synth.solvers.deadline import UNLIMITED, Budget
 
-MAX_TREES = 300  # known trees of each unit that a dive begins with, at most
-TURNS, TURNS_EACH = 8, 2  # turns with other seeds for one problem, and for each of several numbers of chunks
-MULTIPLES = 6  # multiples tried beyond the least, up to the one at which the rounds are whole, at most
-APPROXIMATIONS = 5  # best roundings of the rounds that are tried near a bound
+# Known trees of each unit that a dive begins with, at most.
+MAX_TREES = 300
+# Turns with other seeds for one problem, and for each of several numbers of chunks.
+TURNS, TURNS_EACH = 8, 2
+# Multiples tried beyond the least, up to the one at which the rounds are whole, at most.
+MULTIPLES = 6
+# Best roundings of the rounds that are tried near a bound.
+APPROXIMATIONS = 5
 
 
 def solve(problem: Problem, budget: Budget = UNLIMITED) -> Verdict:
@@ -95,11 +99,11 @@ def _search(
     `sizes` returns the (chunks, rounds) to try, each in so many `turns` with other seeds. `floor`: as in `generate`.
     `above`: to be tried where R/C stays above the target, too.
     """
-    deadline, cpu, wall = budget.cpu_deadline(), time.process_time(), time.monotonic()
+    deadline, cpu = budget.cpu_deadline(), time.process_time()
 
-    def cost(**detail: object) -> Cost:
+    def cost() -> Cost:
         spent = time.process_time() - cpu
-        return Cost("tree", spent, spent, time.monotonic() - wall, detail)
+        return Cost("tree", spent, spent)
 
     # fractions
     groups = symmetry.subgroups(network, collective)
@@ -109,7 +113,7 @@ def _search(
         return Unknown("gave-up", "some destination is too far for so few steps", cost())
     if columns.value > target * (1 + 1e-6) and not above:
         why = f"the trees found allow no less than {columns.value:.6g} rounds per chunk"
-        return Unknown("gave-up", why, cost(lp=columns.value))
+        return Unknown("gave-up", why, cost())
 
     # whole chunks under each group by which every tree of a unit may be taken alone, the largest first
     free = []
@@ -123,15 +127,14 @@ def _search(
                 seed = budget.seed + turn
                 taken, lengths = dive(folded, chunks, rounds, trees, seed, deadline.share(0.5))
                 if taken is not None and lengths is not None:
-                    detail = cost(lp=columns.value, orbits=len(folded.units), turn=turn)
-                    return Sat(_schedule(folded, taken, lengths), detail)
+                    return Sat(_schedule(folded, taken, lengths), cost())
                 if deadline.over:
-                    return Unknown("time", "no whole multiplicities of the trees found", cost(lp=columns.value))
+                    return Unknown("time", "no whole multiplicities of the trees found", cost())
                 if lengths is None:  # then smaller groups have no such rounds, either
                     break
             if lengths is None:
                 break
-    return Unknown("gave-up", "no whole multiplicities of the trees found", cost(lp=columns.value))
+    return Unknown("gave-up", "no whole multiplicities of the trees found", cost())
 
 
 def _roundings(rounds: Sequence[float], most: int) -> list[tuple[int, int]]:
@@ -164,7 +167,10 @@ def _best_trees(columns: RestrictedMaster, unit: int) -> list[Tree]:
             trees, share = columns.trees[representative], columns.share[representative]
             reduced = columns.reduced_costs(representative)
     order = sorted(range(len(trees)), key=lambda i: (-share[i], round(reduced[i], 6), -i))
-    return [_image(trees[i], paths[unit]) for i in order[:MAX_TREES]]
+    images = []
+    for i in order[:MAX_TREES]:
+        images.append(tuple(sorted((step, paths[unit][route]) for step, route in trees[i])))
+    return images
 
 
 def _paths(folded: FoldedProblem, unit: int) -> dict[int, tuple[int, ...]]:
@@ -177,11 +183,6 @@ def _paths(folded: FoldedProblem, unit: int) -> dict[int, tuple[int, ...]]:
                 paths[g.units[u]] = tuple(g.routes[r] for r in paths[u])
                 queue.append(g.units[u])
     return paths
-
-
-def _image(tree: Tree, routes: Sequence[int]) -> Tree:
-    """Return the image of `tree`, where route i becomes ``routes[i]``."""
-    return tuple(sorted((step, routes[route]) for step, route in tree))
 
 
 def _schedule(folded: FoldedProblem, taken: dict[int, list[Tree]], rounds: Sequence[int]) -> Schedule:

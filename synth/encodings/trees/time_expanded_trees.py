@@ -16,7 +16,8 @@ import numpy as np
 
 from synth.model.topology import Network
 
-TILT = 1.0  # standard deviation of the log-price of whole steps; at 0 a search stays in the steps of its first trees
+# Standard deviation of the log-price of whole steps; at 0 a search stays in the steps of its first trees.
+TILT = 1.0
 
 Tree = tuple[tuple[int, int], ...]
 """The sends ``(step, route)`` of one chunk, sorted; steps count from 1."""

@@ -144,9 +144,6 @@ def assumed(limits: bool = False, switches: Iterable[str] = ()) -> str:
     return f"assumed, not checked: that the machine has these links, {limited} and latencies{multicast}"
 
 
-MACHINE = assumed()
-
-
 class Claims(list[str]):
     """The lines on a document that holds. `subject`: the collective, machine and number of ranks that it names.
 

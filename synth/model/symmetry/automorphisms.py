@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from synth.model.collective import Collective
 from synth.model.symmetry.colour_refinement import EdgeBudget, Graph, Spent, graph, refine, split, twins
-from synth.model.symmetry.permutations import Permutation, orbits
+from synth.model.symmetry.permutations import Permutation, orbits, symmetric_group
 from synth.model.topology import Network
 
 # About 0.2 s of CPU; networks of 8 ranks use a small part of it.
@@ -260,15 +260,6 @@ class AutomorphismSearch:
                 if made is not None:
                     return made
         return None
-
-
-def symmetric_group(members: Sequence[int], ranks: int) -> list[Permutation]:
-    """The cycle through `members` and the exchange of the first two: generators of all their permutations."""
-    cycle, swap = list(range(ranks)), list(range(ranks))
-    for a, b in zip(members, [*members[1:], members[0]], strict=True):
-        cycle[a] = b
-    swap[members[0]], swap[members[1]] = members[1], members[0]
-    return [tuple(cycle)] if len(members) == 2 else [tuple(cycle), tuple(swap)]
 
 
 def _numbered(colours: list[int], classes: list[list[int]], base: int) -> list[int]:

@@ -12,6 +12,20 @@ def compose(first: Sequence[int], then: Sequence[int]) -> Permutation:
     return tuple([then[i] for i in first])
 
 
+def symmetric_group(members: Sequence[int], ranks: int) -> list[Permutation]:
+    """Return generators of the group of all permutations of `members`, which leaves the other ranks in place.
+
+    They are the cycle through the members, and the exchange of the first two where there are more than two.
+    """
+    if len(members) < 2:
+        return []
+    cycle, swap = list(range(ranks)), list(range(ranks))
+    for a, b in zip(members, [*members[1:], members[0]], strict=True):
+        cycle[a] = b
+    swap[members[0]], swap[members[1]] = members[1], members[0]
+    return [tuple(cycle)] if len(members) == 2 else [tuple(cycle), tuple(swap)]
+
+
 def inverse(pi: Sequence[int]) -> Permutation:
     """The permutation that undoes `pi`."""
     back = [0] * len(pi)

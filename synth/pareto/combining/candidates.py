@@ -16,12 +16,18 @@ from synth.model.topology import Network
 from synth.pareto.combining.symmetry_candidates import Group, symmetry_candidates
 from synth.solvers.deadline import check_deadline
 
-REPRESENTATIVES = 6  # of each orbit of units, at most
-EFFORT = 300_000  # greatest cost of a formula, which is about its number of clauses
-COUNTED = 100_000  # greatest number of clauses that count rounds, plus chunks at ranks: more take long to write
-LITTLE = 30_000  # greatest cost of a formula with more than REPRESENTATIVES
-MIXED, MIXED_CHUNKS = 32, 600  # representatives of a mixture of hubs, at least, and its chunks, at most
-LOOSEST = 10  # rounds allowed for a first schedule, as a multiple of the bound
+# Representatives of each orbit of units, at most.
+REPRESENTATIVES = 6
+# Greatest cost of a formula, which is about its number of clauses.
+EFFORT = 300_000
+# Greatest number of clauses that count rounds, plus chunks at ranks: more take long to write.
+COUNTED = 100_000
+# Greatest cost of a formula with more than REPRESENTATIVES.
+LITTLE = 30_000
+# Representatives of a mixture of hubs, at least, and its chunks, at most.
+MIXED, MIXED_CHUNKS = 32, 600
+# Rounds allowed for a first schedule, as a multiple of the bound.
+LOOSEST = 10
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,15 +34,20 @@ HUB_EFFORTS = (
     ("meet", 2_000), ("columns", 30), ("near", 60_000), ("meet", 60_000), ("columns", 120), ("near", 600_000),
     ("meet", 600_000),
 )  # fmt: skip
-MIXTURES = 8  # attempts on a mixture of hubs, each with other starting points
+# Attempts on a mixture of hubs, each with other starting points.
+MIXTURES = 8
 EFFORTS = (("meet", 2_000), ("near", 2_000), ("meet", 60_000), ("near", 60_000), ("meet", 600_000), ("near", 600_000))
-FIRST, FEW, FEW_OF_LONG = 8, 24, 12  # candidates of the first effort, of any other, and of one that may take long
+# Candidates of the first effort, of any other, and of one that may take long.
+FIRST, FEW, FEW_OF_LONG = 8, 24, 12
 # Seconds of work (`Answer.work`) at an S without a time limit, for up to 8 ranks: with hubs, with hubs and the same
 # bits on all ranks, where bounds are rarely met, and without hubs.
 WORK, WORK_ALIKE, WORK_OTHERS = 12.0, 2.5, 2.5
-LOADED = 60  # wall seconds allowed for each second of work, so that other load on the machine changes no answer
-IN_TIME = 0.7  # share of the remaining time that columns may take, so that they report their result before the end
-SURE = 1e-6  # relative tolerance for R/C in floating point
+# Wall seconds allowed for each second of work, so that other load on the machine changes no answer.
+LOADED = 60
+# Share of the remaining time that columns may take, so that they report their result before the end.
+IN_TIME = 0.7
+# Relative tolerance for R/C in floating point.
+SURE = 1e-6
 
 
 def has_no_end(network: Network, collective: Collective) -> bool:

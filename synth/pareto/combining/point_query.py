@@ -7,7 +7,6 @@ direct encoding is complete, and refutes.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from synth.model.outcome import Cost, Sat, Unknown, Unsat, Verdict
@@ -16,8 +15,10 @@ from synth.pareto.combining.attempts import Attempt, AttemptPool
 from synth.pareto.combining.candidates import Candidates, CombiningCandidate
 from synth.solvers.deadline import Budget
 
-FEW = 16  # candidates that are tried before the complete one at the same conflict limit
-CONFLICTS = (2_000, 40_000, 400_000, None)  # of each attempt, round by round; the last round has no limit
+# Candidates that are tried before the complete one at the same conflict limit.
+FEW = 16
+# Conflicts of each attempt, round by round; the last round has no limit.
+CONFLICTS = (2_000, 40_000, 400_000, None)
 
 
 def solve(problem: Problem, budget: Budget) -> Verdict:
@@ -25,11 +26,10 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
 
     The caller checks lower bounds first. With `budget.deterministic` attempts run one after the other.
     """
-    began = time.monotonic()
     pool = AttemptPool(1 if budget.deterministic else budget.jobs, budget.memory)
 
     def cost(engine: str = "") -> Cost:
-        return Cost(engine, pool.cpu, pool.cpu, time.monotonic() - began)
+        return Cost(engine, pool.cpu, pool.cpu)
 
     candidates = Candidates(problem.network, problem.collective)
     undecided = candidates.exactly(problem.steps, problem.chunks, problem.rounds)

@@ -15,10 +15,14 @@ from synth.model.symmetry.permutations import Permutation, compose, orbits
 from synth.model.topology import Network
 from synth.solvers.deadline import check_deadline
 
-LARGEST = 64  # elements of a group, at most: each makes a chunk
-WALK = 96  # elements by which groups are extended
-EXTENSIONS = 1_000  # extensions of a group by an element, at most
-GROUPS = 5  # groups that are tried, at most
+# Elements of a group, at most: each makes a chunk.
+LARGEST = 64
+# Elements by which groups are extended.
+WALK = 96
+# Extensions of a group by an element, at most.
+EXTENSIONS = 1_000
+# Groups that are tried, at most.
+GROUPS = 5
 
 Group = tuple[Generator, ...]  # all elements, the identity first
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from synth.encodings import ALIASES, ENCODINGS, REQUIRES, SOLVE_ALONE, SOLVERS
 from synth.errors import MissingDependencyError, UsageError
-from synth.model.outcome import Sat, Unsat
+from synth.model.outcome import Sat, Unknown, Unsat
 from synth.model.registry import find, installed, load
 from synth.model.schedule import Problem, Step
 from synth.solvers.deadline import Budget
@@ -50,7 +50,7 @@ class Member:
             targets = alike
         else:
             targets = [(SOLVERS if self.solver else ENCODINGS).get(brings, "")]
-        targets += [ENCODINGS["step"], ENCODINGS["quotient"]]
+        targets.append(ENCODINGS["step"])
         modules = {target.partition(":")[0] for target in targets if target}
         return ("synth.pareto.portfolio.members", *library, *sorted(modules))
 
@@ -63,7 +63,6 @@ class MemberResult:
     status: str
     detail: str = ""
     cpu: float = 0.0  # seconds of encode + solve, imports apart
-    profile: dict | None = None
 
 
 def run_member(
@@ -74,38 +73,29 @@ def run_member(
     if member.solver:
         result = _model(member, problem, generators, budget, conflicts)
     else:
-        result = _engine(member, problem, budget)
+        match named("encodings", member.encoding, ENCODINGS)(problem, budget):
+            case Sat(schedule):
+                result = MemberResult(schedule.steps, "sat")
+            case Unsat(reason):
+                result = MemberResult(None, "unsat", reason)
+            case Unknown(reason, detail):
+                result = MemberResult(None, reason, detail)
     return replace(result, cpu=time.process_time() - began)
 
 
-def _engine(member: Member, problem: Problem, budget: Budget) -> MemberResult:
-    verdict = named("encodings", member.encoding, ENCODINGS)(problem, budget)
-    match verdict:
-        case Sat():
-            return MemberResult(verdict.schedule.steps, "sat", profile=verdict.cost.detail)
-        case Unsat():
-            return MemberResult(None, "unsat", verdict.reason)
-        case _:
-            return MemberResult(None, verdict.reason, verdict.detail)
-
-
 def _model(member: Member, problem: Problem, generators: tuple, budget: Budget, conflicts: int | None) -> MemberResult:
-    began = time.process_time()
     factory = named("encodings", member.encoding, ENCODINGS)
     encoding = factory(generators) if member.subgroup is not None else factory()
     model, inverse = encoding.apply(problem)
-    encoded = time.process_time()
     solver = named("solvers", member.solver, SOLVERS)(seed=budget.seed)
     if conflicts is not None:
         solver = replace(solver, conflicts=conflicts)
     answer = solver.solve(model)
-    profile = {"encode": encoded - began, "solve": time.process_time() - encoded}
-    profile |= {"variables": model.variables, "clauses": len(model.clauses), "counts": len(model.counts)}
     if answer.status == "sat":
-        return MemberResult(encoding.invert(inverse, answer.values).steps, "sat", profile=profile)
+        return MemberResult(encoding.invert(inverse, answer.values).steps, "sat")
     if answer.status == "unsat" and not encoding.complete:
-        return MemberResult(None, "gave-up", "no schedule with this symmetry", profile=profile)
-    return MemberResult(None, answer.status, answer.detail, profile=profile)
+        return MemberResult(None, "gave-up", "no schedule with this symmetry")
+    return MemberResult(None, answer.status, answer.detail)
 
 
 def named(kind: str, name: str, built_in: Mapping[str, str]) -> Any:

@@ -185,11 +185,11 @@ def _race(
     cpu = sum(run.job.cpu for run in runs if run.job is not None)
     if winner is not None:
         run, result = winner
-        cost = Cost(str(run.member), result.cpu, cpu, wall, result.profile or {})
+        cost = Cost(str(run.member), result.cpu, cpu)
         if result.steps is None:
             return Unsat(result.detail or "refuted", cost)
         return Sat(Schedule(problem.network, problem.collective, problem.chunks, result.steps), cost)
-    cost = Cost("", 0.0, cpu, wall)
+    cost = Cost("", 0.0, cpu)
     if answered_beside:
         return Unknown("interrupted", "another engine has a schedule", cost)
     if over:

@@ -19,7 +19,8 @@ import numpy as np
 from synth.checker.certificates import machine_digest, throughput_cuts
 from synth.errors import VerificationError
 from synth.model.documents.int_ranges import runs
-from synth.scale.bounds.throughput_cut import ROOTED, Throughput
+from synth.model.scale_collectives import ROOTED
+from synth.scale.bounds.throughput_cut import Throughput
 from synth.scale.fabric.automorphisms import edge_orbits, free_group, group_images, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.switch_balancing import MOST_SCALE, balance_switches

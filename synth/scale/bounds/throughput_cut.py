@@ -18,14 +18,13 @@ import numpy as np
 
 from synth.errors import InfeasibleError, UsageError
 from synth.model.documents.int_ranges import runs
+from synth.model.scale_collectives import REVERSED, ROOTED
 from synth.scale.fabric.automorphisms import orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.solvers.deadline import TimeUp
 from synth.solvers.max_flow import MaxFlow, check_capacity_sum
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
-REVERSED = ("reduce-scatter", "reduce")
-ROOTED = ("broadcast", "reduce")
 
 
 @dataclass(frozen=True, eq=False)

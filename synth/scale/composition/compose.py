@@ -14,6 +14,7 @@ import numpy as np
 from synth.model.collective import Collective
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
 from synth.model.frontier import Rate
+from synth.model.scale_collectives import ROOTED
 from synth.model.topology import Topology
 from synth.scale.candidate import Candidate
 from synth.scale.composition.boxes import boxes_of
@@ -23,7 +24,6 @@ from synth.scale.composition.pipelining_lp import TOLERANCE, Pipelining, Pipelin
 from synth.scale.composition.templates import Group, Message, block_groups, message_templates, templates
 from synth.scale.composition.tree_columns import NAME, BoxTreeSearch, generate
 from synth.scale.fabric.automorphisms import orbits
-from synth.scale.forests.spanning_forest import ROOTED
 from synth.solvers.deadline import check_deadline, current_deadline
 from synth.solvers.rationalise import largest_remainders
 

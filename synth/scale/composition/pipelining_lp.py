@@ -248,7 +248,10 @@ def _whole_chunks(template: Template, ends: tuple[list[int], list[int]], shares:
 
 
 def _sum(terms: Sequence[tuple[int | None, float]]) -> dict[int, float]:
-    """Return the coefficients of a sum of terms; a column of None is 0."""
+    """Return the coefficient of each column in a sum of (column, coefficient) pairs, for a row of the linear program.
+
+    Pairs of one column are added up. A column None stands for a share that is always 0.
+    """
     total: dict[int, float] = {}
     for column, coefficient in terms:
         if column is not None and coefficient:

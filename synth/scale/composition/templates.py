@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 
+from synth.model.scale_collectives import ROOTED
 from synth.scale.composition.boxes import Boxes, Levels
 from synth.scale.composition.phases import Template, TemplateBuilder, merged
-from synth.scale.forests.spanning_forest import ROOTED
 
 # A unit of data and the blocks whose chunks move together; each of the unit's chunks belongs to one of its groups.
 Group = tuple[int, tuple[int, ...]]

@@ -69,6 +69,19 @@ class Fabric:
         return replace(self, src=self.dst, dst=self.src, flipped=not self.flipped)
 
     @cached_property
+    def leaving(self) -> list[list[int]]:
+        """The edges out of each node."""
+        edges: list[list[int]] = [[] for _ in range(self.nodes)]
+        for e, node in enumerate(self.src.tolist()):
+            edges[node].append(e)
+        return edges
+
+    @property
+    def entering(self) -> list[list[int]]:
+        """The edges into each node."""
+        return self.reversed().leaving
+
+    @cached_property
     def edge_order(self) -> np.ndarray:
         """The edges by their ends and capacities."""
         return self.order_of_edges(np.arange(self.nodes))
@@ -95,19 +108,20 @@ class Fabric:
         None where the topology lacks a link on the path, or schedules may not take the path because a shorter one leads
         through switches.
         """
-        return self._links(tuple(path))
+        path = tuple(path)
+        if path not in self._known:
+            self._known[path] = self._links(path)
+        return self._known[path]
 
     @cached_property
     def _known(self) -> dict[tuple[int, ...], tuple[int, ...] | None]:
+        """The links of the paths so far, as forests ask for the same ones many times."""
         return {}
 
     def _links(self, path: tuple[int, ...]) -> tuple[int, ...] | None:
-        if path in self._known:
-            return self._known[path]
         src, dst, link, hub = self._lists
         if len(path) == 1 and link[path[0]] >= 0 and hub[src[path[0]]] < 0 and hub[dst[path[0]]] < 0:
-            self._known[path] = links = (link[path[0]],)
-            return links
+            return (link[path[0]],)
         path_links: list[int] = []
         start, inner, admissible = -1, -1, True
         for e in path:
@@ -129,9 +143,7 @@ class Fabric:
             admissible = self.shortest.allows(
                 int(self.tail[path_links[0]]), int(self.head[path_links[-1]]), len(path_links)
             )
-        links = tuple(path_links) if admissible else None
-        self._known[path] = links
-        return links
+        return tuple(path_links) if admissible else None
 
     def _joins(self, link: int, start: int, end: int) -> bool:
         """Return True if the link has these ends, in the direction of this fabric's edges."""
@@ -140,22 +152,21 @@ class Fabric:
 
     def _between(self, gadget: int, start: int, end: int) -> int:
         """Return a link of the gadget with these ends, or -1. Parallel links of a gadget are interchangeable."""
-        keys, links = self._pairs(gadget)
-        ends = (end, start) if self.flipped else (start, end)
-        at = int(np.searchsorted(keys, ends[0] * self.nodes + ends[1]))
-        return int(links[at]) if at < len(keys) and keys[at] == ends[0] * self.nodes + ends[1] else -1
-
-    def _pairs(self, gadget: int) -> tuple[np.ndarray, np.ndarray]:
-        if gadget not in self._sorted:
-            links = self.gadget_links[gadget]
-            keys = self.tail[links] * self.nodes + self.head[links]
-            order = np.argsort(keys, kind="stable")
-            self._sorted[gadget] = keys[order], links[order]
-        return self._sorted[gadget]
+        keys, links = self._links_by_ends[gadget]
+        tail, head = (end, start) if self.flipped else (start, end)
+        key = tail * self.nodes + head
+        at = int(np.searchsorted(keys, key))
+        return int(links[at]) if at < len(keys) and keys[at] == key else -1
 
     @cached_property
-    def _sorted(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        return {}
+    def _links_by_ends(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The links of each gadget by their ends: sorted keys, and the link of each."""
+        rows = []
+        for links in self.gadget_links:
+            keys = self.tail[links] * self.nodes + self.head[links]
+            order = np.argsort(keys, kind="stable")
+            rows.append((keys[order], links[order]))
+        return rows
 
     @cached_property
     def _lists(self) -> tuple[list[int], list[int], list[int], list[int]]:

@@ -23,11 +23,7 @@ def balance_switches(fabric: Fabric) -> Fabric | None:
     denominators grow too large. Forests of the result are forests of `fabric`, but its bound may be lower in bandwidth.
     """
     cap = [Fraction(c) for c in fabric.cap.tolist()]
-    into: list[list[int]] = [[] for _ in range(fabric.nodes)]
-    out: list[list[int]] = [[] for _ in range(fabric.nodes)]
-    for e, (a, b) in enumerate(zip(fabric.src.tolist(), fabric.dst.tolist(), strict=True)):
-        out[a].append(e)
-        into[b].append(e)
+    into, out = fabric.entering, fabric.leaving
     switches = sorted(range(fabric.ranks, fabric.nodes), key=lambda n: len(into[n]) + len(out[n]))
     narrowed = False
     for _ in range(PASSES):

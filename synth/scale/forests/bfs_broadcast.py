@@ -88,10 +88,7 @@ class BreadthFirstBroadcast:
                 f"each"
             )
         self.fabric, self.copies = fabric, _GroupAction(fabric)
-        incoming: list[list[int]] = [[] for _ in range(fabric.nodes)]
-        for e, v in enumerate(fabric.dst.tolist()):
-            incoming[v].append(e)
-        self.incoming = incoming
+        self.incoming = fabric.entering
         self.steps: list[list[_Arrivals]] = []
         for rank in self.copies.representatives.tolist():
             self._collect_arrivals(rank)

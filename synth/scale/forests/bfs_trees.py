@@ -10,10 +10,11 @@ import numpy as np
 
 from synth.errors import InfeasibleError
 from synth.model.link_table import ends
+from synth.model.scale_collectives import REVERSED, ROOTED
 from synth.model.topology import Topology
 from synth.scale.fabric.automorphisms import orbits
 from synth.scale.fabric.graphs import hops_from
-from synth.scale.forests.spanning_forest import ROOTED, TURNED, SpanningForest
+from synth.scale.forests.spanning_forest import SpanningForest
 from synth.solvers.deadline import check_deadline
 
 
@@ -27,8 +28,8 @@ class BreadthFirstTrees:
     def __init__(self, topology: Topology, collective: str) -> None:
         self.topology, self.collective = topology, collective
         src, dst = ends(topology.links)
-        leaves, self.enters = (dst, src) if collective in TURNED else (src, dst)
-        self.reversed = collective in TURNED
+        leaves, self.enters = (dst, src) if collective in REVERSED else (src, dst)
+        self.reversed = collective in REVERSED
         nodes = topology.ranks + len(topology.switches)
         self.order = np.argsort(leaves, kind="stable")
         self.starts = np.searchsorted(leaves[self.order], np.arange(nodes + 1))

@@ -10,8 +10,9 @@ from fractions import Fraction
 import numpy as np
 
 from synth.errors import InfeasibleError, UndecidedError
+from synth.model.scale_collectives import ROOTED
 from synth.scale.bounds.multi_cut_lp import multi_cut_bound
-from synth.scale.bounds.throughput_cut import ROOTED, Throughput, throughput
+from synth.scale.bounds.throughput_cut import Throughput, throughput
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.fabric.switch_balancing import balance_switches

@@ -58,7 +58,7 @@ def path_entries(fabric: Fabric, orbit: np.ndarray, label: np.ndarray) -> PathEn
     kinds: dict[tuple[int, ...], int] = {}
     for node in range(fabric.ranks, fabric.nodes):
         targets: dict[int, dict[int, int]] = {}
-        for e in search.leaving[node]:
+        for e in fabric.leaving[node]:
             if search.dst[e] < fabric.ranks:
                 targets.setdefault(search.orbit[e], {})[search.dst[e]] = e
         if not targets:
@@ -99,11 +99,7 @@ class _Search:
     def __init__(self, fabric: Fabric, orbit: list[int]) -> None:
         self.ranks, self.orbit, self.steps = fabric.ranks, orbit, 0
         self.src, self.dst = fabric.src.tolist(), fabric.dst.tolist()
-        self.entering: list[list[int]] = [[] for _ in range(fabric.nodes)]
-        self.leaving: list[list[int]] = [[] for _ in range(fabric.nodes)]
-        for e, (a, b) in enumerate(zip(self.src, self.dst, strict=True)):
-            self.leaving[a].append(e)
-            self.entering[b].append(e)
+        self.entering = fabric.entering
 
     def paths_to(self, node: int) -> dict[tuple[int, ...], dict[int, tuple[int, ...]]] | None:
         """Return for each tuple of orbits the paths to a switch that use them, by rank; None beyond `MOST_STEPS`."""

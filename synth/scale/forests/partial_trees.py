@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.errors import SynthError
-from synth.scale.bounds.throughput_cut import ROOTED, Throughput
+from synth.model.scale_collectives import ROOTED
+from synth.scale.bounds.throughput_cut import Throughput
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests.spanning_forest import SpanningForest
 

@@ -48,9 +48,6 @@ class _Router:
         self.rows = [dict(row) for row in grown.branches]
         self.price = [1] * len(self.left)
         self.users: list[dict[Hop, None]] = [{} for _ in self.left]
-        self.leaving: list[list[int]] = [[] for _ in range(fabric.nodes)]
-        for e, a in enumerate(fabric.src.tolist()):
-            self.leaving[a].append(e)
         for k, row in enumerate(self.rows):
             for y, branch in row.items():
                 self._put((k, y), branch.path)
@@ -113,7 +110,7 @@ class _Router:
                 best = cost, path
             elif not path or at >= self.fabric.ranks:
                 passed = {start, *self.fabric.src[list(path)].tolist()} if path else {start}
-                onward = [e for e in self.leaving[at] if int(self.fabric.dst[e]) not in passed]
+                onward = [e for e in self.fabric.leaving[at] if int(self.fabric.dst[e]) not in passed]
                 rows = [(cost + self.price[e] * (self.left[e] < weight), (*path, e)) for e in onward]
                 partial += sorted(rows, key=lambda row: (-row[0], self.left[row[1][-1]]))
         return best[1]

@@ -13,12 +13,12 @@ import numpy as np
 
 from synth.errors import UsageError
 from synth.model.compressed_schedule import COPY, REDUCE, CompressedSchedule
+from synth.model.scale_collectives import REVERSED
 from synth.scale.fabric.link_loads import link_loads, path_links
 from synth.scale.forests.spanning_forest import SpanningForest
 
 # Limit on the sends that a schedule lists: about 9 GB in four arrays.
 MOST_SENDS = 1 << 28
-TURNED = ("reduce-scatter", "reduce")
 
 
 class Pipeline:
@@ -67,7 +67,7 @@ class Pipeline:
         forest, levels, height = self.forest, self.levels, self.height
         if depth < 1:
             raise UsageError(f"a pipelining depth of {depth}; it must be at least 1")
-        backwards, total = forest.collective in TURNED, self.sends(depth)
+        backwards, total = forest.collective in REVERSED, self.sends(depth)
         if total > MOST_SENDS:
             raise UsageError(
                 f"{total} sends at a pipelining depth of {depth}; at most {MOST_SENDS} are listed: "

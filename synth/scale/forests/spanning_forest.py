@@ -19,10 +19,6 @@ import numpy as np
 
 from synth.model.topology import Topology
 
-COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
-TURNED = ("reduce-scatter", "reduce")
-ROOTED = ("broadcast", "reduce")
-
 
 @dataclass(frozen=True, eq=False)
 class SpanningForest:

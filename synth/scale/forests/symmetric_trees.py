@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
 
@@ -180,8 +180,9 @@ class _Layers:
         while heap and missing:
             _, _, _, y, d = heapq.heappop(heap)
             if depth[y] < 0:
-                joined = (x for x in self._ranks_in_tree(entered, d) if self._path(d, x, y) is not None)
-                parent = next(joined, None)
+                # An entry from a single rank is pushed on the heap only once this rank is in the tree.
+                members = entered[d][:LOOKED_AT] if d in entered else self.entries.entries[d].paths
+                parent = next((x for x in members if self._path(d, x, y) is not None), None)
                 if parent is not None:
                     depth[y] = 1 + depth[parent]
                     place[y] = self.fabric.ranks - missing
@@ -190,13 +191,6 @@ class _Layers:
                         load[o] += weight
                     enter(y)
         return None if missing else (depth, place)
-
-    def _ranks_in_tree(self, entered: dict[int, list[int]], d: int) -> Iterable[int]:
-        """Return ranks in the tree that share entry d, at most `LOOKED_AT` of them.
-
-        An entry from a single rank is pushed on the heap only once this rank is in the tree.
-        """
-        return entered[d][:LOOKED_AT] if d in entered else self.entries.entries[d].paths
 
     def _path(self, d: int, x: int, y: int) -> tuple[int, ...] | None:
         """Return the edges from x through entry d to y; None where schedules may not take this path."""
