@@ -32,6 +32,7 @@ from torch._C._distributed_c10d import (
 )
 
 from synth.errors import SynthError
+from synth.export.plans.lane import IN_PLACE
 from synth.runtime.dtypes import dtype
 from synth.runtime.kernel import build_host
 from synth.runtime.shared.lane import Lane, LaneProgram
@@ -52,8 +53,6 @@ _OPERATORS = {
     "max": ReduceOp.MAX,
     "prod": ReduceOp.PRODUCT,
 }
-
-IN_PLACE = ("allreduce", "broadcast", "reduce")  # one tensor is input and output
 
 
 class Synth(Backend):
@@ -280,7 +279,8 @@ class Synth(Backend):
         """Return the choice of calls like this one, raced on data of its own where there is none yet."""
         assert self.chooser is not None
         nbytes = larger.numel() * larger.element_size()
-        key = Key(collective, nbytes.bit_length(), str(larger.dtype), op, collective in IN_PLACE, root)
+        row = self.chooser.row(collective, nbytes, root)
+        key = Key(collective, nbytes.bit_length(), str(larger.dtype), op, collective in IN_PLACE, root, row)
         count = max(1, min(larger.numel(), LARGEST // larger.element_size()) // max(units))
 
         @cache  # made for a race alone
@@ -294,7 +294,7 @@ class Synth(Backend):
                 return lambda: self._by_gloo(collective, out, source, op, root)
             return lambda: self._by_program(program, out, source, units, op)
 
-        return self.chooser.choose(key, nbytes, prepare)
+        return self.chooser.choose(key, prepare)
 
     def _by_program(
         self, loaded: LaneProgram, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str
