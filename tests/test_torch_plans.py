@@ -1,4 +1,5 @@
-"""Plans in PyTorch jobs: what `synth build --for torch` writes, MCR-DL's tables, plans of other roots and ranks."""
+"""Plans and logs of PyTorch jobs: what `synth build --for torch` writes, MCR-DL's tables, plans of other roots and
+ranks; who came last; the step of a log and of torch's flight recorder."""
 
 import json
 
@@ -48,3 +49,20 @@ def test_tables_in_mcrdls_form_say_where_the_library_runs(tmp_path):
         assert small["ran"] == "gloo" and small["why"].startswith("the plan names ")
     why = found["allreduce", 16384]["why"]
     assert "of the library's time" in why or "faster than" in why
+
+
+def test_a_log_says_who_came_last_and_what_a_step_is(tmp_path):
+    """Rank 1 sleeps for 20 ms before each of 6 steps; rank 2 is in the last group, too."""
+    folder = tmp_path / "log"
+    rows = logged(folder, 3, TORCH_FR_BUFFER_SIZE="500")
+    assert len({row["job"] for row in rows}) == 1 and len({row["group"] for row in rows}) == 2
+    first = next(row for row in rows if (row["ranks"], row["collective"], row["bytes"]) == (3, "allreduce", 64))
+    assert first["latest"] == 1 and first["late"] > 0.5 and first["behind"] > 5e-3
+    assert first["waiting"] > first["transfer"] / 100 and set(first["times"]) > {"library"}
+    assert any(row["why"] == "no program does barrier" for row in rows)
+    step = json.loads(command("torch", "profile", folder, "--format", "json").stdout)
+    assert step["period"] == 4 and step["seconds"] > 15e-3
+    assert all(row["library"] and row["plan"] for row in step["rows"])
+    for dump in (f"{folder}.dump", f"{folder}.dump.json"):
+        (row,) = json.loads(command("torch", "profile", dump, "--format", "json").stdout)["rows"]
+        assert (row["kind"]["collective"], row["ran"]) == ("barrier", "gloo")

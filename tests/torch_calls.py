@@ -11,6 +11,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from synth.torch import counters
+
 RANK, RANKS = int(sys.argv[1]), int(sys.argv[2])
 
 
@@ -31,7 +33,17 @@ def main():
             assert (tensor == root + step).all()
         if RANK >= RANKS - 2:
             dist.all_reduce(torch.ones(10), group=last)
+    dist.all_reduce(torch.ones(4, dtype=torch.complex64))
     dist.barrier()
+    text = counters()
+    assert "# TYPE synth_calls_total counter" in text
+    assert 'collective="barrier",type="",ran="gloo"} 1' in text, text
+    if os.environ.get("TORCH_FR_BUFFER_SIZE") and RANK == 0:
+        from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json
+
+        for name, found in (("dump.json", _dump_fr_trace_json()), ("dump", _dump_fr_trace())):
+            with open(f"{os.environ['SYNTH_LOG']}.{name}", "wb") as file:
+                file.write(found)
     dist.destroy_process_group()
 
 

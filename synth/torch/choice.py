@@ -118,7 +118,7 @@ class Chooser:
         return 0 if table is None else max(0, bisect_right(table.ranges, nbytes, key=lambda row: row.low) - 1)
 
     def candidates(self, key: Key) -> tuple[dict[str, LaneProgram], str]:
-        """Return the programs for a call, loaded, by name, and why there is none, or which were left out."""
+        """Return the programs for a call, loaded, by name, and why there is none, or not one of the plan."""
         found, refused = {}, []
         sources, why = self._sources(key)
         for name, make in sources:
@@ -133,7 +133,7 @@ class Chooser:
                 found[name] = self._programs[place]
             except SynthError as error:  # on all ranks alike: it is the program's, not the rank's
                 refused.append(f"{name}: {error}")
-        return found, "; ".join(filter(None, [why, *refused]))
+        return found, why if found else "; ".join(filter(None, [why, *refused]))
 
     def _sources(self, key: Key) -> tuple[list[tuple[str, Callable[[], Program]]], str]:
         """Return the names of the programs that come into question, and what makes each; and why they are these."""
