@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from synth.commands import root
+from synth.model.tuning_plan import Algorithm, Plan, Range, Table
 from synth.torch.profile import repetition
 from synth.torch.record import Record, prometheus
 
@@ -97,17 +98,17 @@ def dump(**changes):
     return {"version": "2.10", "pg_config": {"0": group}, "entries": entries} | changes
 
 
-def test_a_step_of_a_flight_recorders_dump_with_times_of_a_bench(tmp_path):
-    bench = []
-    for nbytes, ours, theirs in ((1000, 1e-6, 4e-6), (16000, 4e-6, 16e-6)):
-        bench.append({"collective": "allreduce", "ranks": 2, "bytes": nbytes, "synth": ours, "gloo": theirs})
-    (tmp_path / "bench.json").write_text(json.dumps(bench))
+def test_a_step_of_a_flight_recorders_dump_with_times_of_a_plan(tmp_path):
+    table = Table(
+        "allreduce", 2, (Range(1, None, (0,)),), (1000, 16000), (4e-6, 8e-6), (4e-6, 8e-6), ours=(4e-6, 2e-6),
+        library=(4e-6, 8e-6),
+    )  # fmt: skip
+    plan = Plan((Algorithm("NCCL", "nccl"),), (table,), "model", "")
+    (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()))
     (tmp_path / "json").write_text(json.dumps(dump()))
     (tmp_path / "pickle").write_bytes(pickle.dumps(dump(), 2))
     for name in ("json", "pickle"):
-        step = json.loads(
-            run("profile", tmp_path / name, "--times", tmp_path / "bench.json", "--format", "json").stdout
-        )
+        step = json.loads(run("profile", tmp_path / name, "--plan", tmp_path / "plan.json", "--format", "json").stdout)
         assert (step["period"], step["seconds"]) == (2, pytest.approx(2e-3))
         rows = {row["kind"]["collective"]: row for row in step["rows"]}
         assert rows["allgather"]["kind"] == {

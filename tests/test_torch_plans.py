@@ -64,5 +64,5 @@ def test_a_log_says_who_came_last_and_what_a_step_is(tmp_path):
     assert step["period"] == 4 and step["seconds"] > 15e-3
     assert all(row["library"] and row["plan"] for row in step["rows"])
     for dump in (f"{folder}.dump", f"{folder}.dump.json"):
-        (row,) = json.loads(command("torch", "profile", dump, "--format", "json").stdout)["rows"]
-        assert (row["kind"]["collective"], row["ran"]) == ("barrier", "gloo")
+        found = json.loads(command("torch", "profile", dump, "--format", "json").stdout)["rows"]
+        assert ("barrier", "gloo") in [(row["kind"]["collective"], row["ran"]) for row in found]

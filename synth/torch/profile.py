@@ -12,6 +12,7 @@ import json
 import math
 import pickle
 import statistics
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from synth.errors import FormatError
+from synth.model.tuning_plan import Plan
 from synth.torch import record
 
 SIZES = {
@@ -178,9 +180,9 @@ def repetition(order: Sequence[Hashable]) -> tuple[int, range]:
     return 0, range(0)
 
 
-def step_of(calls: Calls, times: dict[tuple[str, int], list[tuple[int, float, float]]]) -> Step:
-    """Return what a step issues. `times`: by (collective, ranks) bytes, seconds of the library and seconds of the plan;
-    a race in the log itself comes first."""
+def step_of(calls: Calls, plan: Plan | None = None) -> Step:
+    """Return what a step issues. Times of the library and of programs are those of the races in the log, else the
+    plan's at the next greater size that it judged."""
     numbers = {kind: number for number, kind in enumerate(dict.fromkeys(calls.kinds))}
     length, repeated = repetition([numbers[kind] for kind in calls.kinds[-record.ORDERED :]])
     kinds, at = calls.kinds[-record.ORDERED :], calls.at[-record.ORDERED :]
@@ -191,46 +193,12 @@ def step_of(calls: Calls, times: dict[tuple[str, int], list[tuple[int, float, fl
     rows = []
     for kind, count in Counter(in_step).items():
         raced = calls.raced.get(kind, {})
-        library, plan = _between(times.get((kind.collective, kind.ranks), []), kind.bytes)
-        library = raced.get("library", library)
-        plan = min((seconds for name, seconds in raced.items() if name != "library"), default=plan)
-        rows.append(StepCalls(kind, count, calls.ran.get(kind, ""), calls.seconds.get(kind), library, plan))
+        library = raced.get("library")
+        ours = min((seconds for name, seconds in raced.items() if name != "library"), default=None)
+        table = plan and plan.table(kind.collective, kind.ranks)
+        if table and table.library and table.ours and not raced and kind.bytes <= table.sizes[-1]:
+            place = bisect_left(table.sizes, kind.bytes)
+            library, ours = table.library[place], table.ours[place]
+        rows.append(StepCalls(kind, count, calls.ran.get(kind, ""), calls.seconds.get(kind), library, ours))
     rows.sort(key=lambda row: -row.calls * row.kind.bytes)
     return Step(length, statistics.median(gaps) if gaps else None, tuple(rows))
-
-
-def _between(known: Sequence[tuple[int, float, float]], size: int) -> tuple[float | None, float | None]:
-    """Return both times at a size between known ones, on a line of logarithms; (None, None) outside."""
-    rows = sorted(known)
-    if not rows or not rows[0][0] <= size <= rows[-1][0]:
-        return None, None
-    place = max(1, next((i for i, row in enumerate(rows) if row[0] >= size), 1))
-    if len(rows) == 1:
-        return rows[0][1:]
-    low, high = rows[place - 1], rows[place]
-    share = math.log(size / low[0]) / math.log(high[0] / low[0])
-    first, second = (low[i] * (high[i] / low[i]) ** share for i in (1, 2))
-    return first, second
-
-
-def times_of(path: Path) -> dict[tuple[str, int], list[tuple[int, float, float]]]:
-    """Return the times in a plan, or in what `synth torch bench -o` wrote. Raises FormatError for anything else."""
-    from synth.export.plans.read import load as load_plan
-
-    found: dict[tuple[str, int], list[tuple[int, float, float]]] = {}
-    try:
-        document = json.loads(path.read_bytes())
-        if isinstance(document, list):
-            for row in document:
-                times = int(row["bytes"]), float(row["gloo"]), float(row["synth"])
-                found.setdefault((row["collective"], row["ranks"]), []).append(times)
-            return found
-    except OSError as error:
-        raise FormatError(str(error.strerror), str(path)) from None
-    except (ValueError, KeyError, TypeError):
-        raise FormatError("is no plan, and not what `synth torch bench -o` writes", str(path)) from None
-    for table in load_plan(path).tables:
-        for size, library, ours in zip(table.sizes, table.library, table.ours, strict=False):
-            if library and ours:
-                found.setdefault((table.collective, table.ranks), []).append((size, library, ours))
-    return found

@@ -19,9 +19,9 @@ class TorchProfile(Output):
     """The options of `synth torch profile`."""
 
     log: Path = option("log", type=FILE, doc="the folder of SYNTH_LOG, or a dump of torch's flight recorder.")
-    times: Path | None = option(
-        "--times", default=None, type=FILE, metavar="FILE",
-        help="Times of the library and of programs: a plan.json, or what `synth torch bench -o` wrote.",
+    plan: Path | None = option(
+        "--plan", default=None, type=FILE, metavar="FILE",
+        help="A plan.json, whose times stand beside those of the log.",
     )  # fmt: skip
 
 
@@ -35,14 +35,15 @@ def profile_command(options: TorchProfile) -> None:
     \b
     Examples:
       synth torch profile log
-      synth torch profile nccl_trace_rank_0 --times plan.json
+      synth torch profile nccl_trace_rank_0 --plan plan.json
     """
+    from synth.commands.programs import load_plan
     from synth.model.number_text import microseconds
     from synth.torch import profile
     from synth.view.frontier_text import Report
     from synth.view.tables import print_report
 
-    step = profile.step_of(profile.load(options.log), profile.times_of(options.times) if options.times else {})
+    step = profile.step_of(profile.load(options.log), load_plan(options.plan) if options.plan else None)
 
     def table() -> None:
         rows = []

@@ -16,7 +16,7 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -246,7 +246,7 @@ class Lane:
         ROW.pack_into(self._rows, self._row(self.rank), what, self.calls)
         return now
 
-    def begun(self) -> list[float]:
+    def begun(self) -> Sequence[float]:
         """Return when each rank began the present call, by the clock of time.perf_counter; 0: it has not."""
         at = self._times_at(self.calls)
         return self._times[at : at + self.size].tolist()
