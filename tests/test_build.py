@@ -18,8 +18,11 @@ from synth.commands.tuning import kept_searches, tune
 from synth.commands.tuning.kept_searches import machine_digest
 from synth.errors import SynthError, UsageError
 from synth.export.job_files import JobShape, readme, run_script
+from synth.export.plans import lane
 from synth.export.request import Machine
+from synth.model.schedule import Schedule, Send, Step
 from synth.model.topology import Multicast, Topology
+from synth.model.tuning_plan import Algorithm, Plan, Range, Table
 from synth.topologies.importers import this_machine
 from synth.topologies.topology_files import dump as document
 from tests.command_line import synth as command
@@ -138,6 +141,35 @@ def test_a_tuner_gets_a_file_of_rules_and_its_variable(built, tmp_path):
     result = synth.build("ring:3", output=tmp_path / "a", runtime="nccl-tuner", **SMALL)
     assert result.files == ("nccl-tuner/tuner.csv",)
     assert 'export NCCL_TUNER_CONFIG_FILE="$here/nccl-tuner/tuner.csv"' in (tmp_path / "a" / "run.sh").read_text()
+
+
+def test_a_pytorch_job_takes_the_plan_itself(built, tmp_path):
+    result = synth.build("ring:3", output=tmp_path / "a", runtime="torch", **SMALL)
+    assert result.files == ("plan.json",)
+    assert all(row.algorithm and row.files == ("plan.json",) for row in result.tables[0].rows)
+    assert 'export SYNTH_PLAN="$here"' in (tmp_path / "a" / "run.sh").read_text()
+    page = (tmp_path / "a" / "README.txt").read_text()
+    assert "./run.sh torchrun --nproc-per-node 3 train.py" in page and "synth torch log log" in page
+    assert "build/all_gather_perf" not in page
+    with pytest.raises(SynthError, match="run on one host, and dgx1-v100\\*2 has 2 boxes"):
+        synth.build("dgx1*2", output=tmp_path / "b", runtime="torch", **SMALL)
+
+
+def test_a_schedule_after_a_librarys_row_is_compared_in_a_job_where_the_times_are_a_models():
+    algorithms = (Algorithm("NCCL", "nccl"), Algorithm("ours"), Algorithm("Gloo", "gloo"))
+    row = Range(1, None, (1, 0, 1, 2, 1))
+    for source, found in (("model", [1, 1, 1]), ("measured", [1]), ("imported", [1])):
+        assert lane.candidates(Plan(algorithms, (), source, ""), row) == found
+
+
+def test_a_schedule_that_could_leave_ranks_with_different_bits_is_in_no_job():
+    task = synth.collective("allreduce", 3)
+    sends = tuple(Send(0, src, dst, "reduce") for src in range(3) for dst in range(3) if src != dst)
+    everywhere = Schedule(synth.topology("full:3").network(), task, 1, (Step(1, sends),))
+    algorithms = (Algorithm("all at once", schedule=everywhere), Algorithm("by name"))
+    plan = Plan(algorithms, (Table("allreduce", 3, (Range(1, None, (0, 1)),), (1024,)),), "model", "")
+    sizes, programs = lane.table(plan, plan.tables[0])
+    assert not programs and sizes.refused == {0: "its ranks may end with different bits"}
 
 
 def test_programs_of_large_messages_are_run_with_few_bytes(tmp_path):

@@ -15,7 +15,7 @@ from synth.checker.documents import exact_frontier
 from synth.commands import api
 from synth.errors import UncheckedError, VerificationError
 from synth.model.collective import COLLECTIVES, Collective, collective
-from synth.model.documents.json_reader import MACHINE
+from synth.model.documents.json_reader import assumed
 from synth.model.schedule import problem_fingerprint
 from synth.model.topology import Cap, MulticastSwitch, Network, Route, SwitchPort
 from synth.topologies import topology
@@ -229,7 +229,7 @@ def test_every_claim_has_a_line(gathered, halo):
         "open at S=3: R/C ≥ 3/2 is proved, 3/2 is known",
         "open at S=1: R/C ≥ 3/2 is proved, none is known",
         "not complete: there may be other points",
-        MACHINE + exact_frontier.FRONTIER_ASSUMED,
+        assumed() + exact_frontier.FRONTIER_ASSUMED,
     ]
     beyond = [left | {"steps": steps} for steps in (3, 4, 5, 7)]
     said = api.verify(gathered | {"complete": False, "bounds": [floor], "open": beyond})

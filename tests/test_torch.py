@@ -19,21 +19,12 @@ def free_port():
         return str(found.getsockname()[1])
 
 
-def job(ranks, backend, **environment):
-    """Run tests/torch_job.py on so many ranks; return what they print, and their exit codes."""
+def job(ranks, *arguments, file="torch_job.py", **environment):
+    """Run a file of this folder on so many ranks; return what they print, and their exit codes."""
     need("torch")
     port, started = free_port(), []
     for rank in range(ranks):
-        command = [
-            torch_python(),
-            "-W",
-            "ignore",
-            str(ROOT / "tests" / "torch_job.py"),
-            str(rank),
-            str(ranks),
-            port,
-            backend,
-        ]
+        command = [torch_python(), "-W", "ignore", str(ROOT / "tests" / file), str(rank), str(ranks), port, *arguments]
         started.append(
             subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,

@@ -33,6 +33,7 @@ export NCCL_TUNER_CONFIG_FILE="$here/nccl-tuner/tuner.csv"
 export NCCL_TUNER_PLUGIN="libnccl-tuner-example.so\"""",
     "msccl-executor": 'export MSCCL_ALGO_DIR="$here/msccl-executor"',
     "rccl": 'export MSCCL_ALGO_DIR="$here/rccl"',
+    "torch": 'export SYNTH_PLAN="$here"',
 }
 README = """\
 {title}
@@ -53,7 +54,7 @@ RUN = """\
 Run
 ---
 
-PyTorch, one process for each GPU{on_each}:
+PyTorch, one process for each {rank}{on_each}:
 
     ./run.sh {torchrun}
 
@@ -70,6 +71,19 @@ Call this in train.py on every rank, before the first communicator is made:
 
 nccl-tests does not call it, so it runs none of these plans: with run.sh it measures MSCCL++'s own algorithms
 and its fallback, without run.sh the library behind it. Measure the plans in a job that calls register()."""
+
+WITH_TORCH = """\
+It needs torch 2.14 or newer, pip install 'ccl-synth[torch]' and a C++ compiler; train.py says
+init_process_group("cpu:synth"). At the first call of each collective, size and type the plan's best schedules
+and gloo are timed in turn, and the fastest stays. The plan is for groups of {ranks} ranks; others take programs
+of the library. What ran, how often and why:
+
+    SYNTH_LOG=log ./run.sh {torchrun}
+    synth torch log log
+
+What this machine lacks for it, and a call of each collective beside gloo's:
+
+    ./run.sh synth torch doctor"""
 
 
 @dataclass(frozen=True)
@@ -136,13 +150,16 @@ def readme(
         how = WITH_TESTS
         if runtime == "mscclpp":
             how = WITH_REGISTER.format(ranks=job.ranks, per_host=job.per_host or "RANKS_PER_HOST")
+        if runtime == "torch":
+            how, collectives = WITH_TORCH.format(ranks=job.ranks, torchrun=job.torchrun), ()
         tests = []
         for name in collectives:
             if name in NCCL_TESTS:
                 command = f"build/{NCCL_TESTS[name]} -b {sizes[0]} -e {sizes[1]} -f 2 -g 1"
                 tests.append(f"    {job.mpirun} ./run.sh {command}")
         on_each = "" if job.per_host == job.ranks else ", this command on each host"
-        run = RUN.format(on_each=on_each, torchrun=job.torchrun, how=how, tests="\n".join(tests))
+        rank = "rank" if runtime == "torch" else "GPU"
+        run = RUN.format(rank=rank, on_each=on_each, torchrun=job.torchrun, how=how, tests="\n".join(tests))
     return README.format(
         title=title, line="=" * len(title), screen=screen.rstrip(), run=run, script=script
     )  # fmt: skip

@@ -281,7 +281,7 @@ def joined(plans: Sequence[Plan]) -> Plan:
         first,
         algorithms=tuple(algorithms),
         tables=tuple(tables),
-        source=max((plan.source for plan in plans), key=("model", "measured").index),
+        source=max((plan.source for plan in plans), key=("model", "imported", "measured").index),
         says="; ".join(filter(None, dict.fromkeys(plan.says for plan in plans))),
         model=model,
         notes=tuple(notes),

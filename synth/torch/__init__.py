@@ -7,3 +7,14 @@
 
 Only this package imports torch. It needs torch 2.14 or newer, which takes backends that are written in Python.
 """
+
+
+def counters() -> str:
+    """Return what the groups of this process have done, as counters in Prometheus' text format.
+
+    They only grow while a group lives; a job serves them where its monitoring asks, and nothing is counted for it.
+    """
+    from synth.torch.record import prometheus
+    from synth.torch.register import groups_here
+
+    return prometheus([group.record for group in groups_here()])

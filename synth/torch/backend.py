@@ -32,12 +32,13 @@ from torch._C._distributed_c10d import (
 )
 
 from synth.errors import SynthError
+from synth.export.plans.lane import IN_PLACE
 from synth.runtime.dtypes import dtype
 from synth.runtime.kernel import build_host
 from synth.runtime.shared.lane import Lane, LaneProgram
 from synth.runtime.shared.segment import exchange, same_host
 from synth.torch.choice import LARGEST, Chooser, Chosen, Key, plan_of_all
-from synth.torch.record import Record
+from synth.torch.record import LoggedCalls, Record
 from synth.torch.works import Done, Pending, Received
 
 _TYPES = {
@@ -53,21 +54,18 @@ _OPERATORS = {
     "prod": ReduceOp.PRODUCT,
 }
 
-IN_PLACE = ("allreduce", "broadcast", "reduce")  # one tensor is input and output
-
 
 class Synth(Backend):
     """One process group. `inner`: gloo, for what no program serves; `lane`: None where no program runs at all."""
 
-    def __init__(
-        self, store: Any, rank: int, size: int, timeout: timedelta, options: Any, closed: Callable[[Synth], None]
-    ) -> None:
+    def __init__(self, group: Any, options: Any, record: Record, closed: Callable[[Synth], None]) -> None:
+        store, rank, size, timeout = group.store, group.group_rank, group.group_size, group.timeout
         super().__init__(rank, size)
         self._closed = partial(closed, self)
         self._options = options or Backend.Options("synth", timeout=timeout)
         self._store, self._timeout = store, timeout
         self.inner: Any = ProcessGroupGloo(PrefixStore("inner", store), rank, size, timeout)
-        self.record = Record()
+        self.record = record
         self._sequence = 0
         self._batch: list[Work] | None = None
         self._queue: queue.SimpleQueue[tuple[Callable[[], None], Pending] | None] = queue.SimpleQueue()
@@ -75,11 +73,12 @@ class Synth(Backend):
         self._waiting = 0  # calls in the queue, or under way on its thread
         self._counting = threading.Lock()
         self._received: Work | None = None
-        self._cache: dict[tuple, Chosen] = {}
+        self._cache: dict[tuple, tuple[Chosen, LoggedCalls]] = {}
         self._said: dict[tuple, bytes] = {}
         self._agreeing: ProcessGroupGloo | None = None
         plan = plan_of_all(PrefixStore("alike", store), rank, size)
         self.lane, why = self._make_lane(rank, size)
+        self._off = why or "a group of one rank"
         self.chooser = None
         if self.lane is not None:
             self.chooser = Chooser(self.lane, PrefixStore("choice", store), self._greatest, plan)
@@ -151,7 +150,7 @@ class Synth(Backend):
             if group is not None:
                 group.shutdown()
         self._agreeing = self.inner = None
-        self.record.write(self.rank(), self.size())
+        self.record.write()
         self._closed()
 
     def abort(self) -> None:
@@ -195,12 +194,14 @@ class Synth(Backend):
                 self._waiting -= 1
             work.finish(error)
 
-    def _inner(self, name: str, *arguments: Any, why: str = "no program") -> Work:
+    def _inner(self, name: str, *arguments: Any, why: str = "") -> Work:
         """Let gloo carry a call out. In a coalescing window its work is kept: nobody else waits for it."""
         self._sequence += 1
         first = next((one for one in _flat(arguments) if isinstance(one, torch.Tensor)), None)
         nbytes, kind = (0, "") if first is None else (first.numel() * first.element_size(), str(first.dtype))
-        self.record.add(name.strip("_"), nbytes, kind.removeprefix("torch."), "gloo", why, None)
+        collective = name.strip("_").removesuffix("_base").replace("_", "-")
+        why = why or f"no program does {collective}"
+        self.record.row(collective, nbytes, kind.removeprefix("torch."), "gloo", why).count(nbytes)
         work = getattr(self.inner, name)(*[argument for argument in arguments if argument is not None])
         if self._batch is not None:
             self._batch.append(work)
@@ -226,14 +227,14 @@ class Synth(Backend):
     def _against(self, collective: str, op: str | None, *tensors: torch.Tensor) -> str:
         """Return why no program carries a call out, "" where one may: it depends on what is equal on all ranks."""
         if self.chooser is None:
-            return "programs are off"
+            return self._off
         if op is None:
-            return "operator"
+            return "no program has this operator"
         for tensor in tensors:
             if tensor.dtype not in _TYPES:
-                return "type"
+                return f"no program takes {tensor.dtype}"
             if not tensor.numel():
-                return "empty"
+                return "an empty tensor"
         return ""
 
     def _run(
@@ -254,33 +255,30 @@ class Synth(Backend):
             said = self._said[key] = (
                 f"{collective} {op} {larger.dtype} {larger.numel()} {root or ''}".strip().replace("torch.", "").encode()
             )
-        self.lane.begin(said)
-        chosen = self._cache.get(key)
-        if chosen is None:
-            chosen = self._cache[key] = self._choose(collective, larger, units, op, root)
-        begun = time.perf_counter()
+        begun = self.lane.begin(said)
+        nbytes, cached = larger.numel() * larger.element_size(), self._cache.get(key)
+        if cached is None:
+            chosen = self._choose(collective, larger, units, op, root)
+            kind = str(larger.dtype).removeprefix("torch.")
+            row = self.record.row(collective, nbytes, kind, chosen.name, chosen.why, chosen.times)
+            cached = self._cache[key] = chosen, row
+            begun = time.perf_counter()
+        chosen, row = cached
         if chosen.program is None:
             self._by_gloo(collective, out, source, op, root)
         else:
             self._by_program(chosen.program, out, source, units, op)
-        seconds = time.perf_counter() - begun
+        row.count(nbytes, begun, time.perf_counter(), self.lane.begun(), self.lane.rank)
         self.lane.finish()
         if out is not given:
             given.copy_(out)
-        self.record.add(
-            collective,
-            larger.numel() * larger.element_size(),
-            str(larger.dtype).removeprefix("torch."),
-            chosen.name,
-            chosen.why,
-            seconds,
-        )
 
     def _choose(self, collective: str, larger: torch.Tensor, units: tuple[int, int], op: str, root: int) -> Chosen:
         """Return the choice of calls like this one, raced on data of its own where there is none yet."""
         assert self.chooser is not None
         nbytes = larger.numel() * larger.element_size()
-        key = Key(collective, nbytes.bit_length(), str(larger.dtype), op, collective in IN_PLACE, root)
+        row = self.chooser.row(collective, nbytes, root)
+        key = Key(collective, nbytes.bit_length(), str(larger.dtype), op, collective in IN_PLACE, root, row)
         count = max(1, min(larger.numel(), LARGEST // larger.element_size()) // max(units))
 
         @cache  # made for a race alone
@@ -294,7 +292,7 @@ class Synth(Backend):
                 return lambda: self._by_gloo(collective, out, source, op, root)
             return lambda: self._by_program(program, out, source, units, op)
 
-        return self.chooser.choose(key, nbytes, prepare)
+        return self.chooser.choose(key, prepare)
 
     def _by_program(
         self, loaded: LaneProgram, out: torch.Tensor, source: torch.Tensor, units: tuple[int, int], op: str

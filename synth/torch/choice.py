@@ -1,8 +1,9 @@
 """Which program a call runs, or the inner library: raced where a (collective, size, type) is first called.
 
 The candidates are the plan's for that size, or, without a plan, programs of the library that suit memory that all ranks
-share. All ranks time them and the inner library, interleaved, and agree on the greatest median of any rank; so the
-choice is the same on all ranks, and whoever uses it loses at most the time of the race, 2 s a job.
+share. A row of the plan that names a library, as MCR-DL's tables do, is that library's without a race. All ranks time
+the candidates and the inner library, interleaved, and agree on the greatest median of any rank; so the choice is the
+same on all ranks, and whoever uses it loses at most the time of the race, 2 s a job.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import platform
 import statistics
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,13 +25,13 @@ from typing import ClassVar
 import torch
 
 from synth import topologies, version
+from synth.catalog.tuner import mcrdl
 from synth.errors import SynthError
+from synth.export.plans import lane as lane_plans
 from synth.export.plans.read import load
 from synth.model.collective import collective
 from synth.model.schedule import Schedule
-from synth.model.sends.bitwise_equality import same_bits
-from synth.model.tuning_plan import Plan
-from synth.program import checked_lowering
+from synth.model.tuning_plan import Algorithm, Plan, Table, joined
 from synth.program.lowering_options import LoweringOptions
 from synth.program.program import Program
 from synth.runtime.kernel import build_host, sources
@@ -40,7 +42,6 @@ RACE_SECONDS = 2.0  # of all races of a job together
 ONE_RACE = 0.25  # seconds of one race
 ROUNDS = 15
 GAIN = 0.97  # a program is chosen where it takes less than so much of the library's time
-MOST_OF_PLAN = 3  # programs of a plan that are raced at one size
 LARGEST = 64 << 20  # bytes of the data that a race moves; greater calls take the choice of this size
 
 # Programs for memory that all ranks share, by collective: names of the library.
@@ -58,7 +59,8 @@ Runner = Callable[[], None]
 
 @dataclass(frozen=True)
 class Key:
-    """The facts that a choice depends on: equal on all ranks of a call. `bucket`: bits of the size in bytes."""
+    """The facts that a choice depends on: equal on all ranks of a call. `bucket`: bits of the size in bytes. `row`: the
+    number of the plan's range for the size."""
 
     collective: str
     bucket: int
@@ -66,10 +68,12 @@ class Key:
     op: str
     in_place: bool
     root: int = 0
+    row: int = 0
 
     def __str__(self) -> str:
         place = "in place" if self.in_place else "out of place"
-        return f"{self.collective} {self.type} {self.op} below 2^{self.bucket} bytes {place}, root {self.root}"
+        size = f"below 2^{self.bucket} bytes, row {self.row}"
+        return f"{self.collective} {self.type} {self.op} {size}, {place}, root {self.root}"
 
 
 @dataclass
@@ -100,47 +104,68 @@ class Chooser:
         self._known: dict[Key, Chosen] = {}
         self._kept = Kept(lane.size, plan) if lane.rank == 0 else None
 
-    def candidates(self, collective: str, nbytes: int, in_place: bool, root: int = 0) -> dict[str, LaneProgram]:
-        """Return the programs for a call, loaded, by name. A program that the lane does not run is left out."""
-        found = {}
-        for name, make in self._sources(collective, nbytes):
-            key = collective, name, in_place, root
+    def _table(self, collective: str, root: int) -> Table | None:
+        """Return the plan's table for a collective, of this root if there is one: a lane lets any rank be the root."""
+        found = []
+        for table in () if self.plan is None else self.plan.tables:
+            if (table.collective, table.ranks) == (collective, self.lane.size) and table.ranges:
+                found.append(table)
+        return next((table for table in found if table.root == root), next(iter(found), None))
+
+    def row(self, collective: str, nbytes: int, root: int) -> int:
+        """Return the number of the plan's range for a size: the nearest, where none has the size."""
+        table = self._table(collective, root)
+        return 0 if table is None else max(0, bisect_right(table.ranges, nbytes, key=lambda row: row.low) - 1)
+
+    def candidates(self, key: Key) -> tuple[dict[str, LaneProgram], str]:
+        """Return the programs for a call, loaded, by name, and why there is none, or not one of the plan."""
+        found, refused = {}, []
+        sources, why = self._sources(key)
+        for name, make in sources:
+            place = key.collective, name, key.in_place, key.root
             try:
-                if key not in self._programs:
-                    self._programs[key] = self.lane.load(make(), in_place=in_place, root=root)
-                found[name] = self._programs[key]
-            except SynthError:  # on all ranks alike: it is the program's, not the rank's
-                continue
-        return found
+                if place not in self._programs:
+                    made = make()
+                    task = made.collective
+                    first = task.roots[0] if task is not None and task.roots else 0
+                    root = (key.root - first) % self.lane.size
+                    self._programs[place] = self.lane.load(made, in_place=key.in_place, root=root)
+                found[name] = self._programs[place]
+            except SynthError as error:  # on all ranks alike: it is the program's, not the rank's
+                refused.append(f"{name}: {error}")
+        return found, why if found else "; ".join(filter(None, [why, *refused]))
 
-    def _sources(self, collective: str, nbytes: int) -> list[tuple[str, Callable[[], Program]]]:
-        """Return the names of the programs that come into question, and what makes each."""
-        table = self.plan.table(collective, self.lane.size) if self.plan is not None else None
-        if self.plan is None or table is None:
-            return [
-                (name, partial(of_library, name, collective, self.lane.size))
-                for name in SHARED_MEMORY.get(collective, ())
-            ]
-        order = next((part.order for part in table.ranges if part.high is None or nbytes <= part.high), ())
+    def _sources(self, key: Key) -> tuple[list[tuple[str, Callable[[], Program]]], str]:
+        """Return the names of the programs that come into question, and what makes each; and why they are these."""
+        table, why = self._table(key.collective, key.root), ""
+        if self.plan is not None and table is not None:
+            row = table.ranges[key.row]
+            chosen = [self.plan.algorithms[i] for i in lane_plans.candidates(self.plan, row)]
+            named = [algorithm for algorithm in chosen if algorithm.schedule is not None]
+            if named:
+                return [(algorithm.label, partial(_planned, algorithm)) for algorithm in named], ""
+            if not chosen and self.plan.source != "model":
+                return [], f"the plan names {self.plan.algorithms[row.order[0]].label}"
+        elif self.plan is not None:
+            why = f"the plan has no {key.collective} on {self.lane.size} ranks"
         found: list[tuple[str, Callable[[], Program]]] = []
-        for algorithm in [self.plan.algorithms[place] for place in order][:MOST_OF_PLAN]:
-            if algorithm.schedule is not None:
-                options = LoweringOptions(instances=algorithm.instances, name=algorithm.label)
-                found.append((algorithm.label, partial(_lowered, algorithm.schedule, options)))
-        return found
+        for name in SHARED_MEMORY.get(key.collective, ()):
+            found.append((name, partial(of_library, name, key.collective, self.lane.size)))
+        return found, why
 
-    def choose(self, key: Key, nbytes: int, prepare: Callable[[LaneProgram | None], Runner]) -> Chosen:
+    def choose(self, key: Key, prepare: Callable[[LaneProgram | None], Runner]) -> Chosen:
         """Return the choice of `key`, raced at its first use. `prepare` returns what runs a program, or the library
         (None), once, on data of its own."""
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._race(key, nbytes, prepare)
+            found = self._known[key] = self._race(key, prepare)
         return found
 
-    def _race(self, key: Key, nbytes: int, prepare: Callable[[LaneProgram | None], Runner]) -> Chosen:
-        programs = self.candidates(key.collective, nbytes, key.in_place, key.root)
+    def _race(self, key: Key, prepare: Callable[[LaneProgram | None], Runner]) -> Chosen:
+        programs, remark = self.candidates(key)
         if not programs:
-            return Chosen(None, "no program of the plan fits")
+            return Chosen(None, remark or f"no program does {key.collective}")
+        remark = remark and f"; {remark}"
 
         # rank 0 says what an earlier race found, or that one begins
         self.lane.meet()
@@ -149,9 +174,10 @@ class Chooser:
             self._store.set(place, self._kept.answer(key))
         known = bytes(self._store.get(place)).decode()
         if known in ("library", *programs):
-            return Chosen(programs.get(known), "kept from an earlier race")
+            times = {} if self._kept is None else self._kept.times(key)
+            return Chosen(programs.get(known), f"kept from an earlier race{remark}", times)
         if known != "race":
-            return Chosen(None, "no time was left for a race")
+            return Chosen(None, f"no time was left for a race{remark}")
 
         # a first round is not counted: it loads and builds; the second says how many there is time for
         runners: dict[str, Runner] = {"library": prepare(None)}
@@ -180,7 +206,7 @@ class Chooser:
             won, why = best, f"{best} takes {share:.2f} of the library's time"
         if self._kept is not None:
             self._kept.keep(key, won, times, time.perf_counter() - begun)
-        return Chosen(programs.get(won), why, times)
+        return Chosen(programs.get(won), why + remark, times)
 
 
 class Kept:
@@ -207,6 +233,10 @@ class Kept:
             return known["won"]
         return "race" if Kept.spent < RACE_SECONDS and os.environ.get("SYNTH_RACE") != "0" else ""
 
+    def times(self, key: Key) -> dict[str, float]:
+        """Return the seconds of each candidate in the race that is known."""
+        return self._found[str(key)].get("seconds", {})
+
     def keep(self, key: Key, won: str, times: dict[str, float], seconds: float) -> None:
         """Write down what won, and the seconds of each."""
         Kept.spent += seconds
@@ -231,7 +261,7 @@ def plan_of_all(store: Rendezvous, rank: int, size: int) -> Plan | None:
         mine += "no plan"
     else:
         digest = hashlib.sha256(json.dumps(plan.to_json(), sort_keys=True).encode()).hexdigest()
-        mine += f"the plan {digest[:8]} of {plan.topology.name}"
+        mine += f"the plan {digest[:8]} of {plan.topology.name if plan.topology else 'libraries alone'}"
     for other, theirs in enumerate(exchange(store, "rank", rank, size, mine)):
         if theirs != mine:
             raise SynthError(f"rank {other} has {theirs}; rank {rank} has {mine}: all ranks need the same")
@@ -249,26 +279,31 @@ def of_library(name: str, task: str, ranks: int) -> Program:
     for algorithm in LIBRARY:
         if (algorithm.name, algorithm.collective) == (name, task):
             made = algorithm.schedule(machine, wanted)
-            return _lowered(Schedule(machine.network(), wanted, made.chunks, made.steps), LoweringOptions(name=name))
+            schedule = Schedule(machine.network(), wanted, made.chunks, made.steps)
+            return lane_plans.program(schedule, LoweringOptions(name=name))
     raise SynthError(f"the library has no {name} for {task}")
 
 
-def _lowered(schedule: Schedule, options: LoweringOptions) -> Program:
-    """Return the program of a schedule. Raises SynthError for one whose ranks may end with different bits, from which
-    copies of a model would drift apart."""
-    if not same_bits(schedule):
-        raise SynthError("its ranks may end with different bits")
-    return checked_lowering.lower(schedule, options)
+def _planned(algorithm: Algorithm) -> Program:
+    assert algorithm.schedule is not None
+    options = LoweringOptions(instances=algorithm.instances, name=algorithm.label)
+    return lane_plans.program(algorithm.schedule, options)
 
 
 def plan_of(path: str | None) -> Plan | None:
-    """Return the plan of SYNTH_PLAN, a file that `synth tune -o` wrote or a folder with a plan.json; None without one.
+    """Return the plan of SYNTH_PLAN: a file or folder of `synth build` or `synth tune`, a table in MCR-DL's form (.csv)
+    or a folder of such; None without one.
 
     Raises SynthError for a path that holds none.
     """
     if not path:
         return None
-    file = Path(path) / "plan.json" if Path(path).is_dir() else Path(path)
+    file = Path(path)
+    if file.is_dir():
+        tables = sorted(file.glob("*.csv"))
+        if tables and not (file / "plan.json").is_file():
+            return joined([mcrdl.load(table) for table in tables])
+        file /= "plan.json"
     if not file.is_file():
-        raise SynthError(f"SYNTH_PLAN={path}: there is no plan; `synth tune -o plan.json` writes one")
-    return load(file)
+        raise SynthError(f"SYNTH_PLAN={path}: there is no plan; `synth build --for torch` writes one")
+    return mcrdl.load(file) if file.suffix == ".csv" else load(file)

@@ -64,4 +64,4 @@ def _plan() -> Fact:
     plan = plan_of(given)
     if plan is None:
         return Fact("plan", "none", "SYNTH_PLAN is not set: programs of the library are raced")
-    return Fact("plan", str(given), f"for {plan.topology.name}")
+    return Fact("plan", str(given), f"for {plan.topology.name if plan.topology else 'libraries alone'}")

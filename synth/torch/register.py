@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import os
+import re
+import secrets
+from datetime import datetime
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from synth.errors import SynthError
+from synth.torch.record import Record, write_order
 
 LEAST = "2.14"
 _kept: set[Any] = (
@@ -38,16 +43,30 @@ def create(group: Any, options: Any = None) -> Any:
     """Return the backend of one process group, as torch asks for it."""
     from synth.torch.backend import Synth
 
-    backend = Synth(group.store, group.group_rank, group.group_size, group.timeout, options, closed=_kept.discard)
-    if not _kept:
-        atexit.register(_write_logs)
+    members = list(group.global_ranks_in_group) or list(range(group.group_size))
+    rank = members[group.group_rank]
+    log = Record(_job(group.store), str(group.group_id or members), rank, group.group_size)
+    backend = Synth(group, options, log, closed=_kept.discard)
     _kept.add(backend)
     return backend
 
 
+def _job(store: Any) -> str:
+    """Return the name of the job, the same on all ranks and in all groups: when the first process came, and what its
+    launcher calls it."""
+    launched = os.environ.get("TORCHELASTIC_RUN_ID") or os.environ.get("SLURM_JOB_ID") or "none"
+    name = f"{datetime.now():%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    if launched != "none":
+        name += "-" + re.sub(r"[^\w.]", "_", launched)[:40]
+    common = getattr(store, "_underlying_non_prefix_store", store)
+    return common.compare_set(f"synth/job/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", "", name).decode()
+
+
+@atexit.register
 def _write_logs() -> None:
     for group in _kept:  # those that nobody has destroyed
-        group.record.write(group.rank(), group.size())
+        group.record.write()
+    write_order()
 
 
 def groups_here() -> list[Any]:

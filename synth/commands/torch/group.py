@@ -9,7 +9,7 @@ from synth.commands.root import CONTEXT, Commands
 
 @click.command(
     cls=Commands, name="torch", context_settings=CONTEXT,
-    lazy={name: f"synth.commands.torch.{name}:{name}_command" for name in ("doctor", "bench", "log")},
+    lazy={name: f"synth.commands.torch.{name}:{name}_command" for name in ("doctor", "bench", "log", "profile")},
 )  # fmt: skip
 def torch_command() -> None:
     """The backend `synth` of torch.distributed on this machine.

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from synth.commands.framework.declaration import command, option
 from synth.commands.framework.output import emit
 from synth.commands.framework.shared import FILE, Output
+
+if TYPE_CHECKING:
+    from synth.torch.record import Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,28 +31,42 @@ def log_command(options: TorchLog) -> None:
       SYNTH_LOG=log torchrun --nproc-per-node 2 train.py && synth torch log log
     """
     from synth.torch import record
-    from synth.view.frontier_text import Report
-    from synth.view.tables import print_report
 
     summaries = record.read(options.folder)
 
     def table() -> None:
-        rows = []
-        for one in summaries:
-            times = ["", "", "", ""]
-            if one.median and one.fastest is not None:
-                rate = one.bytes / one.median / 1e9
-                share = (
-                    2 * (one.ranks - 1) / one.ranks if one.collective == "allreduce" else (one.ranks - 1) / one.ranks
-                )
-                times = [f"{one.median * 1e6:.0f}", f"{rate:.3g}", f"{rate * share:.3g}", f"{one.fastest * 1e6:.0f}"]
-            rows.append((one.collective, f"{one.bytes}", one.type, f"{one.calls}", *times, one.ran, one.why))
-        heads = (
-            "collective", ">bytes", "type", ">calls", ">µs", ">GB/s", ">bus GB/s", ">least µs", "ran", "why",
-        )  # fmt: skip
-        sentences = (
-            "µs: the median on the slowest rank; least: on the fastest, which comes last and waits least for others",
-        )
-        print_report(Report.of(f"a job of {max(one.ranks for one in summaries)} ranks", heads, rows, sentences))
+        for job, rows in groupby(summaries, key=lambda one: one.job):
+            _print(job, list(rows))
 
     emit(lambda: [asdict(one) for one in summaries], table, options)
+
+
+def _print(job: str, summaries: list[Summary]) -> None:
+    """Print the table of one job."""
+    from synth.model.number_text import microseconds, number
+    from synth.view.frontier_text import Report
+    from synth.view.tables import print_report
+
+    rows = []
+    for one in summaries:
+        rates = ["", ""]
+        if one.transfer:
+            rate = one.bytes / one.transfer / 1e9
+            steps = 2 if one.collective == "allreduce" else 1
+            rates = [number(rate), number(rate * steps * (one.ranks - 1) / one.ranks)]
+        times = [microseconds(seconds) for seconds in (one.median, one.waiting, one.transfer)]
+        late = ""
+        if one.latest is not None:
+            late = f"{one.latest} ({one.late:.0%}, {microseconds(one.behind)} µs)"
+        what = one.group, one.collective, f"{one.bytes}", one.type, f"{one.calls}"
+        rows.append((*what, *times, *rates, late, one.ran, one.why))
+    heads = (
+        "group", "collective", ">bytes", "type", ">calls", ">µs", ">waiting µs", ">transfer µs", ">GB/s", ">bus GB/s",
+        "last", "ran", "why",
+    )  # fmt: skip
+    sentences = (
+        "µs: medians, each on the rank where it is longest: of a call, until the last rank came, from then on",
+        "last: the rank that came last most often, in how many of the calls, and how long after the one before it",
+    )
+    title = f"job {job}, {max(one.ranks for one in summaries)} ranks"
+    print_report(Report.of(title, heads, rows, sentences))

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from synth.export.plans.size_ranges import SizeShares
     from synth.model.collective import Collective
     from synth.pareto.events import Listener
+    from synth.program.program import Program
 
 # The format and the runtime of `synth export --plan`, and the protocols, () for those of the links.
 RUNTIMES: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -68,7 +69,9 @@ RUNTIMES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "rccl": ("msccl-dir", "rccl", ()),
     "mscclpp": ("mscclpp-dir", "", ("Simple", "LL")),
     "nccl-tuner": ("nccl-tuner-csv", "", ()),
+    "torch": ("", "synth", ("Simple",)),
 }
+TORCH = "torch"  # the backend `synth` of PyTorch, which takes the plan itself
 TUNER = "nccl-tuner"  # the runtime that takes a file of rules instead of algorithms
 SUMMARY = "build.json"
 # Wall seconds of all searches of a build by default; the part of them for frontiers, the rest being for schedules of
@@ -172,6 +175,9 @@ def build(asked: Building) -> BuildResult:
     plans_alone = runtime == "mscclpp"
     for task in tasks if plans_alone else ():
         _check_ranks(task)
+    boxes = len(set(machine.nodes))
+    if runtime == TORCH and boxes > 1:
+        raise SynthError(f"programs in a PyTorch job run on one host, and {machine.name} has {boxes} boxes: name one")
 
     # The folder: new, empty, or of an earlier build, whose frontiers of other collectives stay.
     folder = Path(asked.output)
@@ -442,28 +448,45 @@ def _written_for_runtime(
     from synth.catalog.tuner.plan_bounds import plan_bounds
     from synth.commands.programs.export import export_plan
     from synth.export import export_folder, folder_notes
+    from synth.export.plans import lane
     from synth.export.plans.folder import NoFilesError, PlanExport
     from synth.export.plans.programs import NCCL as LIBRARY
     from synth.export.plans.size_ranges import Offer, shares
+    from synth.pareto.events import Event
 
-    target, notes, registrations, chosen = folder / runtime, [], (), []
+    target, notes, registrations, chosen, files = folder / runtime, [], (), [], []
+    loader = options["runtime"]
     names: dict[int, tuple[str, ...]] = {}  # of the files that serve a share, by its id
     if runtime == TUNER:
         # A tuner names no schedules: of each table the library's own algorithms are left.
         made = export_plan(plan, **options)
         target.mkdir(exist_ok=True)
         write(target / "tuner.csv", made.text)
-        files = ["tuner.csv"]
+        files = [f"{TUNER}/tuner.csv"]
         for table in plan.tables:
             known = {k for row in table.ranges for k in row.order}
             offers = {k: Offer(0, None, table.element) for k in known if plan.algorithms[k].backend == LIBRARY}
             chosen.append(shares(table, offers, dict.fromkeys(known - offers.keys(), "a tuner names no schedule")))
+    elif runtime == TORCH:
+        # A job makes the programs itself; each that it compares is checked here as a file would be.
+        for table in plan.tables:
+            sizes, programs = lane.table(plan, table)
+            for i, program in programs.items():
+                listener(Event("query", f"{plan.algorithms[i].label}: linted and run"))
+                _check(program, plan.algorithms[i].label, loader, table.collective in lane.IN_PLACE, machine)
+            for share in sizes.shares:
+                names[id(share)] = (PLAN,)
+            chosen.append(sizes)
+            notes += [f"{plan.algorithms[i].label} is in no job: {why}" for i, why in sizes.refused.items()]
+        if any(sizes.offers for sizes in chosen):
+            files.append(PLAN)
     else:
         try:
             made = export_plan(plan, **options)
             assert isinstance(made, PlanExport)
             export_folder.write_folder(target, made, folder_notes.env(runtime, str(target.absolute()), made.env))
-            chosen, registrations, files = made.tables, made.registrations, [name for name, _ in made.files]
+            chosen, registrations = made.tables, made.registrations
+            files = [f"{runtime}/{name}" for name, _ in made.files]
             for row in made.served:
                 names[id(row.share)] = tuple(f"{runtime}/{name}" for name in row.files)
             if registrations:
@@ -472,14 +495,14 @@ def _written_for_runtime(
             notes += folder_notes.call_warnings(runtime, calls)
             _check_files(target, made, runtime, machine, listener)
         except NoFilesError as error:
-            chosen, files = error.tables, []
+            chosen = error.tables
             reasons = [reason for table in chosen for reason in table.refused.values()]
             notes = [f"no file is written: {reason}" for reason in dict.fromkeys(reasons)]
     tables = []
     for table, found, bound in zip(plan.tables, chosen, plan_bounds(plan), strict=True):
         rows = _rows(plan, found, names, {} if bound is None else bound.seconds)
         tables.append(BuiltTable(table.collective, table.ranks, table.root, tuple(rows)))
-    return RuntimeFiles(tuple(tables), tuple(f"{runtime}/{name}" for name in files), tuple(notes), registrations)
+    return RuntimeFiles(tuple(tables), tuple(files), tuple(notes), registrations)
 
 
 def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], bounds: dict[int, float]) -> list[BuildRow]:
@@ -512,22 +535,26 @@ def _rows(plan: Plan, found: SizeShares, names: dict[int, tuple[str, ...]], boun
 
 
 def _check_files(target: Path, made: PlanExport, runtime: str, machine: Topology, listener: Listener) -> None:
-    """Lint each program file, and run it on the reference executor with 16 bytes a chunk. Raises VerificationError."""
-    from synth.commands.programs.lint import lint
-    from synth.commands.programs.run import run
+    """Check each program file. Raises VerificationError."""
     from synth.commands.programs.show import load_program
     from synth.pareto.events import Event
 
     for row in made.served:
-        task = row.program.collective
-        call = {"collective": task, "runtime": runtime, "roots": () if task is None else task.roots}
-        size = row.program.loop_chunks * 16  # a program is the same at all sizes that it is for
         for name in row.files:
             listener(Event("query", f"{name}: linted and run"))
-            place = "in" if Path(name).stem.endswith("-in-place") else None
-            program = load_program(target / name, collective=task, runtime=runtime)
-            lint(program, in_place=place, **call).require_right(str(target / name))
-            run(program, size=size, topology=machine, in_place=place == "in", bound=False, **call)
+            program = load_program(target / name, collective=row.program.collective, runtime=runtime)
+            _check(program, str(target / name), runtime, Path(name).stem.endswith("-in-place"), machine)
+
+
+def _check(program: Program, name: str, runtime: str, in_place: bool, machine: Topology) -> None:
+    """Lint a program, and run it on the reference executor with 16 bytes a chunk, a size that serves for all."""
+    from synth.commands.programs.lint import lint
+    from synth.commands.programs.run import run
+
+    task = program.collective
+    call = {"collective": task, "runtime": runtime, "roots": () if task is None else task.roots}
+    lint(program, in_place="in" if in_place else None, **call).require_right(name)
+    run(program, size=program.loop_chunks * 16, topology=machine, in_place=in_place, bound=False, **call)
 
 
 def _write_pages(result: BuildResult, job: JobShape | None, frontiers: Sequence[Path], folder: Path) -> None:

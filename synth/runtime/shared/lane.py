@@ -16,7 +16,7 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -95,6 +95,7 @@ class Lane:
         self._called = self.segment.take((size, REMEMBERED), CALL)
         self._finished = self.segment.take((size, 16), WORD)
         self._rows = self._called.view(np.uint8).reshape(-1).data
+        self._times = self.segment.take((REMEMBERED, size), np.dtype("f8")).reshape(-1).data.cast("B").cast("d")
 
         # connections by source, destination and number; with slots for all pairs in half of the segment
         pairs = max(1, size * (size - 1))
@@ -226,8 +227,9 @@ class Lane:
             self._watcher.start()
         return LaneLaunch(function, self._pools[instance.group], prog, ctypes.c_void_p(_at(prog)))
 
-    def begin(self, what: bytes) -> None:
+    def begin(self, what: bytes) -> float:
         """Say what this rank calls next: at most 48 bytes, the same on all ranks. `call` may follow several times.
+        Return the time, which `begun` tells the others.
 
         Raises SynthError where the lane is broken, on this rank or another.
         """
@@ -238,7 +240,19 @@ class Lane:
         if self.broken is not None:
             raise self.broken
         self.calls += 1
+        now = time.perf_counter()
+        self._times[self._times_at(self.calls) + self.rank] = now
+        self._times[self._times_at(self.calls + REMEMBERED // 2) + self.rank] = 0.0  # no rank is so far ahead
         ROW.pack_into(self._rows, self._row(self.rank), what, self.calls)
+        return now
+
+    def begun(self) -> Sequence[float]:
+        """Return when each rank began the present call, by the clock of time.perf_counter; 0: it has not."""
+        at = self._times_at(self.calls)
+        return self._times[at : at + self.size].tolist()
+
+    def _times_at(self, call: int) -> int:
+        return self.size * (call % REMEMBERED)
 
     def _row(self, rank: int) -> int:
         """Return where a rank writes its call of the present number down."""
