@@ -321,7 +321,7 @@ class Lane:
         while (self._called["number"].max(axis=1) < self.calls).any() and not self._flags[0]:
             if self._differing() or self._ended() or time.monotonic() > limit:
                 break
-            pause = min(2e-3, 2 * pause + 1e-5)
+            pause = min(5e-4, 2 * pause + 1e-5)
             time.sleep(pause)
         else:
             if not self._flags[0] and not self._differing():
