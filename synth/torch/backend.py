@@ -60,7 +60,7 @@ MOST_KINDS = 4096  # of calls by exact size, whose choice is found at once
 
 @dataclass
 class CallKind:
-    """Calls that differ in nothing but their data. `said`: what the other ranks read. `chosen`: None until the first."""
+    """Calls that differ in their data alone. `said`: what the other ranks read. `chosen`: None until the first."""
 
     said: bytes
     chosen: Chosen | None = None

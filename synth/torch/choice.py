@@ -197,14 +197,8 @@ class Kept:
     answers: ClassVar[dict[str, dict[str, dict]]] = {}
 
     def __init__(self, ranks: int, plan: Plan | None) -> None:
-        facts = [
-            platform.node(),
-            platform.machine(),
-            len(os.sched_getaffinity(0)),
-            torch.__version__,
-            version.__version__,
-            ranks,
-        ]
+        cores = len(os.sched_getaffinity(0))
+        facts = [platform.node(), platform.machine(), cores, torch.__version__, version.__version__, ranks]
         facts += [sources.fingerprint(), plan and plan.to_json()]
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
         self._file = build_host.cache_directory().parent / "race" / f"{digest}.json"
