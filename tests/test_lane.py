@@ -76,7 +76,7 @@ def test_one_process_compiles_while_others_wait(tmp_path):
 FAULTS = {
     "killed": "rank 1 has ended, in or before call 3, allreduce",
     "another": "call 3, allreduce, is alltoall on rank 1: all ranks must make the same calls in the same order",
-    "late": "rank 1 did not come to call 3, allreduce, within 2 s",
+    "late": "rank 1 did not come to call 3, allreduce, within the timeout of 2 s",
 }
 
 

@@ -391,7 +391,7 @@ class Lane:
         if self._flags[1] == LEFT:
             return SynthError(f"{call} was given up on another rank: it was interrupted, or its group was destroyed")
         if late:
-            return SynthError(f"rank {_list(late)} did not come to {call} within {self.timeout:g} s")
+            return SynthError(f"rank {_list(late)} did not come to {call} within the timeout of {self.timeout:g} s")
         return SynthError(f"{call} made no progress for {self.timeout:g} s")
 
 
