@@ -265,7 +265,7 @@ class Synth(Backend):
         if op is None:
             return "operator"
         for tensor in tensors:
-            if tensor.dtype not in _TYPES:
+            if tensor.dtype not in _TYPES or tensor.layout is not torch.strided:
                 return "type"
             if not tensor.numel():
                 return "empty"
