@@ -102,12 +102,12 @@ def main():
         os.waitpid(child, 0)
         return
     if case == "idle":  # one block waits for a message, another for that block
-        loaded, data = lane.load(program("one-shot", "allreduce", ranks), in_place=True), np.ones(8, np.float32)
+        loaded, data = lane.load(program("ring", "allreduce", ranks), in_place=True), np.ones(8, np.float32)
         for late in (0, 1):
             time.sleep(late * rank)
             before = time.process_time()
             lane.begin(b"allreduce")
-            lane.call(loaded, 8, dtype("float32"), "sum", at(data), at(data))
+            lane.call(loaded, 8 // loaded.program.chunks, dtype("float32"), "sum", at(data), at(data))
         print(time.process_time() - before)
         return
     loaded, data = lane.load(program("ring", "allreduce", ranks), in_place=True), np.ones(1024, np.float32)
