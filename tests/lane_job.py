@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ def at(array):
     return array.__array_interface__["data"][0]
 
 
-def everything(lane, rank, ranks, launches=0):
+def everything(lane, rank, ranks, launches=0, sizes=SIZES):
     """Return the number of calls whose result is right: programs of two collectives and four types, in many sizes.
 
     `launches`: how many each program is said to have made before.
@@ -57,9 +58,9 @@ def everything(lane, rank, ranks, launches=0):
     gather = lane.load(program("direct", "allgather", ranks), in_place=False)
     for loaded in (*reduce, gather) if launches else ():
         _, _, done, runs, _ = loaded.kept
-        runs[:], done[:] = launches, (launches - 1) << 40
+        runs[:], done[:, 0] = launches, (launches - 1) << 40
     right = 0
-    for number, elements in enumerate(SIZES):
+    for number, elements in enumerate(sizes):
         name, op = TYPES[number % len(TYPES)]
         kind = dtype(name)
         for loaded in reduce:
@@ -87,6 +88,9 @@ def main():
     if case in ("right", "wrapped"):
         print(everything(lane, rank, ranks, (1 << 24) - 3 if case == "wrapped" else 0))
         return
+    if case == "sizes":  # each is a launch of its own
+        print(everything(lane, rank, ranks, sizes=range(1, 300)), max(len(one.prepared) for one in lane._programs))
+        return
     if case == "forked":
         child = os.fork()
         if not child:
@@ -97,11 +101,25 @@ def main():
             os._exit(0)
         os.waitpid(child, 0)
         return
+    if case == "idle":  # one block waits for a message, another for that block
+        loaded, data = lane.load(program("ring", "allreduce", ranks), in_place=True), np.ones(8, np.float32)
+        for late in (0, 1):
+            time.sleep(late * rank)
+            before = time.process_time()
+            lane.begin(b"allreduce")
+            lane.call(loaded, 8 // loaded.program.chunks, dtype("float32"), "sum", at(data), at(data))
+        print(time.process_time() - before)
+        return
     loaded, data = lane.load(program("ring", "allreduce", ranks), in_place=True), np.ones(1024, np.float32)
     try:
         for call in range(3):
             if rank == 1 and call == 2 and case == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if rank == 1 and call == 2 and case == "interrupted":
+                time.sleep(1)
+                os.kill(lane._processes[0][0], signal.SIGINT)
+                while not lane._flags[0]:
+                    time.sleep(0.01)
             if rank == 1 and call == 2 and case == "late":
                 Path(folder, "waits").touch()
                 while len(list(Path(folder).glob("gave-up-*"))) < ranks - 1:
@@ -109,6 +127,12 @@ def main():
             lane.begin(b"alltoall" if rank == 1 and call == 2 and case == "another" else b"allreduce")
             lane.call(loaded, 1024 // loaded.program.chunks, dtype("float32"), "sum", at(data), at(data))
         print("right")
+    except KeyboardInterrupt:
+        for _ in range(2):
+            try:
+                lane.begin(b"allreduce")
+            except SynthError as error:
+                print(error, error is not lane.broken, len(list(traceback.walk_tb(error.__traceback__))))
     except SynthError as error:
         Path(folder, f"gave-up-{rank}").touch()
         print(error)

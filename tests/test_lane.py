@@ -1,13 +1,16 @@
 """Programs between processes that share memory: right in any order of programs, sizes and types; faults are named."""
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from synth.errors import SynthError
 from synth.runtime.kernel import build_host
+from synth.runtime.shared.lane import MOST_SIZES
 from synth.runtime.shared.segment import SharedSegment
 from tests.lane_job import SIZES
 
@@ -37,10 +40,43 @@ def test_a_forked_process_is_refused(tmp_path):
     assert printed == ["a forked process cannot use the groups of its parent: let it make its own"] * 2
 
 
+def test_launches_of_few_sizes_are_kept(tmp_path):
+    printed, _ = run(tmp_path, 2, "sizes")
+    right, kept = printed[0].split()
+    assert int(right) == 3 * 299 and int(kept) <= MOST_SIZES
+
+
+def test_blocks_that_wait_long_sleep(tmp_path):
+    printed, _ = run(tmp_path, 2, "idle")
+    assert float(printed[0]) < 0.1  # of the second in which the other rank does not come
+
+
+def test_ctrl_c_ends_a_wait_on_all_ranks(tmp_path):
+    start = time.monotonic()
+    printed, codes = run(tmp_path, 3, "interrupted")
+    assert printed[0].splitlines() == ["call 3 was interrupted True 2"] * 2 and codes[0] == 0
+    assert printed[1] == "another rank gave up before this one came to its call 3"
+    assert printed[2] == (
+        "call 3, allreduce, was given up on another rank: it was interrupted, or its group was destroyed"
+    )
+    assert time.monotonic() - start < 50  # the lane's limit is 60 s
+
+
+def test_one_process_compiles_while_others_wait(tmp_path):
+    env = os.environ | {"SYNTH_CACHE": str(tmp_path), "CXX": str(tmp_path / "g++")}
+    (tmp_path / "g++").write_text(f'#!/bin/sh\necho . >>{tmp_path}/runs\nsleep 2.5\nexec g++ -O0 "$@"\n')
+    (tmp_path / "g++").chmod(0o755)
+    code = "from synth.runtime.kernel import build_host; build_host.library('copy', note='compiling copy')"
+    command = [sys.executable, "-c", code]
+    started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) for _ in range(3)]
+    assert sorted(process.communicate(timeout=100)[1] for process in started) == ["", "", "compiling copy\n"]
+    assert (tmp_path / "runs").read_text() == ".\n" and not list(tmp_path.glob("kernels/*.lock"))
+
+
 FAULTS = {
     "killed": "rank 1 has ended, in or before call 3, allreduce",
     "another": "call 3, allreduce, is alltoall on rank 1: all ranks must make the same calls in the same order",
-    "late": "rank 1 did not come to call 3, allreduce, within 2 s",
+    "late": "rank 1 did not come to call 3, allreduce, within the timeout of 2 s",
 }
 
 

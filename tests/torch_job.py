@@ -5,6 +5,7 @@ Needs torch alone beside the package, so that it runs in an environment that has
 
 import os
 import sys
+import time
 import traceback
 from datetime import timedelta
 
@@ -49,6 +50,9 @@ def sizes():
         tensor = own(count)
         dist.all_reduce(tensor)
         assert torch.equal(tensor, total(count)), count
+    sparse = torch.sparse_coo_tensor([[RANK]], [1.0], [RANKS])
+    dist.all_reduce(sparse)
+    assert torch.equal(sparse.to_dense(), torch.ones(RANKS))
     if os.environ.get("SYNTH_DISABLE") != "1":  # gloo takes none
         strided = own(12)[::3]
         dist.all_reduce(strided)
@@ -230,6 +234,78 @@ def every_program():
     group.chooser.choose = race
 
 
+def ours():
+    """The backend of the world, or None where no program runs."""
+    from synth.torch.register import groups_here
+
+    (group,) = (group for group in groups_here() if group.size() == RANKS)
+    return group if group.lane else None
+
+
+def switches():
+    """SYNTH_DISABLE at any time; a limit for all that waits; a barrier after calls that nobody has waited for."""
+    if not ours():
+        return
+    os.environ["SYNTH_DISABLE"] = "1"
+    tensors = [own(300_000) for _ in range(4)]
+    works = [dist.all_reduce(tensors[0], async_op=True)]
+    del os.environ["SYNTH_DISABLE"]
+    works += [dist.all_reduce(tensor, async_op=True) for tensor in tensors[1:]]
+    dist.barrier()
+    assert all(torch.equal(tensor, total(300_000)) for tensor in tensors)
+    rows = [row for row in ours().record.rows.values() if row.why == "SYNTH_DISABLE=1"]
+    assert [(row.collective, row.ran, row.calls) for row in rows] == [("allreduce", "gloo", 1)]
+    works[0].wait()
+    dist.set_timeout(timedelta(seconds=99))
+    from synth.torch import backend
+
+    lane = ours().lane
+    assert lane.timeout == 99 and {int(one.prog["timeout"]) for one in lane._programs} == {99 * 10**9}
+    backend.MOST_KINDS = 8
+    for count in range(1, 50):
+        dist.all_reduce(own(count))
+    assert len(ours()._kinds) <= 8
+
+
+def faults():
+    """Ranks that differ are named at once, each time by a new error."""
+    if not ours():
+        return
+
+    def disabled(group):
+        if RANK == 1:
+            os.environ["SYNTH_DISABLE"] = "1"
+        dist.all_reduce(own(), group=group)
+
+    def sized(group):
+        out = torch.empty(RANKS)
+        sizes = [1] * RANKS if RANK == 1 else None
+        dist.all_to_all_single(out, own(RANKS), sizes, sizes, group=group)
+
+    def barrier(group):
+        dist.barrier(group) if RANK == 1 else dist.all_reduce(own(), group=group)
+
+    for case, one, other in (
+        (disabled, "allreduce sum float32 4", "allreduce sum float32 4 with SYNTH_DISABLE"),
+        (sized, f"alltoall sum float32 {RANKS}", "alltoall float32 with sizes"),
+        (barrier, "allreduce sum float32 4", "barrier"),
+    ):
+        group, errors = dist.new_group(), []
+        started = time.monotonic()
+        for _ in range(2):
+            try:
+                case(group)
+            except Exception as error:
+                errors.append(error)
+            os.environ.pop("SYNTH_DISABLE", None)
+        first, again = errors
+        said = f"call 1, {one}, is {other} on rank 1: all ranks must", f"call 1, {other}, is {one} on rank "
+        assert said[RANK == 1] in str(first) or "another rank gave up before" in str(first), first
+        assert again is not first and str(again) == str(first) and time.monotonic() - started < 50
+        dist.barrier()
+        dist.destroy_process_group(group)
+
+
 def programs():
     """Programs have carried something out, unless they are switched off."""
     from synth.torch.register import groups_here
@@ -240,7 +316,7 @@ def programs():
 
 CASES = (
     allreduce, sizes, works, gathers, scatters, alltoall, rooted, groups, functions, training, compression,
-    every_program, programs,
+    every_program, switches, faults, programs,
 )  # fmt: skip
 
 
@@ -249,8 +325,8 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group(sys.argv[4], timeout=timedelta(seconds=100))
     for case in CASES:
-        if os.environ.get("TORCH_DISTRIBUTED_DEBUG") == "DETAIL" and case in (training, compression):
-            continue  # torch 2.14.1 ends with a segmentation fault there, with gloo too
+        if os.environ.get("TORCH_DISTRIBUTED_DEBUG") == "DETAIL" and case in (training, compression, faults):
+            continue  # torch 2.14.1 ends with a segmentation fault there, with gloo too, and finds faults by itself
         try:
             case()
         except Exception:

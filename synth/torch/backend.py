@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
 from typing import Any
@@ -54,6 +55,18 @@ _OPERATORS = {
     "prod": ReduceOp.PRODUCT,
 }
 
+MOST_KINDS = 4096  # of calls by exact size, whose choice is found at once
+
+
+@dataclass
+class CallKind:
+    """Calls that differ in their data alone. `said`: what the other ranks read. `chosen`, `row`: None until the first;
+    `row` counts them in the log."""
+
+    said: bytes
+    chosen: Chosen | None = None
+    row: LoggedCalls | None = None
+
 
 class Synth(Backend):
     """One process group. `inner`: gloo, for what no program serves; `lane`: None where no program runs at all."""
@@ -70,11 +83,13 @@ class Synth(Backend):
         self._batch: list[Work] | None = None
         self._queue: queue.SimpleQueue[tuple[Callable[[], None], Pending] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._background: list[Work] = []  # of collectives that gloo carries out at once, without those that have ended
         self._waiting = 0  # calls in the queue, or under way on its thread
         self._counting = threading.Lock()
         self._received: Work | None = None
-        self._cache: dict[tuple, tuple[Chosen, LoggedCalls]] = {}
-        self._said: dict[tuple, bytes] = {}
+        self._kinds: dict[tuple, CallKind] = {}
+        self._turn = threading.Lock()  # of the one call that is carried out
+        self._disabled = False  # by SYNTH_DISABLE, when the call that is carried out was made
         self._agreeing: ProcessGroupGloo | None = None
         plan = plan_of_all(PrefixStore("alike", store), rank, size)
         self.lane, why = self._make_lane(rank, size)
@@ -131,7 +146,14 @@ class Synth(Backend):
         return self._sequence
 
     def set_timeout(self, timeout: timedelta) -> None:
-        self._timeout = timeout
+        self._timeout = self._options._timeout = timeout
+        for group in (self.inner, self._agreeing):
+            if group is not None:
+                group.set_timeout(timeout)
+        if self.lane is not None:
+            self.lane.set_timeout(timeout.total_seconds())
+
+    _set_default_timeout = set_timeout
 
     def shutdown(self) -> None:
         ended = True
@@ -164,9 +186,10 @@ class Synth(Backend):
         """Carry `function` out after all calls before it; at once where the caller would wait anyhow."""
         self._sequence += 1
         waits = not getattr(opts, "asyncOp", True)
+        disabled = "SYNTH_DISABLE" in os.environ and os.environ["SYNTH_DISABLE"] == "1"
         work: Work
         if waits and not self._waiting:
-            function()
+            self._perform(function, disabled)
             work = Done(tensors)
         else:
             work = pending = Pending(tensors)
@@ -175,12 +198,25 @@ class Synth(Backend):
                 self._thread.start()
             with self._counting:
                 self._waiting += 1
-            self._queue.put((function, pending))
+            self._queue.put((partial(self._perform, function, disabled), pending))
             if waits:
                 pending.wait()
         if self._batch is not None:
             self._batch.append(work)
         return work
+
+    def _perform(self, function: Callable[[], None], disabled: bool) -> None:
+        """Carry one call out, the only one of this group at the time."""
+        with self._turn:
+            self._disabled = disabled
+            try:
+                function()
+            except Exception:
+                raise
+            except BaseException:  # Ctrl-C: the other ranks must not wait for the rest of this call
+                if self.lane is not None:
+                    self.lane.abort(SynthError("a call was interrupted"))
+                raise
 
     def _carry_out(self) -> None:
         while (item := self._queue.get()) is not None:
@@ -190,9 +226,9 @@ class Synth(Backend):
                 function()
             except Exception as problem:
                 error = problem
+            work.finish(error)
             with self._counting:
                 self._waiting -= 1
-            work.finish(error)
 
     def _inner(self, name: str, *arguments: Any, why: str = "") -> Work:
         """Let gloo carry a call out. In a coalescing window its work is kept: nobody else waits for it."""
@@ -203,6 +239,8 @@ class Synth(Backend):
         why = why or f"no program does {collective}"
         self.record.row(collective, nbytes, kind.removeprefix("torch."), "gloo", why).count(nbytes)
         work = getattr(self.inner, name)(*[argument for argument in arguments if argument is not None])
+        if name not in ("send", "recv"):
+            self._background = [one for one in self._background if not one.is_completed()] + [work]
         if self._batch is not None:
             self._batch.append(work)
         return work
@@ -231,8 +269,8 @@ class Synth(Backend):
         if op is None:
             return "no program has this operator"
         for tensor in tensors:
-            if tensor.dtype not in _TYPES:
-                return f"no program takes {tensor.dtype}"
+            if tensor.dtype not in _TYPES or tensor.layout is not torch.strided:
+                return f"no program takes {tensor.dtype}, {tensor.layout}"
             if not tensor.numel():
                 return "an empty tensor"
         return ""
@@ -249,21 +287,24 @@ class Synth(Backend):
             source = source.contiguous()
             out = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
         larger = source if units[0] >= units[1] else out
-        key = collective, larger.numel(), larger.dtype, op, root
-        said = self._said.get(key)
-        if said is None:
-            said = self._said[key] = (
-                f"{collective} {op} {larger.dtype} {larger.numel()} {root or ''}".strip().replace("torch.", "").encode()
-            )
-        begun = self.lane.begin(said)
-        nbytes, cached = larger.numel() * larger.element_size(), self._cache.get(key)
-        if cached is None:
-            chosen = self._choose(collective, larger, units, op, root)
-            kind = str(larger.dtype).removeprefix("torch.")
-            row = self.record.row(collective, nbytes, kind, chosen.name, chosen.why, chosen.times)
-            cached = self._cache[key] = chosen, row
+        key = collective, larger.numel(), larger.dtype, op, root, self._disabled
+        kind = self._kinds.get(key)
+        if kind is None:
+            if len(self._kinds) >= MOST_KINDS:
+                self._kinds.clear()
+            text = f"{collective} {op} {larger.dtype} {larger.numel()} {root or ''}".strip().replace("torch.", "")
+            kind = self._kinds[key] = CallKind((text + " with SYNTH_DISABLE" * self._disabled).encode())
+        begun = self.lane.begin(kind.said)
+        nbytes, chosen, row = larger.numel() * larger.element_size(), kind.chosen, kind.row
+        if chosen is None or row is None:
+            if self._disabled:
+                chosen = Chosen(None, "SYNTH_DISABLE=1")
+            else:
+                chosen = self._choose(collective, larger, units, op, root)
+            name = str(larger.dtype).removeprefix("torch.")
+            row = self.record.row(collective, nbytes, name, chosen.name, chosen.why, chosen.times)
+            kind.chosen, kind.row = chosen, row
             begun = time.perf_counter()
-        chosen, row = cached
         if chosen.program is None:
             self._by_gloo(collective, out, source, op, root)
         else:
@@ -316,11 +357,15 @@ class Synth(Backend):
             _divide(out, self.size())
 
     def _by_gloo(self, collective: str, out: torch.Tensor, source: torch.Tensor, op: str, root: int) -> None:
-        """Let gloo carry out a call whose turn it is on the lane, by connections that only such calls use."""
+        """Let gloo carry out a call whose turn it is on the lane."""
+        self._meet_and(lambda: self._on_agreement(collective, out, source, op, root))
+
+    def _meet_and(self, call: Callable[[], None]) -> None:
+        """Make a call of gloo whose turn it is on the lane, by connections that only such calls use."""
         assert self.lane is not None
         self.lane.meet()
         try:
-            self._on_agreement(collective, out, source, op, root)
+            call()
         except RuntimeError:
             self.lane.check()  # says more than a connection that was closed
             raise
@@ -477,9 +522,12 @@ class Synth(Backend):
     def all_to_all_single(
         self, out: torch.Tensor, source: torch.Tensor, out_sizes: list, in_sizes: list, opts: Any = None
     ) -> Work:
-        # sizes that are given may differ from rank to rank, so that no rank knows what the others decide
-        if why := "varying sizes" if out_sizes or in_sizes else self._against("alltoall", "sum", out, source):
+        # empty tensors, as sizes, may be one rank's alone
+        sized = bool(out_sizes or in_sizes) or not out.numel() or not source.numel()
+        if why := self._against("alltoall", "sum", *(one for one in (out, source) if one.numel())):
             return self._inner("alltoall_base", out, source, out_sizes, in_sizes, opts, why=why)
+        if sized:
+            return self._issue(lambda: self._sized_alltoall(out, source, out_sizes, in_sizes), [out], opts)
 
         def carry_out() -> None:
             given = source.clone() if _overlap(out, source) else source
@@ -489,12 +537,24 @@ class Synth(Backend):
 
     alltoall_base = all_to_all_single
 
+    def _sized_alltoall(self, out: torch.Tensor, source: torch.Tensor, out_sizes: list, in_sizes: list) -> None:
+        """Let gloo carry out an alltoall whose sizes other ranks do not know. A rank that gives none is named."""
+        assert self.lane is not None
+        kind = str(out.dtype).removeprefix("torch.")
+        self.lane.begin(f"alltoall {kind} with sizes".encode())
+        begun = time.perf_counter()
+        self._meet_and(lambda: self._agreement().alltoall_base(out, source, out_sizes, in_sizes).wait())
+        seconds = time.perf_counter() - begun
+        self.lane.finish()
+        nbytes = max(out.numel(), source.numel()) * out.element_size()
+        self.record.add("alltoall", nbytes, kind, "gloo", "varying sizes", seconds)
+
     def alltoall(self, outs: list, sources: list, opts: Any = None) -> Work:
         source = _joined(sources)
         out_sizes = [part.numel() for part in outs]
         in_sizes = [part.numel() for part in sources]
         out = source.new_empty(sum(out_sizes))
-        self._inner("alltoall_base", out, source, out_sizes, in_sizes, opts).wait()
+        self.all_to_all_single(out, source, out_sizes, in_sizes, opts).wait()
         for part, found in zip(outs, out.split(out_sizes), strict=True):
             part.copy_(found.view(part.shape))
         return Done(outs)
@@ -507,10 +567,23 @@ class Synth(Backend):
             work.wait()
         return Done(tensors)
 
-    # ------------------------------------------------------------ what gloo carries out
-
     def barrier(self, opts: Any = None) -> Work:
-        return self._inner("barrier", opts)
+        if self.lane is None:
+            return self._inner("barrier", opts)
+        before, self._background = self._background, []
+
+        def carry_out() -> None:
+            assert self.lane is not None
+            for work in before:
+                work.wait()
+            self.lane.begin(b"barrier")
+            self.lane.meet()
+            self.lane.finish()
+
+        self.record.add("barrier", 0, "", "shared memory", "", None)
+        return self._issue(carry_out, [], opts)
+
+    # ------------------------------------------------------------ what gloo carries out
 
     def gather(self, outs: list, sources: list, opts: Any = None) -> Work:
         return self._inner("gather", outs, sources, opts)

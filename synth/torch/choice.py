@@ -177,7 +177,10 @@ class Chooser:
             times = {} if self._kept is None else self._kept.times(key)
             return Chosen(programs.get(known), f"kept from an earlier race{remark}", times)
         if known != "race":
+            return Chosen(None, f"SYNTH_RACE=0, and no kept answer{remark}")
+        if self._agree([Kept.spent])[0] >= RACE_SECONDS:
             return Chosen(None, f"no time was left for a race{remark}")
+        started = time.perf_counter()
 
         # a first round is not counted: it loads and builds; the second says how many there is time for
         runners: dict[str, Runner] = {"library": prepare(None)}
@@ -205,19 +208,22 @@ class Chooser:
         if share < GAIN:
             won, why = best, f"{best} takes {share:.2f} of the library's time"
         if self._kept is not None:
-            self._kept.keep(key, won, times, time.perf_counter() - begun)
+            self._kept.keep(key, won, times)
+        Kept.spent += time.perf_counter() - started
         return Chosen(programs.get(won), why + remark, times)
 
 
 class Kept:
     """The answers of races, of this process and of earlier jobs: a file for each machine, version, plan and number of
-    ranks. Rank 0 reads and writes it. `spent`: seconds of the races of this process."""
+    ranks. Rank 0 reads and writes it. `spent`: seconds of the races of this process, whatever the group; no race begins
+    where one of its ranks has spent RACE_SECONDS."""
 
     spent = 0.0
     answers: ClassVar[dict[str, dict[str, dict]]] = {}
 
     def __init__(self, ranks: int, plan: Plan | None) -> None:
-        facts = [platform.node(), platform.machine(), os.cpu_count(), torch.__version__, version.__version__, ranks]
+        cores = len(os.sched_getaffinity(0))
+        facts = [platform.node(), platform.machine(), cores, torch.__version__, version.__version__, ranks]
         facts += [sources.fingerprint(), plan and plan.to_json()]
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
         self._file = build_host.cache_directory().parent / "race" / f"{digest}.json"
@@ -227,19 +233,18 @@ class Kept:
                 self._found.update(json.loads(self._file.read_text(encoding="utf-8")))
 
     def answer(self, key: Key) -> str:
-        """Return the name of what won, "race" where it is not known yet, or "" where no time is left to find out."""
+        """Return the name of what won, "race" where it is not known yet, or "" where SYNTH_RACE forbids one."""
         known = self._found.get(str(key))
         if isinstance(known, dict) and isinstance(known.get("won"), str):
             return known["won"]
-        return "race" if Kept.spent < RACE_SECONDS and os.environ.get("SYNTH_RACE") != "0" else ""
+        return "" if os.environ.get("SYNTH_RACE") == "0" else "race"
 
     def times(self, key: Key) -> dict[str, float]:
         """Return the seconds of each candidate in the race that is known."""
         return self._found[str(key)].get("seconds", {})
 
-    def keep(self, key: Key, won: str, times: dict[str, float], seconds: float) -> None:
+    def keep(self, key: Key, won: str, times: dict[str, float]) -> None:
         """Write down what won, and the seconds of each."""
-        Kept.spent += seconds
         self._found[str(key)] = {"won": won, "seconds": times}
         with suppress(SynthError):  # then the next job races again
             build_host.write_atomically(self._file, json.dumps(self._found, indent=1).encode())

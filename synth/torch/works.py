@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from copy import copy
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,13 @@ import torch
 from torch._C._distributed_c10d import Work
 
 from synth.errors import SynthError
+
+
+def fresh(error: Exception) -> Exception:
+    """Return a copy of an error that was raised before, since each raise adds to an error's traceback."""
+    again = copy(error)
+    again.__cause__ = error
+    return again
 
 
 class Done(Work):
@@ -72,7 +80,7 @@ class Pending(Work):
         if not self._ended.wait(seconds or None):
             raise SynthError(f"the call has not ended within {seconds:g} s")
         if self._error is not None:
-            raise self._error
+            raise fresh(self._error)
         return True
 
     def is_completed(self) -> bool:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
+import threading
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +20,7 @@ from synth.runtime.kernel import sources
 
 FLAGS = ("-std=c++17", "-O2", "-pthread", "-fno-strict-aliasing", "-Wall")
 MISSING = "needs g++: apt install g++"
+NOTE_SECONDS = 2.0  # of compiling, until a line says so
 
 
 def compiler() -> str | None:
@@ -87,20 +92,41 @@ def is_cached(target: Path) -> bool:
     return target.exists()
 
 
+def _build_once(source: str, target: Path, flags: tuple[str, ...], note: str) -> None:
+    """Build `target` in one process while others wait for it. Where the file system has no locks, several may."""
+    with ExitStack() as held:
+        with suppress(OSError):  # a folder that cannot be written is named when the kernel is
+            target.parent.mkdir(0o700, parents=True, exist_ok=True)
+            fcntl.flock(held.enter_context(open(f"{target}.lock", "w", encoding="ascii")), fcntl.LOCK_EX)
+        if is_cached(target):
+            return
+        timer = threading.Timer(NOTE_SECONDS, print, [note], {"file": sys.stderr, "flush": True})
+        if note:
+            timer.start()
+        try:
+            build(source, target, flags)
+        finally:
+            timer.cancel()
+            # whoever waits for this lock finds the kernel, and whoever comes later does not look for the lock
+            Path(f"{target}.lock").unlink(missing_ok=True)
+
+
 @cache
-def library(group: str, main: str = "host", flags: tuple[str, ...] = ()) -> ctypes.CDLL:
+def library(group: str, main: str = "host", flags: tuple[str, ...] = (), only: str = "", note: str = "") -> ctypes.CDLL:
     """Load the compiled kernels of one group, built unless cached. Raises MissingDependencyError, SynthError.
 
     `main`: the source file that launches them, host (threads for one call) or pool (threads that stay). `flags`: more
-    of the compiler's.
+    of the compiler's. `only`: the one symbol of the group that is needed. `note`: a line for stderr where compiling
+    takes long.
     """
     command = compiler()
     if command is None:
         raise MissingDependencyError(f"the host executor {MISSING}")
-    known = sources.fingerprint(command, *FLAGS, *flags, sources.lines(group))
+    lines = sources.lines(group, only)
+    known = sources.fingerprint(command, *FLAGS, *flags, lines)
     target = cache_directory() / f"{main}-{group}-{known}.so"
     if not is_cached(target):
-        build(f'#include "{main}.cpp"\n' + sources.lines(group), target, ("-shared", "-fPIC", *flags))
+        _build_once(f'#include "{main}.cpp"\n{lines}', target, ("-shared", "-fPIC", *flags), note)
     try:
         return ctypes.CDLL(str(target))
     except OSError as error:

@@ -23,7 +23,7 @@ APART int blocked(const Prog& p, const Block& block, const Op& op, u64 epoch, in
   if (part == 0)
     for (int d = op.dep0; d < op.dep0 + op.ndep; ++d) {
       what = d;
-      if (!await(p, p.done + p.deps[d].block, epoch + p.deps[d].op + 1)) return WAITS_DEP;
+      if (!await(p, done_of(p, p.deps[d].block), epoch + p.deps[d].op + 1, p.sleeps)) return WAITS_DEP;
     }
   what = block.into;
   if ((!(F & LL) || F & CLOCK) && op.flags & RECEIVES && !await(p, tail, taken + 1, p.sleeps)) return WAITS_DATA;
@@ -119,7 +119,7 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
         if (leads) {
           if (flags & RECEIVES) post(in_head, taken, p.sleeps);
           if ((!(F & LL) || F & CLOCK) && flags & SENDS) post(out_tail, sent, p.sleeps);
-          if (flags & PUBLISHES && last) release(p.done + me, epoch + o + 1);
+          if (flags & PUBLISHES && last) post(done_of(p, me), epoch + o + 1, p.sleeps);
           note(p.beat + me, beat);
         }
       }

@@ -20,6 +20,7 @@ struct Pool {
   alignas(128) u64 ended[2];  // blocks that have ended, of all calls; whether the caller sleeps
   u64 given;                  // blocks given to workers, of all calls
   int count;
+  void (*attend)();  // of the caller's thread; see wrap.cuh
   Worker* all[256];
 };
 
@@ -27,7 +28,10 @@ struct Pool {
 static void wait_for(u64* at, u64 least) {
   for (int spins = 0; acquire(at) < least;)
     if (++spins < SPINS) relax();
-    else doze(at, least);
+    else {
+      doze(at, least);
+      if (spins % 8 == 0) look_up();
+    }
 }
 
 static void* work(void* argument) {
@@ -42,9 +46,9 @@ static void* work(void* argument) {
   return nullptr;
 }
 
-extern "C" Pool* synth_pool() {
+extern "C" Pool* synth_pool(void (*attend)()) {
   Pool* pool = (Pool*)aligned_alloc(128, (sizeof(Pool) + 127) / 128 * 128);
-  if (pool) *pool = Pool{};
+  if (pool) *pool = Pool{{0, 0}, 0, 0, attend, {}};
   return pool;
 }
 
@@ -82,8 +86,10 @@ static int launch(Pool* pool, const Prog& p, Body body) {
     worker.prog = &p, worker.body = body, worker.block = b;
     post(worker.turn, worker.turn[0] + 1, 1);
   }
+  attend = pool->attend;
   if (p.nblocks) body(p, Team{0, 0, 1, nullptr});
   if (p.nblocks > 1) wait_for(pool->ended, pool->given += p.nblocks - 1);
+  attend = nullptr;
   return 0;
 }
 

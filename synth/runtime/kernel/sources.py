@@ -63,16 +63,17 @@ def _symbol(group: str, op: str) -> str:
     return "_".join([*words, feature] if feature else words)
 
 
-def lines(group: str) -> str:
-    """Return the source lines that instantiate a group."""
+def lines(group: str, only: str = "") -> str:
+    """Return the source lines that instantiate a group, or one symbol of it."""
     name, _, feature = group.partition("-")
     functors = {COPY: "Copy"} if name == COPY else _OPERATORS
     kind = "unsigned char" if name == COPY else _TYPES[name]
     text = [
         f"SYNTH_KERNEL({_symbol(group, op)[6:]}, {kind}, {functor}, {feature.upper() or 0})\n"
         for op, functor in functors.items()
+        if only in ("", _symbol(group, op))
     ]
-    if name != COPY and not feature:
+    if name != COPY and not feature and not only:
         text.append(f"SYNTH_DIVIDE({name}_divide, {kind})\n")
     return "".join(text)
 

@@ -72,5 +72,5 @@ struct Prog {
   i64 stride;          // bytes from slot to slot, where calls of several sizes share the FIFOs; 0: as this call needs
   u64 timeout;         // ns
   int nblocks, slices, part, nslots, slot_chunks, ncrews;  // nblocks: of this launch; ncrews 0: there is no other
-  int sleeps, padding;  // CPU threads: long waits for messages and credits sleep, and the word after a counter counts sleepers
+  int sleeps, padding;  // 1, CPU threads: long waits sleep, and `tail`, `head`, `done` have a word after each for the sleepers
 };

@@ -20,6 +20,7 @@ struct Patience {
   DEV Patience() : since(0), seen(0), spins(0) {}
   DEV bool over(const Prog& p, int sleeps = 0) {
     if (++spins % 32 && !sleeps) return false;
+    if (sleeps && spins % 8 == 0) look_up();
     if (glance(p.abort)) return true;
     if (spins >= LONG || sleeps) {
       const u64 now = clock_ns();
@@ -37,6 +38,9 @@ struct Patience {
     return false;
   }
 };
+
+// Where block b says how far it has come. Where blocks sleep, the word after it counts those that wait for it.
+DEV u64* done_of(const Prog& p, int b) { return p.done + ((i64)b << p.sleeps); }
 
 // Until *at >= least. False: given up. `sleeps`: the counter is one that `post` writes, so a wait that is not short sleeps:
 // where processes share cores, a thread that yields waits for its next time slice, and one that sleeps is woken.

@@ -89,9 +89,13 @@ DEV void relax() {
   asm volatile("yield");
 #endif
 }
-// A counter that another process may sleep on: the word after it counts the sleepers. Both sides store before they load.
+// A counter that another thread or process may sleep on. The word after it has two halves: one that each wake changes, to sleep
+// on, for a counter may move by a multiple of 2^32; and the number of sleepers. Both sides store before they load.
 DEV void wake(u64* at) {
-  if (__atomic_load_n(at + 1, __ATOMIC_SEQ_CST)) syscall(SYS_futex, at, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
+  u32* const halves = (u32*)(at + 1);
+  if (!__atomic_load_n(halves + 1, __ATOMIC_SEQ_CST)) return;
+  __atomic_fetch_add(halves, 1, __ATOMIC_SEQ_CST);
+  syscall(SYS_futex, halves, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
 }
 DEV void post(u64* at, u64 value, int sleeps) {
   if (!sleeps) return release(at, value);
@@ -100,11 +104,19 @@ DEV void post(u64* at, u64 value, int sleeps) {
 }
 // Sleep until the counter moves, but not longer than 10 ms, for somebody else may give up.
 DEV void doze(u64* at, u64 least) {
-  __atomic_fetch_add(at + 1, 1, __ATOMIC_SEQ_CST);
-  const u64 found = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+  u32* const halves = (u32*)(at + 1);
+  __atomic_fetch_add(halves + 1, 1, __ATOMIC_SEQ_CST);
+  const u32 wakes = __atomic_load_n(halves, __ATOMIC_SEQ_CST);
   const timespec most{0, 10000000};
-  if (!reached(found, least)) syscall(SYS_futex, at, FUTEX_WAIT, (u32)found, &most, nullptr, 0);
-  __atomic_fetch_sub(at + 1, 1, __ATOMIC_SEQ_CST);
+  if (!reached(__atomic_load_n(at, __ATOMIC_SEQ_CST), least))
+    syscall(SYS_futex, halves, FUTEX_WAIT, wakes, &most, nullptr, 0);
+  __atomic_fetch_sub(halves + 1, 1, __ATOMIC_SEQ_CST);
+}
+// What a thread that waits long calls now and then; it may set the abort flag. Python handles signals in it, so Ctrl-C ends a
+// wait. Null: nothing.
+static thread_local void (*attend)() = nullptr;
+DEV void look_up() {
+  if (attend) attend();
 }
 DEV u64 clock_ns() {
   timespec now;
@@ -181,6 +193,7 @@ static constexpr int SPINS = 0;  // only CPU threads sleep
 DEV void relax() {}
 DEV void post(u64* at, u64 value, int) { release(at, value); }
 DEV void doze(u64*, u64) {}
+DEV void look_up() {}
 DEV u64 clock_ns() {
   u64 now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");

@@ -16,7 +16,7 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,12 +40,13 @@ DEPTH = 4  # slots of a FIFO
 SLOT_BYTES = 256 << 10  # of a slot, where few ranks share the segment; a slot is then in the cache of both
 SEGMENT_BYTES = 48 << 20  # Docker gives 64 MiB of /dev/shm by default
 MAX_BLOCKS = 32  # of a rank
+MOST_SIZES = 256  # of each program, whose launches are kept for the next call of the size
 REMEMBERED = 64  # calls of each rank that are written down
 WATCH_SECONDS = 0.5  # between two looks at the other processes
 WORD = np.dtype("u8")
-CALL = np.dtype([("what", "S48"), ("number", "u8")])
-ROW = struct.Struct("48sQ")
-ENDED, DIFFERS = 1, 2  # why a call was given up, where another process saw it
+CALL = np.dtype([("what", "S56"), ("number", "u8")])
+ROW = struct.Struct("56sQ")
+ENDED, DIFFERS, LEFT = 1, 2, 3  # why a call was given up, where another process saw it
 
 
 class LaneLaunch(NamedTuple):
@@ -106,8 +107,11 @@ class Lane:
         beats = [(_at(self._beats[other]), MAX_BLOCKS) for other in range(size)]
         self._launches = np.array(beats, flat.LAUNCH)
         self._scratch = np.zeros(0, np.uint8)
-        self._pools: dict[str, ctypes.c_void_p] = {}
-        self._ends: list[Callable[[], None]] = []  # end the threads of a pool
+        self._programs: list[LaneProgram] = []
+        self._pool: ctypes.c_void_p | None = None
+        self._ends: list[Callable[[], Any]] = []  # end the threads of the pool
+        self._attend: Any = None  # what the pool calls while it waits
+        self._interrupt: BaseException | None = None
         self._busy = False
         self._watcher: threading.Thread | None = None
 
@@ -149,7 +153,7 @@ class Lane:
         for name in ("into", "out"):
             blocks[name] = [(*wires, -1)[wire] for wire in blocks[name]]
         deps = local_dependencies(tables, code, launches)
-        done, run = np.zeros(max(1, count), WORD), np.zeros(max(1, count), WORD)
+        done, run = np.zeros((max(1, count), 2), WORD), np.zeros(max(1, count), WORD)
         buffers = np.zeros(3 * program.ranks, WORD)
         prog = np.zeros((), flat.PROG)
         for name, array in (
@@ -164,7 +168,16 @@ class Lane:
         ):  # fmt: skip
             prog[name] = value
         own = buffers[3 * played : 3 * played + 3].data.cast("B").cast("Q")
-        return LaneProgram(program, played, tables, prog, own, (blocks, deps, done, run, buffers), {})
+        loaded = LaneProgram(program, played, tables, prog, own, (blocks, deps, done, run, buffers), {})
+        self._programs.append(loaded)
+        return loaded
+
+    def set_timeout(self, seconds: float) -> None:
+        """Give calls up after so long without progress from now on."""
+        self.timeout = seconds
+        for loaded in self._programs:
+            for prog in (loaded.prog, *[launch.prog for launch in loaded.prepared.values()]):
+                prog["timeout"] = int(seconds * 1e9)
 
     def _wire(self, src: int, dst: int, channel: int) -> int:
         """Return the lane's number of a connection, with a FIFO in the segment at its first use."""
@@ -185,10 +198,10 @@ class Lane:
         rank has its result.
 
         Raises SynthError where a rank calls something else, has ended, or does not come; the lane is then broken, and
-        further calls raise the same.
+        further calls say the same. Raises what a signal's handler raises, such as KeyboardInterrupt, and all leave.
         """
         if self.broken is not None:
-            raise self.broken
+            raise self._refusal()
         key = elements, kind, op
         prepared = loaded.prepared.get(key)
         if prepared is None:
@@ -198,21 +211,51 @@ class Lane:
         self._busy = True
         failed = prepared.function(prepared.pool, prepared.address)
         self._busy = False
+        if self._interrupt is not None:
+            error, self._interrupt = self._interrupt, None
+            self.broken = SynthError(f"call {self.calls} was interrupted")
+            raise error
         if failed:
             self.abort(SynthError("the system gives no more threads"))
         elif self._flags[0] or not self._agreed():
             self.abort(self._diagnosis())
         if self.broken is not None:
-            raise self.broken
+            raise self._refusal()
+
+    def _refusal(self) -> SynthError:
+        """Return why the lane is broken, as a new error each time, since each raise adds to an error's traceback."""
+        error = SynthError(str(self.broken))
+        error.__cause__ = self.broken
+        return error
+
+    def _signals(self) -> Iterator[None]:
+        """Let Python handle signals at each `next`. Where a handler raises, all ranks leave the call.
+
+        It is a generator since the handlers of an ordinary function run before its `try` begins.
+        """
+        while True:
+            try:
+                yield
+            except GeneratorExit:
+                return
+            except BaseException as error:
+                self._interrupt = error
+                self._flags[1], self._flags[0] = LEFT, 1
 
     def _prepare(self, loaded: LaneProgram, elements: int, kind: Dtype, op: str) -> LaneLaunch:
         """Return a program's launch for one size, type and operator."""
         instance = sources.instance(loaded.program, kind, op)
-        library = build_host.library(instance.group, "pool", _flags())
-        if instance.group not in self._pools:
+        note = (
+            f"synth: compiling {instance.symbol} for this processor, once; it stays in {build_host.cache_directory()}"
+        )
+        library = build_host.library(instance.group, "pool", _flags(), instance.symbol, note)
+        if self._pool is None:  # it serves the kernels of all libraries, which are compiled from the same source
+            signals = self._signals()
+            next(signals)
+            self._attend = ctypes.CFUNCTYPE(None)(partial(next, signals))
             library.synth_pool.restype = ctypes.c_void_p
-            pool = self._pools[instance.group] = ctypes.c_void_p(library.synth_pool())
-            self._ends.append(partial(library.synth_end, pool))
+            self._pool = ctypes.c_void_p(library.synth_pool(self._attend))
+            self._ends.append(partial(library.synth_end, self._pool))
         scratch = loaded.program.gpus[loaded.rank].scratch * elements * kind.size
         if len(self._scratch) < scratch:
             self._scratch = np.zeros(scratch, np.uint8)
@@ -222,13 +265,15 @@ class Lane:
         scale, prog = kind.size // instance.size, loaded.prog.copy()
         prog["elements"], prog["step"], prog["slices"] = elements * scale, step * scale, -(-elements // step)
         function = getattr(library, instance.symbol)
+        if len(loaded.prepared) >= MOST_SIZES:
+            loaded.prepared.clear()
         if self._watcher is None:  # no kernel can see that another process was killed
             self._watcher = threading.Thread(target=self._look, daemon=True)
             self._watcher.start()
-        return LaneLaunch(function, self._pools[instance.group], prog, ctypes.c_void_p(_at(prog)))
+        return LaneLaunch(function, self._pool, prog, ctypes.c_void_p(_at(prog)))
 
     def begin(self, what: bytes) -> float:
-        """Say what this rank calls next: at most 48 bytes, the same on all ranks. `call` may follow several times.
+        """Say what this rank calls next: at most 56 bytes, the same on all ranks. `call` may follow several times.
         Return the time, which `begun` tells the others.
 
         Raises SynthError where the lane is broken, on this rank or another.
@@ -238,7 +283,7 @@ class Lane:
         if self._flags[0] and self.broken is None:
             self.broken = SynthError(f"another rank gave up before this one came to its call {self.calls + 1}")
         if self.broken is not None:
-            raise self.broken
+            raise self._refusal()
         self.calls += 1
         now = time.perf_counter()
         self._times[self._times_at(self.calls) + self.rank] = now
@@ -273,6 +318,7 @@ class Lane:
         self.broken = self.broken or SynthError("the group was destroyed")
         while self._ends and os.getpid() == self._process:  # a forked process has no threads of its parent
             self._ends.pop()()
+        self._attend = None
 
     def finish(self) -> None:
         """Say that this rank has the result of its call."""
@@ -289,7 +335,7 @@ class Lane:
         while (self._called["number"].max(axis=1) < self.calls).any() and not self._flags[0]:
             if self._differing() or self._ended() or time.monotonic() > limit:
                 break
-            pause = min(2e-3, 2 * pause + 1e-5)
+            pause = min(5e-4, 2 * pause + 1e-5)
             time.sleep(pause)
         else:
             if not self._flags[0] and not self._differing():
@@ -310,7 +356,8 @@ class Lane:
 
     def abort(self, error: Exception | None = None) -> None:
         """Let the call that is under way end, on all ranks: each raises, this one `error`."""
-        self._flags[0] = 1
+        if not self._flags[0]:
+            self._flags[1], self._flags[0] = self._flags[1] or LEFT, 1
         self.broken = error or SynthError("the group was aborted")
 
     # ------------------------------------------------------------ the other ranks
@@ -355,8 +402,10 @@ class Lane:
             return SynthError(f"{call} is {there} on rank {rank}: all ranks must make the same calls in the same order")
         if self._flags[1] == DIFFERS:
             return SynthError(f"{call} was given up: two other ranks do not make the same call")
+        if self._flags[1] == LEFT:
+            return SynthError(f"{call} was given up on another rank: it was interrupted, or its group was destroyed")
         if late:
-            return SynthError(f"rank {_list(late)} did not come to {call} within {self.timeout:g} s")
+            return SynthError(f"rank {_list(late)} did not come to {call} within the timeout of {self.timeout:g} s")
         return SynthError(f"{call} made no progress for {self.timeout:g} s")
 
 
