@@ -200,7 +200,7 @@ def compression():
 
 def every_program():
     """Each program, at sizes that its chunks do not divide; an allgather's input is a part of its output."""
-    from synth.torch.choice import Chosen
+    from synth.torch.choice import Chosen, Key
     from synth.torch.register import groups_here
 
     (group,) = (group for group in groups_here() if group.size() == RANKS)
@@ -208,7 +208,8 @@ def every_program():
         return
     race, count = group.chooser.choose, 431
     for collective in ("allgather", "reduce-scatter", "allreduce", "alltoall"):
-        for chosen in group.chooser.candidates(collective, 4 * count, collective == "allreduce").values():
+        key = Key(collective, (4 * count).bit_length(), "torch.float32", "sum", collective == "allreduce")
+        for chosen in group.chooser.candidates(key)[0].values():
             group.chooser.choose = lambda *_, chosen=chosen: Chosen(chosen, "forced")
             count += 2  # a size has one choice
             whole, name = own(count * RANKS), chosen.program.name

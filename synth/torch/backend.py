@@ -541,13 +541,12 @@ class Synth(Backend):
         """Let gloo carry out an alltoall whose sizes other ranks do not know. A rank that gives none is named."""
         assert self.lane is not None
         kind = str(out.dtype).removeprefix("torch.")
-        self.lane.begin(f"alltoall {kind} with sizes".encode())
-        begun = time.perf_counter()
+        begun = self.lane.begin(f"alltoall {kind} with sizes".encode())
         self._meet_and(lambda: self._agreement().alltoall_base(out, source, out_sizes, in_sizes).wait())
-        seconds = time.perf_counter() - begun
-        self.lane.finish()
         nbytes = max(out.numel(), source.numel()) * out.element_size()
-        self.record.add("alltoall", nbytes, kind, "gloo", "varying sizes", seconds)
+        row = self.record.row("alltoall", nbytes, kind, "gloo", "varying sizes")
+        row.count(nbytes, begun, time.perf_counter(), self.lane.begun(), self.lane.rank)
+        self.lane.finish()
 
     def alltoall(self, outs: list, sources: list, opts: Any = None) -> Work:
         source = _joined(sources)
@@ -580,7 +579,7 @@ class Synth(Backend):
             self.lane.meet()
             self.lane.finish()
 
-        self.record.add("barrier", 0, "", "shared memory", "", None)
+        self.record.row("barrier", 0, "", "shared memory", "").count(0)
         return self._issue(carry_out, [], opts)
 
     # ------------------------------------------------------------ what gloo carries out
