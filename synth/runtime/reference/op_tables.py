@@ -13,7 +13,19 @@ from synth.program import text
 from synth.program.program import RECEIVING, SENDING, TWO_SIDED, Op, Program
 from synth.runtime.reference.buffers import Arena
 
-PortKey = tuple[int, str, int, int]  # rank, kind, peer, index
+
+class PortKey(NamedTuple):
+    """A port of `rank` to `peer`: its kind (memory or port), and its index among those of the kind to that peer."""
+
+    rank: int
+    kind: str
+    peer: int
+    index: int
+
+    @property
+    def opposite(self) -> PortKey:
+        """The port of the peer at the other end."""
+        return PortKey(self.peer, self.kind, self.rank, self.index)
 
 
 class Place(NamedTuple):
@@ -199,6 +211,6 @@ def _compiled(program: Program, arena: Arena, at: tuple[int, int, int], base: in
         dst=tuple(places[split:]),
         count=op.count,
         deps=tuple((base + dep.block, dep.op) for dep in op.deps),
-        ports=tuple((rank, port.kind, port.peer, port.index) for port in ports),
+        ports=tuple(PortKey(rank, port.kind, port.peer, port.index) for port in ports),
         group=tuple(sorted({base + b for b in op.group})),
     )
