@@ -76,13 +76,14 @@ class Span(NamedTuple):
     rank: int | None = None
     packet: bool = False
 
+    def owner(self, rank: int) -> int:
+        """Return the rank on which the span lies, in an op of `rank`."""
+        return rank if self.rank is None else self.rank
+
 
 def owners(rank: int, spans: Iterable[Span]) -> list[int]:
     """Return the rank on which each of `spans` lies, as an op of `rank` names them."""
-    found = []
-    for span in spans:
-        found.append(rank if span.rank is None else span.rank)
-    return found
+    return [span.owner(rank) for span in spans]
 
 
 class Dep(NamedTuple):
@@ -139,6 +140,11 @@ class Op(NamedTuple):
     ports: tuple[int, ...] = ()
     group: tuple[int, ...] = ()
     part: Part | None = None
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The sources, then the destinations."""
+        return (*self.src, *self.dst)
 
 
 class Block(NamedTuple):
@@ -230,7 +236,7 @@ class Program:
     @cached_property
     def has_packets(self) -> bool:
         """True if an op writes or reads packets."""
-        return any(span.packet for _, op in self.placed_ops() for span in (*op.src, *op.dst))
+        return any(span.packet for _, op in self.placed_ops() for span in op.spans)
 
     @cached_property
     def ops(self) -> int:

@@ -109,7 +109,7 @@ def _sizes_with_empty_packets(program: Program) -> range:
     """Return the sizes of a chunk, in units, at which some share of packets is empty."""
     units = 0
     for _, op in program.placed_ops():
-        if op.part is not None and any(span.packet for span in (*op.src, *op.dst)):
+        if op.part is not None and any(span.packet for span in op.spans):
             units = max(units, -(-op.part.of // op.count))
     least = max(1, -(-program.min_bytes // (program.loop_chunks * UNIT)))
     return range(least, max(units, least))

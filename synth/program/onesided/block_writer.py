@@ -92,7 +92,7 @@ def is_handed(op: Op, kind: Callable[[int], str]) -> bool:
 
 def accesses(rank: int, op: Op, keys: Keys, handed: bool) -> list[ChunkAccess]:
     """Return the accesses of `op` to the rank's own plain memory. `handed`: as in `UnjoinedAccesses.record`."""
-    dealt = not handed and any(span.packet for span in (*op.src, *op.dst))
+    dealt = not handed and any(span.packet for span in op.spans)
     found = []
     for writes, spans in ((False, op.src), (True, op.dst)):
         for span in spans:

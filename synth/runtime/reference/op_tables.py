@@ -167,7 +167,7 @@ def _fault(program: Program, rank: int, b: int, op: Op) -> str:
         return f"{op.code} needs a port"
     if any(no_peer(port.peer) for port in block.ports):
         return "a port of the block leads to no other rank"
-    far = any(span.rank not in (None, rank) for span in (*op.src, *op.dst))
+    far = any(span.rank not in (None, rank) for span in op.spans)
     if far and op.code in TWO_SIDED and not program.one_sided:
         return "only put, get and reduce reach another rank's memory"
     for dep in op.deps:
@@ -195,7 +195,7 @@ def _compiled(program: Program, arena: Arena, at: tuple[int, int, int], base: in
     used = op.src if sources else ()
     used += op.dst if destinations else ()
     for span in used:
-        owner = rank if span.rank is None else span.rank
+        owner = span.owner(rank)
         if owner >= program.ranks:
             raise SynthError(f"{where()}: there is no rank {owner}")
         places.append(Place(owner, arena.row(owner, span, op.count, where, rank), span.packet))
