@@ -168,6 +168,11 @@ class Gpu(NamedTuple):
     scratch: int
     blocks: tuple[Block, ...]
 
+    @property
+    def chunks(self) -> int:
+        """The chunks of all three buffers."""
+        return self.input + self.output + self.scratch
+
 
 @dataclass(frozen=True)
 class Program:

@@ -62,7 +62,7 @@ def faults(program: Program) -> list[Finding]:
     if task is not None and task.ranks != program.ranks:
         text = f"{task.name} is over {task.ranks} ranks, the program has {program.ranks}"
         return [error("ranks", nowhere, text)]
-    cells = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
+    cells = sum(gpu.chunks for gpu in program.gpus)
     if cells > MAX_CELLS:
         return [
             not_analysed("too-large", nowhere, f"{cells} chunks of buffers in all; at most {MAX_CELLS} are analysed")
@@ -113,7 +113,7 @@ def _written_out(program: Program, touched: int) -> Iterator[Finding]:
     if program.scratch_bytes is not None and stride is None:
         return
     written, ops = written_size(program)
-    chunks = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
+    chunks = sum(gpu.chunks for gpu in program.gpus)
     touched = touched * written // max(1, chunks)
     text = ""
     if touched > MAX_TOUCHED:

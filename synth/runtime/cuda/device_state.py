@@ -38,8 +38,7 @@ class DeviceState:
     ) -> None:
         code, cut, _, tables, _ = program
         self.cupy, self.code, self.launches, self._ends = cupy, code, launches, tables.ends
-        self.step = max((high - low for low, high in cut.bounds), default=0)
-        self.slots = -(-cut.depth * program.slot(self.step) // 128) * 128 or 128
+        self.slots = -(-cut.depth * program.slot(cut.step) // 128) * 128 or 128
         devices = sorted({launch.device for launch in launches})
         self._lines: list[Any] = []  # memory of counters and FIFOs, by device
         # The table of connections; allocates their FIFOs and counters.
@@ -76,7 +75,7 @@ class DeviceState:
             self._tables[device]["launches"] = self._put(device, watched)
         common = {
             "elements": cut.elements * scale,
-            "step": self.step * scale,
+            "step": cut.step * scale,
             "timeout": int(timeout * 1e9),
             "slices": len(cut.bounds),
             "part": min(cut.part, flat.MAX_INT),

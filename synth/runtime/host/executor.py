@@ -85,8 +85,7 @@ class HostProgram:
         self.clock = clock
         self.timed: ClockTimes | None = None
         count, wires = len(code.place), max(1, len(tables.ends))
-        self.step = max((high - low for low, high in cut.bounds), default=0)
-        slot = program.slot(self.step)
+        slot = program.slot(cut.step)
         self.fifo = np.zeros((wires, cut.depth * slot + 16), np.uint8)
         self.counters = np.zeros((wires, 3, LINE), np.uint64)
         self.conns = np.zeros(wires, flat.CONN)
@@ -103,7 +102,7 @@ class HostProgram:
         self.prog = flat.kernel_argument(
             {**memory, "status": self.status},
             elements=cut.elements,
-            step=self.step,
+            step=cut.step,
             timeout=int(timeout * 1e9),
             nblocks=count,
             slices=len(cut.bounds),

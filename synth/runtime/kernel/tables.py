@@ -157,8 +157,7 @@ def with_smaller_slices(cut: Slicing, most: int) -> Slicing:
     `MAX_SLICES` slices they are as much longer as that needs. The parts of an op stay the same, so each slice waits
     for the same messages: a program that cannot deadlock with `cut` cannot with the result.
     """
-    step = max((high - low for low, high in cut.bounds), default=0)
-    if step <= most:
+    if cut.step <= most:
         return cut
     step = max(1, most // 64 * 64 or most, -(-cut.elements // MAX_SLICES))
     return cut._replace(bounds=tuple((low, min(low + step, cut.elements)) for low in range(0, cut.elements, step)))
